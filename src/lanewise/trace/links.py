@@ -1,0 +1,237 @@
+"""Joins: launch <-> device work, operator <-> launch, forward <-> backward.
+
+Rules and their order of preference are those of trace-format section 7. What cannot be joined is labelled, not dropped.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lanewise.trace.dialects import api_role
+from lanewise.trace.nesting import innermost, nearest
+from lanewise.trace.schema import Kind
+
+if TYPE_CHECKING:
+    from lanewise.trace.model import Trace
+
+__all__ = ["Links", "link"]
+
+# Above this share of rows with `External id` equal to `correlation` the field is a copy, not a link (trap L5).
+_COPIED_ID_SHARE = 0.99
+
+_LAUNCH_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
+
+
+class Links:
+    """Joins of one trace. `device` below means row i of `Trace.device_work`.
+
+    Attributes:
+        launch: API call that launched each device op, or -1, shape (device,).
+        operator: innermost operator around that launch, or -1, shape (device,).
+        orphan: 0 linked, 1 head orphan (launched before the recording), 2 other orphan, shape (device,).
+        ambiguous: number of device ops whose correlation id belongs to several API calls.
+        external_id_usable: whether `External id` on API and device rows is a link in this file.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        launch: np.ndarray,
+        operator: np.ndarray,
+        orphan: np.ndarray,
+        ambiguous: int,
+        external_id_usable: bool,
+    ) -> None:
+        self._trace = trace
+        self.launch = launch
+        self.operator = operator
+        self.orphan = orphan
+        self.ambiguous = ambiguous
+        self.external_id_usable = external_id_usable
+
+    @cached_property
+    def role_of_name(self) -> np.ndarray:
+        """API role (text) of every name; only meaningful for runtime and driver rows."""
+        return np.array([api_role(name) for name in self._trace.names], dtype=object)
+
+    def calls(self, *roles: str) -> np.ndarray:
+        """API calls (event ids) of the given roles, in file order."""
+        calls = self._trace.api_calls
+        return calls[np.isin(self.role_of_name[self._trace.name[calls]].astype(str), roles)]
+
+    @cached_property
+    def device_count_of_launch(self) -> np.ndarray:
+        """Number of device ops of each event; more than one for a graph launch. Shape (events,)."""
+        linked = self.launch[self.launch >= 0]
+        return np.bincount(linked, minlength=len(self._trace)).astype(np.int64)
+
+    @cached_property
+    def launches(self) -> np.ndarray:
+        """API calls that enqueue device work: launch, graph launch, copy and set roles, or any call with device work."""
+        trace = self._trace
+        calls = trace.api_calls
+        role = np.isin(self.role_of_name[trace.name[calls]].astype(str), ("launch", "graph_launch", "copy", "set"))
+        return calls[role | (self.device_count_of_launch[calls] > 0)]
+
+    @cached_property
+    def graph_nodes(self) -> np.ndarray:
+        """Whether each device op is a node of a replayed graph, bool, shape (device,)."""
+        graph = np.zeros(len(self._trace) + 1, dtype=bool)
+        graph[self.calls("graph_launch")] = True
+        return graph[self.launch]
+
+    @cached_property
+    def forward_of(self) -> np.ndarray:
+        """The forward operator of each backward operator, or -1 (also for all other events). Shape (events,)."""
+        return _forward(self._trace)
+
+
+def link(trace: Trace) -> Links:
+    """Compute the joins of a trace."""
+    device = trace.device_work
+    usable = _external_id_usable(trace)
+    launch, ambiguous = _by_correlation(trace, device)
+    if (launch < 0).any():
+        launch = np.where(launch >= 0, launch, _by_flow(trace, device, launch < 0))
+    operator = _operator_of(trace, launch)
+    if usable:
+        operator = _by_external_id(trace, device, launch, operator)
+    return Links(trace, launch, operator, _orphans(trace, device, launch), ambiguous, usable)
+
+
+def _external_id_usable(trace: Trace) -> bool:
+    rows = np.isin(trace.kind, (Kind.RUNTIME, Kind.DRIVER, Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET))
+    events = trace["events"]
+    both = rows & (events["external_id"] >= 0) & (events["correlation"] >= 0)
+    if not both.any():
+        return True
+    same = events["external_id"][both] == events["correlation"][both]
+    return float(np.mean(same)) <= _COPIED_ID_SHARE
+
+
+def _by_correlation(trace: Trace, device: np.ndarray) -> tuple[np.ndarray, int]:
+    """Launch by correlation id; where an id is used twice, the latest call that started before the work did."""
+    correlation = trace["events"]["correlation"]
+    calls = trace.api_calls
+    calls = calls[correlation[calls] > 0]
+    wanted = correlation[device]
+    result = np.full(len(device), -1, dtype=np.int64)
+    if len(calls) == 0 or len(device) == 0:
+        return result, 0
+    ids, rank = np.unique(correlation[calls], return_inverse=True)
+    low = int(min(trace.start[calls].min(), trace.start[device].min()))
+    span = int(max(trace.start[calls].max(), trace.start[device].max())) - low + 1
+    key = rank * span + (trace.start[calls] - low)
+    order = np.argsort(key, kind="stable")
+    at = np.searchsorted(ids, wanted)
+    known = (at < len(ids)) & (wanted > 0)
+    known[known] = ids[at[known]] == wanted[known]
+    first = np.searchsorted(rank[order], at, side="left")
+    last = np.searchsorted(key[order], at * span + (trace.start[device] - low), side="right") - 1
+    chosen = np.maximum(first, last)
+    result[known] = calls[order[np.minimum(chosen[known], len(calls) - 1)]]
+    uses = np.bincount(rank, minlength=len(ids))
+    ambiguous = int(np.count_nonzero(uses[at[known]] > 1))
+    return result, ambiguous
+
+
+def _by_flow(trace: Trace, device: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    """Launch by the profiler's flow arrows, for device ops without a usable correlation id."""
+    result = np.full(len(device), -1, dtype=np.int64)
+    flows = trace["flows"]
+    if len(flows["id"]) == 0:
+        return result
+    wanted = np.flatnonzero(trace.text_series.is_in(_LAUNCH_FLOWS).to_numpy())
+    chosen = np.isin(flows["category"], wanted)
+    starts = np.flatnonzero(chosen & (flows["end"] == 0))
+    ends = np.flatnonzero(chosen & (flows["end"] == 1))
+    if len(starts) == 0 or len(ends) == 0:
+        return result
+    caller = innermost(trace.nesting, trace.lane, trace.start, trace.end, flows["lane"][starts], flows["time"][starts])
+    caller_of_id = dict(zip(flows["id"][starts].tolist(), caller.tolist(), strict=True))
+    arrival = {
+        (lane, time): flow
+        for lane, time, flow in zip(
+            flows["lane"][ends].tolist(), flows["time"][ends].tolist(), flows["id"][ends].tolist(), strict=True
+        )
+    }
+    kinds = trace.kind
+    for row in np.flatnonzero(missing).tolist():
+        event = int(device[row])
+        flow = arrival.get((int(trace.lane[event]), int(trace.start[event])))
+        call = caller_of_id.get(flow, -1) if flow is not None else -1
+        if call >= 0 and kinds[call] in (Kind.RUNTIME, Kind.DRIVER):
+            result[row] = call
+    return result
+
+
+def _operator_of(trace: Trace, launch: np.ndarray) -> np.ndarray:
+    result = np.full(len(launch), -1, dtype=np.int64)
+    linked = np.flatnonzero(launch >= 0)
+    result[linked] = nearest(trace.nesting.parent, trace.kind == Kind.OPERATOR, launch[linked])
+    return result
+
+
+def _by_external_id(trace: Trace, device: np.ndarray, launch: np.ndarray, operator: np.ndarray) -> np.ndarray:
+    """Fill in operators from `External id`, of the device row or of its launch, where nesting gave none."""
+    external = trace["events"]["external_id"]
+    operators = trace.of(Kind.OPERATOR)
+    operators = operators[external[operators] > 0]
+    rows = np.flatnonzero(operator < 0)
+    if len(operators) == 0 or len(rows) == 0:
+        return operator
+    ids = external[device[rows]]
+    of_launch = np.where(launch[rows] >= 0, external[launch[rows]], -1)
+    ids = np.where(ids > 0, ids, of_launch)
+    order = np.argsort(external[operators], kind="stable")
+    sorted_ids = external[operators][order]
+    at = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)
+    result = operator.copy()
+    result[rows] = np.where((sorted_ids[at] == ids) & (ids > 0), operators[order[at]], -1)
+    return result
+
+
+def _orphans(trace: Trace, device: np.ndarray, launch: np.ndarray) -> np.ndarray:
+    orphan = np.zeros(len(device), dtype=np.uint8)
+    missing = launch < 0
+    if not missing.any():
+        return orphan
+    start = trace.start[device]
+    first_linked = int(start[~missing].min()) if (~missing).any() else np.iinfo(np.int64).max
+    # Work of earlier steps may still run when recording starts; it can only be at the head of the file (trap L1).
+    orphan[missing] = np.where(start[missing] <= first_linked, 1, 2)
+    if not (~missing).any():
+        orphan[missing] = 2
+    return orphan
+
+
+def _forward(trace: Trace) -> np.ndarray:
+    """Latest-starting forward row with the backward row's sequence number that began before it.
+
+    Several forward rows share a number: outer operators only peek at the counter, the innermost consumes it.
+    """
+    result = np.full(len(trace), -1, dtype=np.int64)
+    sequence = trace["events"]["sequence"]
+    thread = trace["events"]["forward_thread"]
+    operators = trace.of(Kind.OPERATOR)
+    operators = operators[sequence[operators] >= 0]
+    forward = operators[thread[operators] == 0]
+    backward = operators[thread[operators] > 0]
+    if len(forward) == 0 or len(backward) == 0:
+        return result
+    order = np.lexsort((trace.nesting.depth[forward], trace.start[forward], sequence[forward]))
+    forward = forward[order]
+    ids, first = np.unique(sequence[forward], return_index=True)
+    rank = np.searchsorted(ids, sequence[forward])
+    span = int(trace.start.max()) + 2
+    key = rank * span + trace.start[forward]
+    at = np.searchsorted(ids, sequence[backward])
+    known = at < len(ids)
+    known[known] = ids[at[known]] == sequence[backward][known]
+    last = np.searchsorted(key, at * span + trace.start[backward], side="right") - 1
+    good = known & (last >= first[np.minimum(at, len(ids) - 1)])
+    result[backward[good]] = forward[last[good]]
+    return result

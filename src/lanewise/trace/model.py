@@ -1,0 +1,198 @@
+"""`Trace`: one recorded run as typed columns, with everything that reading it cost.
+
+A `Trace` is immutable. Its stored tables are those of `schema.TABLES`, as read-only numpy arrays; what can be derived
+from them (nesting, links, windows, health) is computed once, on first use, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from lanewise.trace.links import Links, link
+from lanewise.trace.nesting import Nesting, nest
+from lanewise.trace.reading import Reading
+from lanewise.trace.schema import KINDS, TABLES, Kind, empty_table
+from lanewise.trace.windows import Steps, find_steps
+
+__all__ = ["Trace"]
+
+Table = Mapping[str, np.ndarray]
+
+
+class Trace:
+    """One recorded run.
+
+    Attributes:
+        names: event names, unique; `events.name` indexes it.
+        texts: argument texts, unique; `*_text` columns index it; row 0 is "".
+        metadata: top-level keys of the file other than the events, as plain JSON values, bounded. Untrusted.
+        base_ns: wall-clock nanoseconds of time 0, or 0 if the file does not say.
+        reading: what reading it cost.
+    """
+
+    def __init__(
+        self,
+        *,
+        tables: Mapping[str, Table],
+        names: Sequence[str],
+        texts: Sequence[str],
+        metadata: Mapping[str, Any],
+        base_ns: int,
+        reading: Reading,
+    ) -> None:
+        self._tables: dict[str, Table] = {}
+        for table in TABLES:
+            columns = dict(tables.get(table) or empty_table(table))
+            for array in columns.values():
+                array.flags.writeable = False
+            self._tables[table] = columns
+        self.names: Sequence[str] = names
+        self.texts: Sequence[str] = texts
+        self.metadata: Mapping[str, Any] = metadata
+        self.base_ns = base_ns
+        self.reading = reading
+
+    def __getitem__(self, table: str) -> Table:
+        """The columns of a stored table as read-only arrays; KeyError for a table that the schema does not have."""
+        return self._tables[table]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.reading.source or 'in memory'}: {len(self):,} events, {len(self['lanes']['side'])} lanes>"
+
+    # -- the columns of `events`, by name ------------------------------------------------------------------------
+
+    @property
+    def lane(self) -> np.ndarray:
+        """Lane of each event."""
+        return self._tables["events"]["lane"]
+
+    @property
+    def kind(self) -> np.ndarray:
+        """Kind of each event."""
+        return self._tables["events"]["kind"]
+
+    @property
+    def name(self) -> np.ndarray:
+        """Row of `names` of each event."""
+        return self._tables["events"]["name"]
+
+    @property
+    def start(self) -> np.ndarray:
+        """Start of each event, ns."""
+        return self._tables["events"]["start"]
+
+    @property
+    def duration(self) -> np.ndarray:
+        """Duration of each event, ns."""
+        return self._tables["events"]["duration"]
+
+    @cached_property
+    def end(self) -> np.ndarray:
+        """End of each event, ns."""
+        return self.start + self.duration
+
+    def of(self, *kinds: int) -> np.ndarray:
+        """Ids of the events of the given kinds, in file order."""
+        if len(kinds) == 1:
+            return np.flatnonzero(self.kind == kinds[0])
+        return np.flatnonzero(np.isin(self.kind, np.array(kinds, dtype=np.uint8)))
+
+    @cached_property
+    def device_work(self) -> np.ndarray:
+        """Ids of kernels, copies and sets: the only source of device totals."""
+        return self.of(Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
+
+    @cached_property
+    def api_calls(self) -> np.ndarray:
+        """Ids of runtime and driver calls."""
+        return self.of(Kind.RUNTIME, Kind.DRIVER)
+
+    # -- derived, computed once ----------------------------------------------------------------------------------
+
+    @cached_property
+    def nesting(self) -> Nesting:
+        """Parent and depth of every event on its lane."""
+        return nest(self.lane, self.start, self.duration)
+
+    @cached_property
+    def links(self) -> Links:
+        """Launch <-> device work, operator <-> launch, forward <-> backward."""
+        return link(self)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """Steps as windows, and the step of every event."""
+        return find_steps(self)
+
+    def name_of(self, event: int) -> str:
+        """Name of one event."""
+        return self.names[int(self.name[event])]
+
+    def name_mask(self, pattern: str) -> np.ndarray:
+        """Which names match a regular expression (searched, not anchored); index it with `name` for events."""
+        return self.name_series.str.contains(pattern).to_numpy()
+
+    def name_ids(self, *names: str) -> np.ndarray:
+        """Rows of `names` that equal one of the given names."""
+        return np.flatnonzero(self.name_series.is_in(list(names)).to_numpy())
+
+    @cached_property
+    def name_series(self) -> pl.Series:
+        """`names` as a polars series."""
+        return pl.Series("name", self.names, dtype=pl.String)
+
+    @cached_property
+    def text_series(self) -> pl.Series:
+        """`texts` as a polars series."""
+        return pl.Series("text", self.texts, dtype=pl.String)
+
+    def lookup(self, table: str, events: np.ndarray) -> np.ndarray:
+        """Row of a side table for each event, or -1. Rows of a side table are in event order."""
+        keys = self._tables[table]["event"]
+        if len(keys) == 0:
+            return np.full(len(events), -1, dtype=np.int64)
+        at = np.searchsorted(keys, events)
+        at = np.minimum(at, len(keys) - 1)
+        return np.where(keys[at] == events, at, -1)
+
+    # -- the public, readable form -------------------------------------------------------------------------------
+
+    def frame(self, table: str = "events") -> pl.DataFrame:
+        """A stored table as a polars frame, names and texts filled in; `events` also gets the derived columns."""
+        columns: dict[str, Any] = {}
+        if table in {"events", "lanes"}:
+            columns["id"] = np.arange(len(next(iter(self._tables[table].values()))), dtype=np.int64)
+        for name, array in self._tables[table].items():
+            if name == "name":
+                columns[name] = self.name_series.gather(array)
+            elif name.endswith("_text") or (table == "flows" and name == "category"):
+                columns[name.removesuffix("_text")] = self.text_series.gather(array)
+            elif name == "kind":
+                columns[name] = pl.Series(name, array).cast(pl.Enum(KINDS))
+            elif array.dtype.kind == "U":
+                columns[name] = pl.Series(name, array.tolist(), dtype=pl.String)
+            else:
+                columns[name] = array
+        if table == "events":
+            columns["depth"] = self.nesting.depth
+            columns["parent"] = self.nesting.parent
+            columns["step"] = self.steps.of_event
+        return pl.DataFrame(columns)
+
+    @cached_property
+    def events(self) -> pl.DataFrame:
+        """All events, one row per slice, with names, depth, parent and step."""
+        return self.frame("events")
+
+    @cached_property
+    def lanes(self) -> pl.DataFrame:
+        """All lanes."""
+        return self.frame("lanes")

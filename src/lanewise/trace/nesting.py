@@ -1,0 +1,187 @@
+"""Which event contains which, on each lane, without a loop over events.
+
+Slices of one lane should nest. Real ones sometimes cross by a little (trap R6 of the trace-format notes): an event that
+outlives its parent is treated as closed at the parent's end, for nesting only, and counted.
+
+Method. Order the events of all lanes by (lane, start, longest first, id). For properly nested intervals the depth of an
+event is the number of earlier events of its lane that have not ended, and its parent is the latest earlier event one
+level above. Both are binary searches in sorted arrays, so the cost is O(n log n) in numpy.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Nesting", "innermost", "nearest", "nest"]
+
+# Crossing by up to this much is rounding of the recorder, not a fault (trace-format R6).
+TOLERANCE_NS = 1_000
+
+_MAX_PASSES = 12
+
+
+class Nesting(NamedTuple):
+    """Nesting of all events; arrays have one entry per event.
+
+    Attributes:
+        parent: id of the innermost event of the same lane that contains it, or -1.
+        depth: number of events around it.
+        order: event ids by (lane, start, longest first): a preorder walk of every lane.
+        crossing: number of events that outlive their parent by more than the tolerance.
+    """
+
+    parent: np.ndarray
+    depth: np.ndarray
+    order: np.ndarray
+    crossing: int
+
+
+def nest(lane: np.ndarray, start: np.ndarray, duration: np.ndarray) -> Nesting:
+    """Parents and depths.
+
+    Args:
+        lane: lane of each event, any integer type, shape (n,).
+        start: start, ns, shape (n,).
+        duration: duration, ns, not negative, shape (n,).
+
+    Events without duration never become parents: in files with whole microseconds many siblings share one instant.
+    """
+    n = len(start)
+    if n == 0:
+        empty = np.empty(0, dtype=np.int64)
+        return Nesting(empty, np.empty(0, dtype=np.int32), empty, 0)
+
+    order = np.lexsort((-duration, start, lane))
+    lanes = lane[order].astype(np.int64)
+    # One number line for all lanes: shift each lane past the end of the one before, so that lanes never mix.
+    starts = start[order] - start.min()
+    span = int(starts.max() + duration.max()) + 2
+    if (int(lanes[-1]) - int(lanes[0]) + 1) * span >= 2**62:
+        lanes = np.unique(lanes, return_inverse=True)[1].astype(np.int64)
+    offset = (lanes - lanes[0]) * span
+    starts = starts + offset
+    ends = starts + duration[order]
+
+    solid = np.flatnonzero(ends > starts)
+    parent_of_solid, depth_of_solid, closed, crossing = _nest_solid(starts[solid], ends[solid])
+
+    depth = np.zeros(n, dtype=np.int32)
+    parent = np.full(n, -1, dtype=np.int64)
+    depth[solid] = depth_of_solid
+    parent[solid] = np.where(parent_of_solid >= 0, solid[parent_of_solid], -1)
+
+    points = np.flatnonzero(ends == starts)
+    if len(points):
+        before = np.searchsorted(solid, points) - 1
+        holder = _open_at(before, starts[points], closed, parent_of_solid)
+        found = holder >= 0
+        parent[points[found]] = solid[holder[found]]
+        depth[points[found]] = depth_of_solid[holder[found]] + 1
+
+    result = np.full(n, -1, dtype=np.int64)
+    result[order] = np.where(parent >= 0, order[parent], -1)
+    depths = np.empty(n, dtype=np.int32)
+    depths[order] = depth
+    return Nesting(result, depths, order, crossing)
+
+
+def _nest_solid(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Parent positions, depths, ends used, and the count of crossings, for events with duration, in preorder.
+
+    Of two crossing events the one that loses less is closed early: `ProfilerStep#N` opens inside a Python frame that
+    returns at once, and cutting the step at that frame's end would empty it.
+    """
+    n = len(starts)
+    crossing = 0
+    parent = np.full(n, -1, dtype=np.int64)
+    depth = np.zeros(n, dtype=np.int64)
+    closed = ends
+    position = np.arange(n, dtype=np.int64)
+    for attempt in range(_MAX_PASSES):
+        # Events before i in the order that have ended by starts[i]; all of them started earlier.
+        depth = position - np.searchsorted(np.sort(closed), starts, side="right")
+        parent = _latest_above(depth)
+        over = np.flatnonzero(parent >= 0)
+        over = over[closed[over] > closed[parent[over]]]
+        if len(over) == 0:
+            break
+        holder = parent[over]
+        child_loses = closed[over] - closed[holder]
+        holder_loses = closed[holder] - starts[over]
+        if attempt == 0:
+            crossing = int(np.count_nonzero(np.minimum(child_loses, holder_loses) > TOLERANCE_NS))
+        closed = closed.copy()
+        cut_child = child_loses <= holder_loses
+        closed[over[cut_child]] = closed[holder[cut_child]]
+        np.minimum.at(closed, holder[~cut_child], np.maximum(starts[over[~cut_child]], starts[holder[~cut_child]] + 1))
+    return parent, depth, closed, crossing
+
+
+def _latest_above(depth: np.ndarray) -> np.ndarray:
+    """For each position, the latest earlier position that is one level up, or -1."""
+    n = len(depth)
+    position = np.arange(n, dtype=np.int64)
+    key = depth.astype(np.int64) * n + position
+    by_level = np.argsort(key, kind="stable")
+    keys = key[by_level]
+    at = np.searchsorted(keys, key - n, side="right") - 1
+    candidate = by_level[np.maximum(at, 0)]
+    good = (at >= 0) & (depth > 0) & (depth[candidate] == depth - 1)
+    return np.where(good, candidate, -1)
+
+
+def _open_at(before: np.ndarray, time: np.ndarray, ends: np.ndarray, parent: np.ndarray) -> np.ndarray:
+    """From the latest event that began before `time`, climb to the innermost one still open then; -1 if none."""
+    holder = before.copy()
+    while True:
+        climb = (holder >= 0) & (ends[np.maximum(holder, 0)] < time)
+        if not climb.any():
+            return holder
+        holder[climb] = parent[holder[climb]]
+
+
+def innermost(nesting: Nesting, lane: np.ndarray, start: np.ndarray, end: np.ndarray, at_lane: np.ndarray,
+              at_time: np.ndarray) -> np.ndarray:
+    """The innermost event open at given points, or -1.
+
+    Args:
+        nesting: nesting of all events.
+        lane, start, end: columns of all events, shape (n,).
+        at_lane, at_time: the points, shape (k,).
+
+    Returns:
+        Event ids, shape (k,). An event is open from its start to just before its end.
+    """
+    order = nesting.order
+    if len(at_time) == 0 or len(order) == 0:
+        return np.full(len(at_time), -1, dtype=np.int64)
+    low = min(int(start.min()), int(at_time.min()))
+    span = max(int(end.max()), int(at_time.max())) - low + 2
+    key = lane[order].astype(np.int64) * span + (start[order] - low)
+    at = np.searchsorted(key, at_lane.astype(np.int64) * span + (at_time - low), side="right") - 1
+    holder = np.where(at >= 0, order[np.maximum(at, 0)], -1)
+    holder[(holder >= 0) & (lane[np.maximum(holder, 0)] != at_lane)] = -1
+    while True:
+        climb = (holder >= 0) & (end[np.maximum(holder, 0)] <= at_time)
+        if not climb.any():
+            return holder
+        holder[climb] = nesting.parent[holder[climb]]
+
+
+def nearest(parent: np.ndarray, wanted: np.ndarray, events: np.ndarray, *, include_self: bool = False) -> np.ndarray:
+    """The nearest ancestor of each given event that is wanted, or -1.
+
+    Args:
+        parent: parent of every event, shape (n,).
+        wanted: which events count, bool, shape (n,).
+        events: events to start from, shape (k,).
+        include_self: whether an event that is itself wanted is its own answer.
+    """
+    at = events.astype(np.int64) if include_self else parent[events]
+    while True:
+        climb = (at >= 0) & ~wanted[np.maximum(at, 0)]
+        if not climb.any():
+            return at
+        at[climb] = parent[at[climb]]
