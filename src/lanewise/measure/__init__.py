@@ -1,0 +1,1 @@
+"""Numbers: one file per question, each a pure function of a Trace."""

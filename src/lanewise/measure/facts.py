@@ -1,0 +1,122 @@
+"""`Facts`: everything measured about one trace, each measure computed once and shared by tables, rules and pages."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from lanewise.measure.chain import Chain, dispatch_chain, gap_table
+from lanewise.measure.columns import Columns
+from lanewise.measure.host import Host, measure_host
+from lanewise.measure.idle import TimeClasses, classify_time
+from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
+from lanewise.measure.launch import Launches, measure_launches
+from lanewise.measure.regime import Regime, judge
+from lanewise.measure.step_table import StepTable, measure_steps
+from lanewise.measure.table import api_table, copy_table, kernel_table, operator_table
+from lanewise.trace.health import Health, examine
+from lanewise.trace.model import Trace
+
+__all__ = ["Facts"]
+
+
+class Facts:
+    """Measures of one trace.
+
+    Args:
+        trace: the trace.
+        unprofiled_ns: step time without a profiler, ns, if someone measured it; None otherwise.
+    """
+
+    def __init__(self, trace: Trace, *, unprofiled_ns: int | None = None) -> None:
+        self.trace = trace
+        self.unprofiled_ns = unprofiled_ns
+
+    @cached_property
+    def health(self) -> Health:
+        """Integrity of the trace."""
+        return examine(self.trace)
+
+    @cached_property
+    def host(self) -> Host:
+        """Host times."""
+        return measure_host(self.trace)
+
+    @cached_property
+    def launches(self) -> Launches:
+        """One row per launch of device work."""
+        return measure_launches(self.trace, self.host)
+
+    @cached_property
+    def family_of_name(self) -> np.ndarray:
+        """Kernel family of every name, as a row of FAMILIES; only meaningful for kernels."""
+        index = {label: i for i, label in enumerate(FAMILIES)}
+        used = np.unique(self.trace.name[self.trace.device_work])
+        result = np.full(len(self.trace.names), index["other"], dtype=np.uint8)
+        for name in used.tolist():
+            result[name] = index[family(self.trace.names[name])]
+        return result
+
+    @cached_property
+    def tensor_cores_of_name(self) -> np.ndarray:
+        """1 used, 0 not used, -1 not matrix work or unknown; per name, only meaningful for kernels."""
+        used = np.unique(self.trace.name[self.trace.device_work])
+        result = np.full(len(self.trace.names), -1, dtype=np.int8)
+        for name in used.tolist():
+            answer = tensor_cores(self.trace.names[name])
+            result[name] = -1 if answer is None else int(answer)
+        return result
+
+    def is_family(self, *labels: str) -> np.ndarray:
+        """Whether each device op is a kernel of one of the families, bool, shape (device,)."""
+        wanted = [FAMILIES.index(label) for label in labels]
+        kernel = self.trace.kind[self.trace.device_work] == 7
+        return kernel & np.isin(self.family_of_name[self.trace.name[self.trace.device_work]], wanted)
+
+    @cached_property
+    def classes(self) -> TimeClasses:
+        """Where the time of each step went."""
+        return classify_time(self)
+
+    @cached_property
+    def steps(self) -> StepTable:
+        """One row per step, and the steady ones."""
+        return measure_steps(self)
+
+    @cached_property
+    def regime(self) -> Regime:
+        """What the run, and each step, is bound by."""
+        return judge(self)
+
+    @cached_property
+    def operators(self) -> Columns:
+        """Operator table."""
+        return operator_table(self.trace, self.host)
+
+    @cached_property
+    def kernels(self) -> Columns:
+        """Kernel table."""
+        return kernel_table(self.trace, self.family_of_name)
+
+    @cached_property
+    def api(self) -> Columns:
+        """API call table."""
+        return api_table(self.trace, self.host)
+
+    @cached_property
+    def copies(self) -> Columns:
+        """Copy table."""
+        return copy_table(self.trace)
+
+    @cached_property
+    def gaps(self) -> Columns:
+        """Per step: annotation start, first dispatch, the gap between them, time before the first launch."""
+        return gap_table(self.trace, self.host)
+
+    def chain(self, step: int | None = None) -> Chain:
+        """Dispatch chain of one step (row number), the last steady one by default."""
+        if step is None:
+            steady = np.flatnonzero(self.steps.steady)
+            step = int(steady[-1]) if len(steady) else 0
+        return dispatch_chain(self.trace, self.host, step)

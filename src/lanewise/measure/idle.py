@@ -1,0 +1,224 @@
+"""Where the time of each step went: the device computing, copying, communicating, or waiting, and for whom.
+
+The classes are those of diagnoses.md section 1, disjoint, in this priority, and they sum to the step's period:
+
+    compute        a kernel that is not communication runs
+    transfer       a copy or set runs, or a host thread sits in a copy that blocks it
+    host           the next compute or copy op is not launched yet, even if a communication kernel spins meanwhile;
+                   plus the launch latency of a drained stream
+    communication  a communication kernel runs and the rest is already launched
+    dependency     launched, and waiting for an event, a stream or the queue
+    unknown        the trace cannot tell: work launched before the recording, or the profiler's own stalls
+
+A step's window on the device runs from the end of the previous step's last device op to the end of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lanewise.measure.intervals import Union, covered, intersect, merge, subtract, union
+from lanewise.trace.schema import Kind
+
+if TYPE_CHECKING:
+    from lanewise.measure.facts import Facts
+
+__all__ = ["CLASSES", "TimeClasses", "classify_time"]
+
+CLASSES: tuple[str, ...] = ("compute", "transfer", "host", "communication", "dependency", "unknown")
+
+# A launch onto a drained stream takes this long at most before its work starts; longer is a dependency (typically 4 to
+# 15 us on our H100, trace-format 9.6).
+_LAUNCH_LATENCY_NS = 50_000
+
+# A first linked op that starts this long after its launch returned waited for unrecorded work (trap L4).
+_HEAD_WAIT_NS = 200_000
+
+
+@dataclass(frozen=True, eq=False)
+class TimeClasses:
+    """Time classes of the busiest device.
+
+    Attributes:
+        device: ordinal of the device as text; "" if there is no device work.
+        sets: the time of each class over the whole recording, by class name.
+        busy: time in which any device op runs (kernels, copies and sets; annotations never).
+        window_start, window_end: device window of each step, ns, shape (steps,).
+        of_step: ns per step and class, shape (steps, len(CLASSES)).
+        leaks_in: whether work of earlier, unrecorded steps runs at the head (MEA111), and until when, ns.
+        stalls: the profiler's buffer requests that blocked a host thread (MEA103).
+    """
+
+    device: str
+    sets: dict[str, Union]
+    busy: Union
+    window_start: np.ndarray
+    window_end: np.ndarray
+    of_step: np.ndarray
+    leaks_in: bool
+    leak_until: int
+    stalls: Union
+
+
+def classify_time(facts: Facts) -> TimeClasses:
+    """Classify the time of every step, on the device with the most work."""
+    trace = facts.trace
+    rows, device = _busiest_device(facts)
+    if len(rows) == 0:
+        steps = len(trace.steps)
+        return TimeClasses("", {name: Union.empty() for name in CLASSES}, Union.empty(), trace.steps.start,
+                           trace.steps.end, np.zeros((steps, len(CLASSES)), np.int64), False, 0, Union.empty())
+
+    event = trace.device_work[rows]
+    start, end = trace.start[event], trace.end[event]
+    launch = trace.links.launch[rows]
+    communication = facts.is_family("communication")[rows]
+    copying = trace.kind[event] != Kind.KERNEL
+
+    compute_ops = ~communication & ~copying
+    compute = union(start[compute_ops], end[compute_ops])
+    spinning = union(start[communication], end[communication])
+    busy = merge(compute, spinning, union(start[copying], end[copying]))
+
+    blocking = _blocking_copy_calls(facts, rows)
+    transfer = subtract(
+        merge(union(start[copying], end[copying]), union(trace.start[blocking], trace.end[blocking])), compute
+    )
+
+    ready_start, ready_launch = _next_work(trace.start, start[~communication], launch[~communication],
+                                           trace.start[blocking])
+    low, high = int(start.min()), int(end.max())
+    first = int(trace.steps.start[0]) if len(trace.steps) else low
+    low = min(low, first)
+    gaps = subtract(Union(np.array([low]), np.array([high])), merge(compute, transfer))
+    waiting_for_host = _host_part(gaps, ready_start, ready_launch)
+
+    leaks, leak_until = _head(facts, rows, launch)
+    stalls = _profiler_stalls(facts)
+    unknown = stalls
+    if leaks:
+        unknown = merge(unknown, Union(np.array([min(low, first)]), np.array([leak_until])))
+    unknown = intersect(gaps, unknown)
+    host = subtract(intersect(gaps, waiting_for_host), unknown)
+    rest = subtract(subtract(gaps, host), unknown)
+    sets = {
+        "compute": compute,
+        "transfer": transfer,
+        "host": host,
+        "communication": intersect(rest, spinning),
+        "dependency": subtract(rest, spinning),
+        "unknown": unknown,
+    }
+    window_start, window_end = _windows(facts, event)
+    of_step = np.stack([covered(sets[name], window_start, window_end) for name in CLASSES], axis=1)
+    return TimeClasses(device, sets, busy, window_start, window_end, of_step, leaks, leak_until, stalls)
+
+
+def _busiest_device(facts: Facts) -> tuple[np.ndarray, str]:
+    """Rows of `device_work` on the device with the most work, in start order, and its ordinal."""
+    trace = facts.trace
+    work = trace.device_work
+    if len(work) == 0:
+        return np.empty(0, np.int64), ""
+    process = trace["lanes"]["process"]
+    of_lane = np.unique(process, return_inverse=True)
+    device = of_lane[1][trace.lane[work]]
+    total = np.bincount(device, weights=trace.duration[work])
+    chosen = int(np.argmax(total))
+    rows = np.flatnonzero(device == chosen)
+    return rows[np.argsort(trace.start[work[rows]], kind="stable")], str(of_lane[0][chosen])
+
+
+def _blocking_copy_calls(facts: Facts, rows: np.ndarray) -> np.ndarray:
+    """Calls in which a host thread waits for its own copy."""
+    launch = facts.trace.links.launch[rows]
+    calls = np.unique(launch[launch >= 0])
+    copies = np.unique(launch[(launch >= 0) & (facts.trace.kind[facts.trace.device_work[rows]] == Kind.MEMCPY)])
+    return copies[facts.host.waiting[copies]] if len(calls) else calls
+
+
+def _next_work(
+    event_start: np.ndarray, start: np.ndarray, launch: np.ndarray, blocking_start: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Start and launch time of everything that can end a gap, in start order; launch -1 where unknown."""
+    launched = np.where(launch >= 0, event_start[np.maximum(launch, 0)], -1)
+    starts = np.concatenate((start, blocking_start))
+    launches = np.concatenate((launched, blocking_start))
+    order = np.argsort(starts, kind="stable")
+    return starts[order], launches[order]
+
+
+def _host_part(gaps: Union, ready_start: np.ndarray, ready_launch: np.ndarray) -> Union:
+    """The part of each gap in which the op that ends it was not launched yet, plus the launch latency."""
+    if len(gaps.start) == 0:
+        return Union.empty()
+    row = np.searchsorted(ready_start, gaps.end, side="left")
+    ends_here = row < len(ready_start)
+    row = np.minimum(row, len(ready_start) - 1)
+    launched = np.where(ends_here, ready_launch[row], -1)
+    until = np.where(launched >= 0, np.minimum(launched + _LAUNCH_LATENCY_NS, gaps.end), gaps.start)
+    return union(gaps.start, until)
+
+
+def _head(facts: Facts, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int]:
+    """Whether earlier work was still running when recording began, and until when the head is unknown."""
+    trace = facts.trace
+    event = trace.device_work[rows]
+    orphans = trace.links.orphan[rows] == 1
+    linked = np.flatnonzero(launch >= 0)
+    if len(linked) == 0:
+        return False, 0
+    first = linked[0]
+    call = launch[first]
+    late = int(trace.start[event[first]]) - int(trace.end[call]) > _HEAD_WAIT_NS and not facts.host.waiting[call]
+    return bool(orphans.any() or late), int(trace.start[event[first]])
+
+
+def _profiler_stalls(facts: Facts) -> Union:
+    """Buffer requests during which some host thread stood still (trace-format 9.10).
+
+    The row names no thread: it is charged only where a slice has more than 80 % of the request as its own time and the
+    thread did nothing else meanwhile.
+    """
+    trace = facts.trace
+    requests = trace.of(Kind.OVERHEAD)
+    requests = requests[np.isin(trace.name[requests], trace.name_ids("Activity Buffer Request"))]
+    if len(requests) == 0:
+        return Union.empty()
+    calls = np.flatnonzero(np.isin(trace.kind, (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER, Kind.ANNOTATION)))
+    stalled: list[int] = []
+    for request in requests.tolist():
+        low, high = int(trace.start[request]), int(trace.end[request])
+        around = calls[(trace.start[calls] < high) & (trace.end[calls] > low)]
+        if len(around) == 0:
+            continue
+        overlap = np.minimum(trace.end[around], high) - np.maximum(trace.start[around], low)
+        own = overlap.astype(np.float64)
+        inside = {int(e): i for i, e in enumerate(around.tolist())}
+        for row, child in enumerate(around.tolist()):
+            holder = inside.get(int(facts.host.parent[child]))
+            if holder is not None:
+                own[holder] -= overlap[row]
+        busy_elsewhere = np.count_nonzero((trace.start[around] > low) & (trace.start[around] < high)) > 2
+        if own.max() > 0.8 * (high - low) and not busy_elsewhere:
+            stalled.append(request)
+    at = np.array(stalled, dtype=np.int64)
+    return union(trace.start[at], trace.end[at])
+
+
+def _windows(facts: Facts, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Device window of each step: from the end of the previous step's last device op to the end of its own."""
+    trace = facts.trace
+    steps = trace.steps
+    step = steps.of_event[event]
+    finish = np.full(len(steps), -1, dtype=np.int64)
+    inside = step >= 0
+    np.maximum.at(finish, step[inside], trace.end[event[inside]])
+    # A step without device work ends with its host window.
+    end = np.where(finish >= 0, finish, steps.end)
+    end = np.maximum.accumulate(end) if len(end) else end
+    start = np.concatenate((steps.start[:1], end[:-1]))
+    return np.minimum(start, end), end

@@ -1,0 +1,118 @@
+"""What a kernel's name says about it: its family, and whether it used tensor cores.
+
+Tokens and their readings come from trace-format section 10. A name that says nothing is family "other": never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["COMMUNICATION", "FAMILIES", "family", "short_name", "tensor_cores"]
+
+FAMILIES: tuple[str, ...] = (
+    "communication",
+    "attention",
+    "gemm",
+    "gemm helper",
+    "convolution",
+    "layout",
+    "normalisation",
+    "softmax",
+    "optimizer",
+    "foreach",
+    "reduction",
+    "pointwise",
+    "copy kernel",
+    "embedding and indexing",
+    "sort and scan",
+    "random",
+    "triton",
+    "other",
+)
+
+COMMUNICATION = re.compile(
+    r"nccl|rccl|xccl::|hccl::|oneccl|msccl|cross_device_reduce|all_?reduce_|multimem_|all_gather_kernel", re.IGNORECASE
+)
+
+# Ordered: the first pattern that matches decides.
+_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(pattern, re.IGNORECASE))
+    for name, pattern in (
+        ("communication", COMMUNICATION.pattern),
+        ("attention", r"flash_fwd|flash_bwd|flash_?attn|fmha|_sdpa_|attn_fwd|attn_bwd|attention|paged_attention|fwd_kernel_mla"),
+        ("layout", r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|transpose_?readWrite|batched_transpose|im2col|col2im"),
+        ("gemm helper", r"splitK_?reduce|ReduceSplitK|cublasLt::epilogue|SplitKReduce"),
+        ("convolution", r"convolve|conv2d|conv1d|conv3d|_conv_|dgrad|wgrad|fprop|cudnn::cnn|winograd|fft.*conv|gcgemm|"
+                        r"implicit_con|xdlops_conv|miopen.*conv|igemm_fwd|igemm_bwd|igemm_wrw|naive_conv|ConvBin"),
+        ("optimizer", r"FusedOptimizer|FusedAdam|fused_adam|FusedSgd|multi_tensor_apply_kernel.*(Adam|Sgd|Lamb)Functor"),
+        ("foreach", r"multi_tensor_apply"),
+        ("gemm", r"nvjet|gemm|gemv|cutlass.*(sgemm|hgemm|tensorop)|ampere_|volta_|turing_|hopper_|xmma|Cijk_|"
+                 r"matmul|wmma|_mm_|dot_kernel|cublas"),
+        ("normalisation", r"layer_?norm|rms_?norm|batch_?norm|bn_fw|bn_bw|group_?norm|instance_norm|RowwiseMoments|"
+                          r"GammaBeta|cuCompute.*Grad"),
+        ("softmax", r"softmax"),
+        ("triton", r"^triton_"),
+        ("embedding and indexing", r"index|embedding|gather|scatter|masked_select|nonzero|take_kernel"),
+        ("sort and scan", r"sort|scan|topk|cumsum|DeviceSelect|DevicePartition"),
+        ("random", r"distribution|philox|random|dropout|bernoulli"),
+        ("reduction", r"reduce_kernel|reduce|DeviceReduce|mean_kernel|norm_kernel"),
+        ("copy kernel", r"direct_copy|copy_kernel|CatArray|batched_copy|bfloat16_copy|float_copy|convert_?kernel|memcpy|"
+                        r"LoadWithCast|fill_kernel|FillFunctor"),
+        ("pointwise", r"elementwise|pointwise|vectorized_|unrolled_|BinaryFunctor|UnaryFunctor|CUDAFunctor|AUnary|BUnary"),
+    )
+)
+
+_NO_TENSOR = re.compile(
+    r"_ffma_|simt|ampere_sgemm|volta_sgemm|maxwell_|(^|_|\W)sgemm_|dgemm|gemv|gemmk1|implicit_convolve_sgemm|"
+    r"wgrad_alg0_engine", re.IGNORECASE
+)
+_TENSOR = re.compile(
+    r"nvjet|tensorop|s1688|s16816|s161616|h884|h16816|h1688|i8816|i16832|hmma|imma|wgmma|gmma|warpgroup|tensor16x8x8|tf32|"
+    r"xdlops|mfma|_MI\d+x", re.IGNORECASE
+)
+_MATRIX = re.compile(r"gemm|gemv|conv|nvjet|xmma|cutlass|wgrad|dgrad|fprop|matmul|Cijk_", re.IGNORECASE)
+
+
+def family(name: str) -> str:
+    """Family of a kernel, one of FAMILIES."""
+    for label, pattern in _PATTERNS:
+        if pattern.search(name):
+            return label
+    return "other"
+
+
+def tensor_cores(name: str) -> bool | None:
+    """Whether a matrix kernel used tensor cores; None for kernels that are no matrix work or whose name does not tell.
+
+    `ffma` and `simt` decide before anything else: `xmma` is a generator, not evidence.
+    """
+    if not _MATRIX.search(name):
+        return None
+    if _NO_TENSOR.search(name):
+        return False
+    if _TENSOR.search(name):
+        return True
+    return None
+
+
+_TEMPLATE = re.compile(r"<[^<>]*>")
+_LEADING = re.compile(r"^(void|int|auto)\s+")
+
+
+def short_name(name: str, limit: int = 72) -> str:
+    """A kernel name that fits a table row: templates, arguments and the return type removed, the functor kept."""
+    text = _LEADING.sub("", name)
+    functor = ""
+    if "::" in text and "<" in text:
+        found = re.search(r"(\w*(?:Functor|functor|_kernel_cuda|_kernel_impl|Ops?)\w*)", text[text.index("<"):])
+        if found and found[1] not in text[: text.index("<")]:
+            functor = found[1]
+    previous = ""
+    while previous != text:
+        previous = text
+        text = _TEMPLATE.sub("", text)
+    text = text.split("(", 1)[0].split("<", 1)[0].strip() or name
+    text = text.replace("at::native::", "").replace("(anonymous namespace)::", "")
+    if functor:
+        text = f"{text}<{functor}>"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
