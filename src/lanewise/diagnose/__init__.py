@@ -1,0 +1,1 @@
+"""Diagnosis: rules over facts, ranked into a Report."""

@@ -1,0 +1,193 @@
+"""Evaluates rules and ranks what they find (diagnoses.md section 2).
+
+Gains are upper bounds. Each is capped by the time its side has in a step, and the shown ones by what higher findings of
+that side left over, so that they never add up to more than the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lanewise.diagnose.registry import builtin_rules, third_party_rules
+from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, Rule
+from lanewise.errors import UsageError
+from lanewise.measure.facts import Facts
+from lanewise.report.model import Check, Finding
+
+__all__ = ["Settings", "diagnose"]
+
+# Side of a finding -> class of time that it can give back.
+_BUDGET = {"host": "host", "device": "compute", "transfer": "transfer", "communication": "communication"}
+
+# Below this share of the step a problem is a note (diagnoses.md section 2).
+_NOTE_BELOW = 0.01
+
+_ORDER = {"validity": 0, "regime": 1, "problem": 2, "statement": 3, "note": 4}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which rules run, and with what thresholds.
+
+    Attributes:
+        select: code prefixes to run; empty for all.
+        ignore: code prefixes to leave out.
+        thresholds: code -> {keyword: value}, overriding the rule's defaults.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def wants(self, rule: Rule) -> bool:
+        """Whether a rule runs. Regime rules always do: everything else is ranked by them."""
+        if rule.kind == "regime":
+            return True
+        chosen = not self.select or any(rule.code.startswith(prefix) for prefix in self.select)
+        return chosen and not any(rule.code.startswith(prefix) for prefix in self.ignore)
+
+
+def diagnose(facts: Facts, settings: Settings | None = None) -> tuple[list[Finding], list[Check]]:
+    """Evaluate every wanted rule; findings in the order they are shown, and why the others found nothing."""
+    settings = settings or Settings()
+    found: list[tuple[Rule, Found]] = []
+    checks: list[Check] = []
+    for rule in _rules(settings, checks):
+        outcome = _evaluate(rule, facts, settings, checks)
+        if isinstance(outcome, Found):
+            found.append((rule, outcome))
+        elif outcome is not None:
+            checks.append(_check(rule, outcome))
+    return _rank(facts, found), checks
+
+
+def _rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
+    rules = list(builtin_rules())
+    for extra in third_party_rules():
+        if isinstance(extra, Rule):
+            rules.append(extra)
+        else:
+            name, error = extra
+            checks.append(Check("EXT", name, "error", f"could not be loaded: {_one_line(error)}"))
+    known = {rule.code for rule in rules}
+    unknown = [code for code in settings.thresholds if code not in known]
+    if unknown:
+        raise UsageError(f"thresholds name unknown rules: {', '.join(unknown)}")
+    return [rule for rule in rules if settings.wants(rule)]
+
+
+def _evaluate(rule: Rule, facts: Facts, settings: Settings, checks: list[Check]) -> Outcome | None:
+    overrides = dict(settings.thresholds.get(rule.code, {}))
+    wrong = set(overrides) - set(rule.thresholds)
+    if wrong:
+        allowed = ", ".join(rule.thresholds) or "none"
+        raise UsageError(f"{rule.code} has no threshold {', '.join(sorted(wrong))}; it has: {allowed}")
+    if rule.regimes and facts.regime.name not in rule.regimes:
+        return NotApplicable(f"the run is {facts.regime.name}, the rule speaks of {' or '.join(rule.regimes)} runs")
+    try:
+        return rule.check(facts, **overrides)
+    except Exception as error:  # one red row; the rest goes on
+        checks.append(Check(rule.code, rule.name, "error", f"the rule failed: {_one_line(error)}"))
+        return None
+
+
+def _check(rule: Rule, outcome: Outcome) -> Check:
+    match outcome:
+        case Clear(reason):
+            return Check(rule.code, rule.name, "clear", reason)
+        case NotApplicable(reason):
+            return Check(rule.code, rule.name, "not_applicable", reason)
+        case NeedsCapture(record):
+            return Check(rule.code, rule.name, "needs_capture", record)
+        case Found():
+            raise AssertionError("findings are ranked, not listed as checks")
+
+
+def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
+    step_ns = max(1.0, facts.steps.step_ns)
+    budgets = {side: facts.steps.class_ns.get(name, 0.0) for side, name in _BUDGET.items()}
+    budgets["memory"] = 0.0
+    budgets["any"] = max(budgets.values(), default=0.0)
+    left = dict(budgets)
+
+    def capped(pair: tuple[Rule, Found]) -> float:
+        rule, outcome = pair
+        return min(outcome.gain_ns, budgets[outcome.side or rule.side])
+
+    ordered = sorted(found, key=lambda pair: (_ORDER[pair[0].kind], -capped(pair), pair[0].code))
+    findings: list[Finding] = []
+    claimed: list[tuple[str, frozenset[int]]] = []
+    for rule, outcome in ordered:
+        side = outcome.side or rule.side
+        on = rule.kind in {"validity", "regime"} or _on_bottleneck(facts.regime.name, side)
+        owner = _owner(outcome, claimed)
+        potential = capped((rule, outcome))
+        recoverable = min(potential, left[side]) if on and not owner and rule.kind == "problem" else 0.0
+        kind = rule.kind
+        if kind == "problem" and potential < _NOTE_BELOW * step_ns and outcome.gain_ns < _NOTE_BELOW * step_ns:
+            kind, recoverable = "note", 0.0
+        if recoverable:
+            left[side] -= recoverable
+        if outcome.claims is not None and not owner:
+            claimed.append((rule.code, frozenset(int(event) for event in outcome.claims)))
+        findings.append(
+            Finding(
+                code=rule.code,
+                name=rule.name,
+                title=render_title(outcome.title or rule.title, outcome),
+                values=dict(outcome.values),
+                side=side,
+                recoverable_us_per_step=round(recoverable / 1e3, 3),
+                potential_us_per_step=round(outcome.gain_ns / 1e3, 3) if math.isfinite(outcome.gain_ns) else 0.0,
+                on_bottleneck=on,
+                confidence=outcome.confidence,
+                steps=_step_numbers(facts, outcome),
+                evidence=list(outcome.evidence),
+                fix=outcome.fix or rule.section("Fix"),
+                verify=rule.section("Verify"),
+                location=outcome.location,
+                claims_from=owner,
+                kind=kind,
+            )
+        )
+    findings.sort(key=lambda f: (_ORDER[f.kind], not f.on_bottleneck, bool(f.claims_from), -f.recoverable_us_per_step,
+                                 -f.potential_us_per_step, f.code))
+    return findings
+
+
+def render_title(template: str, outcome: Found) -> str:
+    """A title with its numbers in."""
+    return template.format_map({name: str(value) for name, value in outcome.values.items()})
+
+
+def _on_bottleneck(regime: str, side: str) -> bool:
+    if side in {"any", "memory"} or regime in {"mixed", "undetermined"}:
+        return True
+    return regime == _BUDGET.get(side)
+
+
+def _owner(outcome: Found, claimed: list[tuple[str, frozenset[int]]]) -> str:
+    """Code of a higher finding that already owns more than half of this one's events."""
+    if not outcome.claims:
+        return ""
+    mine = frozenset(int(event) for event in outcome.claims)
+    for code, events in claimed:
+        if len(mine & events) * 2 > len(mine):
+            return code
+    return ""
+
+
+def _step_numbers(facts: Facts, outcome: Found) -> list[int]:
+    if not facts.trace.steps.recorded:
+        return []
+    numbers = facts.trace.steps.number
+    if len(outcome.steps):
+        return [int(numbers[row]) for row in outcome.steps]
+    return [int(number) for number, steady in zip(numbers, facts.steps.steady, strict=True) if steady]
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -1,0 +1,98 @@
+"""Building blocks that rules share: evidence tables, per-step averages, source locations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from lanewise.measure.columns import Columns
+from lanewise.measure.facts import Facts
+from lanewise.measure.kernel_names import short_name
+from lanewise.report.model import Location, TableBlock, TableColumn
+from lanewise.report.quantity import QuantityType
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
+
+__all__ = ["in_steady_steps", "kernel_label", "locate", "operator_chain", "per_step", "steady_count", "table",
+           "table_of"]
+
+_LIBRARY = ("site-packages", "dist-packages", "lib/python", "<frozen", "<built-in", "torch/")
+
+
+def table(title: str, columns: Mapping[str, tuple[QuantityType, str]], rows: Sequence[Mapping[str, object]], *,
+          limit: int = 8) -> TableBlock:
+    """A table block from rows; `columns` maps key -> (type, label)."""
+    headings = [TableColumn(key, type_, label) for key, (type_, label) in columns.items()]
+    return TableBlock(title, headings, [{key: row[key] for key in columns} for row in rows[:limit]],
+                      max(0, len(rows) - limit))
+
+
+def table_of(title: str, data: Columns, columns: Mapping[str, tuple[QuantityType, str]], *, limit: int = 8) -> TableBlock:
+    """A table block from measured columns."""
+    headings = [TableColumn(key, type_, label) for key, (type_, label) in columns.items()]
+    rows = Columns({key: data[key] for key in columns}).rows(limit)
+    return TableBlock(title, headings, rows, max(0, data.height - limit))
+
+
+def in_steady_steps(facts: Facts, events: np.ndarray) -> np.ndarray:
+    """Those of the given events that belong to steady steps."""
+    steady = np.concatenate((facts.steps.steady, [False]))
+    return events[steady[facts.trace.steps.of_event[events]]]
+
+
+def steady_count(facts: Facts) -> int:
+    """Number of steady steps, at least 1."""
+    return max(1, int(np.count_nonzero(facts.steps.steady)))
+
+
+def per_step(facts: Facts, events: np.ndarray, value: np.ndarray | None = None) -> float:
+    """Sum of `value` (indexed by event; 1 each by default) over the events of steady steps, per steady step."""
+    chosen = in_steady_steps(facts, events)
+    total = len(chosen) if value is None else value[chosen].sum()
+    return float(total) / steady_count(facts)
+
+
+def kernel_label(facts: Facts, event: int) -> str:
+    """Short name of a device op."""
+    return short_name(facts.trace.name_of(event))
+
+
+def operator_chain(facts: Facts, event: int, limit: int = 8) -> list[str]:
+    """Names of the operators and annotations around a host event, outermost first, itself included."""
+    trace, parent = facts.trace, facts.host.parent
+    chain: list[str] = []
+    at = int(event)
+    while at >= 0:
+        if trace.kind[at] in (Kind.OPERATOR, Kind.ANNOTATION) and not trace.name_of(at).startswith("ProfilerStep#"):
+            chain.append(trace.name_of(at))
+        at = int(parent[at])
+    return chain[::-1][-limit:]
+
+
+def locate(facts: Facts, event: int) -> Location | None:
+    """Where in the program a host event was called from: the innermost frame that is not a library's."""
+    trace = facts.trace
+    if event < 0:
+        return None
+    operators = operator_chain(facts, event)
+    file, line, function, module = "", 0, "", ""
+    at = int(nearest(trace.nesting.parent, trace.kind == Kind.PYTHON, np.array([event]), include_self=True)[0])
+    while at >= 0:
+        name = trace.name_of(at)
+        if name.startswith("nn.Module: ") and not module:
+            module = name.removeprefix("nn.Module: ")
+        elif not file and ".py(" in name and not any(part in name for part in _LIBRARY):
+            file, line, function = parse_frame(name)
+        at = int(nearest(trace.nesting.parent, trace.kind == Kind.PYTHON, np.array([at]))[0])
+    annotation = next((name for name in operators if "::" not in name), "")
+    if not (file or module or annotation or operators):
+        return None
+    return Location(file, line, function, module, annotation, operators)
+
+
+def parse_frame(name: str) -> tuple[str, int, str]:
+    """`path/file.py(12): function` -> ("path/file.py", 12, "function"); ("", 0, "") for anything else."""
+    head, _, function = name.partition("): ")
+    file, _, line = head.rpartition("(")
+    return (file, int(line), function) if file and line.isdecimal() and len(line) < 9 else ("", 0, "")

@@ -1,0 +1,55 @@
+"""`explain`: a Trace -> a Report."""
+
+from __future__ import annotations
+
+from lanewise._version import __version__
+from lanewise.diagnose.engine import Settings, diagnose
+from lanewise.diagnose.evidence import table_of
+from lanewise.diagnose.health_notes import health_notes
+from lanewise.diagnose.summary import (
+    chain_block,
+    gap_block,
+    regime_summary,
+    report_tables,
+    source_summary,
+    step_block,
+    verdict,
+)
+from lanewise.measure.facts import Facts
+from lanewise.report.model import SCHEMA, Report, StepsSummary
+from lanewise.trace.model import Trace
+
+__all__ = ["explain"]
+
+
+def explain(trace: Trace, *, unprofiled_us: float | None = None, settings: Settings | None = None) -> Report:
+    """Explain a trace.
+
+    Args:
+        trace: what `lanewise.read` returned.
+        unprofiled_us: step time measured without a profiler, us; overrides what the recorder wrote into the trace.
+        settings: which rules run, and their thresholds.
+    """
+    ns = unprofiled_us * 1e3 if unprofiled_us else recorded_unprofiled_ns(trace)
+    facts = Facts(trace, unprofiled_ns=round(ns) if ns else None)
+    findings, checks = diagnose(facts, settings)
+    steps = facts.trace.steps
+    return Report(
+        schema=SCHEMA,
+        version=__version__,
+        source=source_summary(facts),
+        health=health_notes(facts),
+        steps=StepsSummary(
+            source=steps.source,
+            count=len(steps) if steps.recorded else 0,
+            steady=[int(n) for n, s in zip(steps.number, facts.steps.steady, strict=True) if s and steps.recorded],
+            table=step_block(facts),
+            gaps=gap_block(facts),
+        ),
+        regime=regime_summary(facts, findings),
+        findings=findings,
+        checks=checks,
+        tables=report_tables(facts),
+        chain=chain_block(facts),
+        verdict=verdict(facts, findings),
+    )

@@ -1,0 +1,55 @@
+"""The built-in rules, by name: an explicit list, and entry points for everyone else's."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import entry_points
+
+from lanewise.diagnose.rule import Rule
+from lanewise.errors import UsageError
+
+__all__ = ["ENTRY_POINT_GROUP", "builtin_rules", "find_rule", "third_party_rules"]
+
+ENTRY_POINT_GROUP = "lanewise.rules"
+
+# family -> files of that family, one rule each; the order is that of the catalogue.
+_FILES: dict[str, tuple[str, ...]] = {
+    "regime": ("regimes",),
+    "launch": ("many_tiny_kernels",),
+}
+
+
+@cache
+def builtin_rules() -> tuple[Rule, ...]:
+    """All built-in rules in catalogue order."""
+    rules: list[Rule] = []
+    for family, files in _FILES.items():
+        for file in files:
+            module = importlib.import_module(f"lanewise.diagnose.rules.{family}.{file}")
+            rules.extend(value for value in vars(module).values() if isinstance(value, Rule))
+    return tuple(rules)
+
+
+def third_party_rules() -> Iterable[Rule | tuple[str, Exception]]:
+    """Rules of installed packages; a package that fails to load yields its name and the error instead."""
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            loaded = entry.load()
+        except Exception as error:  # a broken plug-in is one red row, not the end of the report
+            yield entry.name, error
+            continue
+        for value in loaded if isinstance(loaded, list | tuple) else (loaded,):
+            if isinstance(value, Rule):
+                yield value
+
+
+def find_rule(code: str) -> Rule:
+    """The built-in or installed rule with a code (any case). Raises UsageError naming near codes."""
+    rules = [*builtin_rules(), *(r for r in third_party_rules() if isinstance(r, Rule))]
+    for candidate in rules:
+        if code.upper() == candidate.code or code.lower() == candidate.name:
+            return candidate
+    near = [r.code for r in rules if r.code.startswith(code.upper()[:3])]
+    raise UsageError(f"no rule {code!r}; {'near: ' + ', '.join(near) if near else 'run `lanewise rule` for the list'}")

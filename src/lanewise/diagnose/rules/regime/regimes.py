@@ -1,0 +1,131 @@
+"""REG101 to REG106: exactly one of them holds."""
+
+from __future__ import annotations
+
+from lanewise.diagnose.evidence import table
+from lanewise.diagnose.rule import Clear, Found, Outcome, Rule, rule
+from lanewise.measure.facts import Facts
+from lanewise.measure.idle import CLASSES
+from lanewise.report.quantity import share, text, time
+
+_LABELS = {
+    "compute": "the device computes",
+    "transfer": "copies run, or the host waits in one",
+    "host": "the device waits for the host",
+    "communication": "communication runs alone",
+    "dependency": "launched work waits for other work",
+    "unknown": "the trace cannot tell",
+}
+
+
+def _judge(facts: Facts, name: str) -> Outcome:
+    regime, steps = facts.regime, facts.steps
+    if regime.name != name:
+        return Clear(f"the run is {regime.name}")
+    rows = [{"what": _LABELS[c], "time": steps.class_ns.get(c, 0.0), "share": regime.shares.get(c, 0.0)}
+            for c in CLASSES if regime.shares.get(c, 0.0) > 0]
+    top = sorted(regime.shares.items(), key=lambda item: -item[1])[:2]
+    values = {
+        "busy": time(regime.busy_share * steps.step_ns),
+        "step": time(steps.step_ns),
+        "busy_share": share(regime.busy_share),
+        "share": share(regime.shares.get(name, 0.0)),
+        "class_time": time(steps.class_ns.get(name, 0.0)),
+        "queue_delay": time(regime.queue_delay_ns),
+        "top": text(" and ".join(f"{_LABELS[c]} ({s:.0%})" for c, s in top)),
+        "reason": text(regime.reason),
+    }
+    headings = {"what": ("text", "where the step goes"), "time": ("time", "time"), "share": ("share", "share")}
+    return Found(values=values, evidence=[table("Time per step", headings, rows)] if rows else [])  # type: ignore[arg-type]
+
+
+@rule("REG101", "host-bound", kind="regime", side="host",
+      title="Host-bound: the GPU works {busy} of every {step} ({busy_share}); it waits for the host {share} of the time.")
+def host_bound(facts: Facts) -> Outcome:
+    """The device waits because the host has not launched the next operation yet.
+
+    Python, dispatch and launch calls take longer than the kernels they start. A faster GPU or a faster kernel changes
+    nothing.
+
+    Fix: launch less often (larger batches, torch.compile, CUDA graphs) and take waiting and Python work out of the step.
+
+    Verify: double the batch: the step time grows by less than 1.3x while the device does twice the work.
+
+    Source: the regimes of "Making Deep Learning Go Brrrr From First Principles"; HTA's idle-time classes.
+    """
+    return _judge(facts, "host")
+
+
+@rule("REG102", "device-bound", kind="regime", side="device",
+      title="Device-bound: the GPU computes {share} of the time ({busy} busy of every {step}) and the host runs ahead; "
+            "host-side fixes gain nothing.")
+def device_bound(facts: Facts) -> Outcome:
+    """The device computes nearly all the time; the queue in front of it never runs dry.
+
+    Launch calls may look slow then: the queue is full and the host waits for a free place in it. That is back-pressure,
+    not a problem of the host.
+
+    Fix: less device work: fuse pointwise operations, use tensor cores, a narrower dtype, a better algorithm.
+
+    Verify: halve the batch: the step time falls nearly by half.
+
+    Source: as REG101.
+    """
+    return _judge(facts, "compute")
+
+
+@rule("REG103", "transfer-bound", kind="regime", side="transfer",
+      title="Transfer-bound: {share} of every {step} goes into copies between host and device.")
+def transfer_bound(facts: Facts) -> Outcome:
+    """Copies, or calls that wait for their own copy, take most of the step.
+
+    Fix: pinned host memory with `non_blocking=True`, prefetching on a side stream, and copying once instead of every step.
+
+    Verify: the copies' share falls and the device computes meanwhile.
+
+    Source: PyTorch's pinned-memory tutorial.
+    """
+    return _judge(facts, "transfer")
+
+
+@rule("REG104", "communication-bound", kind="regime", side="communication",
+      title="Communication-bound: {share} of every {step} is communication, or waiting for other ranks, with nothing "
+            "beside it.")
+def communication_bound(facts: Facts) -> Outcome:
+    """Collectives run, or wait for the other ranks, while no computation is ready.
+
+    Fix: find out first whether data moves or a rank is late: compare the ranks' traces. Then overlap or shrink the
+    messages, or speed up the late rank.
+
+    Verify: exposed communication falls.
+
+    Source: HTA's communication overlap.
+    """
+    return _judge(facts, "communication")
+
+
+@rule("REG105", "mixed", kind="regime", title="Mixed: no single bottleneck; {top} of every {step}.")
+def mixed(facts: Facts) -> Outcome:
+    """No class of time reaches 40 % with a lead of 10 points.
+
+    Fix: take the findings in order; each side gives back only its own share.
+
+    Verify: record again after each fix: the regime moves.
+
+    Source: TensorBoard's profiler plug-in gave one number instead; a mixed run has none.
+    """
+    return _judge(facts, "mixed")
+
+
+@rule("REG106", "undetermined", kind="regime", title="Undetermined: {reason}.")
+def undetermined(facts: Facts) -> Outcome:
+    """The trace cannot say what the run is bound by.
+
+    Fix: record again as the findings about the measurement say.
+
+    Verify: a regime is named.
+    """
+    return _judge(facts, "undetermined")
+
+
+ALL: tuple[Rule, ...] = (host_bound, device_bound, transfer_bound, communication_bound, mixed, undetermined)

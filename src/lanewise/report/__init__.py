@@ -1,0 +1,1 @@
+"""The Report: pure data that every output draws. Versioned schema, no behaviour, no trace."""

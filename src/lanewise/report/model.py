@@ -1,0 +1,174 @@
+"""Structs of the Report. The JSON form of these structs is the public schema `lanewise.report/1`.
+
+Names in here that come from a trace are untrusted text: every output escapes them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from lanewise.report.quantity import Quantity, QuantityType
+
+__all__ = ["SCHEMA", "Block", "Check", "Finding", "Location", "Note", "RegimeSummary", "Report", "SourceSummary",
+           "Stack", "StepsSummary", "TableBlock", "TableColumn", "TextBlock"]
+
+SCHEMA = "lanewise.report/1"
+
+Level = Literal["ok", "info", "warn", "bad"]
+Side = Literal["host", "device", "transfer", "communication", "memory", "any"]
+Confidence = Literal["high", "medium", "low"]
+Status = Literal["finding", "clear", "not_applicable", "needs_capture", "error"]
+
+
+class TableColumn(msgspec.Struct, frozen=True):
+    """Heading of a column: key into the rows, type of the values, label."""
+
+    key: str
+    type: QuantityType
+    label: str
+
+
+class TableBlock(msgspec.Struct, frozen=True, tag="table"):
+    """A table as evidence. Every column key exists in every row (a test checks it); `omitted` rows are not shown."""
+
+    title: str
+    columns: list[TableColumn]
+    rows: list[dict[str, Any]]
+    omitted: int = 0
+
+
+class TextBlock(msgspec.Struct, frozen=True, tag="text"):
+    """A sentence as evidence; `{name}` is filled from `values`."""
+
+    template: str
+    values: dict[str, Quantity] = msgspec.field(default_factory=dict)
+
+
+class Stack(msgspec.Struct, frozen=True, tag="stack"):
+    """A chain of names, outermost first: Python frames, modules, operators."""
+
+    title: str
+    frames: list[str]
+
+
+Block = TableBlock | TextBlock | Stack
+
+
+class Location(msgspec.Struct, frozen=True):
+    """Where in the program: what the trace knows, "" or 0 for the rest. `file` is text, never opened."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    module: str = ""
+    annotation: str = ""
+    operators: list[str] = msgspec.field(default_factory=list)
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One diagnosis that holds.
+
+    Attributes:
+        code, name: stable identity of the rule.
+        title: one sentence: what, how much, where.
+        values: the numbers in the title, by name.
+        side: whose time it would give back.
+        recoverable_us_per_step: upper bound on the step time it would give back, us; 0 for statements and for findings
+            off the bottleneck.
+        potential_us_per_step: what it costs on its own side, us, whether or not that side is the bottleneck.
+        on_bottleneck: whether its side limits this run.
+        confidence: high for direct rows, medium for names or grids in place of shapes, low for sequence only.
+        steps: numbers of the recorded steps it was seen in.
+        claims_from: code of a higher finding that owns this one's time, "" if none.
+    """
+
+    code: str
+    name: str
+    title: str
+    values: dict[str, Quantity]
+    side: Side
+    recoverable_us_per_step: float
+    potential_us_per_step: float
+    on_bottleneck: bool
+    confidence: Confidence
+    steps: list[int]
+    evidence: list[Block]
+    fix: str
+    verify: str
+    location: Location | None = None
+    claims_from: str = ""
+    kind: Literal["validity", "regime", "problem", "statement", "note"] = "problem"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A rule that was evaluated and is no finding: why, and what to record if it could not tell."""
+
+    code: str
+    name: str
+    status: Status
+    reason: str
+
+
+class Note(msgspec.Struct, frozen=True):
+    """One line of health: how bad, about what, and the sentence."""
+
+    level: Level
+    topic: str
+    text: str
+
+
+class SourceSummary(msgspec.Struct, frozen=True):
+    """What was read."""
+
+    path: str
+    bytes: int
+    digest: str
+    events: int
+    generation: str
+    device: str
+    devices: int
+    software: dict[str, str]
+    recorded: dict[str, bool]
+
+
+class RegimeSummary(msgspec.Struct, frozen=True):
+    """What the run is bound by."""
+
+    code: str
+    name: str
+    sentence: str
+    shares: dict[str, float]
+    busy_share: float
+    step_us: float
+    recorded_step_us: float
+    unprofiled: bool
+    per_step: list[str]
+    as_recorded: str
+
+
+class StepsSummary(msgspec.Struct, frozen=True):
+    """Steps: where they come from, which are steady, and one table."""
+
+    source: str
+    count: int
+    steady: list[int]
+    table: TableBlock
+    gaps: TableBlock | None = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """Everything that `explain` says, as data."""
+
+    schema: str
+    version: str
+    source: SourceSummary
+    health: list[Note]
+    steps: StepsSummary
+    regime: RegimeSummary
+    findings: list[Finding]
+    checks: list[Check]
+    tables: dict[str, TableBlock]
+    chain: TableBlock | None = None
+    verdict: str = ""
