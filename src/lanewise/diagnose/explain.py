@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lanewise._version import __version__
 from lanewise.diagnose.engine import Settings, diagnose
-from lanewise.diagnose.evidence import table_of
 from lanewise.diagnose.health_notes import health_notes
 from lanewise.diagnose.summary import (
     chain_block,
@@ -18,6 +17,7 @@ from lanewise.diagnose.summary import (
 from lanewise.measure.facts import Facts
 from lanewise.report.model import SCHEMA, Report, StepsSummary
 from lanewise.trace.model import Trace
+from lanewise.trace.recorded import from_metadata
 
 __all__ = ["explain"]
 
@@ -30,8 +30,10 @@ def explain(trace: Trace, *, unprofiled_us: float | None = None, settings: Setti
         unprofiled_us: step time measured without a profiler, us; overrides what the recorder wrote into the trace.
         settings: which rules run, and their thresholds.
     """
-    ns = unprofiled_us * 1e3 if unprofiled_us else recorded_unprofiled_ns(trace)
-    facts = Facts(trace, unprofiled_ns=round(ns) if ns else None)
+    recorded = from_metadata(trace.metadata)
+    if unprofiled_us is None and recorded is not None:
+        unprofiled_us = recorded.unprofiled_step_us
+    facts = Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
     findings, checks = diagnose(facts, settings)
     steps = facts.trace.steps
     return Report(

@@ -59,7 +59,10 @@ def dispatch_chain(trace: Trace, host: Host, step: int, *, max_links: int = _MAX
     """The dispatch chain of the step in row `step` of `Trace.steps`, Python frames left out."""
     events = np.flatnonzero((trace.steps.of_event == step) & np.isin(trace.kind, (1, 0, 3, 4)))
     origin = int(trace.steps.start[step])
-    events = events[np.lexsort((host.depth[events], -trace.duration[events], trace.start[events], trace.lane[events]))]
+    # The thread that marks the step first, the others (autograd's, for example) after it.
+    own_lane = int(trace.lane[trace.steps.event[step]]) if trace.steps.event[step] >= 0 else -1
+    lane = np.where(trace.lane[events] == own_lane, -1, trace.lane[events])
+    events = events[np.lexsort((host.depth[events], -trace.duration[events], trace.start[events], lane))]
     children = _work_by_launch(trace)
     base = int(host.depth[events].min()) if len(events) else 0
     previous_end: dict[int, int] = {}

@@ -176,7 +176,7 @@ class Trace:
             elif name.endswith("_text") or (table == "flows" and name == "category"):
                 columns[name.removesuffix("_text")] = self.text_series.gather(array)
             elif name == "kind":
-                columns[name] = pl.Series(name, array).cast(pl.Enum(KINDS))
+                columns[name] = pl.Series(name, KINDS, dtype=pl.String).gather(array)
             elif array.dtype.kind == "U":
                 columns[name] = pl.Series(name, array.tolist(), dtype=pl.String)
             else:

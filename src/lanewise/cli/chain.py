@@ -1,0 +1,43 @@
+"""`lanewise chain`."""
+
+from __future__ import annotations
+
+import click
+import numpy as np
+
+from lanewise.cli.common import cache_option, console, json_option, open_trace
+
+__all__ = ["chain"]
+
+
+@click.command()
+@click.argument("source", metavar="TRACE")
+@click.option("--step", type=int, default=None, metavar="N", help="Number of the step as recorded; default: the last "
+                                                                   "steady one.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=200, show_default=True, help="Links shown.")
+@json_option
+@cache_option
+def chain(source: str, step: int | None, limit: int, as_json: bool, cache: bool) -> None:
+    """One step's dispatch chain: annotation, operators, API calls, kernels, with the gap before each link.
+
+    "launch to start" is measured from the start of the call to the start of the kernel.
+    """
+    from lanewise.errors import UsageError
+    from lanewise.measure.facts import Facts
+    from lanewise.show.chain import chain_json, chain_table
+
+    facts = Facts(open_trace(source, cache=cache))
+    row = None
+    if step is not None:
+        rows = np.flatnonzero(facts.trace.steps.number == step)
+        if not facts.trace.steps.recorded or len(rows) == 0:
+            have = ", ".join(str(n) for n in facts.trace.steps.number.tolist()[:20]) if facts.trace.steps.recorded else "none"
+            raise UsageError(f"the trace has no step {step}; steps: {have}")
+        row = int(rows[0])
+    data = facts.chain(row)
+    if as_json:
+        click.echo(chain_json(facts, data))
+    else:
+        from lanewise.show.terminal import table_renderable
+
+        console().print(table_renderable(chain_table(facts, data, limit)))

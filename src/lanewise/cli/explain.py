@@ -1,0 +1,57 @@
+"""`lanewise explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, step_time_option
+
+__all__ = ["explain"]
+
+
+@click.command()
+@click.argument("source", metavar="TRACE")
+@json_option
+@click.option("--format", "format_", type=click.Choice(["text", "md", "json"]), default="text", show_default=True,
+              help="md is short enough to paste into an issue or an assistant.")
+@click.option("--select", multiple=True, metavar="CODE", help="Only rules whose code starts with this (repeatable).")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Leave out rules whose code starts with this.")
+@click.option("-v", "--verbose", is_flag=True, help="Also list every check that found nothing, and why.")
+@step_time_option
+@cache_option
+@output_option
+def explain(source: str, as_json: bool, format_: str, select: tuple[str, ...], ignore: tuple[str, ...], verbose: bool,
+            step_time: float | None, cache: bool, output: Path | None, force: bool) -> None:
+    """Say what a trace is bound by, what dominates, and what to look at first.
+
+    TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.
+    """
+    from lanewise.diagnose.engine import Settings
+    from lanewise.diagnose.explain import explain as explain_trace
+
+    settings = Settings(select=tuple(c.upper() for c in select), ignore=tuple(c.upper() for c in ignore))
+    report = explain_trace(open_trace(source, cache=cache), unprofiled_us=step_time, settings=settings)
+    if as_json or format_ == "json":
+        from lanewise.show.json import report_json
+
+        emit(report_json(report), output, force)
+    elif format_ == "md":
+        from lanewise.show.markdown import report_markdown
+
+        emit(report_markdown(report), output, force)
+    elif output is not None:
+        from io import StringIO
+
+        from rich.console import Console
+
+        from lanewise.show.terminal import render
+
+        buffer = StringIO()
+        Console(file=buffer, width=110, highlight=False, markup=False).print(render(report, verbose=verbose))
+        emit(buffer.getvalue(), output, force)
+    else:
+        from lanewise.show.terminal import print_report
+
+        print_report(report, console(), verbose=verbose)

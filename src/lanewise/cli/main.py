@@ -1,0 +1,80 @@
+"""`lanewise`: the command. Verbs are loaded when they are called, so that `--help` is fast."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from lanewise._version import __version__
+from lanewise.errors import LanewiseError
+
+__all__ = ["cli", "main"]
+
+# verb -> its one line of help. The verb's module is lanewise.cli.<verb>, its command the attribute of that name.
+_VERBS: dict[str, str] = {
+    "explain": "Say what a trace is bound by, what each problem costs, and what to do.",
+    "table": "Operators, kernels, API calls and copies, with totals and spread.",
+    "chain": "One step's dispatch chain, from Python call to kernel.",
+    "sql": "Query the columns of a trace in SQL.",
+    "rule": "Explain a diagnosis, or list them all.",
+    "demo": "Show it working: a bundled H100 trace explained.",
+}
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        return getattr(importlib.import_module(f"lanewise.cli.{cmd_name}"), cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_VERBS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            word = args[0]
+            if os.path.exists(word):
+                raise click.UsageError(f"no command {word!r}; did you mean: lanewise explain {word}") from None
+            raise
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="lanewise")
+def cli() -> None:
+    """Why is this PyTorch program slow? Explains profiler traces and says what to do next.
+
+    \b
+    lanewise explain trace.json.gz     what the program is bound by, and what to fix first
+    lanewise demo                      the same on a bundled trace
+    """
+
+
+def main() -> None:
+    """Entry point: runs a verb; an error a user can cause is one line on stderr and an exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except LanewiseError as error:
+        click.echo(f"lanewise: {error}", err=True)
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("lanewise: interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output is gone (a pager, head): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,127 @@
+"""Health as sentences: what can be trusted, shown before any number."""
+
+from __future__ import annotations
+
+from lanewise.measure.facts import Facts
+from lanewise.report.model import Level, Note
+from lanewise.report.quantity import format_quantity
+
+__all__ = ["health_notes"]
+
+
+def health_notes(facts: Facts) -> list[Note]:
+    """Notes in the order they are shown: worst first, and what is fine last."""
+    notes = [*_reading(facts), *_device(facts), *_order(facts), *_recorded(facts), *_capture(facts)]
+    rank: dict[Level, int] = {"bad": 0, "warn": 1, "info": 2, "ok": 3}
+    return sorted(notes, key=lambda note: rank[note.level])
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _reading(facts: Facts) -> list[Note]:
+    reading = facts.trace.reading
+    notes: list[Note] = []
+    if reading.truncated:
+        end = format_quantity("time", facts.health.host_end)
+        notes.append(Note("bad", "file", f"the file is cut off; everything complete up to {end} was kept"))
+    for reason, tally in reading.lost.items():
+        sample = f", for example {tally.sample!r}" if tally.sample else ""
+        notes.append(Note("bad", "file", f"{_count(tally.count)} lost: {reason}{sample}"))
+    for reason, tally in reading.repaired.items():
+        sample = f", for example {tally.sample!r}" if tally.sample else ""
+        notes.append(Note("warn", "file", f"{_count(tally.count)} mended: {reason}{sample}"))
+    if reading.unknown_categories:
+        names = ", ".join(f"{name} ({_count(n)})" for name, n in list(reading.unknown_categories.items())[:5])
+        notes.append(Note("info", "file", f"categories kept but not analysed: {names}"))
+    return notes
+
+
+def _device(facts: Facts) -> list[Note]:
+    health = facts.health
+    notes: list[Note] = []
+    if health.device_ops == 0:
+        what = "no rows at all" if len(facts.trace) == 0 else "no device work: everything ran on the CPU"
+        return [Note("warn" if len(facts.trace) else "bad", "device", f"the trace holds {what}")]
+    missing = health.launches_without_work
+    if missing:
+        level: Level = "bad" if health.records_missing_share > 0.02 else "info"
+        notes.append(Note(level, "device", f"{_count(missing)} of {_count(health.launches)} launches have no device "
+                                           "record"))
+    if health.other_orphans:
+        level = "bad" if health.records_missing_share > 0.02 else "info"
+        notes.append(Note(level, "device", f"{_count(health.other_orphans)} device ops have no launch in the trace; they "
+                                           "are kept and given to the step that was running"))
+    if health.head_orphans:
+        notes.append(Note("warn", "device", f"{_count(health.head_orphans)} device ops were launched before the recording "
+                                            "began; they belong to no recorded step and are left out of its totals"))
+    if health.impossible_overlaps:
+        notes.append(Note("warn", "device", f"{_count(health.impossible_overlaps)} kernels run more than 20 us into the "
+                                            "next one of their stream: impossible durations, counted once by the union"))
+    if health.clock_errors:
+        notes.append(Note("info", "device", f"{_count(health.clock_errors)} device ops start before their launch: host and "
+                                            "device clocks disagree slightly"))
+    if health.graph_nodes:
+        share = format_quantity("share", health.graph_time_share)
+        notes.append(Note("info", "device", f"{_count(health.graph_launches)} graph launches replay "
+                                            f"{_count(health.graph_nodes)} device ops, {share} of device time; a replay "
+                                            "names no operators"))
+    if health.unattributed_time_share > 0.01 and not health.graph_nodes:
+        share = format_quantity("share", health.unattributed_time_share)
+        notes.append(Note("info", "device", f"{share} of device time has no operator"))
+    if health.unknown_kernels:
+        notes.append(Note("warn", "device", f"{_count(health.unknown_kernels)} kernels are named 'unknown' by the "
+                                            "profiler"))
+    if health.linked and not missing and not health.other_orphans:
+        notes.append(Note("ok", "device", f"every recorded launch has its device work "
+                                          f"({_count(health.linked)} of {_count(health.device_ops)} device ops linked)"))
+    return notes
+
+
+def _order(facts: Facts) -> list[Note]:
+    health = facts.health
+    notes: list[Note] = []
+    if facts.host.profiler_sync >= 0:
+        took = format_quantity("time", int(facts.trace.duration[facts.host.profiler_sync]))
+        notes.append(Note("info", "profiler", f"the last synchronise ({took}) belongs to the profiler and is left out of "
+                                              "host time; idle time is measured from the gaps between device ops"))
+    for name, (count, total) in health.overhead.items():
+        notes.append(Note("info", "profiler", f"{_count(count)} x {name}, {format_quantity('time', total)} in all: the "
+                                              "profiler's or driver's own work"))
+    notes.extend(Note("warn", "profiler", line) for line in health.log_lines)
+    if health.duplicates:
+        notes.append(Note("warn", "file", f"{_count(health.duplicates)} device rows are exact duplicates"))
+    if health.crossing:
+        notes.append(Note("info", "order", f"{_count(health.crossing)} events outlive the event around them; they are "
+                                           "closed with it for nesting only"))
+    if health.zero_durations:
+        notes.append(Note("info", "order", f"{_count(health.zero_durations)} kernels have no duration"))
+    return notes
+
+
+def _recorded(facts: Facts) -> list[Note]:
+    from lanewise.trace.recorded import from_metadata
+
+    recorded = from_metadata(facts.trace.metadata)
+    if recorded is None:
+        return []
+    notes = [Note("warn", "recording", fault.sentence) for fault in recorded.faults]
+    if recorded.distortion is not None and recorded.unprofiled_step_us is not None:
+        interval = ""
+        if recorded.distortion_low is not None and recorded.distortion_high is not None:
+            interval = f" (95 % between {recorded.distortion_low:.2f}x and {recorded.distortion_high:.2f}x)"
+        level: Level = "warn" if recorded.distortion > 1.2 else "info"
+        step = format_quantity("time", recorded.unprofiled_step_us * 1e3)
+        notes.append(Note(level, "recording", f"recording made the step {recorded.distortion:.2f}x as long{interval}; "
+                                              f"without the profiler it takes {step}"))
+    return notes
+
+
+def _capture(facts: Facts) -> list[Note]:
+    health = facts.health
+    missing = [label for label, there in (("shapes", health.shapes), ("stacks", health.stacks)) if not there]
+    if not missing or len(facts.trace) == 0:
+        return []
+    return [Note("info", "capture", f"recorded without {' and '.join(missing)}: findings name operators, not "
+                                    f"{'source lines' if 'stacks' in missing else 'sizes'}")]

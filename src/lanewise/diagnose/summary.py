@@ -1,0 +1,209 @@
+"""The parts of a Report that are not findings: source, regime, tables, chain, verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lanewise.diagnose.evidence import table, table_of
+from lanewise.measure.chain import Link
+from lanewise.measure.columns import Columns
+from lanewise.measure.facts import Facts
+from lanewise.measure.idle import CLASSES
+from lanewise.measure.kernel_names import short_name
+from lanewise.measure.regime import REGIMES
+from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBlock
+from lanewise.report.quantity import QuantityType, format_quantity
+from lanewise.trace.schema import Kind
+
+__all__ = ["API_COLUMNS", "COPY_COLUMNS", "KERNEL_COLUMNS", "OPERATOR_COLUMNS", "Headings", "chain_block", "chain_rows", "gap_block",
+           "regime_summary", "report_tables", "source_summary", "step_block", "verdict"]
+
+Headings = Mapping[str, tuple[QuantityType, str]]
+
+_SPREAD: Headings = {
+    "mean": ("time", "mean"), "median": ("time", "median"), "min": ("time", "min"), "max": ("time", "max"),
+    "stddev": ("time", "stddev"),
+}
+OPERATOR_COLUMNS: Headings = {
+    "name": ("text", "operator"), "count": ("count", "count"), "host_self": ("time", "host self"),
+    "host_total": ("time", "host total"), "host_waiting": ("time", "of it waiting"), "device_self": ("time", "device self"),
+    "device_total": ("time", "device total"), **_SPREAD,
+}
+KERNEL_COLUMNS: Headings = {
+    "name": ("text", "kernel"), "family": ("text", "family"), "count": ("count", "count"), "total": ("time", "total"),
+    "share": ("share", "share"), **_SPREAD,
+}
+API_COLUMNS: Headings = {
+    "name": ("text", "API call"), "role": ("text", "role"), "count": ("count", "count"), "total": ("time", "total"),
+    "self": ("time", "self"), "waiting": ("time", "waiting"), **_SPREAD,
+}
+COPY_COLUMNS: Headings = {
+    "name": ("text", "copy"), "count": ("count", "count"), "total": ("time", "device time"), "bytes": ("bytes", "bytes"),
+    "bandwidth": ("bandwidth", "bandwidth"), "call_time": ("time", "host time of the calls"), **_SPREAD,
+}
+
+_MAX_CHAIN = 16
+
+
+def source_summary(facts: Facts) -> SourceSummary:
+    """What was read, and what recorded it."""
+    trace, reading = facts.trace, facts.trace.reading
+    properties = trace.metadata.get("deviceProperties")
+    devices: list[Any] = properties if isinstance(properties, list) else []
+    first = devices[0] if devices and isinstance(devices[0], dict) else {}
+    used = {p for p, s in zip(trace["lanes"]["process"].tolist(), trace["lanes"]["side"].tolist(), strict=True)
+            if s == "device"}
+    software: dict[str, str] = {}
+    for key in ("cuda_runtime_version", "cuda_driver_version", "cupti_version", "hip_runtime_version", "hip_driver_version",
+                "roctracer_version"):
+        value = trace.metadata.get(key)
+        if isinstance(value, int | str):
+            software[key] = str(value)[:40]
+    health = facts.health
+    return SourceSummary(
+        path=reading.source, bytes=reading.bytes_read, digest=reading.digest, events=len(trace),
+        generation=reading.generation, device=str(first.get("name", ""))[:100], devices=len(used), software=software,
+        recorded={"shapes": health.shapes, "stacks": health.stacks, "modules": health.modules, "memory": health.memory,
+                  "sync_events": health.sync_events},
+    )
+
+
+def regime_summary(facts: Facts, findings: list[Finding]) -> RegimeSummary:
+    """The regime, with the sentence of its finding."""
+    regime, steps = facts.regime, facts.steps
+    code, name = REGIMES[regime.name]
+    sentence = next((f.title for f in findings if f.kind == "regime"), "")
+    return RegimeSummary(
+        code=code, name=name, sentence=sentence, shares={k: round(v, 4) for k, v in regime.shares.items()},
+        busy_share=round(regime.busy_share, 4), step_us=round(steps.step_ns / 1e3, 3),
+        recorded_step_us=round(steps.period_ns / 1e3, 3), unprofiled=steps.rebased,
+        per_step=[REGIMES[r][1] for r in regime.per_step], as_recorded=REGIMES[regime.as_recorded][1],
+    )
+
+
+def step_block(facts: Facts) -> TableBlock:
+    """One row per step."""
+    data = facts.steps.table
+    headings: dict[str, tuple[QuantityType, str]] = {
+        "number": ("text", "step"), "host_duration": ("time", "host window"), "period": ("time", "period"),
+        "busy": ("time", "device busy"), "kernels": ("count", "kernels"), "copies": ("count", "copies"),
+        "launches": ("count", "launches"), "wait_time": ("time", "host waits"),
+    }
+    seen = [name for name in CLASSES if data[name].any()]
+    headings.update({name: ("time", name) for name in seen})
+    headings["regime"] = ("text", "bound by")
+    rows = data.rows(64)
+    for row, steady, regime in zip(rows, facts.steps.steady.tolist(), facts.regime.per_step, strict=False):
+        row["number"] = ("all" if not facts.trace.steps.recorded else f"#{row['number']}") + ("" if steady else " *")
+        row["regime"] = REGIMES[regime][1]
+    title = "Steps" if facts.steps.steady.all() else "Steps (* not used in statistics)"
+    block = table(title, headings, rows, limit=64)
+    return TableBlock(block.title, block.columns, block.rows, max(0, data.height - len(rows)))
+
+
+def gap_block(facts: Facts) -> TableBlock | None:
+    """What happened before each step's first launch; None where nothing was launched."""
+    data = facts.gaps
+    if not (data["first_dispatch"] >= 0).any():
+        return None
+    headings: Headings = {
+        "number": ("text", "step"), "annotation_start": ("time", "annotation starts"),
+        "first_dispatch": ("time", "first operator"), "gap": ("time", "gap between"),
+        "before_launch": ("time", "in operator, before launch"), "first_delay": ("time", "launch to start"),
+        "annotation_duration": ("time", "annotation lasts"),
+    }
+    rows = data.rows(24)
+    for row in rows:
+        row["number"] = f"#{row['number']}" if facts.trace.steps.recorded else "all"
+    block = table("Before the first launch of each step", headings, rows, limit=24)
+    return TableBlock(block.title, block.columns, block.rows, max(0, data.height - len(rows)))
+
+
+def report_tables(facts: Facts, limit: int = 10) -> dict[str, TableBlock]:
+    """The four tables of the profiler, top rows only."""
+    tables = {
+        "operators": _named(facts.operators, "Operators, by host self time", OPERATOR_COLUMNS, limit),
+        "kernels": _named(facts.kernels, "Kernels", KERNEL_COLUMNS, limit),
+        "api": _named(facts.api, "API calls", API_COLUMNS, limit),
+        "copies": _named(_bytes_per_second(facts.copies), "Copies and sets", COPY_COLUMNS, limit),
+    }
+    return {name: block for name, block in tables.items() if block.rows}
+
+
+def _named(data: Columns, title: str, headings: Headings, limit: int) -> TableBlock:
+    return table_of(title, data, headings, limit=limit)
+
+
+def _bytes_per_second(data: Columns) -> Columns:
+    return Columns({**{name: data[name] for name in data}, "bandwidth": data["bandwidth"] * 1e9})
+
+
+def chain_block(facts: Facts) -> TableBlock | None:
+    """The dispatch chain of a typical step if it is short, else the way down to its longest device op."""
+    chain = facts.chain()
+    links = list(chain.links)
+    if not any(link.delay_ns >= 0 for link in links):
+        return None
+    title = "From Python to the kernel"
+    if facts.trace.steps.recorded:
+        title += f", step #{chain.number}"
+    if len(links) > _MAX_CHAIN:
+        links = _way_to_longest(facts, links)
+        title += ": the way to its longest device op"
+    headings: Headings = {
+        "what": ("text", "what"), "start": ("time", "start"), "gap": ("time", "gap before"), "duration": ("time", "time"),
+        "delay": ("time", "launch to start"),
+    }
+    return table(title, headings, chain_rows(facts, links), limit=len(links))
+
+
+def chain_rows(facts: Facts, links: Sequence[Link]) -> list[dict[str, Any]]:
+    """Rows `what, start, gap, duration, delay` of a chain; `what` is indented by nesting."""
+    base = min((link.depth for link in links), default=0)
+    return [{
+        "what": "  " * (link.depth - base) + _chain_label(facts, link), "start": link.start_ns, "gap": link.gap_ns,
+        "duration": link.duration_ns, "delay": link.delay_ns,
+    } for link in links]
+
+
+def _chain_label(facts: Facts, link: Link) -> str:
+    if facts.trace.kind[link.event] in (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET):
+        return f"→ {short_name(link.name, 60)}"
+    return link.name if len(link.name) <= 60 else link.name[:59] + "…"
+
+
+def _way_to_longest(facts: Facts, links: list[Link]) -> list[Link]:
+    work = [i for i, link in enumerate(links) if link.delay_ns >= 0]
+    at = max(work, key=lambda i: links[i].duration_ns)
+    way = [links[at]]
+    for i in range(at - 1, -1, -1):
+        if links[i].depth < way[0].depth and links[i].delay_ns < 0:
+            way.insert(0, links[i])
+    return way
+
+
+def verdict(facts: Facts, findings: list[Finding]) -> str:
+    """One or two sentences: what binds the run, and where to start."""
+    regime = next((f for f in findings if f.kind == "regime"), None)
+    problems = [f for f in findings if f.kind == "problem" and f.on_bottleneck and f.recoverable_us_per_step > 0]
+    parts = [regime.title] if regime else []
+    if facts.classes.device == "":
+        parts = [_cpu_sentence(facts)]
+    if problems:
+        first = problems[0]
+        gain = format_quantity("time", first.recoverable_us_per_step * 1e3)
+        parts.append(f"Start with {first.code} ({first.name}): up to {gain} of each step.")
+    elif regime and facts.classes.device and regime.fix:
+        parts.append(f"No single finding stands out. {regime.fix[0].upper()}{regime.fix[1:]}")
+    return " ".join(parts)
+
+
+def _cpu_sentence(facts: Facts) -> str:
+    operators = facts.operators
+    rows = [row for row in operators.rows(40) if row["kind"] == "operator"][:3]
+    if not rows:
+        return "The trace holds no operators and no device work: there is nothing to explain."
+    total = max(1, sum(row["host_self"] for row in operators.rows() if row["kind"] == "operator"))
+    top = ", ".join(f"{row['name']} ({format_quantity('share', row['host_self'] / total)})" for row in rows)
+    return f"Everything ran on the CPU. Most of the operators' own time: {top}."

@@ -1,0 +1,1 @@
+"""Outputs: one file per format. They draw a Report and know nothing of traces."""

@@ -1,0 +1,32 @@
+"""The Report as JSON: the public schema, as the structs define it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from lanewise.report.model import Report
+
+__all__ = ["report_json", "to_plain"]
+
+
+def report_json(report: Report) -> str:
+    """The report, indented; NaN and infinities become null."""
+    return msgspec.json.format(msgspec.json.encode(to_plain(report)), indent=2).decode()
+
+
+def to_plain(value: Any) -> Any:
+    """Structs to plain values, with nothing that JSON cannot say."""
+    plain = msgspec.to_builtins(value)
+    return _finite(plain)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value

@@ -1,0 +1,51 @@
+"""Documentation of the diagnoses, from their docstrings."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lanewise.diagnose.registry import builtin_rules, find_rule
+from lanewise.diagnose.rule import Rule
+
+__all__ = ["rule_json", "rule_list", "rule_markdown", "rule_text"]
+
+
+def rule_list() -> str:
+    """All rules, one a line."""
+    return "\n".join(f"{rule.code}  {rule.name:32} {_first_sentence(rule)}" for rule in builtin_rules())
+
+
+def rule_text(code: str) -> str:
+    """The documentation of one rule. Raises UsageError for an unknown code."""
+    rule = find_rule(code)
+    head = f"{rule.code} {rule.name}"
+    thresholds = [f"  {name} = {value}" for name, value in rule.thresholds.items()]
+    tail = ["", "Thresholds (settings may change them):", *thresholds] if thresholds else []
+    return "\n".join([head, "=" * len(head), "", rule.document, *tail])
+
+
+def rule_markdown(rule: Rule) -> str:
+    """The documentation page of one rule."""
+    lines = [f"# {rule.code} {rule.name}", ""]
+    for paragraph in rule.document.split("\n\n"):
+        text = " ".join(paragraph.split())
+        heading, colon, rest = text.partition(": ")
+        known = colon and heading in {"Fix", "Verify", "Silent", "Source", "Costs"}
+        lines += [f"**{heading}.** {rest}" if known else text, ""]
+    if rule.thresholds:
+        lines += ["| threshold | default |", "|---|---|"]
+        lines += [f"| `{name}` | `{value}` |" for name, value in rule.thresholds.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def rule_json(code: str | None) -> str:
+    """One rule or all of them as data."""
+    rules = builtin_rules() if code is None else (find_rule(code),)
+    data = [{"code": r.code, "name": r.name, "kind": r.kind, "side": r.side, "title": r.title, "document": r.document,
+             "thresholds": r.thresholds} for r in rules]
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+
+
+def _first_sentence(rule: Rule) -> str:
+    return rule.document.split("\n", 1)[0]
