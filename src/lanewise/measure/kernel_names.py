@@ -101,7 +101,8 @@ _LEADING = re.compile(r"^(void|int|auto)\s+")
 
 def short_name(name: str, limit: int = 72) -> str:
     """A kernel name that fits a table row: templates, arguments and the return type removed, the functor kept."""
-    text = _LEADING.sub("", name)
+    # Before anything is cut at a bracket: this one is part of a path, not the start of the arguments.
+    text = _LEADING.sub("", name).replace("(anonymous namespace)::", "")
     functor = ""
     if "::" in text and "<" in text:
         found = re.search(r"(\w*(?:Functor|functor|_kernel_cuda|_kernel_impl|Ops?)\w*)", text[text.index("<"):])
@@ -112,7 +113,7 @@ def short_name(name: str, limit: int = 72) -> str:
         previous = text
         text = _TEMPLATE.sub("", text)
     text = text.split("(", 1)[0].split("<", 1)[0].strip() or name
-    text = text.replace("at::native::", "").replace("(anonymous namespace)::", "")
+    text = text.replace("at::native::", "")
     if functor:
         text = f"{text}<{functor}>"
     return text if len(text) <= limit else text[: limit - 1] + "…"
