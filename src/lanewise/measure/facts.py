@@ -13,6 +13,7 @@ from lanewise.measure.idle import TimeClasses, classify_time
 from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
 from lanewise.measure.launch import Launches, measure_launches
 from lanewise.measure.regime import Regime, judge
+from lanewise.measure.signatures import Signatures
 from lanewise.measure.step_table import StepTable, measure_steps
 from lanewise.measure.table import api_table, copy_table, kernel_table, operator_table
 from lanewise.trace.health import Health, examine
@@ -47,6 +48,11 @@ class Facts:
     def launches(self) -> Launches:
         """One row per launch of device work."""
         return measure_launches(self.trace, self.host)
+
+    @cached_property
+    def signatures(self) -> Signatures:
+        """Shapes and types that operators were called with."""
+        return Signatures(self.trace)
 
     @cached_property
     def family_of_name(self) -> np.ndarray:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lanewise.measure.stalls import Stalls, profiler_stalls
 from lanewise.trace.model import Trace
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -26,6 +27,7 @@ class Host:
         wait_inside: time of the waits in the event's subtree, itself included; ns.
         profiler_sync: the profiler's own final synchronise, or -1. It is no one's cost.
         outermost_operator: outermost operator around each event (itself if it is one), or -1.
+        stalls: the profiler's own stalls; their time is in no `self_time`.
     """
 
     parent: np.ndarray
@@ -36,6 +38,7 @@ class Host:
     wait_inside: np.ndarray
     profiler_sync: int
     outermost_operator: np.ndarray
+    stalls: Stalls
 
     def accumulate(self, value: np.ndarray) -> np.ndarray:
         """Sum of `value` over each event's subtree, itself included; shape (events,)."""
@@ -67,16 +70,20 @@ def measure_host(trace: Trace) -> Host:
     # A crossing child may reach past its parent: only what lies inside is the parent's.
     inside = np.minimum(trace.end[child], trace.end[parent[child]]) - trace.start[child]
     np.subtract.at(self_time, parent[child], np.maximum(inside, 0))
+    stalls = profiler_stalls(trace, parent)
+    stalled = np.minimum(trace.end[stalls.request], trace.end[stalls.call])
+    stalled -= np.maximum(trace.start[stalls.request], trace.start[stalls.call])
+    np.subtract.at(self_time, stalls.call, stalled)
     np.maximum(self_time, 0, out=self_time)
 
     waiting = _waits(trace)
     sync = _profiler_sync(trace, waiting)
     if sync >= 0:
         waiting[sync] = False
-    partial = Host(parent, depth, order, self_time, waiting, self_time, sync, parent)
+    partial = Host(parent, depth, order, self_time, waiting, self_time, sync, parent, stalls)
     wait_inside = partial.accumulate(np.where(waiting, trace.duration, 0))
     outermost = _outermost(trace, parent, order)
-    return Host(parent, depth, order, self_time, waiting, wait_inside, sync, outermost)
+    return Host(parent, depth, order, self_time, waiting, wait_inside, sync, outermost, stalls)
 
 
 def _depths(parent: np.ndarray, events: np.ndarray, nesting_depth: np.ndarray) -> np.ndarray:

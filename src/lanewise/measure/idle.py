@@ -90,17 +90,17 @@ def classify_time(facts: Facts) -> TimeClasses:
 
     ready_start, ready_launch = _next_work(trace.start, start[~communication], launch[~communication],
                                            trace.start[blocking])
-    low, high = int(start.min()), int(end.max())
-    first = int(trace.steps.start[0]) if len(trace.steps) else low
-    low = min(low, first)
+    low = min(int(start.min()), int(trace.steps.start.min()))
+    high = max(int(end.max()), int(trace.steps.end.max()))
     gaps = subtract(Union(np.array([low]), np.array([high])), merge(compute, transfer))
-    waiting_for_host = _host_part(gaps, ready_start, ready_launch)
+    waiting_for_host = _host_part(gaps, ready_start, ready_launch, int(end.max()))
 
     leaks, leak_until = _head(facts, rows, launch)
-    stalls = _profiler_stalls(facts)
+    requests = facts.host.stalls.request
+    stalls = union(trace.start[requests], trace.end[requests])
     unknown = stalls
     if leaks:
-        unknown = merge(unknown, Union(np.array([min(low, first)]), np.array([leak_until])))
+        unknown = merge(unknown, Union(np.array([low]), np.array([leak_until])))
     unknown = intersect(gaps, unknown)
     host = subtract(intersect(gaps, waiting_for_host), unknown)
     rest = subtract(subtract(gaps, host), unknown)
@@ -151,16 +151,18 @@ def _next_work(
     return starts[order], launches[order]
 
 
-def _host_part(gaps: Union, ready_start: np.ndarray, ready_launch: np.ndarray) -> Union:
+def _host_part(gaps: Union, ready_start: np.ndarray, ready_launch: np.ndarray, last_end: int) -> Union:
     """The part of each gap in which the op that ends it was not launched yet, plus the launch latency."""
-    if len(gaps.start) == 0:
+    if len(gaps.start) == 0 or len(ready_start) == 0:
         return Union.empty()
     row = np.searchsorted(ready_start, gaps.end, side="left")
     ends_here = row < len(ready_start)
     row = np.minimum(row, len(ready_start) - 1)
     launched = np.where(ends_here, ready_launch[row], -1)
     until = np.where(launched >= 0, np.minimum(launched + _LAUNCH_LATENCY_NS, gaps.end), gaps.start)
-    return union(gaps.start, until)
+    # Nothing follows: once the last device op is done, the host has launched nothing more.
+    start = np.where(ends_here, gaps.start, np.maximum(gaps.start, last_end))
+    return union(start, np.where(ends_here, until, gaps.end))
 
 
 def _head(facts: Facts, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int]:
@@ -175,38 +177,6 @@ def _head(facts: Facts, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int
     call = launch[first]
     late = int(trace.start[event[first]]) - int(trace.end[call]) > _HEAD_WAIT_NS and not facts.host.waiting[call]
     return bool(orphans.any() or late), int(trace.start[event[first]])
-
-
-def _profiler_stalls(facts: Facts) -> Union:
-    """Buffer requests during which some host thread stood still (trace-format 9.10).
-
-    The row names no thread: it is charged only where a slice has more than 80 % of the request as its own time and the
-    thread did nothing else meanwhile.
-    """
-    trace = facts.trace
-    requests = trace.of(Kind.OVERHEAD)
-    requests = requests[np.isin(trace.name[requests], trace.name_ids("Activity Buffer Request"))]
-    if len(requests) == 0:
-        return Union.empty()
-    calls = np.flatnonzero(np.isin(trace.kind, (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER, Kind.ANNOTATION)))
-    stalled: list[int] = []
-    for request in requests.tolist():
-        low, high = int(trace.start[request]), int(trace.end[request])
-        around = calls[(trace.start[calls] < high) & (trace.end[calls] > low)]
-        if len(around) == 0:
-            continue
-        overlap = np.minimum(trace.end[around], high) - np.maximum(trace.start[around], low)
-        own = overlap.astype(np.float64)
-        inside = {int(e): i for i, e in enumerate(around.tolist())}
-        for row, child in enumerate(around.tolist()):
-            holder = inside.get(int(facts.host.parent[child]))
-            if holder is not None:
-                own[holder] -= overlap[row]
-        busy_elsewhere = np.count_nonzero((trace.start[around] > low) & (trace.start[around] < high)) > 2
-        if own.max() > 0.8 * (high - low) and not busy_elsewhere:
-            stalled.append(request)
-    at = np.array(stalled, dtype=np.int64)
-    return union(trace.start[at], trace.end[at])
 
 
 def _windows(facts: Facts, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -73,7 +73,7 @@ def nest(lane: np.ndarray, start: np.ndarray, duration: np.ndarray) -> Nesting:
     parent[solid] = np.where(parent_of_solid >= 0, solid[parent_of_solid], -1)
 
     points = np.flatnonzero(ends == starts)
-    if len(points):
+    if len(points) and len(solid):
         before = np.searchsorted(solid, points) - 1
         holder = _open_at(before, starts[points], closed, parent_of_solid)
         found = holder >= 0
