@@ -1,0 +1,39 @@
+"""`lanewise demo`."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import click
+
+from lanewise.bundled import BUNDLED, bundled_path
+from lanewise.cli.common import console
+
+__all__ = ["demo"]
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(BUNDLED)), required=False)
+@click.option("--list", "list_", is_flag=True, help="List the bundled traces.")
+def demo(name: str | None, list_: bool) -> None:
+    """Show it working: explain a bundled H100 trace, and record a small CPU program first if torch is installed."""
+    from lanewise.diagnose.explain import explain
+    from lanewise.show.terminal import print_report
+    from lanewise.trace.reader import read
+
+    if list_:
+        for key, text in BUNDLED.items():
+            click.echo(f"{key:14} {text}")
+        return
+    if name is None and importlib.util.find_spec("torch") is not None:
+        from lanewise.record.demo import record_demo
+
+        click.echo("Recording a small program on this machine's CPU ...", err=True)
+        print_report(record_demo(), console())
+        click.echo()
+    elif name is None:
+        click.echo("torch is not installed, so nothing can be recorded here; a bundled H100 trace instead.\n", err=True)
+    name = name or "mnist"
+    click.echo(f"A bundled trace from an H100: {BUNDLED[name]}.\n", err=True)
+    print_report(explain(read(str(bundled_path(name)), cache=False)), console())
+    click.echo("\nyour own:  lanewise explain trace.json.gz        more of these:  lanewise demo --list", err=True)
