@@ -115,9 +115,12 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
 
     def capped(pair: tuple[Rule, Found]) -> float:
         rule, outcome = pair
-        return min(outcome.gain_ns, budgets[outcome.side or rule.side])
+        side = outcome.side or rule.side
+        # Host costs read off the trace are inflated by profiling; the budget is not.
+        scale = facts.steps.host_scale if side == "host" else 1.0
+        return min(outcome.gain_ns * scale, budgets[side])
 
-    ordered = sorted(found, key=lambda pair: (_ORDER[pair[0].kind], -capped(pair), pair[0].code))
+    ordered = _special_first(sorted(found, key=lambda pair: (_ORDER[pair[0].kind], -capped(pair), pair[0].code)))
     findings: list[Finding] = []
     claimed: list[tuple[str, frozenset[int]]] = []
     for rule, outcome in ordered:
@@ -156,6 +159,16 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
     findings.sort(key=lambda f: (_ORDER[f.kind], not f.on_bottleneck, bool(f.claims_from), -f.recoverable_us_per_step,
                                  -f.potential_us_per_step, f.code))
     return findings
+
+
+def _special_first(found: list[tuple[Rule, Found]]) -> list[tuple[Rule, Found]]:
+    """The same findings, each after those that it gives way to."""
+    waiting, ordered = list(found), []
+    while waiting:
+        codes = {rule.code for rule, _ in waiting}
+        ready = next((at for at, (rule, _) in enumerate(waiting) if not codes & set(rule.yields_to)), 0)
+        ordered.append(waiting.pop(ready))
+    return ordered
 
 
 def render_title(template: str, outcome: Found) -> str:

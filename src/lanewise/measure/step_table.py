@@ -31,6 +31,8 @@ class StepTable:
         step_ns: the step time that percentages refer to: without the profiler if known, else `period_ns`.
         rebased: whether `step_ns` is the un-profiled time.
         class_ns: mean ns per class over the steady steps, rebased so that they sum to `step_ns`.
+        host_scale: host time without the profiler over host time as recorded; 1 where the former is not known. Host
+            costs read off the trace are inflated by its inverse.
     """
 
     table: Columns
@@ -39,6 +41,7 @@ class StepTable:
     step_ns: float
     rebased: bool
     class_ns: dict[str, float]
+    host_scale: float
 
 
 def compile_rows(facts: Facts) -> np.ndarray:
@@ -87,16 +90,18 @@ def measure_steps(facts: Facts) -> StepTable:
     chosen = steady if steady.any() else np.ones(count, dtype=bool)
     period_ns = float(np.median(period[chosen])) if count else 0.0
     class_ns = _class_means(classes.of_step[chosen], period_ns) if has_device and count else {}
-    step_ns, rebased = period_ns, False
+    step_ns, rebased, host_scale = period_ns, False, 1.0
     if facts.unprofiled_ns and has_device:
         # The device does the same work without the profiler; what shrinks is the host's share (diagnoses.md section 1).
         rest = sum(class_ns.values()) - class_ns["host"] - class_ns["unknown"]
+        recorded_host = class_ns["host"] + class_ns["unknown"]
         class_ns["host"] = max(0.0, facts.unprofiled_ns - rest)
+        host_scale = min(1.0, class_ns["host"] / recorded_host) if recorded_host else 1.0
         class_ns["unknown"] = 0.0
         step_ns, rebased = float(facts.unprofiled_ns), True
     elif facts.unprofiled_ns:
         step_ns, rebased = float(facts.unprofiled_ns), True
-    return StepTable(Columns(columns), steady, period_ns, step_ns, rebased, class_ns)
+    return StepTable(Columns(columns), steady, period_ns, step_ns, rebased, class_ns, host_scale)
 
 
 def _class_means(of_step: np.ndarray, period_ns: float) -> dict[str, float]:
