@@ -14,7 +14,7 @@ import click
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from rich.console import Console
 
@@ -59,7 +59,7 @@ def open_trace(source: str, *, cache: bool) -> Trace:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int | None], None] | None]:
+def _progress() -> Generator[Callable[[int, int | None], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import msgspec
@@ -33,7 +34,7 @@ def run_query(trace: Trace, query: str, limit: int, format_: str) -> str:
     """The answer as `text`, `csv` or `json`; raises UsageError with the engine's message for a wrong query."""
     try:
         import duckdb
-        import pyarrow  # noqa: F401  # duckdb reads the frames through it
+        importlib.import_module("pyarrow")  # duckdb reads the frames through it
     except ImportError:
         raise MissingDependencyError("lanewise sql needs duckdb and pyarrow: pip install 'lanewise[sql]'") from None
     connection = duckdb.connect(":memory:")

@@ -196,7 +196,7 @@ def _kinds(trace: Trace) -> dict[str, int]:
 def _other_apis(trace: Trace) -> dict[str, int]:
     calls = trace.links.calls("other")
     counts = Counter(trace.name[calls].tolist())
-    return {trace.names[name]: count for name, count in counts.most_common(20)}
+    return {trace.names[int(name)]: count for name, count in counts.most_common(20)}
 
 
 def _overhead(trace: Trace) -> dict[str, tuple[int, int]]:
@@ -204,7 +204,7 @@ def _overhead(trace: Trace) -> dict[str, tuple[int, int]]:
     result: dict[str, tuple[int, int]] = {}
     for name in np.unique(trace.name[rows]).tolist():
         chosen = rows[trace.name[rows] == name]
-        result[trace.names[name]] = (len(chosen), int(trace.duration[chosen].sum()))
+        result[trace.names[int(name)]] = (len(chosen), int(trace.duration[chosen].sum()))
     return result
 
 

@@ -144,7 +144,7 @@ def _by_flow(trace: Trace, device: np.ndarray, missing: np.ndarray) -> np.ndarra
     flows = trace["flows"]
     if len(flows["id"]) == 0:
         return result
-    wanted = np.flatnonzero(trace.text_series.is_in(_LAUNCH_FLOWS).to_numpy())
+    wanted = [row for row, text in enumerate(trace.texts) if text in _LAUNCH_FLOWS]
     chosen = np.isin(flows["category"], wanted)
     starts = np.flatnonzero(chosen & (flows["end"] == 0))
     ends = np.flatnonzero(chosen & (flows["end"] == 1))

@@ -6,12 +6,12 @@ from them (nesting, links, windows, health) is computed once, on first use, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from lanewise.trace.links import Links, link
 from lanewise.trace.nesting import Nesting, nest
@@ -19,7 +19,14 @@ from lanewise.trace.reading import Reading
 from lanewise.trace.schema import KINDS, TABLES, Kind, empty_table
 from lanewise.trace.windows import Steps, find_steps
 
+# polars takes longer to import than a small trace takes to explain: only the public frames need it.
+if TYPE_CHECKING:
+    import polars as pl
+
 __all__ = ["Trace"]
+
+# From this many names on, polars' regular expressions are worth their import.
+_MANY_NAMES = 20_000
 
 Table = Mapping[str, np.ndarray]
 
@@ -138,20 +145,32 @@ class Trace:
 
     def name_mask(self, pattern: str) -> np.ndarray:
         """Which names match a regular expression (searched, not anchored); index it with `name` for events."""
-        return self.name_series.str.contains(pattern).to_numpy()
+        if len(self.names) >= _MANY_NAMES:
+            return self.name_series.str.contains(pattern).to_numpy()
+        search = re.compile(pattern).search
+        return np.fromiter((search(name) is not None for name in self.names), dtype=bool, count=len(self.names))
 
     def name_ids(self, *names: str) -> np.ndarray:
         """Rows of `names` that equal one of the given names."""
-        return np.flatnonzero(self.name_series.is_in(list(names)).to_numpy())
+        rows = (self._row_of_name.get(name, -1) for name in names)
+        return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
+
+    @cached_property
+    def _row_of_name(self) -> dict[str, int]:
+        return {name: row for row, name in enumerate(self.names)}
 
     @cached_property
     def name_series(self) -> pl.Series:
         """`names` as a polars series."""
+        import polars as pl
+
         return pl.Series("name", self.names, dtype=pl.String)
 
     @cached_property
     def text_series(self) -> pl.Series:
         """`texts` as a polars series."""
+        import polars as pl
+
         return pl.Series("text", self.texts, dtype=pl.String)
 
     def lookup(self, table: str, events: np.ndarray) -> np.ndarray:
@@ -167,6 +186,8 @@ class Trace:
 
     def frame(self, table: str = "events") -> pl.DataFrame:
         """A stored table as a polars frame, names and texts filled in; `events` also gets the derived columns."""
+        import polars as pl
+
         columns: dict[str, Any] = {}
         if table in {"events", "lanes"}:
             columns["id"] = np.arange(len(next(iter(self._tables[table].values()))), dtype=np.int64)

@@ -1,0 +1,5 @@
+"""`python -m lanewise`."""
+
+from lanewise.cli.main import main
+
+main()

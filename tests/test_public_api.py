@@ -1,0 +1,51 @@
+"""The public surface: pinned, so that a change of it is a decision."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import lanewise
+
+
+def test_all_is_sorted_and_every_name_resolves() -> None:
+    assert lanewise.__all__ == sorted(lanewise.__all__)
+    for name in lanewise.__all__:
+        assert getattr(lanewise, name) is not None
+
+
+def test_importing_lanewise_imports_nothing_heavy() -> None:
+    code = "import sys, lanewise; print([m for m in ('numpy', 'polars', 'torch', 'rich') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_explaining_needs_neither_torch_nor_polars() -> None:
+    code = (
+        "import sys, lanewise\nfrom lanewise.bundled import bundled_path\n"
+        "lanewise.explain(lanewise.read(str(bundled_path('mnist')), cache=False))\n"
+        "print([m for m in ('polars', 'torch', 'duckdb') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_frames_carry_names_and_derived_columns() -> None:
+    from lanewise.bundled import bundled_path
+
+    trace = lanewise.read(str(bundled_path("mnist")), cache=False)
+    events = trace.events
+    assert events.height == len(trace) == 1975
+    assert {"id", "name", "kind", "start", "duration", "depth", "parent", "step"} <= set(events.columns)
+    kernels = events.filter(events["kind"] == "kernel")
+    assert kernels.height == 147
+    assert set(trace.lanes["side"]) >= {"host", "device"}
+
+
+def test_a_trace_cannot_be_changed() -> None:
+    import numpy as np
+    import pytest
+
+    from lanewise.bundled import bundled_path
+
+    trace = lanewise.read(str(bundled_path("matmul-small")), cache=False)
+    with pytest.raises(ValueError, match="read-only"):
+        trace.start[0] = np.int64(7)
