@@ -26,8 +26,11 @@ def unprofiled_ns() -> dict[str, int]:
     """Step time without a profiler of each recording that has one."""
     with gzip.open(CORPUS / "truth.json.gz") as file:
         truth = json.load(file)
-    return {name: round(run["unprofiled_us_per_step"] * 1e3) for name, run in truth.items()
-            if run.get("unprofiled_us_per_step")}
+    return {
+        name: round(run["unprofiled_us_per_step"] * 1e3)
+        for name, run in truth.items()
+        if run.get("unprofiled_us_per_step")
+    }
 
 
 @cache
@@ -61,7 +64,9 @@ def test_what_must_fire_fires_and_what_must_not_stays_silent(name: str) -> None:
     assert sorted(wanted & known() - by_code.keys()) == [], "must fire"
     assert sorted(code for code in unwanted & by_code.keys() if costs_something(by_code[code])) == [], "must not fire"
     assert sorted(off & known() - by_code.keys()) == [], "must fire off the bottleneck"
-    assert sorted(code for code in off & by_code.keys() if costs_something(by_code[code])) == [], "only off the bottleneck"
+    assert sorted(code for code in off & by_code.keys() if costs_something(by_code[code])) == [], (
+        "only off the bottleneck"
+    )
 
 
 def test_every_recording_has_a_row() -> None:

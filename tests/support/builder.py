@@ -170,10 +170,35 @@ class TraceBuilder:
         })
         return [event, copy]
 
+    def memset(self, *, size: int = 4, duration: float = 0.8, call: float = 4.0, delay: float = 8.0, stream: str = "7",
+               device: str = "0") -> list[int]:
+        """A set and its call. Returns [call, set]."""
+        correlation = self._id()
+        event = self.slice("cudaMemsetAsync", Kind.RUNTIME, self.now, call, correlation=correlation)
+        begin = self._place(device + "/" + stream, self.now + delay, duration)
+        self.now += call
+        done = self.slice("Memset (Device)", Kind.MEMSET, begin, duration, side="device", process=device, thread=stream,
+                          correlation=correlation)
+        self._rows["copy_args"].append({"event": done, "bytes": size, "bandwidth": size / duration / 1e3,
+                                        "direction": "set", "source": "?", "destination": "device"})
+        return [event, done]
+
+    def as_copy(self, kernel: int, direction: str, *, size: int, source: str = "device",
+                destination: str = "device") -> None:
+        """Turn a node of a graph launch into a copy."""
+        self._events[kernel]["kind"] = Kind.MEMCPY
+        self._rows["kernel_args"] = [row for row in self._rows["kernel_args"] if row["event"] != kernel]
+        self._rows["copy_args"].append({"event": kernel, "bytes": size, "bandwidth": 1.0, "direction": direction,
+                                        "source": source, "destination": destination})
+
     def synchronize(self, api: str = "cudaStreamSynchronize") -> int:
         """A wait until all streams are done."""
         until = max(self._free.values(), default=self.now)
         return self.call(api, duration=max(1.0, until - self.now + 1.0))
+
+    def overhead(self, name: str, at: float, duration: float) -> int:
+        """A row of the profiler's or driver's own work, which names no thread."""
+        return self.slice(name, Kind.OVERHEAD, at, duration, side="none", process="-1", thread="0")
 
     # -- the rest ------------------------------------------------------------------------------------------------
 

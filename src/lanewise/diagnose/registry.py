@@ -16,8 +16,14 @@ ENTRY_POINT_GROUP = "lanewise.rules"
 
 # family -> files of that family, one rule each; the order is that of the catalogue.
 _FILES: dict[str, tuple[str, ...]] = {
+    "validity": ("cold_first_step", "lazy_loading", "profiler_buffer_request", "unscheduled_profile",
+                 "profiler_distortion", "compile_in_window", "kernel_time_variance", "device_records_missing",
+                 "no_device_work", "steps_not_comparable", "work_leaks_into_window", "trace_repaired", "hidden_in_graphs"),
     "regime": ("regimes",),
     "launch": ("many_tiny_kernels",),
+    "compile": ("addmm_operand_copy",),
+    "sync": ("device_readback", "pageable_copy"),
+    "kernel": ("hotspot_kernel", "tensor_cores_unused"),
 }
 
 

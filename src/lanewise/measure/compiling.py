@@ -1,0 +1,49 @@
+"""Compilation inside the recording: which rows, how much time of each step, of which frame."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lanewise.measure.intervals import covered, union
+from lanewise.measure.step_table import compile_rows
+from lanewise.trace.nesting import nearest
+
+if TYPE_CHECKING:
+    from lanewise.measure.facts import Facts
+
+__all__ = ["compile_ids", "compile_time_of_step", "outer_compile_rows"]
+
+_ID = re.compile(r"compile_id=(\d+)/(\d+)")
+
+
+def outer_compile_rows(facts: Facts) -> np.ndarray:
+    """Compile rows with no compile row around them."""
+    rows = compile_rows(facts)
+    if len(rows) == 0:
+        return rows
+    compiling = np.zeros(len(facts.trace), dtype=bool)
+    compiling[rows] = True
+    return rows[nearest(facts.host.parent, compiling, rows) < 0]
+
+
+def compile_time_of_step(facts: Facts) -> np.ndarray:
+    """Time of each step in which some thread compiles; ns, shape (steps,)."""
+    trace, steps = facts.trace, facts.trace.steps
+    rows = outer_compile_rows(facts)
+    return covered(union(trace.start[rows], trace.end[rows]), steps.start, steps.end)
+
+
+def compile_ids(facts: Facts) -> list[tuple[int, int, int]]:
+    """(step, frame K, recompile index M) of every compilation that names its id, in time order; step -1 outside."""
+    trace = facts.trace
+    named = {int(i): (int(m[1]), int(m[2])) for i, name in enumerate(trace.names) if (m := _ID.search(name))}
+    if not named:
+        return []
+    rows = compile_rows(facts)
+    rows = rows[np.isin(trace.name[rows], np.fromiter(named, np.int64))]
+    rows = rows[np.argsort(trace.start[rows], kind="stable")]
+    found = zip(trace.steps.of_event[rows].tolist(), trace.name[rows].tolist(), strict=True)
+    return list(dict.fromkeys((step, *named[name]) for step, name in found))
