@@ -1,0 +1,325 @@
+"""Records every program of the experiments, one fresh process each, and checks the recorder's distortion by hand.
+
+    python3 benchmarks/experiments/run.py --out OUT --budget 480
+
+Needs torch, and Triton for part of it; not lanewise's own dependencies. Writes into OUT as it goes: `summary.json` (all
+results, rewritten after each program), `traces-N.tar` (the recorded traces), `clocks.csv` and `log.txt`. A program that
+fails or takes too long is noted and the next one runs; when the budget is spent the rest is noted as not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from clocks import ClockLog
+from programs import ENTRIES, Entry
+
+HERE = Path(__file__).resolve().parent
+TAR_BYTES = 14 << 20
+ALL_TRACES_BYTES = 40 << 20
+
+
+class Waiting:
+    """A process that has imported torch and waits for its order."""
+
+    def __init__(self, script: str, log: Any) -> None:
+        self.script = script
+        self.output: list[str] = []
+        self._log = log
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=HERE.parents[1],
+        )
+        self._errors = Thread(target=self._follow, daemon=True)
+        self._errors.start()
+        self._ready = False
+
+    def _follow(self) -> None:
+        if self._process.stderr is None:
+            return
+        for line in self._process.stderr:
+            if line.strip() == "ready":
+                self._ready = True
+            else:
+                self.output.append(line.rstrip())
+
+    def wait_ready(self, seconds: float = 120.0) -> bool:
+        """Whether torch was imported in time."""
+        end = time.monotonic() + seconds
+        while not self._ready and time.monotonic() < end and self._process.poll() is None:
+            time.sleep(0.01)
+        return self._ready
+
+    def give(self, order: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """The result of the order, or `{"error": ...}`."""
+        if not self.wait_ready():
+            self.end()
+            return {"error": "the process did not start", "output": self.output[-8:]}
+        try:
+            out, _ = self._process.communicate(json.dumps(order) + "\n", timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.end()
+            return {"error": f"no result within {seconds:.0f} s", "output": self.output[-8:]}
+        except (OSError, ValueError) as error:
+            self.end()
+            return {"error": repr(error), "output": self.output[-8:]}
+        self._errors.join(timeout=2)
+        self._log("\n".join(f"    {line}" for line in self.output))
+        try:
+            return json.loads(out.strip().splitlines()[-1])
+        except (ValueError, IndexError):
+            return {"error": f"exit code {self._process.returncode}, no result", "output": self.output[-8:]}
+
+    def end(self) -> None:
+        """Stop it."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Pool:
+    """Keeps a few processes waiting, so that the start of one overlaps the run of another."""
+
+    def __init__(self, ahead: int, log: Any) -> None:
+        self._ahead = ahead
+        self._log = log
+        self._waiting: list[Waiting] = []
+
+    def take(self, script: str) -> Waiting:
+        """A process for `script`; the next is started at once."""
+        for waiting in [w for w in self._waiting if w.script != script]:
+            self._waiting.remove(waiting)
+            waiting.end()
+        while len(self._waiting) < 1 + self._ahead:
+            self._waiting.append(Waiting(script, self._log))
+        return self._waiting.pop(0)
+
+    def close(self) -> None:
+        """Stop the processes that nobody took."""
+        for waiting in self._waiting:
+            waiting.end()
+
+
+class Traces:
+    """Tar files of bounded size."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._number = 1
+        self._total = 0
+
+    def add(self, path: Path) -> str:
+        """Name of the tar file that took the trace, or why none did."""
+        size = path.stat().st_size
+        if self._total + size > ALL_TRACES_BYTES or size > TAR_BYTES:
+            return "left out: over the size limit"
+        tar = self._out / f"traces-{self._number}.tar"
+        if tar.exists() and tar.stat().st_size + size > TAR_BYTES:
+            self._number += 1
+            tar = self._out / f"traces-{self._number}.tar"
+        with tarfile.open(tar, "a") as archive:
+            archive.add(path, arcname=path.name)
+        self._total += size
+        path.unlink()
+        return tar.name
+
+
+class Experiments:
+    """One run of everything."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.out = Path(args.out)
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.work = Path(tempfile.mkdtemp(prefix="experiments-"))
+        self._log_file = (self.out / "log.txt").open("w", encoding="utf-8")
+        self.clocks = ClockLog(self.out / "clocks.csv")
+        self.traces = Traces(self.out)
+        self.pool = Pool(args.ahead, self.log)
+        self.end = time.monotonic() + args.budget
+        self.summary: dict[str, Any] = {
+            "schema": 1,
+            "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "command": ["python3", "benchmarks/experiments/run.py", *sys.argv[1:]],
+            "programs": {},
+            "distortion": {},
+            "timers": {},
+        }
+
+    def log(self, text: str) -> None:
+        """To the log file and to standard error."""
+        print(text, file=self._log_file, flush=True)
+        print(text, file=sys.stderr, flush=True)
+
+    @property
+    def left(self) -> float:
+        """Seconds of the budget that are left."""
+        return self.end - time.monotonic()
+
+    def save(self) -> None:
+        """The summary as it is now."""
+        part = self.out / "summary.json.part"
+        part.write_text(json.dumps(self.summary, indent=1), encoding="utf-8")
+        os.replace(part, self.out / "summary.json")
+
+    def record(self, entry: Entry) -> None:
+        """One program in a fresh process."""
+        arguments = entry.small if self.args.device == "cpu" else entry.arguments
+        if arguments is None:
+            self.summary["programs"][entry.name] = {"error": "not on the CPU"}
+            return
+        if self.left < entry.seconds:
+            self.summary["programs"][entry.name] = {"error": "not run: the time budget is spent"}
+            return
+        order = {
+            "name": entry.name,
+            "script": entry.script,
+            "arguments": [*arguments.split(), *(["--device", "cpu"] if self.args.device == "cpu" else [])],
+            "plan": entry.plan,
+            "flags": entry.flags,
+            "step_on": entry.step_on,
+            "out": str(self.work),
+        }
+        process = self.pool.take("one.py")
+        process.wait_ready()
+        begun = time.time()
+        result = process.give(order, seconds=max(5.0, min(self.left, 5 * entry.seconds + 20)))
+        ended = time.time()
+        trace = result.get("trace")
+        if trace:
+            result["in"] = self.traces.add(self.work / trace)
+        result.update(experiment=entry.experiment, clocks=self.clocks.between(begun, ended), wall=ended - begun)
+        self.summary["programs"][entry.name] = result
+        self.save()
+        recorded = result.get("recorded") or {}
+        self.log(
+            f"{entry.name}: {ended - begun:.1f} s, unprofiled {recorded.get('unprofiled_step_us')} us, "
+            f"distortion {recorded.get('distortion')}, {result.get('trace_bytes', 0) / 1e6:.2f} MB"
+            f"{' ERROR ' + result['error'] if 'error' in result else ''}"
+        )
+
+
+    def distortion(self, program: str, script: str, arguments: str, rounds: int) -> None:
+        """By hand and by the recorder, interleaved, every arm of every round in a fresh process."""
+        arms: dict[str, list[float]] = {"plain": [], "profiled": [], "recorder": [], "recorder_plain": []}
+        small = ["--device", "cpu"] if self.args.device == "cpu" else []
+        for number in range(rounds):
+            if self.left < 15:
+                break
+            order = ["plain", "profiled", "recorder"]
+            order = order[number % 3 :] + order[: number % 3]
+            for arm in order:
+                if arm == "recorder":
+                    result = Waiting("one.py", self.log).give(
+                        {
+                            "name": f"distortion-{program}-{number}",
+                            "script": script,
+                            "arguments": [*arguments.split(), *small],
+                            "plan": {"active_min": 40, "active_max": 40, "after": 0},
+                            "flags": {},
+                            "step_on": "step",
+                            "out": str(self.work),
+                        },
+                        60,
+                    )
+                    recorded = result.get("recorded") or {}
+                    if "distortion" in recorded:
+                        arms["recorder"].append(recorded["distortion"])
+                        arms["recorder_plain"].append(recorded["unprofiled_step_us"])
+                else:
+                    result = Waiting("by_hand.py", self.log).give({"program": program, "arm": arm}, 60)
+                    if "median_us" in result:
+                        arms[arm].append(result["median_us"])
+                if "error" in result:
+                    self.log(f"distortion {program} {arm}: {result['error']}")
+        verdict: dict[str, Any] = {"samples": arms, "rounds": rounds}
+        if arms["plain"] and arms["profiled"] and arms["recorder"]:
+            hand = statistics.median(arms["profiled"]) / statistics.median(arms["plain"])
+            ours = statistics.median(arms["recorder"])
+            verdict |= {"by_hand": hand, "recorder": ours, "recorder_over_hand": ours / hand}
+            self.log(f"distortion {program}: by hand {hand:.3f}, recorder {ours:.3f}, ratio {ours / hand:.3f}")
+        self.summary["distortion"][program] = verdict
+        self.save()
+
+    def timers(self) -> None:
+        """E15 to E17 with timers instead of a profiler."""
+        if self.args.device == "cpu" or self.left < 60:
+            self.summary["timers"] = {"error": "not run: no GPU, or the time budget is spent"}
+            return
+        target = self.work / "timers.json"
+        words = [sys.executable, str(HERE / "timers.py"), "--out", str(target), "--budget", str(min(75, self.left - 20))]
+        begun = time.time()
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+            self.log(done.stderr[-3000:])
+        except subprocess.TimeoutExpired:
+            self.log("timers: out of time")
+        if target.exists():
+            found = json.loads(target.read_text(encoding="utf-8"))
+            self.summary["timers"] = {**found, "clocks": self.clocks.between(begun, time.time())}
+        self.save()
+
+    def all(self) -> None:
+        """Everything, in the order of importance."""
+        chosen = [e for e in ENTRIES if not self.args.only or any(word in e.name for word in self.args.only)]
+        first = [e for e in chosen if e.experiment != "bad" and "7b" not in e.name]
+        rest = [e for e in chosen if e not in first]
+        for entry in first:
+            self.record(entry)
+        if not self.args.only or "distortion" in self.args.only:
+            self.pool.close()
+            self.pool = Pool(self.args.ahead, self.log)
+            self.distortion("matmul_add", "matmul_add.py", "--size 64", self.args.rounds)
+            self.distortion("mlp", "mlp.py", "--kind swiglu", max(1, self.args.rounds // 2))
+        if not self.args.only or "timers" in self.args.only:
+            self.timers()
+        for entry in rest:
+            self.record(entry)
+
+    def close(self) -> None:
+        """Write what there is."""
+        self.pool.close()
+        self.clocks.close()
+        self.summary["seconds"] = round(self.args.budget - self.left, 1)
+        self.save()
+        failed = [name for name, result in self.summary["programs"].items() if "error" in result]
+        self.log(f"{len(self.summary['programs'])} programs, without result: {', '.join(failed) or 'none'}")
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--budget", type=float, default=480.0, help="seconds for everything")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--rounds", type=int, default=7, help="of the distortion check")
+    parser.add_argument("--ahead", type=int, default=2, help="processes started ahead of their turn")
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names")
+    args = parser.parse_args()
+    experiments = Experiments(args)
+    try:
+        experiments.all()
+    finally:
+        experiments.close()
+
+
+if __name__ == "__main__":
+    main()

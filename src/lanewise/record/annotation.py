@@ -1,0 +1,27 @@
+"""Marks steps in the trace as torch's own schedule does, so that every reader finds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["StepAnnotation"]
+
+
+class StepAnnotation:
+    """`ProfilerStep#N` around each step of the recording."""
+
+    def __init__(self) -> None:
+        self._open: Any = None
+
+    def begin(self, step: int) -> None:
+        """Step `step` begins."""
+        from torch.autograd.profiler import record_function
+
+        self._open = record_function(f"ProfilerStep#{step}")
+        self._open.__enter__()
+
+    def end(self) -> None:
+        """The open step, if any, ends."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.__exit__(None, None, None)

@@ -1,0 +1,120 @@
+"""Step times on one clock, the same for profiled and un-profiled steps.
+
+A host timestamp per step boundary costs 0.1 us and is right while the device keeps up. When the host runs ahead it
+measures submission, not work. The two cases are told apart by how long the device still works after the last boundary:
+at most a fraction of a step, or a queue of whole steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lanewise.record.device import Device
+from lanewise.trace.recorded import StepTimes
+
+__all__ = ["StepClock", "quantile"]
+
+_MARK_EVERY_NS = 1_000_000
+"""A device timestamp costs the host 2 to 4 us, so at most one per millisecond keeps it below 0.4 % of the time."""
+
+_QUEUED_STEPS = 0.5
+"""The device lags if it works on for longer than this share of a step after the last boundary."""
+
+
+class StepClock:
+    """Times a run of consecutive steps: `open()` at a boundary, `tick()` at each following one, `close()` at the last.
+
+    `open` and `close` synchronise the device. With `marks` the spread is known for device-limited steps too, at the price
+    of an event record per millisecond, which would show in a trace: leave it off while recording.
+    """
+
+    def __init__(self, device: Device, *, marks: bool, now: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._device = device
+        self._with_marks = marks
+        self._now = now
+        self._stamps: list[int] = []
+        self._marks: list[tuple[int, Any]] = []
+        self._drain_ns = 0
+
+    @property
+    def steps(self) -> int:
+        """Complete steps so far."""
+        return max(0, len(self._stamps) - 1)
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Host time since `open`, up to the last boundary."""
+        return self._stamps[-1] - self._stamps[0] if self._stamps else 0
+
+    @property
+    def host_ns(self) -> list[int]:
+        """Host time of each step."""
+        return [later - earlier for earlier, later in zip(self._stamps, self._stamps[1:], strict=False)]
+
+    def open(self, *, synchronize: bool = True) -> None:
+        """Wait for the device, then start the first step."""
+        if synchronize:
+            self._device.synchronize()
+        mark = self._device.mark() if self._with_marks else None
+        self._stamps = [self._now()]
+        self._marks = [] if mark is None else [(0, mark)]
+
+    def tick(self) -> None:
+        """A step ended and the next began."""
+        stamp = self._now()
+        self._stamps.append(stamp)
+        if self._marks and stamp - self._stamps[self._marks[-1][0]] >= _MARK_EVERY_NS:
+            mark = self._device.mark()
+            if mark is not None:
+                self._marks.append((len(self._stamps) - 1, mark))
+
+    def close(self) -> None:
+        """Wait for the device after the last boundary; the length of the wait tells who is ahead."""
+        self._device.synchronize()
+        if self._stamps:
+            self._drain_ns = self._now() - self._stamps[-1]
+
+    def samples(self, skip: int = 0) -> tuple[list[float], str]:
+        """Times per step in microseconds, the first `skip` steps left out, and the method that gave them."""
+        host = [ns / 1000.0 for ns in self.host_ns[skip:]]
+        if not host or self._device.name == "cpu" or self._drain_ns / 1000.0 <= _QUEUED_STEPS * quantile(host, 0.5):
+            return host, "host"
+        blocks = self._device_blocks(skip)
+        if len(blocks) >= 3:
+            return blocks, "device"
+        # Skipped steps cannot be taken out of one interval; where the device limits, a slow host step hides behind it.
+        return [(self._stamps[-1] + self._drain_ns - self._stamps[0]) / 1000.0 / self.steps], "mean"
+
+    def summary(self, skip: int = 0) -> StepTimes | None:
+        """`samples` as median and spread; None without a complete step."""
+        samples, method = self.samples(skip)
+        return _times(samples, self.steps - skip, method) if samples else None
+
+    def _device_blocks(self, skip: int) -> list[float]:
+        kept = [(at, mark) for at, mark in self._marks if at >= skip]
+        return [
+            self._device.between_us(mark, later) / (later_at - at)
+            for (at, mark), (later_at, later) in zip(kept, kept[1:], strict=False)
+        ]
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value at `share` of the sorted values, interpolated; values must not be empty."""
+    ordered = sorted(values)
+    position = share * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+
+def _times(samples: Sequence[float], steps: int, method: str) -> StepTimes:
+    return StepTimes(
+        median_us=round(quantile(samples, 0.5), 3),
+        p20_us=round(quantile(samples, 0.2), 3),
+        p80_us=round(quantile(samples, 0.8), 3),
+        samples=len(samples),
+        steps=steps,
+        method=method,
+    )

@@ -1,0 +1,237 @@
+"""The machine record: what a step time depends on besides the program. No host, user or absolute path.
+
+Every fact is optional. A fact that cannot be read is left out rather than guessed, and nothing here raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["clocks", "command_line", "describe"]
+
+_VARIABLES = re.compile(
+    r"^(TORCH|PYTORCH|TRITON|CUDA|CUBLAS|CUDNN|NCCL|OMP|MKL|KINETO|TEARDOWN_CUPTI|DISABLE_CUPTI|NVIDIA_TF32|HIP|ROCR)"
+)
+_SECRET = re.compile(r"(?i)token|secret|passw|credential|api_?key|auth")
+_THROTTLE = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "thermal (software)",
+    0x40: "thermal (hardware)",
+    0x80: "power brake",
+}
+
+
+def describe() -> dict[str, Any]:
+    """Versions, device, settings and git revision, as nested plain values; torch's part only if it is loaded."""
+    facts: dict[str, Any] = {}
+    for name, read in _PARTS.items():
+        with contextlib.suppress(Exception):
+            if value := read():
+                facts[name] = value
+    return facts
+
+
+def command_line(words: list[str]) -> list[str]:
+    """The command with absolute paths made relative to the working directory (or reduced to their last part)."""
+    return [_private(word) for word in words]
+
+
+def clocks() -> dict[str, Any]:
+    """Clocks, power, temperature and throttle reasons of the device in use; empty where they cannot be read.
+
+    Asks NVML when it is importable (2 ms), else `nvidia-smi` (50 ms or more).
+    """
+    with contextlib.suppress(Exception):
+        if _cuda_in_use():
+            return _nvml_clocks() or _smi_clocks()
+    return {}
+
+
+def _private(word: str) -> str:
+    prefix, equals, value = word.partition("=")
+    if _SECRET.search(prefix) and equals:
+        return f"{prefix}=..."
+    if equals and os.path.isabs(value):
+        return f"{prefix}={_relative(value)}"
+    return _relative(word) if os.path.isabs(word) else word
+
+
+def _relative(path: str) -> str:
+    with contextlib.suppress(ValueError):
+        relative = os.path.relpath(path)
+        if not relative.startswith(".."):
+            return relative
+    return Path(path).name
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "implementation": platform.python_implementation()}
+    for name in ("torch", "triton", "torchvision", "transformers", "lightning", "accelerate", "numpy"):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str) or version is not None:
+            found[name] = str(version)
+    return found
+
+
+def _torch() -> dict[str, Any]:
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    facts: dict[str, Any] = {}
+    for name, read in {
+        "git": lambda: torch.version.git_version[:12],
+        "cuda": lambda: torch.version.cuda,
+        "hip": lambda: torch.version.hip,
+        "cudnn": lambda: torch.backends.cudnn.version() if torch.version.cuda else None,
+        "threads": torch.get_num_threads,
+        "interop_threads": torch.get_num_interop_threads,
+        "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "tf32_cudnn": lambda: torch.backends.cudnn.allow_tf32,
+        "cudnn_benchmark": lambda: torch.backends.cudnn.benchmark,
+        "deterministic": torch.are_deterministic_algorithms_enabled,
+        "grad_enabled": torch.is_grad_enabled,
+        "dynamo_loaded": lambda: "torch._dynamo" in sys.modules,
+    }.items():
+        with contextlib.suppress(Exception):
+            value = read()
+            if value is not None:
+                facts[name] = value
+    return facts
+
+
+def _device() -> dict[str, Any]:
+    if not _cuda_in_use():
+        return {}
+    torch: Any = sys.modules["torch"]
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    facts = {
+        "name": properties.name,
+        "capability": f"{properties.major}.{properties.minor}",
+        "multiprocessors": properties.multi_processor_count,
+        "memory_bytes": properties.total_memory,
+        "l2_bytes": getattr(properties, "L2_cache_size", None),
+        "visible_devices": torch.cuda.device_count(),
+        "allocator": torch.cuda.get_allocator_backend(),
+        "reserved_bytes": torch.cuda.memory_reserved(),
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _host() -> dict[str, Any]:
+    facts: dict[str, Any] = {"system": platform.system(), "machine": platform.machine(), "cores": os.cpu_count()}
+    with contextlib.suppress(AttributeError, OSError):
+        facts["cores_allowed"] = len(os.sched_getaffinity(0))
+    with contextlib.suppress(OSError):
+        facts["load"] = round(os.getloadavg()[0], 2)
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as info:
+        facts["processor"] = next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
+    return facts
+
+
+def _variables() -> dict[str, str]:
+    return {
+        name: _private(value)[:200]
+        for name, value in sorted(os.environ.items())
+        if _VARIABLES.match(name) and not _SECRET.search(name)
+    }
+
+
+def _git() -> dict[str, Any]:
+    def ask(*words: str) -> str:
+        done = subprocess.run(("git", *words), capture_output=True, text=True, timeout=2, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    revision = ask("rev-parse", "--short=12", "HEAD")
+    return {"revision": revision, "modified": bool(ask("status", "--porcelain", "-uno"))} if revision else {}
+
+
+def _cuda_in_use() -> bool:
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized()
+
+
+@contextlib.contextmanager
+def _nvml() -> Iterator[tuple[Any, Any]]:
+    import pynvml  # pyright: ignore[reportMissingImports]
+
+    torch: Any = sys.modules["torch"]
+    pynvml.nvmlInit()
+    try:
+        uuid = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
+        yield pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _nvml_clocks() -> dict[str, Any]:
+    try:
+        with _nvml() as (nvml, handle):
+            return _clock_facts(
+                sm=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+                memory=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
+                power=nvml.nvmlDeviceGetPowerUsage(handle) / 1000.0,
+                limit=nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000.0,
+                temperature=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+                reasons=nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+                driver=nvml.nvmlSystemGetDriverVersion(),
+            )
+    except Exception:
+        return {}
+
+
+def _smi_clocks() -> dict[str, Any]:
+    torch: Any = sys.modules["torch"]
+    uuid = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
+    fields = "clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu,clocks_throttle_reasons.active,driver_version"
+    words = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    done = subprocess.run(
+        [*words, f"--id={uuid if uuid.startswith('GPU-') else 'GPU-' + uuid}"],
+        capture_output=True,
+        text=True,
+        timeout=5,
+        check=True,
+    )
+    sm, memory, power, limit, temperature, reasons, driver = (part.strip() for part in done.stdout.split(","))
+    return _clock_facts(
+        sm=int(sm),
+        memory=int(memory),
+        power=float(power),
+        limit=float(limit),
+        temperature=int(temperature),
+        reasons=int(reasons, 16),
+        driver=driver,
+    )
+
+
+def _clock_facts(
+    *, sm: int, memory: int, power: float, limit: float, temperature: int, reasons: int, driver: str | bytes
+) -> dict[str, Any]:
+    return {
+        "sm_mhz": sm,
+        "memory_mhz": memory,
+        "power_w": round(power, 1),
+        "power_limit_w": round(limit, 1),
+        "temperature_c": temperature,
+        "throttled": [name for bit, name in _THROTTLE.items() if reasons & bit],
+        "driver": driver.decode() if isinstance(driver, bytes) else driver,
+    }
+
+
+_PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "versions": _versions,
+    "torch": _torch,
+    "device": _device,
+    "clocks": clocks,
+    "host": _host,
+    "variables": _variables,
+    "git": _git,
+}

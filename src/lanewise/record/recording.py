@@ -1,0 +1,257 @@
+"""One recording from the moment torch is loaded to the trace on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lanewise._version import __version__
+from lanewise.errors import LanewiseError
+from lanewise.record import contents, environment, faults
+from lanewise.record.annotation import StepAnnotation
+from lanewise.record.device import Device, current_device
+from lanewise.record.finder import StepFinder
+from lanewise.record.functions import FunctionSteps
+from lanewise.record.imported import ImportWatch
+from lanewise.record.plan import Plan
+from lanewise.record.profiler import Flags, Session, profiler_is_running
+from lanewise.record.save import free_path, rank_suffix, write_trace
+from lanewise.record.size import TraceSize
+from lanewise.record.window import Window
+from lanewise.trace.recorded import Fault, Recorded, to_json
+
+__all__ = ["Options", "Recording", "StopProgram"]
+
+
+class StopProgram(SystemExit):
+    """Ends the program where it is once recording is over (`--stop`): `finally` blocks and exit handlers still run."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user may choose.
+
+    Attributes:
+        plan: steps of each kind. flags: what to record. out: folder for the trace. name: first part of its file name.
+        whole: record from the first torch import on, without looking for steps. step_on: function that begins a step.
+        stop: end the program when recording is over. redact: leave the command line out. command: that command line.
+    """
+
+    plan: Plan = field(default_factory=Plan)
+    flags: Flags = field(default_factory=Flags)
+    out: Path = Path("lanewise-out")
+    name: str = "trace"
+    whole: bool = False
+    step_on: str | None = None
+    stop: bool = False
+    redact: bool = False
+    command: tuple[str, ...] = ()
+
+
+class Recording:
+    """Records the program that it runs inside. Exceptions of its own end the recording, never the program.
+
+    Attributes:
+        trace: the file, once written. facts: what is known about it. window: how far recording got.
+    """
+
+    def __init__(self, options: Options, log: Callable[[str], None] = lambda _: None) -> None:
+        self.options = options
+        self.trace: Path | None = None
+        self.facts: Recorded | None = None
+        self.problem = ""
+        self.window = self._make_window(self._plan_for_disk())
+        self.finder = StepFinder(self.window, self._failed)
+        self._log = log
+        self._session: Session | None = None
+        self._raw: Path | None = None
+        self._process = os.getpid()
+        self._begun = time.perf_counter()
+        self._finished = False
+        self._faults: list[Fault] = []
+        self._watch = ImportWatch("torch", self._torch_is_ready)
+
+    # -- called by script and recorder ----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look for steps, now or as soon as the program imports torch."""
+        os.register_at_fork(after_in_child=self._forked)
+        self._watch.install()
+
+    def step(self) -> None:
+        """The program says that a step ended."""
+        if not self._finished:
+            self.finder.call()
+
+    def finish(self, reason: str = "program ended") -> None:
+        """Stop, save what there is and remove everything; safe to call twice."""
+        if self._finished or os.getpid() != self._process:
+            return
+        self._watch.uninstall()
+        try:
+            self.window.finish(reason)
+        except Exception as error:
+            self._failed(error)
+        self._save()
+        self._finished = True
+        self.finder.uninstall()
+        self.finder.remove_late()
+
+    # -- the course ----------------------------------------------------------------------------------------------
+
+    def _torch_is_ready(self) -> None:
+        try:
+            if self.options.whole:
+                self.window.begin_whole()
+                return
+            target = self.options.step_on
+            self.finder.install([lambda found: FunctionSteps(found, target)] if target else [])
+        except Exception as error:
+            self._failed(error)
+
+    def _make_window(self, plan: Plan) -> Window:
+        return Window(
+            plan,
+            profiler=self._attach,
+            device=current_device,
+            annotation=StepAnnotation(),
+            recorded=self._recorded,
+            done=self._done,
+        )
+
+    def _attach(self, device: Device) -> tuple[Session, TraceSize]:
+        if profiler_is_running():
+            raise LanewiseError("the program is profiling itself")
+        self._session = Session(self.options.flags, device.name)
+        return self._session, TraceSize(self.options.flags)
+
+    def _recorded(self) -> None:
+        """Recording has stopped: bring the rows to disk before anything else happens to the process."""
+        session = self._session
+        if session is None:
+            return
+        self._raw = self._export(session)
+        found = contents.scan(self._raw)
+        self._faults = faults.find(found, self.options.flags, session.messages, session.missing)
+        self.facts = self._describe(session)
+        self._log(f"recorded {self.window.measured.active or 'no complete'} steps, {found.size / 1e6:.1f} MB")
+
+    def _done(self) -> None:
+        """Nothing more to time: leave the program alone, and end it if that was asked for."""
+        self.finder.uninstall()
+        self._save()
+        if self.options.stop and not self._finished:
+            raise StopProgram
+
+    def _export(self, session: Session) -> Path:
+        last: OSError | RuntimeError | None = None
+        for folder in (self.options.out, Path(tempfile.gettempdir())):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                handle, name = tempfile.mkstemp(prefix=".recording-", suffix=".json", dir=folder)
+                os.close(handle)
+            except OSError as error:
+                last = error
+                continue
+            session.export(name)
+            if folder != self.options.out:
+                self._log(f"cannot write to {self.options.out} ({last}): the trace goes to {folder}")
+            return Path(name)
+        raise LanewiseError(f"cannot write the trace to {self.options.out}: {last}")
+
+    def _save(self) -> None:
+        raw, self._raw = self._raw, None
+        if raw is None or self.facts is None:
+            return
+        measured = self.window.measured
+        facts = self.facts
+        if measured.after is not None:
+            facts = replace(facts, after=measured.after, after_step_us=measured.after.median_us)
+        self.facts = facts
+        try:
+            stem = f"{self.options.name}{rank_suffix(os.environ)}"
+            folder = self.options.out if raw.parent == self.options.out else raw.parent
+            final = free_path(folder, stem, ".json.gz")
+            write_trace(raw, final, to_json(facts))
+            self.trace = final
+            raw.unlink(missing_ok=True)
+        except LanewiseError as error:
+            # The uncompressed export is still there: better a trace without our facts than none.
+            self.problem = f"{error}; the uncompressed trace is {raw}"
+            self.trace = raw
+            self._log(self.problem)
+
+    def _describe(self, session: Session) -> Recorded:
+        measured = self.window.measured
+        low, high = measured.interval or (None, None)
+        distortion = measured.distortion
+        return Recorded(
+            lanewise=__version__,
+            unprofiled_step_us=measured.unprofiled.median_us if measured.unprofiled else None,
+            unprofiled=measured.unprofiled,
+            profiled=measured.profiled,
+            distortion=round(distortion, 4) if distortion else None,
+            distortion_low=round(low, 4) if low else None,
+            distortion_high=round(high, 4) if high else None,
+            step_source=self.finder.source,
+            step_label=self.finder.label,
+            steps_before=measured.steps_before,
+            warmup=self.options.plan.warmup,
+            active=measured.active,
+            settled_after=measured.settled_after,
+            stopped_by=measured.stopped_by,
+            flags=self.options.flags.as_dict(),
+            costs_ms=session.costs_ms,
+            command=[] if self.options.redact else environment.command_line(list(self.options.command)),
+            rank=_number("RANK"),
+            world_size=_number("WORLD_SIZE"),
+            environment=environment.describe(),
+            faults=self._faults,
+        )
+
+    def _plan_for_disk(self) -> Plan:
+        """The plan with a trace that fits: at most a quarter of what the disk has left, before compression."""
+        folder = self.options.out
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        with contextlib.suppress(OSError):
+            free = shutil.disk_usage(folder).free
+            return replace(self.options.plan, trace_bytes=min(self.options.plan.trace_bytes, free // 4))
+        return self.options.plan
+
+    def _failed(self, error: BaseException) -> None:
+        """Our own code failed: say so once, let go of the program."""
+        if not self.problem:
+            self.problem = f"recording stopped: {type(error).__name__}: {error}"
+            self._log(self.problem)
+            if os.environ.get("LANEWISE_DEBUG"):
+                sys.excepthook(type(error), error, error.__traceback__)
+        if self._session is not None:
+            self._session.abandon()
+        self.window.disable()
+        self.finder.uninstall()
+
+    def _forked(self) -> None:
+        """In a forked child nothing is recorded, and nothing of ours may act."""
+        with contextlib.suppress(Exception):
+            self._finished = True
+            self._watch.uninstall()
+            self.window.disable()
+            self.finder.uninstall()
+            self.finder.remove_late()
+
+
+def _number(name: str) -> int | None:
+    value: Any = os.environ.get(name, "")
+    return int(value) if value.isdigit() else None

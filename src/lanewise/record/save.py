@@ -1,0 +1,66 @@
+"""A recorded trace on disk: the recorder's facts put into it, private ones taken out, compressed, never overwriting."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from lanewise.errors import LanewiseError
+from lanewise.trace.recorded import KEY
+
+__all__ = ["free_path", "rank_suffix", "write_trace"]
+
+_CHUNK = 1 << 20
+_LEVEL = 3
+"""Level 6 makes the file 10 % smaller and takes twice the time, which the program waits for."""
+
+_HOST_NAME = re.compile(rb'\s*"host_name": "(?:[^"\\]|\\.)*",')
+_TRACE_NAME = re.compile(rb'"traceName": "(?:[^"\\]|\\.)*"')
+
+
+def write_trace(raw: Path, final: Path, facts: dict[str, Any]) -> None:
+    """Copies the exported JSON at `raw` to the gzip file `final`, with `facts` under the key `lanewise`.
+
+    The host name and the absolute path that Kineto writes are left out. `final` appears complete or not at all. Raises
+    LanewiseError where the disk is full or read-only; `raw` is kept in any case.
+    """
+    partial = final.with_name(final.name + ".part")
+    try:
+        with open(raw, "rb") as source, gzip.open(partial, "wb", compresslevel=_LEVEL) as target:
+            head = source.read(_CHUNK)
+            opening = head.find(b"{")
+            if opening < 0:
+                raise LanewiseError(f"the profiler wrote no trace to {raw.name}")
+            target.write(head[: opening + 1])
+            target.write(b"\n" + f'  "{KEY}": '.encode() + json.dumps(facts, separators=(",", ":")).encode() + b",")
+            held = _HOST_NAME.sub(b"", head[opening + 1 :], count=1)
+            while chunk := source.read(_CHUNK):
+                # The name of the trace is at the very end, and may straddle two chunks: the last one is held back.
+                target.write(held[:-4096])
+                held = held[-4096:] + chunk
+            name = json.dumps(final.name).encode()
+            target.write(_TRACE_NAME.sub(lambda _: b'"traceName": ' + name, held))
+        os.replace(partial, final)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise LanewiseError(f"cannot write {final}: {error.strerror or error}") from error
+
+
+def free_path(folder: Path, stem: str, ending: str) -> Path:
+    """`folder/stem + ending`, or with the first free number put in between: nothing is overwritten."""
+    candidate = folder / f"{stem}{ending}"
+    number = 2
+    while candidate.exists():
+        candidate = folder / f"{stem}-{number}{ending}"
+        number += 1
+    return candidate
+
+
+def rank_suffix(environment: dict[str, str] | os._Environ[str]) -> str:
+    """`-rank3` for a process of a distributed job, or an empty text."""
+    rank = environment.get("RANK", environment.get("LOCAL_RANK", ""))
+    return f"-rank{rank}" if rank.isdigit() and environment.get("WORLD_SIZE", "1") != "1" else ""

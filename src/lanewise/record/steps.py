@@ -1,0 +1,260 @@
+"""Finds step boundaries in a program that knows nothing of them.
+
+Training: an optimizer has stepped. Inference: the outermost module is called again. Otherwise: a named function is
+entered, or the program says so itself. Whatever is installed for this is removed by `uninstall`, and none of it raises
+into the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from lanewise.record.imported import ImportWatch
+
+__all__ = ["ForwardSteps", "OptimizerSteps", "Source"]
+
+Found = Callable[["Source"], None]
+
+_COMPILED_WARNING = "Using `torch.compile\\(module\\)` when there are global hooks"
+
+
+class Source(Protocol):
+    """One way to find boundaries.
+
+    Attributes:
+        name: as in `Recorded.step_source`. label: what it found, once it found something.
+    """
+
+    name: str
+    label: str
+
+    def install(self) -> None:
+        """Begin to look; torch is loaded."""
+        ...
+
+    def uninstall(self) -> None:
+        """Leave no trace in the program; may be called from inside one of the source's own hooks, and twice."""
+        ...
+
+
+class OptimizerSteps:
+    """A boundary after every step of one optimizer: the first that the program steps.
+
+    Programs with several (a GAN, an optimizer per layer) step them all once per iteration, so one of them is enough.
+    Should the first never step again, the next that does takes its place.
+    """
+
+    name = "optimizer"
+
+    def __init__(self, found: Found) -> None:
+        self.label = ""
+        self._found = found
+        self._handle: Any = None
+        self._anchor: weakref.ref[Any] | None = None
+        self._others = 0
+
+    def install(self) -> None:
+        """Register a hook that all optimizers share."""
+        from torch.optim import optimizer
+
+        self._handle = optimizer.register_optimizer_step_post_hook(self._stepped)
+
+    def uninstall(self) -> None:
+        """Remove the hook.
+
+        torch iterates over the dictionary of hooks while it calls them, so that ours must not be deleted from inside.
+        When it is the only one, a new, empty dictionary takes the place of the old; else it stays, inert, until the end.
+        """
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        from torch.optim import optimizer
+
+        hooks: Any = getattr(optimizer, "_global_optimizer_post_hooks", None)
+        if isinstance(hooks, dict) and len(hooks) == 1 and handle.id in hooks:
+            optimizer._global_optimizer_post_hooks = OrderedDict()  # pyright: ignore[reportPrivateUsage]
+        else:
+            self._handle = handle
+            self._found = _ignore
+
+    def remove_late(self) -> None:
+        """Remove what `uninstall` had to leave; call it outside of any optimizer step."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if _compiling():
+            return
+        anchor = self._anchor() if self._anchor is not None else None
+        if anchor is not optimizer:
+            self._others += 1
+            if anchor is not None and self._others < 1000:
+                return
+            self._anchor = weakref.ref(optimizer)
+            self.label = type(optimizer).__name__
+        self._others = 0
+        self._found(self)
+
+
+class ForwardSteps:
+    """A boundary before every call of one outermost module: the first that is called a second time.
+
+    Hooks on all modules are in place only between outermost calls and only until that module is known; then it carries
+    one of its own. They are gone before anything is compiled, because torch.compile would compile them in.
+    """
+
+    name = "forward"
+
+    def __init__(self, found: Found) -> None:
+        self.label = ""
+        self._found = found
+        self._global: Any = None
+        self._candidates: dict[int, _Candidate] = {}
+        self._inside = 0
+        self._compiled = False
+        self._active = False
+        self._dynamo = ImportWatch("torch._dynamo.callback", self._watch_compiler)
+
+    def install(self) -> None:
+        """Look at every outermost module call."""
+        self._active = True
+        self._dynamo.install()
+        self._look()
+
+    def uninstall(self) -> None:
+        """Remove every hook."""
+        self._active = False
+        self._dynamo.uninstall()
+        self._look_away()
+        for candidate in self._candidates.values():
+            candidate.remove()
+        self._candidates.clear()
+        handler = _callback_handler()
+        if handler is not None and self._compile_starts in handler.start_callbacks:
+            # Replaced rather than shortened: the list may be under iteration, and a removal would skip the next entry.
+            handler.start_callbacks = [c for c in handler.start_callbacks if c != self._compile_starts]
+
+    def _look(self) -> None:
+        if self._global is None and self._active and not self._compiled and not self._inside:
+            from torch.nn.modules.module import register_module_forward_pre_hook
+
+            warnings.filterwarnings("ignore", message=_COMPILED_WARNING)
+            self._global = register_module_forward_pre_hook(self._called)
+
+    def _look_away(self) -> None:
+        if self._global is not None:
+            self._global.remove()
+            self._global = None
+            warnings.filters[:] = [  # type: ignore[index]
+                entry for entry in warnings.filters if getattr(entry[1], "pattern", "") != _COMPILED_WARNING
+            ]
+
+    def _called(self, module: Any, args: Any) -> None:
+        """An outermost module, perhaps seen for the first time, is called."""
+        if _compiling() or id(module) in self._candidates:
+            return
+        self._look_away()
+        candidate = _Candidate(module, self)
+        self._candidates[id(module)] = candidate
+        # The module's own hooks were read before this one ran: this call is entered by hand, its return is seen.
+        candidate.entered(module, args)
+
+    def entered(self, candidate: _Candidate) -> None:
+        """A known module is called."""
+        self._look_away()
+        self._inside += 1
+        if self._inside > 1:
+            return
+        candidate.calls += 1
+        if candidate.calls == 2 and not self.label:
+            self.label = candidate.kind
+            for other in [c for c in self._candidates.values() if c is not candidate]:
+                other.remove()
+        if self.label and candidate.calls >= 2:
+            self._found(self)
+
+    def left(self, candidate: _Candidate) -> None:
+        """A known module returned or raised."""
+        self._inside = max(0, self._inside - 1)
+        if not self.label:
+            self._look()
+
+    def _watch_compiler(self) -> None:
+        handler = _callback_handler()
+        if handler is None:
+            self._compile_starts(None)
+        elif self._active:
+            handler.register_start_callback(self._compile_starts)
+
+    def _compile_starts(self, _: Any) -> None:
+        self._compiled = True
+        self._look_away()
+
+
+class _Candidate:
+    """One module's own pair of hooks."""
+
+    def __init__(self, module: Any, source: ForwardSteps) -> None:
+        self.kind = _kind(module)
+        self.calls = 0
+        self._source: ForwardSteps | None = source
+        self._handles = [
+            module.register_forward_pre_hook(_Hook(self.entered)),
+            module.register_forward_hook(_Hook(self.left), always_call=True),
+        ]
+
+    def entered(self, module: Any, args: Any) -> None:
+        """The module is called."""
+        if self._source is not None and not _compiling():
+            self._source.entered(self)
+
+    def left(self, module: Any, args: Any, output: Any) -> None:
+        """The module returned."""
+        if self._source is not None and not _compiling():
+            self._source.left(self)
+
+    def remove(self) -> None:
+        """Take the hooks off the module."""
+        self._source = None
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+
+class _Hook:
+    """A hook that does not travel: in a copy or a pickle of its module an inert method of the standard library replaces it."""
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *args: Any) -> None:
+        self._call(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+def _kind(module: Any) -> str:
+    return type(getattr(module, "_orig_mod", module)).__name__
+
+
+def _compiling() -> bool:
+    torch: Any = sys.modules["torch"]
+    asked = getattr(torch.compiler, "is_compiling", None)
+    return bool(asked and asked())
+
+
+def _callback_handler() -> Any:
+    module: Any = sys.modules.get("torch._dynamo.callback")
+    return getattr(module, "callback_handler", None)
+
+
+def _ignore(_: Any) -> None:
+    return None

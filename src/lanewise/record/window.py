@@ -1,0 +1,315 @@
+"""The course of a recording: pass the first steps, time some, warm the profiler up, record, stop, time some more.
+
+A `Window` is told of every step boundary, from whatever found it, and does the rest. Timing comes before any profiler has
+started in the process, because a process that ever had one attached stays slower.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from lanewise.record.clock import StepClock
+from lanewise.record.device import Device
+from lanewise.record.distortion import ratio_interval
+from lanewise.record.plan import Plan, settled_after
+from lanewise.trace.recorded import StepTimes
+
+__all__ = ["Annotation", "Measured", "Phase", "Profiler", "Window"]
+
+
+class Phase(enum.Enum):
+    """Where a recording is."""
+
+    SKIP = "skip"
+    TIMED = "timed"
+    WARMUP = "warmup"
+    ACTIVE = "active"
+    AFTER = "after"
+    DONE = "done"
+
+
+class Profiler(Protocol):
+    """What a window needs of a profiler session; see `profiler.Session`."""
+
+    def prepare(self) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def abandon(self) -> None: ...
+
+
+class Annotation(Protocol):
+    """Marks one step in the trace."""
+
+    def begin(self, step: int) -> None: ...
+    def end(self) -> None: ...
+
+
+class Size(Protocol):
+    """Predicts the trace's size; see `size.TraceSize`."""
+
+    def begin(self) -> None: ...
+    def predicted(self) -> int: ...
+
+
+class Measured:
+    """What a window found out; fields stay None where the program did not get that far."""
+
+    def __init__(self) -> None:
+        self.unprofiled: StepTimes | None = None
+        self.profiled: StepTimes | None = None
+        self.after: StepTimes | None = None
+        self.interval: tuple[float, float] | None = None
+        self.settled_after: int | None = None
+        self.steps_before = 0
+        self.active = 0
+        self.stopped_by = ""
+
+    @property
+    def distortion(self) -> float | None:
+        """Profiled over un-profiled step time."""
+        if self.unprofiled is None or self.profiled is None:
+            return None
+        return self.profiled.median_us / self.unprofiled.median_us
+
+
+class Window:
+    """Drives one recording; `boundary` is the only call on the program's path.
+
+    Boundaries count on the thread of the first one only: a profiler session belongs to a thread.
+
+    Args:
+        plan: how many steps of each kind.
+        profiler: makes the session and the size predictor when recording begins, never earlier.
+        device: asks for the device in use; called when timing and recording begin.
+        annotation: marks steps in the trace.
+        recorded: called once, at the boundary where recording has stopped.
+        done: called once, when nothing more is to be timed; whatever is installed in the program can go.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        profiler: Callable[[Device], tuple[Profiler, Size]],
+        device: Callable[[], Device],
+        annotation: Annotation,
+        recorded: Callable[[], None],
+        done: Callable[[], None],
+    ) -> None:
+        self.plan = plan
+        self.phase = Phase.SKIP
+        self.measured = Measured()
+        self.steps = -1
+        self._make_profiler = profiler
+        self._make_device = device
+        self._annotation = annotation
+        self._recorded = recorded
+        self._done = done
+        self._thread = 0
+        self._at = 0
+        self._clock: StepClock | None = None
+        self._unprofiled_samples: list[float] = []
+        self._profiler: Profiler | None = None
+        self._size: Size | None = None
+
+    @property
+    def recording(self) -> bool:
+        """Whether rows are being kept now."""
+        return self.phase is Phase.ACTIVE
+
+    @property
+    def attached(self) -> bool:
+        """Whether a profiler session of ours exists now."""
+        return self.phase in (Phase.WARMUP, Phase.ACTIVE)
+
+    def boundary(self) -> None:
+        """A step ended, and the next begins."""
+        if self.phase is Phase.DONE:
+            return
+        thread = threading.get_ident()
+        if self._thread != thread:
+            if self._thread:
+                return
+            self._thread = thread
+        self.steps += 1
+        _ON_BOUNDARY[self.phase](self)
+
+    def restart(self) -> None:
+        """A better source of boundaries was found: forget what the other one counted. Ignored once recording began."""
+        if self.phase in (Phase.SKIP, Phase.TIMED):
+            self.phase, self.steps, self._at, self._thread, self._clock = Phase.SKIP, -1, 0, 0, None
+
+    def begin_whole(self) -> None:
+        """Record from here to `finish`, without steps."""
+        self._thread = threading.get_ident()
+        self._attach()
+        self._begin_rows()
+
+    def finish(self, reason: str) -> None:
+        """The program ends, or recording must: stop, and keep what there is."""
+        if self.phase is Phase.ACTIVE:
+            self._end_rows(reason)
+        elif self.phase is Phase.WARMUP and self._profiler is not None:
+            self._profiler.abandon()
+        elif self.phase is Phase.TIMED and self._clock is not None:
+            self._close_timed()
+        elif self.phase is Phase.AFTER:
+            self._close_after()
+        if not self.measured.stopped_by:
+            self.measured.stopped_by = reason
+        self._become_done()
+
+    def disable(self) -> None:
+        """Ignore every boundary from here on, and finish nothing."""
+        self.phase = Phase.DONE
+        self._done = _nothing
+
+    # -- what a boundary does in each phase ----------------------------------------------------------------------
+
+    def _skip(self) -> None:
+        if self.steps < self.plan.skip:
+            return
+        if self.plan.timed_max == 0:
+            self._begin_warmup()
+            return
+        self.phase = Phase.TIMED
+        self._clock = StepClock(self._make_device(), marks=True)
+        self._clock.open()
+
+    def _time(self) -> None:
+        clock = self._running_clock()
+        clock.tick()
+        if self.plan.timed_enough(clock.host_ns):
+            self._close_timed()
+            self._begin_warmup()
+
+    def _warm_up(self) -> None:
+        self._annotation.end()
+        if self.steps - self._at >= self.plan.warmup:
+            self._begin_active()
+        else:
+            self._annotation.begin(self.steps)
+
+    def _record(self) -> None:
+        clock = self._running_clock()
+        clock.tick()
+        self._annotation.end()
+        reason = self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
+        if reason:
+            self._end_rows(reason)
+            self._begin_after()
+        else:
+            self._annotation.begin(self.steps)
+
+    def _time_after(self) -> None:
+        clock = self._running_clock()
+        clock.tick()
+        if clock.steps >= self.plan.after or clock.elapsed_ns >= self.plan.timed_seconds * 1e9:
+            self._close_after()
+            self._become_done()
+
+    # -- transitions ---------------------------------------------------------------------------------------------
+
+    def _close_timed(self) -> None:
+        clock = self._running_clock()
+        clock.close()
+        self._unprofiled_samples, _ = clock.samples()
+        self.measured.unprofiled = clock.summary()
+        self._clock = None
+
+    def _begin_warmup(self) -> None:
+        self._attach()
+        self._at = self.steps
+        if self.plan.warmup == 0:
+            self._begin_active()
+        else:
+            self.phase = Phase.WARMUP
+            self._annotation.begin(self.steps)
+
+    def _attach(self) -> None:
+        self._profiler, self._size = self._make_profiler(self._make_device())
+        self._profiler.prepare()
+
+    def _begin_active(self) -> None:
+        self._begin_rows()
+        self._annotation.begin(self.steps)
+
+    def _begin_rows(self) -> None:
+        device = self._make_device()
+        if self.plan.warmup:
+            # Without this, work of the warm-up steps ends inside the recording and counts for its first step.
+            device.synchronize()
+        if self._profiler is None or self._size is None:
+            raise AssertionError("rows begin after the profiler is attached")
+        self._profiler.start()
+        self._size.begin()
+        self.measured.steps_before = max(self.steps, 0)
+        self._clock = StepClock(device, marks=False)
+        self._clock.open(synchronize=False)
+        self.phase = Phase.ACTIVE
+
+    def _too_large(self, steps: int) -> str:
+        """`size` if one more step like the last ones would make the trace larger than allowed."""
+        predicted = self._size.predicted() if self._size is not None else 0
+        return "size" if predicted and predicted * (steps + 1) / steps > self.plan.trace_bytes else ""
+
+    def _end_rows(self, reason: str) -> None:
+        clock, profiler = self._running_clock(), self._profiler
+        if profiler is None:
+            raise AssertionError("rows end after they began")
+        clock.close()
+        # An annotation that is still open belongs to a step that the program did not finish. It is ended after the
+        # profiler has stopped, which leaves the unfinished step out of the trace.
+        self.phase = Phase.DONE if reason in ("program ended", "exception", "interrupt") else Phase.AFTER
+        profiler.stop()
+        self._annotation.end()
+        self.measured.active = clock.steps
+        self.measured.stopped_by = reason
+        self.measured.settled_after = settled_after(clock.host_ns)
+        unsettled = self.measured.settled_after
+        if unsettled is None:
+            unsettled = clock.steps // 2
+        samples, _ = clock.samples(unsettled)
+        self.measured.profiled = clock.summary(unsettled)
+        self.measured.interval = ratio_interval(samples, self._unprofiled_samples)
+        self._clock = None
+        self._recorded()
+
+    def _begin_after(self) -> None:
+        if self.plan.after == 0 or self.measured.unprofiled is None:
+            self._become_done()
+            return
+        self._clock = StepClock(self._make_device(), marks=True)
+        self._clock.open()
+
+    def _close_after(self) -> None:
+        if self._clock is not None:
+            self._clock.close()
+            self.measured.after = self._clock.summary()
+            self._clock = None
+
+    def _become_done(self) -> None:
+        self.phase = Phase.DONE
+        done, self._done = self._done, _nothing
+        done()
+
+    def _running_clock(self) -> StepClock:
+        if self._clock is None:
+            raise AssertionError("this phase has a clock")
+        return self._clock
+
+
+def _nothing() -> None:
+    """What an already finished window does."""
+
+
+_ON_BOUNDARY: dict[Phase, Callable[[Any], None]] = {
+    Phase.SKIP: Window._skip,  # pyright: ignore[reportPrivateUsage]
+    Phase.TIMED: Window._time,  # pyright: ignore[reportPrivateUsage]
+    Phase.WARMUP: Window._warm_up,  # pyright: ignore[reportPrivateUsage]
+    Phase.ACTIVE: Window._record,  # pyright: ignore[reportPrivateUsage]
+    Phase.AFTER: Window._time_after,  # pyright: ignore[reportPrivateUsage]
+}
