@@ -165,10 +165,14 @@ def _special_first(found: list[tuple[Rule, Found]]) -> list[tuple[Rule, Found]]:
     """The same findings, each after those that it gives way to."""
     waiting, ordered = list(found), []
     while waiting:
-        codes = {rule.code for rule, _ in waiting}
-        ready = next((at for at, (rule, _) in enumerate(waiting) if not codes & set(rule.yields_to)), 0)
-        ordered.append(waiting.pop(ready))
+        codes = [rule.code for rule, _ in waiting]
+        free = (at for at, (rule, _) in enumerate(waiting) if not _waits_for(rule, codes))
+        ordered.append(waiting.pop(next(free, 0)))
     return ordered
+
+
+def _waits_for(rule: Rule, codes: list[str]) -> bool:
+    return bool(rule.yields_to) and any(code != rule.code and code.startswith(rule.yields_to) for code in codes)
 
 
 def render_title(template: str, outcome: Found) -> str:

@@ -18,7 +18,8 @@ ENTRY_POINT_GROUP = "lanewise.rules"
 _FILES: dict[str, tuple[str, ...]] = {
     "validity": ("cold_first_step", "lazy_loading", "profiler_buffer_request", "unscheduled_profile",
                  "profiler_distortion", "compile_in_window", "kernel_time_variance", "device_records_missing",
-                 "no_device_work", "steps_not_comparable", "work_leaks_into_window", "trace_repaired", "hidden_in_graphs"),
+                 "no_device_work", "steps_not_comparable", "work_leaks_into_window", "trace_repaired",
+                 "hidden_in_graphs"),
     "regime": ("regimes",),
     "launch": ("many_tiny_kernels",),
     "compile": ("addmm_operand_copy",),

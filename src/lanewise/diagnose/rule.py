@@ -95,6 +95,7 @@ class Rule:
     kind: Kind
     regimes: tuple[str, ...]
     check: Callable[..., Outcome]
+    yields_to: tuple[str, ...] = ()
 
     @property
     def thresholds(self) -> dict[str, Any]:
@@ -121,6 +122,7 @@ def rule(
     side: Side = "any",
     kind: Kind = "problem",
     regimes: tuple[str, ...] = (),
+    yields_to: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Outcome]], Rule]:
     """Declare a diagnosis.
 
@@ -131,12 +133,14 @@ def rule(
         side: whose time a finding would give back.
         kind: validity findings never rank; statements carry no gain.
         regimes: regimes (names of `measure.regime.REGIMES`) in which the rule is evaluated at all; empty for any.
+        yields_to: codes, or beginnings of codes, whose findings own shared events whatever the gains: the special case
+            owns the time, the general rule gives way.
     """
     if not re.fullmatch(r"[A-Z]{3}[1-9]\d{2}", code):
         raise ValueError(f"{code}: a code is three letters and a number from 101")
 
     def declare(check: Callable[..., Outcome]) -> Rule:
-        return Rule(code, name, side, title, kind, regimes, check)
+        return Rule(code, name, side, title, kind, regimes, check, yields_to)
 
     return declare
 

@@ -8,8 +8,10 @@ import numpy as np
 
 from lanewise.measure.chain import Chain, dispatch_chain, gap_table
 from lanewise.measure.columns import Columns
+from lanewise.measure.device import Device, device_of
 from lanewise.measure.host import Host, measure_host
 from lanewise.measure.idle import TimeClasses, classify_time
+from lanewise.measure.kernel_groups import KernelGroup, kernel_groups
 from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
 from lanewise.measure.launch import Launches, measure_launches
 from lanewise.measure.regime import Regime, judge
@@ -50,6 +52,16 @@ class Facts:
         return measure_launches(self.trace, self.host)
 
     @cached_property
+    def device(self) -> Device:
+        """The busiest device: its properties and what it can do at most."""
+        return device_of(self.trace.metadata, self.classes.device)
+
+    @cached_property
+    def kernel_groups(self) -> list[KernelGroup]:
+        """Kernels of the steady steps by identity (name, launch configuration, shapes), the most expensive first."""
+        return kernel_groups(self)
+
+    @cached_property
     def signatures(self) -> Signatures:
         """Shapes and types that operators were called with."""
         return Signatures(self.trace)
@@ -61,7 +73,7 @@ class Facts:
         used = np.unique(self.trace.name[self.trace.device_work])
         result = np.full(len(self.trace.names), index["other"], dtype=np.uint8)
         for name in used.tolist():
-            result[name] = index[family(self.trace.names[name])]
+            result[name] = index[family(self.trace.names[int(name)])]
         return result
 
     @cached_property
@@ -70,7 +82,7 @@ class Facts:
         used = np.unique(self.trace.name[self.trace.device_work])
         result = np.full(len(self.trace.names), -1, dtype=np.int8)
         for name in used.tolist():
-            answer = tensor_cores(self.trace.names[name])
+            answer = tensor_cores(self.trace.names[int(name)])
             result[name] = -1 if answer is None else int(answer)
         return result
 

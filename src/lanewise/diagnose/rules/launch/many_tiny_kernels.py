@@ -16,6 +16,7 @@ _GRAPH_LAUNCH_NS = 10_000
     "LAU101",
     "many-tiny-kernels",
     side="host",
+    yields_to=("LAU102", "LAU103", "CMP", "SYN", "MEM", "KER", "OPT", "DIS"),
     title="{launches} launches per step start kernels of {median_kernel}; the host pays {host_cost} for each.",
 )
 def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_below_us: float = 10.0) -> Outcome:

@@ -1,0 +1,90 @@
+"""KER101."""
+
+from __future__ import annotations
+
+import json
+
+from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import compute_ns, per
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import count, share, text, time
+
+
+@rule(
+    "KER101",
+    "hotspot-kernel",
+    kind="statement",
+    side="device",
+    title="One kernel takes {share} of the GPU's computing time: {kernel} ({total} {per}, from {operator}).",
+)
+def hotspot_kernel(facts: Facts, *, share_from: float = 0.30) -> Outcome:
+    """One kernel, at one launch configuration and one set of shapes, dominates the device's computing time.
+
+    It says where to look, not that anything is wrong: whether the kernel can be faster is what the rules about the
+    roofline (KER102, KER103), tensor cores (KER104), alignment (KER105) and grid (KER106) answer.
+
+    Costs: nothing by itself.
+
+    Fix: look at the findings about this kernel first; without them it is as fast as its kind gets.
+
+    Verify: the kernel's share falls.
+
+    Silent: for communication kernels, whose time is mostly waiting for other ranks.
+
+    Source: huggingface/blog torch-profiler.
+    """
+    groups = facts.kernel_groups
+    if not groups:
+        return NotApplicable("the trace holds no kernels in steady steps")
+    total = sum(group.total for group in groups)
+    steps = steady_count(facts)
+    top = groups[0]
+    of_compute = top.total / steps / max(compute_ns(facts), total / steps)
+    if of_compute < share_from:
+        return Clear(f"the largest kernel takes {of_compute:.0%} of the computing time")
+    trace = facts.trace
+    rows = [
+        {
+            "kernel": kernel_label(facts, group.example),
+            "operator": trace.name_of(group.operator) if group.operator >= 0 else "",
+            "shapes": shapes_label(facts, group.operator),
+            "count": len(group.rows) / steps,
+            "duration": group.total / len(group.rows),
+            "share": group.total / max(1, total),
+        }
+        for group in groups[:5]
+    ]
+    return Found(
+        values={
+            "share": share(of_compute),
+            "kernel": text(kernel_label(facts, top.example)),
+            "total": time(top.total / steps),
+            "operator": text(trace.name_of(top.operator) if top.operator >= 0 else "no recorded operator"),
+            "per": per(facts),
+            "count": count(len(top.rows) / steps),
+        },
+        evidence=[
+            table(
+                "Kernels",
+                {
+                    "kernel": ("text", "kernel"),
+                    "operator": ("text", "operator"),
+                    "shapes": ("text", "shapes"),
+                    "count": ("count", "per step"),
+                    "duration": ("time", "mean"),
+                    "share": ("share", "share of kernel time"),
+                },
+                rows,
+            )
+        ],
+        confidence="high" if facts.health.shapes else "medium",
+        location=locate(facts, top.call),
+    )
+
+
+def shapes_label(facts: Facts, operator: int) -> str:
+    """The shapes that an operator was called with, as text; "" if unknown."""
+    signature = facts.signatures.of(operator)
+    shapes = [list(tensor.shape) for tensor in signature.tensors[:4]] if signature else []
+    return " x ".join(json.dumps(shape, separators=(",", ":")) for shape in shapes)

@@ -1,0 +1,86 @@
+"""KER104."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.select import compute_ns, per
+from lanewise.measure.facts import Facts
+from lanewise.measure.kernel_groups import KernelGroup
+from lanewise.report.quantity import share, time
+
+# Double precision has its own units; a product with a vector is limited by memory, whatever computes it.
+_NOT_MEANT = re.compile(r"dgemm|_f64|f64f64|double|gemv|gemmk1|dot_kernel", re.IGNORECASE)
+
+# No card runs fp32 on tensor cores more than this much faster than on its plain units; for cards without a known peak.
+_MOST = 8.0
+
+
+@rule(
+    "KER104",
+    "tensor-cores-unused",
+    side="device",
+    title="Matrix kernels that take {share} of the computing time ({total} {per}) run on the plain FP32 units; the "
+          "tensor cores stay idle.",
+)
+def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_us: float = 10.0) -> Outcome:
+    """Matrix multiplications or convolutions run without the units that are made for them.
+
+    In full fp32 precision a GPU multiplies on its plain units: on an H100 67 TFLOP/s against 495 with TF32 and 989 with
+    bf16. torch keeps full precision for matrix multiplications unless told otherwise.
+
+    Costs: the kernels' time, less what the same work would take at the tensor cores' rate.
+
+    Fix: `torch.set_float32_matmul_precision("high")` (TF32: fp32 storage, 10 bits of mantissa in the products), or
+    autocast to bf16, where the model's accuracy allows it.
+
+    Verify: kernel names change (`tensorop`, `s1688`, `nvjet`), the results stay within the error that you accept, the
+    step gets shorter.
+
+    Silent: for double precision, for products with a vector (limited by memory), for kernels below 10 us, and on
+    devices without tensor cores. `xmma` or `gemm` in a name proves nothing; `ffma` and `simt` do.
+
+    Source: torch/profiler/_pattern_matcher.py (FP32MatMulPattern); 2.7 against 0.4 ms for a 4096 cube on our H100.
+    """
+    trace = facts.trace
+    if not facts.kernel_groups:
+        return NotApplicable("the trace holds no kernels in steady steps")
+    if facts.device.vendor == "amd":
+        return NotApplicable("the names of AMD's matrix kernels do not tell plain units from matrix cores")
+    if facts.device.has_tensor_cores is False:
+        return NotApplicable("the device has no tensor cores")
+    steps, compute = steady_count(facts), compute_ns(facts)
+    groups = [g for g in facts.kernel_groups
+              if facts.tensor_cores_of_name[trace.name[g.example]] == 0 and _meant(facts, g)
+              and g.total / len(g.rows) >= kernel_from_us * 1e3]
+    total = sum(g.total for g in groups) / steps
+    if total < share_from * compute or not groups:
+        return Clear(f"matrix kernels without tensor cores take {total / compute:.1%} of the computing time")
+    rows = [{"kernel": kernel_label(facts, g.example), "shapes": shapes_label(facts, g.operator),
+             "operator": trace.name_of(g.operator) if g.operator >= 0 else "", "count": len(g.rows) / steps,
+             "duration": g.total / len(g.rows)} for g in groups]
+    peak = facts.device.peak
+    part = 1 - peak.fp32 / peak.tf32 if peak and peak.tf32 else 1 - 1 / _MOST
+    return Found(
+        values={"share": share(total / compute), "total": time(total), "per": per(facts)},
+        gain_ns=total * part,
+        confidence="high" if peak and peak.tf32 else "low",
+        evidence=[table("Matrix kernels without tensor cores", {
+            "kernel": ("text", "kernel"), "operator": ("text", "operator"), "shapes": ("text", "shapes"),
+            "count": ("count", "per step"), "duration": ("time", "mean"),
+        }, rows)],
+        location=locate(facts, groups[0].call),
+        claims=np.concatenate([trace.device_work[g.rows] for g in groups]).tolist(),
+    )
+
+
+def _meant(facts: Facts, group: KernelGroup) -> bool:
+    if _NOT_MEANT.search(facts.trace.name_of(group.example)):
+        return False
+    signature = facts.signatures.of(group.operator)
+    return signature is None or not any(t.dtype == "double" for t in signature.tensors)

@@ -1,0 +1,110 @@
+"""SYN101."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.sync.readbacks import SMALL_BYTES, find_readbacks
+from lanewise.diagnose.select import counted, enclosing, named, per, sites
+from lanewise.measure.facts import Facts
+from lanewise.report.model import TextBlock
+from lanewise.report.quantity import count, time
+from lanewise.trace.schema import Kind
+
+_GENERATION_TITLE = (
+    "The stop test of the generation loop reads {values} {per} back from the GPU; the host stops {cost} for each."
+)
+
+
+@rule(
+    "SYN101",
+    "device-readback",
+    side="host",
+    title="The host asks the GPU for {values} {per} and stops {cost} for each ({total} in all).",
+)
+def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
+    """The host waits for the device to hand over a value: `.item()`, `bool(tensor)`, `.tolist()`, a small `.cpu()`.
+
+    Until the value arrives the host launches nothing, so the queue in front of the device runs empty and the device
+    waits for the next launch in turn. It also keeps the code around it from being captured in a CUDA graph.
+
+    Costs: the time of the calls that read and wait. What the device loses afterwards is shown, not added: it lasts
+    until the host has caught up.
+
+    Fix: keep the value on the device (`torch.where`, masks, comparing tensors), read it only every N steps, or copy it
+    with `non_blocking=True` into pinned memory and look at it one step later. In a generation loop test for the end
+    every N tokens.
+
+    Verify: the number of readbacks per step falls.
+
+    Silent: for values of CPU tensors (no copy, no wait: FSDP's optimizer makes hundreds), for operators whose output
+    size depends on data (SYN102) and for large copies to the host (SYN103).
+
+    Source: PyTorch's performance tuning guide; 50 readbacks cost 1.0 ms per step on our H100.
+    """
+    trace = facts.trace
+    if facts.classes.device == "":
+        return NotApplicable("the trace holds no device work")
+    found = find_readbacks(facts)
+    small = found.scalar | ((found.bytes >= 0) & (found.bytes <= SMALL_BYTES))
+    found = found.of(small & ~found.by_shape)
+    steps = steady_count(facts)
+    number = len(found.root) / steps
+    if number < per_step_from:
+        return Clear(f"{number:.1f} readbacks per step" if number else "the host reads no device values")
+    cost = trace.duration[found.root]
+    waited = facts.host.wait_inside[found.root]
+    launches = np.sort(trace.start[facts.launches.call])
+    at = np.searchsorted(launches, trace.end[found.root])
+    idle = np.where(at < len(launches), launches[np.minimum(at, len(launches) - 1)] - trace.end[found.root], 0)
+    places = sites(facts, found.root)
+    rows: list[dict[str, Any]] = [
+        {
+            "site": label,
+            "count": int(at.sum()) / steps,
+            "total": float(cost[at].sum()) / steps,
+            "wait": float(waited[at].sum()) / steps,
+            "after": float(idle[at].sum()) / steps,
+        }
+        for label, at in ((label, places.of_event == i) for i, label in enumerate(places.label))
+    ]
+    rows.sort(key=lambda row: -row["total"])
+    tokens = len(in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::argmax", "aten::multinomial"))) / steps
+    total = float(cost.sum()) / steps
+    return Found(
+        values={
+            "values": counted(number, "value", "values"),
+            "count": count(round(number, 1)),
+            "per": per(facts),
+            "cost": time(float(np.median(cost))),
+            "total": time(total),
+        },
+        title=_GENERATION_TITLE if 2 <= tokens <= number else None,
+        gain_ns=total,
+        evidence=[
+            table(
+                "Readbacks per step",
+                {
+                    "site": ("text", "read by"),
+                    "count": ("count", "times"),
+                    "total": ("time", "host time"),
+                    "wait": ("time", "of it waiting"),
+                    "after": ("time", "then, until the next launch"),
+                },
+                rows,
+            ),
+            TextBlock("While these reads remain, the code around them cannot be captured in a CUDA graph (LAU106)."),
+        ],
+        location=locate(facts, int(found.root[np.argmax(cost)])),
+        claims=np.concatenate((found.root, _inside(facts, found.root))).tolist(),
+    )
+
+
+def _inside(facts: Facts, roots: np.ndarray) -> np.ndarray:
+    """Host events below the roots."""
+    host = np.flatnonzero(np.isin(facts.trace.kind, (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)))
+    return host[enclosing(facts, roots, host) >= 0]

@@ -1,0 +1,92 @@
+"""SYN103."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.sync.readbacks import SMALL_BYTES
+from lanewise.diagnose.select import counted, device_rows, per, sites
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import bandwidth, byte_size, time
+from lanewise.trace.schema import Kind
+
+
+@rule(
+    "SYN103",
+    "pageable-copy",
+    side="transfer",
+    yields_to=("SYN109",),
+    title="{copies} {per} through ordinary (pageable) host memory block the host for {blocked} ({bytes} at {rate}).",
+)
+def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
+    """Copies from or to ordinary host memory: the driver moves them through its own buffer while the caller waits.
+
+    The device cannot read pageable memory directly. The driver copies the data piece by piece into pinned memory first,
+    which is several times slower than a direct copy, and the call returns only when that is done: nothing else is
+    launched meanwhile.
+
+    Costs: the whole duration of the calls, if the copies could be hidden behind computation completely; at least what
+    the detour adds to a direct copy of the same bytes.
+
+    Fix: let the loader pin its batches (`DataLoader(pin_memory=True)`) and copy with `.to(device, non_blocking=True)`.
+    Do not call `.pin_memory().to()` in the loop: pinning costs a copy of its own.
+
+    Verify: the copies are named `Pinned -> Device` and their calls return within 50 us.
+
+    Silent: for copies that only some steps make, and for readbacks of single values (SYN101).
+
+    Source: PyTorch's tutorial on pinned memory; the same 256 MB took 7 GB/s pageable and 54 GB/s pinned on our H100.
+    """
+    trace = facts.trace
+    if facts.classes.device == "":
+        return NotApplicable("the trace holds no device work")
+    rows = device_rows(facts, Kind.MEMCPY)
+    rows = rows[trace.links.launch[rows] >= 0]
+    copies, calls = trace.device_work[rows], trace.links.launch[rows]
+    args = trace["copy_args"]
+    at = trace.lookup("copy_args", copies)
+    copies, calls, at = copies[at >= 0], calls[at >= 0], at[at >= 0]
+    pageable = (args["source"][at] == "pageable") | (args["destination"][at] == "pageable")
+    size = args["bytes"][at]
+    readback = (args["direction"][at] == "DtoH") & (size >= 0) & (size <= SMALL_BYTES)
+    chosen = pageable & ~readback
+    copies, calls, at, size = copies[chosen], calls[chosen], at[chosen], np.maximum(size[chosen], 0)
+    if len(copies) == 0:
+        return Clear("no pageable copies in the steady steps")
+    steps = steady_count(facts)
+    if len(np.unique(trace.steps.of_event[copies])) * 2 <= steps:
+        return Clear("pageable copies are made in half of the steps or fewer")
+    blocked = float(trace.duration[calls].sum()) / steps
+    if blocked < share_from * facts.steps.step_ns:
+        return Clear(f"pageable copies block the host for {blocked / max(1.0, facts.steps.step_ns):.1%} of the step")
+
+    places = sites(facts, calls)
+    direction = args["direction"][at]
+    table_rows: list[dict[str, Any]] = []
+    for i, label in enumerate(places.label):
+        for way in np.unique(direction):
+            mine = (places.of_event == i) & (direction == way)
+            if mine.any():
+                moved, took = float(size[mine].sum()), float(trace.duration[copies[mine]].sum())
+                table_rows.append({
+                    "site": label, "direction": str(way), "count": int(mine.sum()) / steps, "bytes": moved / steps,
+                    "rate": moved / took * 1e9 if took else 0.0,
+                    "blocked": float(trace.duration[calls[mine]].sum()) / steps,
+                })
+    table_rows.sort(key=lambda row: -row["blocked"])
+    took = max(1, int(trace.duration[calls].sum()))
+    return Found(
+        values={"copies": counted(len(copies) / steps, "copy", "copies"), "per": per(facts), "blocked": time(blocked),
+                "bytes": byte_size(float(size.sum()) / steps), "rate": bandwidth(float(size.sum()) / took * 1e9)},
+        gain_ns=blocked,
+        evidence=[table("Pageable copies", {
+            "site": ("text", "copied by"), "direction": ("text", "direction"), "count": ("count", "copies"),
+            "bytes": ("bytes", "bytes"), "rate": ("bandwidth", "rate of the copy"), "blocked": ("time", "host blocked"),
+        }, table_rows)],
+        location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
+        claims=np.unique(calls).tolist(),
+    )
