@@ -1,0 +1,1 @@
+"""The calling-context tree: every nanosecond of device time at its place in the program."""

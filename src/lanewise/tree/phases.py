@@ -1,0 +1,204 @@
+"""The phase of every context: forward, backward, recompute, optimizer, data loading, communication or other.
+
+A row whose name or number tells its phase starts it, and what is inside inherits it; the innermost such row decides.
+What no name tells is decided by position: an operator between two operators of the forward pass is part of it. The
+device lane's own annotations are never used: they miss what other threads launch.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from lanewise.trace.model import Trace
+from lanewise.trace.schema import Kind
+from lanewise.tree.backward import Backward
+from lanewise.tree.contexts import Contexts
+from lanewise.tree.forest import nearest_marked
+from lanewise.tree.model import NodeKind, Phase
+
+__all__ = ["find_phases", "is_communication"]
+
+_COMMUNICATION = (
+    r"^(nccl|gloo|mpi|ucc|xccl|hccl|rccl)[:_]|^c10d::|^record_param_comms$|^_c10d_functional::|^FSDP::(all|reduce|post)"
+    r"|^symm_mem::"
+)
+_OPTIMIZER = re.compile(r"^Optimizer\.(step|zero_grad)#|^(optimizer|optimizer[ _.]step|opt[ _]step)$", re.IGNORECASE)
+_OPTIMIZER_FRAME = re.compile(r"^torch/optim/(?!lr_scheduler)")
+_DATA = re.compile(r"^enumerate\(DataLoader\)#|^(data|dataloader|data[ _]load(ing|er)?|load[ _]batch)$", re.IGNORECASE)
+_DATA_FRAME = re.compile(r"^torch/utils/data/")
+_BACKWARD = re.compile(r"^(#* *)?(backward|backward[ _]pass|loss[ _]backward|bwd)( *#*)?$", re.IGNORECASE)
+_BACKWARD_FRAME = re.compile(
+    r"^torch/(_tensor|autograd/__init__|autograd/graph)\.py\(\d+\): (backward|grad|_engine_run_backward)$"
+)
+_FORWARD = re.compile(
+    r"^(#* *)?(forward|forward[ _]pass|model[ _]forward|fwd)( *#*)?$|^DistributedDataParallel\.forward$", re.IGNORECASE
+)
+_CHECKPOINT = re.compile(r"^torch/utils/checkpoint\.py|^CheckpointFunctionBackward$|recompute_fn")
+
+# Moving data and reading it back: forward work only where it stands inside the forward pass.
+_TRANSFERS = (
+    r"^aten::(to|_to_copy|copy_|item|_local_scalar_dense|pin_memory|_pin_memory|is_pinned|empty.*|zeros.*|ones.*|fill_|"
+    r"set_.*|resize_.*|detach.*|lift_fresh|is_nonzero|cpu|cuda|_has_compatible_shallow_copy_type)$"
+)
+
+# With create_graph=True the inner operators of (nearly) every backward function carry a number; under checkpointing
+# only those of the few functions that recompute.
+_DOUBLE_BACKWARD_SHARE = 0.5
+
+
+def is_communication(trace: Trace, contexts: Contexts) -> np.ndarray:
+    """Whether each row is communication by its own name, shape (rows,)."""
+    result = np.zeros(len(contexts.event), dtype=bool)
+    count = contexts.events
+    event = contexts.event[:count]
+    named = trace.name_mask(_COMMUNICATION)[trace.name[event]]
+    result[:count] = named & (trace.kind[event] != Kind.PYTHON)
+    return result
+
+
+def find_phases(trace: Trace, contexts: Contexts, backward: Backward, communication: np.ndarray) -> np.ndarray:
+    """Phase of each row, shape (rows,)."""
+    count = contexts.events
+    result = np.full(len(contexts.event), Phase.OTHER, dtype=np.uint8)
+    if count == 0:
+        return result
+    event = contexts.event[:count]
+    inner = contexts.inner
+    own = np.full(count, -1, dtype=np.int8)
+    own[:] = _by_name(trace)[trace.name[event]]
+    module = contexts.kind[:count] == NodeKind.MODULE
+    own[module] = Phase.FORWARD
+    own[backward.inside[:count]] = Phase.BACKWARD
+    own[communication[:count]] = Phase.COMMUNICATION
+    recomputed = _recomputed(trace, contexts, backward, own == Phase.BACKWARD)
+    own[recomputed] = Phase.RECOMPUTE
+    phase = _inherited(inner, own)
+    own[_by_position(trace, contexts, phase, module.any())] = Phase.FORWARD
+    result[:count] = _inherited(inner, own)
+    return result
+
+
+def _inherited(parent: np.ndarray, own: np.ndarray) -> np.ndarray:
+    at = nearest_marked(parent, own >= 0)
+    return np.where(at >= 0, own[at], Phase.OTHER).astype(np.uint8)
+
+
+def _by_name(trace: Trace) -> np.ndarray:
+    """Phase that each name tells, or -1. Shape (names,)."""
+    result = np.full(len(trace.names), -1, dtype=np.int8)
+    host = trace.of(Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
+    for name in np.unique(trace.name[host]).tolist():
+        text = trace.names[int(name)]
+        for phase, pattern in _PATTERNS:
+            if pattern.search(text):
+                result[name] = phase
+                break
+    return result
+
+
+_PATTERNS = (
+    (Phase.OPTIMIZER, _OPTIMIZER),
+    (Phase.OPTIMIZER, _OPTIMIZER_FRAME),
+    (Phase.DATA, _DATA),
+    (Phase.DATA, _DATA_FRAME),
+    (Phase.BACKWARD, _BACKWARD),
+    (Phase.BACKWARD, _BACKWARD_FRAME),
+    (Phase.FORWARD, _FORWARD),
+)
+
+
+def _recomputed(trace: Trace, contexts: Contexts, backward: Backward, is_backward: np.ndarray) -> np.ndarray:
+    """Rows that start recomputation: forward work inside a backward row."""
+    count = contexts.events
+    event = contexts.event[:count]
+    inner = contexts.inner
+    within = np.where(inner >= 0, nearest_marked(inner, backward.inside[:count])[inner], -1)
+    sequence = trace["events"]["sequence"][event]
+    numbered = (trace.kind[event] == Kind.OPERATOR) & (sequence >= 0) & (trace["events"]["forward_thread"][event] <= 0)
+    module = contexts.kind[:count] == NodeKind.MODULE
+    candidate = (within >= 0) & (numbered | module) & ~is_backward
+    if not candidate.any():
+        return candidate
+    used = np.zeros(len(trace.names), dtype=bool)
+    for name in np.unique(trace.name[event]).tolist():
+        used[name] = bool(_CHECKPOINT.search(trace.names[int(name)]))
+    checkpoint = nearest_marked(inner, used[trace.name[event]])
+    surely = candidate & ((checkpoint >= 0) | module)
+    if surely.any():
+        return surely
+    functions = np.count_nonzero(backward.inside[:count] & (sequence >= 0))
+    holding = len(np.unique(within[candidate]))
+    return candidate if holding <= _DOUBLE_BACKWARD_SHARE * functions else np.zeros(count, dtype=bool)
+
+
+def _by_position(trace: Trace, contexts: Contexts, phase: np.ndarray, has_modules: bool) -> np.ndarray:
+    """Outermost operators of no phase that belong to the forward pass."""
+    count = contexts.events
+    event = contexts.event[:count]
+    inner = contexts.inner
+    operator = contexts.kind[:count] == NodeKind.OPERATOR
+    above = nearest_marked(inner, operator)
+    outermost = operator & (np.where(inner >= 0, above[inner], -1) < 0)
+    open_ = outermost & (phase == Phase.OTHER)
+    linked = _holds_forward(trace, contexts, outermost)
+    if not linked.any() and not has_modules:
+        # Nothing in the file tells forward work from the rest: all operators that compute are taken for it.
+        return open_ & ~trace.name_mask(_TRANSFERS)[trace.name[event]]
+    rows = np.flatnonzero(outermost)
+    rows = rows[np.lexsort((trace.start[event[rows]], trace.lane[event[rows]]))]
+    is_forward = linked[rows] & (phase[rows] == Phase.OTHER) | (phase[rows] == Phase.FORWARD)
+    other_phase = ~is_forward & (phase[rows] != Phase.OTHER)
+    between = _between(trace, event[rows], is_forward, other_phase)
+    # A backward pass on another thread also ends a forward pass.
+    begins = np.sort(trace.start[event[backward_starts(phase, contexts, event)]])
+    if len(begins) and between.any():
+        place = np.arange(len(rows))
+        before = np.maximum.accumulate(np.where(is_forward, place, -1))
+        after = np.minimum.accumulate(np.where(is_forward, place, len(rows))[::-1])[::-1]
+        between[between] = np.searchsorted(begins, trace.start[event[rows[before[between]]]]) == np.searchsorted(
+            begins, trace.start[event[rows[after[between]]]]
+        )
+    result = np.zeros(count, dtype=bool)
+    result[rows[is_forward | between]] = True
+    return result & open_
+
+
+def backward_starts(phase: np.ndarray, contexts: Contexts, event: np.ndarray) -> np.ndarray:
+    """Rows where backward work begins: of that phase under a row of another one."""
+    inner = contexts.inner
+    around = np.where(inner >= 0, phase[inner], Phase.OTHER)
+    return np.flatnonzero((phase == Phase.BACKWARD) & (around != Phase.BACKWARD) & (event >= 0))
+
+
+def _holds_forward(trace: Trace, contexts: Contexts, outermost: np.ndarray) -> np.ndarray:
+    """Which outermost operators contain the forward operator of some backward one."""
+    count = contexts.events
+    target = trace.links.forward_of
+    rows = contexts.row[np.unique(target[target >= 0])]
+    result = np.zeros(count, dtype=bool)
+    if len(rows):
+        at = nearest_marked(contexts.inner, outermost)[rows[rows >= 0]]
+        result[at[at >= 0]] = True
+    return result
+
+
+def _between(trace: Trace, event: np.ndarray, is_forward: np.ndarray, other_phase: np.ndarray) -> np.ndarray:
+    """Rows (ordered by lane and start) whose neighbours of known phase are forward on both sides, in the same step."""
+    place = np.arange(len(event))
+    known = is_forward | other_phase
+    segment = trace.lane[event].astype(np.int64) * (len(trace.steps) + 2) + trace.steps.of_event[event] + 1
+    before = np.maximum.accumulate(np.where(known, place, -1))
+    after = np.minimum.accumulate(np.where(known, place, len(event))[::-1])[::-1]
+    inside = ~known & (before >= 0) & (after < len(event))
+    at = np.flatnonzero(inside)
+    good = (
+        is_forward[before[at]]
+        & is_forward[after[at]]
+        & (segment[before[at]] == segment[at])
+        & (segment[after[at]] == segment[at])
+    )
+    result = np.zeros(len(event), dtype=bool)
+    result[at[good]] = True
+    return result
