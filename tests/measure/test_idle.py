@@ -124,3 +124,59 @@ def test_the_classes_of_every_step_sum_to_its_period(actions: list[tuple[str, fl
         assert not facts.classes.of_step.any()
     assert (facts.classes.of_step >= 0).all()
     assert (table["busy"] <= table["period"]).all()
+
+
+def test_a_last_step_in_which_nothing_ran_is_not_steady() -> None:
+    b = TraceBuilder()
+    for _ in range(2):
+        with b.step():
+            b.launch("gemm")
+    with b.step():
+        pass
+    assert Facts(b.build()).steps.steady.tolist() == [False, True, False]
+
+
+def test_a_single_working_step_is_used_rather_than_an_empty_one() -> None:
+    b = TraceBuilder()
+    with b.step():
+        b.launch("gemm")
+    with b.step():
+        pass
+    facts = Facts(b.build())
+    assert facts.steps.steady.tolist() == [True, False]
+    assert facts.regime.busy_share > 0
+
+
+def test_the_first_launch_tells_whether_the_device_was_busy_not_the_copy_that_waited() -> None:
+    b = TraceBuilder()
+    b.launch("early launch, late start", delay=5000)
+    b.copy("DtoH", duration=2, delay=4900, call=5000)
+    b.launch("next")
+    facts = Facts(b.build())
+    assert facts.classes.leaks_in
+
+
+def test_a_synchronous_copy_blocks_its_caller_whatever_memory_it_names() -> None:
+    b = TraceBuilder()
+    with b.step():
+        call = b.copy("HtoD", source="?", call=500, duration=480)[0]
+        b._events[call]["name"] = b._name("hipMemcpyWithStream")
+    assert Facts(b.build()).host.waiting[call]
+
+
+def test_a_gap_before_work_without_a_launch_is_unknown() -> None:
+    b = TraceBuilder()
+    with b.step():
+        b.launch("a")
+        b.kernel("lost launch", 2000, 5)
+        b.wait(3000)
+        b.launch("b")
+    assert Facts(b.build()).regime.shares["unknown"] > 0.5
+
+
+def test_a_launch_call_that_takes_long_is_the_hosts_time() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step():
+            b.launch("slow to load", call=5000, delay=5001)
+    assert Facts(b.build()).regime.name == "host"

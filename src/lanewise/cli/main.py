@@ -78,3 +78,10 @@ def main() -> None:
         # The reader of our output is gone (a pager, head): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if os.environ.get("LANEWISE_DEBUG"):
+            raise
+        # A bug of ours: one line is enough for a user, the traceback is a variable away for a report.
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        click.echo(f"lanewise: internal error ({reason}); set LANEWISE_DEBUG=1 for the traceback and report it", err=True)
+        sys.exit(1)

@@ -14,7 +14,10 @@ from lanewise.measure.idle import TimeClasses, classify_time
 from lanewise.measure.kernel_groups import KernelGroup, kernel_groups
 from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
 from lanewise.measure.launch import Launches, measure_launches
+from lanewise.measure.operator_kinds import is_collective, is_framework, is_matrix_work, is_view
+from lanewise.measure.pointwise_chains import Chains, pointwise_chains
 from lanewise.measure.regime import Regime, judge
+from lanewise.measure.regions import Regions, measure_regions
 from lanewise.measure.signatures import Signatures
 from lanewise.measure.step_table import StepTable, measure_steps
 from lanewise.measure.table import api_table, copy_table, kernel_table, operator_table
@@ -106,6 +109,36 @@ class Facts:
     def regime(self) -> Regime:
         """What the run, and each step, is bound by."""
         return judge(self)
+
+    @cached_property
+    def matrix_names(self) -> np.ndarray:
+        """Whether each name is that of matrix work: products, convolutions, attention."""
+        return is_matrix_work(self.trace)
+
+    @cached_property
+    def view_names(self) -> np.ndarray:
+        """Whether each name is that of an operator that only describes existing memory."""
+        return is_view(self.trace)
+
+    @cached_property
+    def collective_names(self) -> np.ndarray:
+        """Whether each name is that of a collective."""
+        return is_collective(self.trace)
+
+    @cached_property
+    def framework_names(self) -> np.ndarray:
+        """Whether each name is a framework's own row: optimizers, DDP, FSDP, the autograd engine."""
+        return is_framework(self.trace)
+
+    @cached_property
+    def regions(self) -> Regions:
+        """Regions that torch.compile runs."""
+        return measure_regions(self)
+
+    @cached_property
+    def pointwise_chains(self) -> Chains:
+        """Runs of pointwise kernels over the same elements."""
+        return pointwise_chains(self)
 
     @cached_property
     def operators(self) -> Columns:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.measure.stalls import Stalls, profiler_stalls
+from lanewise.trace.dialects import copy_blocks
 from lanewise.trace.model import Trace
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -104,6 +105,9 @@ def _waits(trace: Trace) -> np.ndarray:
     """Calls that block: synchronising calls, and copies whose host memory is pageable."""
     waiting = np.zeros(len(trace), dtype=bool)
     waiting[trace.links.calls("wait")] = True
+    copying = trace.links.calls("copy")
+    blocking = np.array([copy_blocks(name) for name in trace.names], dtype=bool)
+    waiting[copying[blocking[trace.name[copying]]]] = True
     copies = trace["copy_args"]
     if len(copies["event"]):
         pageable = copies["event"][(copies["source"] == "pageable") | (copies["destination"] == "pageable")]

@@ -25,6 +25,7 @@ from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
+    from lanewise.trace.model import Trace
 
 __all__ = ["CLASSES", "TimeClasses", "classify_time"]
 
@@ -88,17 +89,16 @@ def classify_time(facts: Facts) -> TimeClasses:
         merge(union(start[copying], end[copying]), union(trace.start[blocking], trace.end[blocking])), compute
     )
 
-    ready_start, ready_launch = _next_work(trace.start, start[~communication], launch[~communication],
-                                           trace.start[blocking])
+    ready_start, ready_launched = _next_work(trace, start[~communication], launch[~communication], blocking)
     low = min(int(start.min()), int(trace.steps.start.min()))
     high = max(int(end.max()), int(trace.steps.end.max()))
     gaps = subtract(Union(np.array([low]), np.array([high])), merge(compute, transfer))
-    waiting_for_host = _host_part(gaps, ready_start, ready_launch, int(end.max()))
+    waiting_for_host, untold = _host_part(gaps, ready_start, ready_launched, int(end.max()))
 
     leaks, leak_until = _head(facts, rows, launch)
     requests = facts.host.stalls.request
     stalls = union(trace.start[requests], trace.end[requests])
-    unknown = stalls
+    unknown = merge(stalls, untold)
     if leaks:
         unknown = merge(unknown, Union(np.array([low]), np.array([leak_until])))
     unknown = intersect(gaps, unknown)
@@ -141,28 +141,36 @@ def _blocking_copy_calls(facts: Facts, rows: np.ndarray) -> np.ndarray:
 
 
 def _next_work(
-    event_start: np.ndarray, start: np.ndarray, launch: np.ndarray, blocking_start: np.ndarray
+    trace: Trace, start: np.ndarray, launch: np.ndarray, blocking: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Start and launch time of everything that can end a gap, in start order; launch -1 where unknown."""
-    launched = np.where(launch >= 0, event_start[np.maximum(launch, 0)], -1)
-    starts = np.concatenate((start, blocking_start))
-    launches = np.concatenate((launched, blocking_start))
+    """Start of everything that can end a gap, in order, and until when it was the host's fault; -1 where unknown.
+
+    That is the launch's start plus the latency of a drained stream, or the launch's end where the call itself took
+    longer (it loaded a module, say).
+    """
+    call = np.maximum(launch, 0)
+    launched = np.maximum(trace.start[call] + _LAUNCH_LATENCY_NS, trace.end[call])
+    starts = np.concatenate((start, trace.start[blocking]))
+    launches = np.concatenate((np.where(launch >= 0, launched, -1), trace.start[blocking] + _LAUNCH_LATENCY_NS))
     order = np.argsort(starts, kind="stable")
     return starts[order], launches[order]
 
 
-def _host_part(gaps: Union, ready_start: np.ndarray, ready_launch: np.ndarray, last_end: int) -> Union:
-    """The part of each gap in which the op that ends it was not launched yet, plus the launch latency."""
+def _host_part(
+    gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray, last_end: int
+) -> tuple[Union, Union]:
+    """The part of each gap in which the op that ends it was not launched yet; and gaps that end with an op whose launch
+    is not in the trace."""
     if len(gaps.start) == 0 or len(ready_start) == 0:
-        return Union.empty()
+        return Union.empty(), Union.empty()
     row = np.searchsorted(ready_start, gaps.end, side="left")
     ends_here = row < len(ready_start)
-    row = np.minimum(row, len(ready_start) - 1)
-    launched = np.where(ends_here, ready_launch[row], -1)
-    until = np.where(launched >= 0, np.minimum(launched + _LAUNCH_LATENCY_NS, gaps.end), gaps.start)
+    launched = np.where(ends_here, ready_launched[np.minimum(row, len(ready_start) - 1)], -1)
+    until = np.where(launched >= 0, np.minimum(launched, gaps.end), gaps.start)
     # Nothing follows: once the last device op is done, the host has launched nothing more.
     start = np.where(ends_here, gaps.start, np.maximum(gaps.start, last_end))
-    return union(start, np.where(ends_here, until, gaps.end))
+    untold = ends_here & (launched < 0)
+    return union(start, np.where(ends_here, until, gaps.end)), union(gaps.start[untold], gaps.end[untold])
 
 
 def _head(facts: Facts, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int]:
@@ -173,10 +181,13 @@ def _head(facts: Facts, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int
     linked = np.flatnonzero(launch >= 0)
     if len(linked) == 0:
         return False, 0
-    first = linked[0]
-    call = launch[first]
-    late = int(trace.start[event[first]]) - int(trace.end[call]) > _HEAD_WAIT_NS and not facts.host.waiting[call]
-    return bool(orphans.any() or late), int(trace.start[event[first]])
+    # What was launched first tells whether the device was still busy; a blocking copy runs inside its call and cannot.
+    free = linked[~facts.host.waiting[launch[linked]]]
+    late = False
+    if len(free):
+        first = free[np.argmin(trace.start[launch[free]])]
+        late = int(trace.start[event[first]]) - int(trace.end[launch[first]]) > _HEAD_WAIT_NS
+    return bool(orphans.any() or late), int(trace.start[event[linked[0]]])
 
 
 def _windows(facts: Facts, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -121,6 +121,11 @@ def _steady(facts: Facts, count: int) -> np.ndarray:
     compiling = np.bincount(step[step >= 0], minlength=count) > 0
     if compiling.sum() < count / 2:
         steady &= ~compiling
+    # A schedule may end with a step in which nothing ran any more: no statistics from it.
+    work = facts.trace.steps.of_event[facts.trace.device_work]
+    working = np.bincount(work[work >= 0], minlength=count) > 0
+    if working.any():
+        steady &= working
     if not steady.any():
-        steady[1:] = True
+        steady = working if working.any() else np.arange(count) > 0
     return steady

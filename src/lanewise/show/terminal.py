@@ -57,7 +57,7 @@ def _head(report: Report) -> Text:
     facts.append(f"{source.events:,} events")
     if report.steps.count:
         left_out = report.steps.count - len(report.steps.steady)
-        facts.append(f"{report.steps.count} steps" + (f" ({left_out} left out)" if left_out else ""))
+        facts.append(f"{report.steps.count} step{'s' * (report.steps.count > 1)}" + (f" ({left_out} left out)" if left_out else ""))
     else:
         facts.append("no steps marked: one region over the whole recording")
     return Text.assemble((clean(source.path, 90), "bold"), "\n", (" · ".join(facts), "dim"))

@@ -21,6 +21,7 @@ __all__ = [
     "annotation_in_disguise",
     "api_role",
     "classify",
+    "copy_blocks",
     "copy_of",
     "generation_of",
     "mtia_device_kind",
@@ -379,6 +380,14 @@ def api_role(name: str) -> str:
         if stem.startswith(prefix):
             return role
     return "other"
+
+
+_BLOCKING_COPY = re.compile(r"^(cuda|cu|hip)Memcpy(?!.*Async)(?!.*Peer)")
+
+
+def copy_blocks(name: str) -> bool:
+    """Whether a copy call returns only when its copy is done: the variants without `Async`, and hipMemcpyWithStream."""
+    return _BLOCKING_COPY.match(_SUFFIX.sub("", name)) is not None
 
 
 # -- copies and sets ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,10 @@ _LABELS = {
 }
 
 
+_SPINNING = ("Host-bound: the next work is not launched yet {share} of every {step}, although the GPU looks busy {busy_share} of "
+             "it: collectives spin meanwhile.")
+
+
 def _judge(facts: Facts, name: str) -> Outcome:
     regime, steps = facts.regime, facts.steps
     if regime.name != name:
@@ -36,7 +40,8 @@ def _judge(facts: Facts, name: str) -> Outcome:
         "reason": text(regime.reason),
     }
     headings = {"what": ("text", "where the step goes"), "time": ("time", "time"), "share": ("share", "share")}
-    return Found(values=values, evidence=[table("Time per step", headings, rows)] if rows else [])  # type: ignore[arg-type]
+    spinning = name == "host" and regime.busy_share + regime.shares.get("host", 0.0) > 1.02
+    return Found(values=values, title=_SPINNING if spinning else None, evidence=[table("Time per step", headings, rows)] if rows else [])  # type: ignore[arg-type]
 
 
 @rule("REG101", "host-bound", kind="regime", side="host",
