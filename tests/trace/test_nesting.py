@@ -113,3 +113,6 @@ def test_nearest_wanted_ancestor() -> None:
     wanted = np.array([True, False, True, False])
     assert nearest(parent, wanted, np.arange(4)).tolist() == [-1, 0, 0, 2]
     assert nearest(parent, wanted, np.arange(4), include_self=True).tolist() == [0, 0, 2, 2]
+    assert nearest(parent, wanted, np.array([-1, 3])).tolist() == [-1, 2]
+    nothing = np.empty(0, np.int64)
+    assert nearest(nothing, nothing.astype(bool), np.array([-1])).tolist() == [-1]

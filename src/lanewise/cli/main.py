@@ -18,6 +18,7 @@ __all__ = ["cli", "main"]
 _VERBS: dict[str, str] = {
     "explain": "Say what a trace is bound by, what each problem costs, and what to do.",
     "table": "Operators, kernels, API calls and copies, with totals and spread.",
+    "tree": "Calling-context tree: every GPU microsecond at its source line, module and phase.",
     "chain": "One step's dispatch chain, from Python call to kernel.",
     "sql": "Query the columns of a trace in SQL.",
     "rule": "Explain a diagnosis, or list them all.",

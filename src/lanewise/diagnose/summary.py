@@ -206,4 +206,5 @@ def _cpu_sentence(facts: Facts) -> str:
         return "The trace holds no operators and no device work: there is nothing to explain."
     total = max(1, sum(row["host_self"] for row in operators.rows() if row["kind"] == "operator"))
     top = ", ".join(f"{row['name']} ({format_quantity('share', row['host_self'] / total)})" for row in rows)
-    return f"Everything ran on the CPU. Most of the operators' own time: {top}."
+    where = f": {format_quantity('time', facts.steps.step_ns)} per step" if facts.trace.steps.recorded else ""
+    return f"Everything ran on the CPU{where}. Most of the operators' own time: {top}."

@@ -116,7 +116,7 @@ def gap_table(trace: Trace, host: Host) -> Columns:
     launch_of = trace.links.launch
     launch = _first(trace, np.unique(launch_of[launch_of >= 0]), count)
     work_of_launch = _work_by_launch(trace)
-    inner = nearest(host.parent, trace.kind == Kind.OPERATOR, np.maximum(launch, 0))
+    inner = nearest(host.parent, trace.kind == Kind.OPERATOR, launch)
     for step in range(count):
         begin = int(steps.start[step])
         anchor = begin

@@ -192,7 +192,8 @@ def _footer(report: Report, verbose: bool) -> list[RenderableType]:
     elif clear:
         parts.append(Text(f"  {len(clear)} further checks found nothing (-v lists them)", style="dim"))
     path = clean(report.source.path, 60)
-    parts.append(Text(f"  next: lanewise table {path} · lanewise chain {path} · lanewise rule CODE", style="dim"))
+    if path != "standard input":
+        parts.append(Text(f"  next: lanewise table {path} · lanewise chain {path} · lanewise rule CODE", style="dim"))
     return parts
 
 

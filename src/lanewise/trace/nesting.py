@@ -176,10 +176,14 @@ def nearest(parent: np.ndarray, wanted: np.ndarray, events: np.ndarray, *, inclu
     Args:
         parent: parent of every event, shape (n,).
         wanted: which events count, bool, shape (n,).
-        events: events to start from, shape (k,).
+        events: events to start from, shape (k,); -1 for none, which has no ancestor.
         include_self: whether an event that is itself wanted is its own answer.
     """
-    at = events.astype(np.int64) if include_self else parent[events]
+    at = np.full(len(events), -1, dtype=np.int64)
+    real = events >= 0
+    at[real] = events[real] if include_self else parent[events[real]]
+    if len(parent) == 0:
+        return at
     while True:
         climb = (at >= 0) & ~wanted[np.maximum(at, 0)]
         if not climb.any():
