@@ -7,7 +7,7 @@ import importlib.util
 import click
 
 from lanewise.bundled import BUNDLED, bundled_path
-from lanewise.cli.common import console
+from lanewise.cli.common import console, json_option
 
 __all__ = ["demo"]
 
@@ -15,7 +15,8 @@ __all__ = ["demo"]
 @click.command()
 @click.argument("name", type=click.Choice(list(BUNDLED)), required=False)
 @click.option("--list", "list_", is_flag=True, help="List the bundled traces.")
-def demo(name: str | None, list_: bool) -> None:
+@json_option
+def demo(name: str | None, list_: bool, as_json: bool) -> None:
     """Show it working: explain a bundled H100 trace, and record a small CPU program first if torch is installed."""
     from lanewise.diagnose.explain import explain
     from lanewise.show.terminal import print_report
@@ -24,6 +25,11 @@ def demo(name: str | None, list_: bool) -> None:
     if list_:
         for key, text in BUNDLED.items():
             click.echo(f"{key:14} {text}")
+        return
+    if as_json:
+        from lanewise.show.json import report_json
+
+        click.echo(report_json(explain(read(str(bundled_path(name or "mnist")), cache=False))))
         return
     if name is None and importlib.util.find_spec("torch") is not None:
         from lanewise.record.demo import record_demo
