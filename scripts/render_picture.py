@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from rich.console import Console
@@ -21,7 +24,9 @@ OUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "explain.svg"
 def main() -> int:
     name, lines = (sys.argv[1] if len(sys.argv) > 1 else "mnist"), 46
     console = Console(record=True, width=112, file=io.StringIO(), force_terminal=True, color_system="truecolor", markup=False)
-    report = explain(read(str(bundled_path(name)), cache=False))
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        shutil.copy(bundled_path(name), "trace.json.gz")
+        report = explain(read("trace.json.gz", cache=False))
     capture = Console(record=True, width=112, file=io.StringIO(), force_terminal=True, color_system="truecolor", markup=False)
     print_report(report, capture)
     from rich.text import Text
@@ -31,7 +36,6 @@ def main() -> int:
     svg = console.export_svg(title="lanewise explain trace.json.gz", theme=MONOKAI)
     # The stylesheet of rich's template loads a font from a server; any monospace font will do.
     svg = re.sub(r"@font-face\s*{[^}]*}", "", svg).replace("Fira Code", "ui-monospace, SFMono-Regular, Menlo, Consolas")
-    svg = re.sub(rf"{re.escape(str(Path.cwd()))}/", "", svg)
     OUT.parent.mkdir(parents=True, exist_ok=True)
     OUT.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n")
     return 0

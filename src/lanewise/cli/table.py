@@ -54,4 +54,4 @@ def table(source: str, which: str, limit: int, sort: str | None, as_json: bool, 
             raise UsageError("-o writes data: add --format md, csv or json")
         screen = console()
         for block in blocks.values():
-            screen.print(table_renderable(block, width=screen.width))
+            screen.print(table_renderable(block, width=screen.width), end="\n\n")

@@ -37,11 +37,8 @@ def render(report: Report, *, verbose: bool = False) -> RenderableType:
     """The report as a rich renderable."""
     parts: list[RenderableType] = [_head(report), Text(), *_verdict(report), Text(), _heading("Can you trust it?")]
     parts += _trust(report)
-    if report.steps.gaps is not None and _shows_gaps(report):
-        parts += [Text(), _indented(table_renderable(report.steps.gaps))]
-    if report.steps.count > 1:
-        parts += [Text(), _indented(table_renderable(_narrow(report.steps.table), max_rows=12))]
     parts += _findings(report)
+    parts += _steps(report)
     if report.chain is not None:
         parts += [Text(), _heading("How a kernel gets started"), _indented(table_renderable(report.chain, max_rows=24))]
     parts += _tables(report)
@@ -104,6 +101,20 @@ def _line(mark: str, style: str, text: str) -> RenderableType:
     return grid
 
 
+def _steps(report: Report) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    if report.steps.count > 1:
+        parts.append(_indented(table_renderable(_narrow(report.steps.table), max_rows=12)))
+    if report.steps.gaps is not None and _shows_gaps(report):
+        parts.append(_indented(table_renderable(report.steps.gaps)))
+    return [Text(), _heading("The steps"), *_spaced(parts)] if parts else []
+
+
+def _spaced(parts: list[RenderableType]) -> list[RenderableType]:
+    """The same parts with a blank line between them."""
+    return [part for i, one in enumerate(parts) for part in ((Text(), one) if i else (one,))]
+
+
 def _shows_gaps(report: Report) -> bool:
     """The gap table speaks of host time: shown where the host binds or the first step stands out."""
     few = report.steps.gaps is not None and len(report.steps.gaps.rows) <= 24
@@ -158,7 +169,7 @@ def _block(block: Block) -> RenderableType:
 
 
 def _tables(report: Report) -> list[RenderableType]:
-    parts: list[RenderableType] = []
+    tables: list[RenderableType] = []
     order = ("kernels", "operators", "api", "copies")
     keep = {
         "kernels": ("name", "family", "count", "total", "share", "median"),
@@ -172,8 +183,8 @@ def _tables(report: Report) -> list[RenderableType]:
             continue
         columns = [column for column in block.columns if column.key in keep[key]]
         rows = [{**row, "name": short_name(str(row["name"]))} for row in block.rows] if key == "kernels" else block.rows
-        parts += [Text(), _indented(table_renderable(TableBlock(block.title, columns, rows, block.omitted), max_rows=5))]
-    return parts
+        tables.append(_indented(table_renderable(TableBlock(block.title, columns, rows, block.omitted), max_rows=5)))
+    return [Text(), _heading("What ran"), *_spaced(tables)] if tables else []
 
 
 def _footer(report: Report, verbose: bool) -> list[RenderableType]:
@@ -220,8 +231,7 @@ def table_renderable(block: TableBlock, *, max_rows: int | None = None, width: i
     texts = {c.key: [cell(row[c.key]) if c.type == "text" else format_quantity(c.type, row[c.key]) for row in rows]
              for c in block.columns}
     kept, dropped = _fit(block.columns, texts, width)
-    table = Table(box=box.SIMPLE_HEAD, title=clean(block.title), title_justify="left", title_style="dim italic",
-                  pad_edge=False, header_style="dim")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="dim")
     for column in kept:
         if column.type == "text":
             table.add_column(clean(column.label), overflow="fold")
@@ -235,7 +245,7 @@ def table_renderable(block: TableBlock, *, max_rows: int | None = None, width: i
         notes.append(f"{omitted:,} more rows")
     if dropped:
         notes.append("columns that did not fit: " + ", ".join(column.label for column in dropped))
-    return Group(table, *[Text(note, style="dim") for note in notes]) if notes else table
+    return Group(Text(clean(block.title), style="italic"), table, *[Text(note, style="dim") for note in notes])
 
 
 def _widest(texts: list[str], head: str = "") -> int:
