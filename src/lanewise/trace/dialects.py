@@ -428,9 +428,7 @@ _DIRECTIONS = {
     "hosttohost": "HtoH",
 }
 _COPY_NAME = re.compile(r"^\s*Mem(?:cpy|ory)?\s*(\w+?)?\s*\(\s*([\w?]+)\s*->\s*([\w?]+)", re.IGNORECASE)
-_DIRECTION = re.compile(
-    r"(host|device|peer)_?to_?(host|device|peer)|\b([HDAP]to[HDAP])\b|([HD]2[HD])\b", re.IGNORECASE
-)
+_DIRECTION = re.compile(r"(host|device|peer)_?to_?(host|device|peer)|\b([HDAP]to[HDAP])\b|([HD]2[HD])\b", re.IGNORECASE)
 _SET_NAME = re.compile(r"\(\s*(\w+)")
 
 

@@ -1,0 +1,64 @@
+"""The text of one chunk -> a batch, trying the fast way first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from lanewise.trace.decode.columns import Batch, Decoder
+from lanewise.trace.decode.rows import Row, decode_known_rows, decode_rows, decode_wide_rows, lenient, loose_args
+from lanewise.trace.decode.times import DOUBLE_IS_EXACT_BELOW, WIDE_FRACTION
+from lanewise.trace.reading import Reading
+
+__all__ = ["ChunkDecoder"]
+
+
+class ChunkDecoder:
+    """Decodes chunks one after the other."""
+
+    def __init__(self) -> None:
+        self._decoder = Decoder()
+
+    def decode(self, text: bytes) -> Batch | None:
+        """A batch from whole rows separated by commas; None if the text is not that, in valid JSON."""
+        return self.decode_list(b"".join((b"[", text, b"]")))
+
+    def decode_list(self, text: bytes) -> Batch | None:
+        """A batch from a JSON list of rows; None if the text is no valid JSON or no list."""
+        reading = Reading()
+        try:
+            rows = _typed(text)
+        except msgspec.ValidationError:
+            return self._lenient(text, reading)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return self._decoder.batch(rows, reading, lambda numbers: loose_args(text, numbers))
+
+    def batch(self, rows: Sequence[Row], args: Sequence[dict[str, Any]], reading: Reading) -> Batch:
+        """A batch from rows that were made one by one, with the args of each."""
+        return self._decoder.batch(rows, reading, lambda numbers: [args[number] for number in numbers])
+
+    def _lenient(self, text: bytes, reading: Reading) -> Batch | None:
+        """The same from valid JSON whose rows do not have the types that they should."""
+        try:
+            values = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if not isinstance(values, list):
+            return None
+        pairs = [(row, value.get("args")) for value in values if (row := lenient(value, reading)) is not None]
+        args = [args if isinstance(args, dict) else {} for _, args in pairs]
+        return self.batch([row for row, _ in pairs], args, reading)
+
+
+def _typed(text: bytes) -> Sequence[Row]:
+    try:
+        rows = decode_known_rows(text)
+    except msgspec.ValidationError:
+        rows = decode_rows(text)  # a phase or category that is new to us, or something worse
+    # The first timestamp tells the clock of all: only absolute ones outgrow a double.
+    if rows and not rows[0].ts < DOUBLE_IS_EXACT_BELOW and WIDE_FRACTION.search(text):
+        return decode_wide_rows(text)
+    return rows
