@@ -73,4 +73,5 @@ def main() -> None:
     print(json.dumps({"median_us": statistics.median(times), "n": len(times)}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

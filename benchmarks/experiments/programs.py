@@ -180,7 +180,7 @@ ENTRIES: list[Entry] = [
     *_bad("many_copies"),
     *_bad("dynamic_shape"),
     *_bad("single_precision"),
-    *_bad("grad_in_inference", plan=SHORT, step_on="Sequential.forward"),
+    *_bad("grad_in_inference", plan=SHORT, step_on="torch.nn.modules.container:Sequential.forward"),
     *_bad("graph_break", seconds=8.0),
     Entry(
         "recompile-bad",

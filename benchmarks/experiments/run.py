@@ -49,13 +49,16 @@ class Waiting:
             text=True,
             cwd=HERE.parents[1],
         )
-        self._errors = Thread(target=self._follow, daemon=True)
-        self._errors.start()
         self._ready = False
+        self._results: list[str] = []
+        self._readers = [Thread(target=read, daemon=True) for read in (self._follow, self._collect)]
+        for reader in self._readers:
+            reader.start()
+
+    def _collect(self) -> None:
+        self._results.extend(line for line in self._process.stdout if line.strip())
 
     def _follow(self) -> None:
-        if self._process.stderr is None:
-            return
         for line in self._process.stderr:
             if line.strip() == "ready":
                 self._ready = True
@@ -75,17 +78,20 @@ class Waiting:
             self.end()
             return {"error": "the process did not start", "output": self.output[-8:]}
         try:
-            out, _ = self._process.communicate(json.dumps(order) + "\n", timeout=seconds)
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.close()
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.end()
             return {"error": f"no result within {seconds:.0f} s", "output": self.output[-8:]}
-        except (OSError, ValueError) as error:
+        except OSError as error:
             self.end()
             return {"error": repr(error), "output": self.output[-8:]}
-        self._errors.join(timeout=2)
+        for reader in self._readers:
+            reader.join(timeout=2)
         self._log("\n".join(f"    {line}" for line in self.output))
         try:
-            return json.loads(out.strip().splitlines()[-1])
+            return json.loads(self._results[-1])
         except (ValueError, IndexError):
             return {"error": f"exit code {self._process.returncode}, no result", "output": self.output[-8:]}
 

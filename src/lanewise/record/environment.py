@@ -139,7 +139,8 @@ def _host() -> dict[str, Any]:
 
 def _variables() -> dict[str, str]:
     return {
-        name: _private(value)[:200]
+        # A path tells where the user's home is; that the variable is set is all that matters.
+        name: "(a path)" if os.path.isabs(value) else value[:200]
         for name, value in sorted(os.environ.items())
         if _VARIABLES.match(name) and not _SECRET.search(name)
     }

@@ -14,7 +14,7 @@ __all__ = ["FunctionSteps", "matches"]
 
 
 class FunctionSteps:
-    """Watches for `target`: `train_step`, `Trainer.step` or `package.module:train_step`.
+    """Watches for `target`: `train_step` or `Trainer.step` of the script, or `package.module:train_step`.
 
     From Python 3.12 on, `sys.monitoring` reports the first entry of every code object and from then on only those of the
     target: all other code runs at full speed. On 3.11, `sys.setprofile` looks at every call until the target is entered
@@ -26,9 +26,8 @@ class FunctionSteps:
     def __init__(self, found: Callable[[Source], None], target: str) -> None:
         self.label = target
         self._found = found
-        module, colon, qualname = target.rpartition(":")
-        self._module = module
-        self._qualname = qualname if colon else target
+        module, _, self._qualname = target.rpartition(":")
+        self._module = module or "__main__"
         self._watch: _Monitoring | _SetProfile | None = None
 
     def install(self) -> None:
@@ -46,9 +45,7 @@ class FunctionSteps:
             self._watch = None
 
     def _is_target(self, frame: FrameType) -> bool:
-        if not matches(frame.f_code, self._qualname):
-            return False
-        return not self._module or frame.f_globals.get("__name__") == self._module
+        return matches(frame.f_code, self._qualname) and frame.f_globals.get("__name__") == self._module
 
     def _entered(self) -> None:
         self._found(self)

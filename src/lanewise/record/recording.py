@@ -79,6 +79,7 @@ class Recording:
         self._process = os.getpid()
         self._begun = time.perf_counter()
         self._finished = False
+        self._ending = False
         self._faults: list[Fault] = []
         self._watch = ImportWatch("torch", self._torch_is_ready)
 
@@ -98,6 +99,7 @@ class Recording:
         """Stop, save what there is and remove everything; safe to call twice."""
         if self._finished or os.getpid() != self._process:
             return
+        self._ending = True
         self._watch.uninstall()
         try:
             self.window.finish(reason)
@@ -151,7 +153,7 @@ class Recording:
         """Nothing more to time: leave the program alone, and end it if that was asked for."""
         self.finder.uninstall()
         self._save()
-        if self.options.stop and not self._finished:
+        if self.options.stop and not self._ending:
             raise StopProgram
 
     def _export(self, session: Session) -> Path:
