@@ -14,10 +14,12 @@ Chunks may be decoded out of order; they are taken up in file order.
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,6 +34,7 @@ from lanewise.trace.envelope import Head, Metadata, read_head, read_tail
 from lanewise.trace.reading import Reading
 from lanewise.trace.repair import salvage
 from lanewise.trace.source import DEFAULT_MAX_BYTES, Source, resolve, unwrap
+from lanewise.trace.store import Store
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
@@ -69,6 +72,10 @@ def read(
 
     begun = time.perf_counter()
     (origin, *_) = resolve(source)
+    store = Store() if cache and origin.path is not None else None
+    if store is not None and (kept := store.find(origin)) is not None:
+        return kept
+    before = _version(origin.path)
     reading = Reading(source=origin.name)
     metadata = Metadata(reading)
     try:
@@ -77,7 +84,7 @@ def read(
     except InputError as error:
         raise type(error)(f"{origin.name}: {error}") from None
     reading.seconds = time.perf_counter() - begun
-    return Trace(
+    trace = Trace(
         tables=assembled.tables,
         names=assembled.names,
         texts=assembled.texts,
@@ -85,6 +92,18 @@ def read(
         base_ns=assembled.base_ns,
         reading=reading,
     )
+    if store is not None and before == _version(origin.path) and reading.bytes_read == origin.size:
+        store.keep(trace, reading.bytes_read)
+    return trace
+
+
+def _version(path: Path | None) -> tuple[int, int] | None:
+    """Size and time of change: a file that is being written while it is read is not worth keeping."""
+    try:
+        status = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return (status.st_size, status.st_mtime_ns) if status is not None else None
 
 
 @contextmanager
@@ -124,10 +143,12 @@ class _Reader:
     def run(self) -> Assembled:
         """Read everything."""
         with self._source.open() as stream:
-            more = unwrap(stream, self._source.name, self._reading, self._max_bytes)
+            digest = hashlib.sha256()
+            more = unwrap(stream, self._source.name, self._reading, self._max_bytes, digest.update)
             head = read_head(more, self._metadata, self._reading)
             if not head.no_events:
                 self._read_last(self._read_chunks(head, more), head.in_object)
+            self._reading.digest = digest.hexdigest()
         if not self._reading.rows and self._reading.lost and not self._metadata.values:
             raise NotATraceError("it starts like a trace, but holds no row that can be read")
         offset = self._metadata.values.get("baseTimeNanoseconds")

@@ -25,6 +25,7 @@ class Reading(msgspec.Struct):
 
     `repaired`: rows kept after mending, by reason. `lost`: rows or parts not kept, by reason.
     `generation`: "2021", "2022", "2024" (trace-format: detected by spelling, never by version) or "" if no row told.
+    `digest`: SHA-256 of the bytes as stored. `cache`: why no copy could be kept, "" if nothing went wrong.
     """
 
     source: str = ""
@@ -41,6 +42,7 @@ class Reading(msgspec.Struct):
     lost: dict[str, Tally] = msgspec.field(default_factory=dict)
     seconds: float = 0.0
     from_cache: bool = False
+    cache: str = ""
 
     def repair(self, reason: str, sample: str = "", count: int = 1) -> None:
         """Count rows that were kept after mending."""

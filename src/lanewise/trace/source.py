@@ -160,7 +160,9 @@ def refuse_by_magic(head: bytes, name: str) -> None:
             raise NotATraceError("it is a protocol buffer (an XPlane or Perfetto trace), not a JSON trace")
 
 
-def unwrap(stream: BinaryIO, name: str, reading: Reading, max_bytes: int) -> Callable[[], bytes]:
+def unwrap(
+    stream: BinaryIO, name: str, reading: Reading, max_bytes: int, seen: Callable[[bytes], object]
+) -> Callable[[], bytes]:
     """A function that gives the trace's text block by block, empty at its end.
 
     Args:
@@ -168,6 +170,7 @@ def unwrap(stream: BinaryIO, name: str, reading: Reading, max_bytes: int) -> Cal
         name: for judging binary files.
         reading: where damage is counted; `bytes_read` and `compressed` are kept up to date.
         max_bytes: bound on the unpacked text.
+        seen: is called with every stored block.
 
     Raises:
         NotATraceError: the first bytes tell that it is something else.
@@ -182,6 +185,7 @@ def unwrap(stream: BinaryIO, name: str, reading: Reading, max_bytes: int) -> Cal
             reading.lose("the storage failed while reading", str(error))
             return b""
         reading.bytes_read += len(block)
+        seen(block)
         return block
 
     first = stored()
