@@ -121,15 +121,20 @@ def _nest_solid(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _latest_above(depth: np.ndarray) -> np.ndarray:
     """For each position, the latest earlier position that is one level up, or -1."""
-    n = len(depth)
-    position = np.arange(n, dtype=np.int64)
-    key = depth.astype(np.int64) * n + position
-    by_level = np.argsort(key, kind="stable")
-    keys = key[by_level]
-    at = np.searchsorted(keys, key - n, side="right") - 1
-    candidate = by_level[np.maximum(at, 0)]
-    good = (at >= 0) & (depth > 0) & (depth[candidate] == depth - 1)
-    return np.where(good, candidate, -1)
+    result = np.full(len(depth), -1, dtype=np.int64)
+    if len(depth) == 0:
+        return result
+    # Sorting 16-bit numbers is linear; one search per level is in an array of that level's size.
+    deepest = int(depth.max())
+    by_level = np.argsort(depth.astype(np.uint16) if deepest < 1 << 16 else depth, kind="stable")
+    bounds = np.searchsorted(depth[by_level], np.arange(deepest + 2))
+    for level in range(1, deepest + 1):
+        above = by_level[bounds[level - 1] : bounds[level]]
+        here = by_level[bounds[level] : bounds[level + 1]]
+        if len(above):
+            at = np.searchsorted(above, here) - 1
+            result[here] = np.where(at >= 0, above[at], -1)
+    return result
 
 
 def _open_at(before: np.ndarray, time: np.ndarray, ends: np.ndarray, parent: np.ndarray) -> np.ndarray:
