@@ -122,6 +122,10 @@ class StaticCache:
             for b in model.blocks
         }
         self.index = torch.arange(length, device=device)
+        for pair in self.kept.values():
+            for tensor in pair:
+                # A captured graph may write to memory only if it is told that the address stays.
+                torch._dynamo.mark_static_address(tensor)
 
     def extend(self, layer, k, v, position):
         keys, values = self.kept[layer]

@@ -9,7 +9,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-FIELDS = "clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,clocks_throttle_reasons.active"
+FIELDS = "clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu"
+REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 COLUMNS = ("sm_mhz", "memory_mhz", "power_w", "temperature_c", "busy_percent", "throttle_bits")
 
 
@@ -20,17 +21,13 @@ class ClockLog:
         self.rows: list[tuple[float, ...]] = []
         self._file = path.open("w", encoding="utf-8")
         self._file.write(",".join(("unix_seconds", *COLUMNS)) + "\n")
-        try:
+        self._process: subprocess.Popen[str] | None = None
+        words = _query()
+        if words:
             self._process = subprocess.Popen(
-                ["nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits", "-lms", "500"],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
+                [*words, "-lms", "500"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
-        except OSError:
-            self._process = None
-            return
-        Thread(target=self._read, daemon=True).start()
+            Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         if self._process is None or self._process.stdout is None:
@@ -62,3 +59,15 @@ class ClockLog:
             self._process.terminate()
             self._process.wait()
         self._file.close()
+
+
+def _query() -> list[str]:
+    """The query that this driver understands (the throttle field was renamed), or nothing without a GPU."""
+    for reasons in REASONS:
+        words = ["nvidia-smi", f"--query-gpu={FIELDS},{reasons}", "--format=csv,noheader,nounits"]
+        try:
+            if subprocess.run(words, capture_output=True, timeout=20, check=False).returncode == 0:
+                return words
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+    return []

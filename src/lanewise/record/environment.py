@@ -192,25 +192,24 @@ def _nvml_clocks() -> dict[str, Any]:
 def _smi_clocks() -> dict[str, Any]:
     torch: Any = sys.modules["torch"]
     uuid = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
-    fields = "clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu,clocks_throttle_reasons.active,driver_version"
-    words = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
-    done = subprocess.run(
-        [*words, f"--id={uuid if uuid.startswith('GPU-') else 'GPU-' + uuid}"],
-        capture_output=True,
-        text=True,
-        timeout=5,
-        check=True,
-    )
-    sm, memory, power, limit, temperature, reasons, driver = (part.strip() for part in done.stdout.split(","))
-    return _clock_facts(
-        sm=int(sm),
-        memory=int(memory),
-        power=float(power),
-        limit=float(limit),
-        temperature=int(temperature),
-        reasons=int(reasons, 16),
-        driver=driver,
-    )
+    fields = "clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu,driver_version"
+    # The field for throttle reasons was renamed; an unknown one makes the whole query fail.
+    for reasons in ("clocks_event_reasons.active", "clocks_throttle_reasons.active"):
+        words = ["nvidia-smi", f"--query-gpu={fields},{reasons}", "--format=csv,noheader,nounits"]
+        words.append(f"--id={uuid if uuid.startswith('GPU-') else 'GPU-' + uuid}")
+        done = subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
+        if done.returncode == 0:
+            sm, memory, power, limit, temperature, driver, bits = (part.strip() for part in done.stdout.split(","))
+            return _clock_facts(
+                sm=int(sm),
+                memory=int(memory),
+                power=float(power),
+                limit=float(limit),
+                temperature=int(temperature),
+                reasons=int(bits, 16),
+                driver=driver,
+            )
+    return {}
 
 
 def _clock_facts(

@@ -118,6 +118,7 @@ class ForwardSteps:
         self._global: Any = None
         self._candidates: dict[int, _Candidate] = {}
         self._inside = 0
+        self._outermost: _Candidate | None = None
         self._compiled = False
         self._active = False
         self._dynamo = ImportWatch("torch._dynamo.callback", self._watch_compiler)
@@ -172,6 +173,7 @@ class ForwardSteps:
         self._inside += 1
         if self._inside > 1:
             return
+        self._outermost = candidate
         candidate.calls += 1
         if candidate.calls == 2 and not self.label:
             self.label = candidate.kind
@@ -183,19 +185,26 @@ class ForwardSteps:
     def left(self, candidate: _Candidate) -> None:
         """A known module returned or raised."""
         self._inside = max(0, self._inside - 1)
+        if not self._inside:
+            self._outermost = None
         if not self.label:
             self._look()
 
     def _watch_compiler(self) -> None:
         handler = _callback_handler()
         if handler is None:
-            self._compile_starts(None)
+            self._compile_starts()
         elif self._active:
             handler.register_start_callback(self._compile_starts)
 
-    def _compile_starts(self, _: Any) -> None:
+    def _compile_starts(self, *_: Any) -> None:
+        """Take away every hook that the compiler may meet: all but those of the module that encloses what it compiles."""
         self._compiled = True
         self._look_away()
+        for key, candidate in list(self._candidates.items()):
+            if candidate is not self._outermost:
+                candidate.remove()
+                del self._candidates[key]
 
 
 class _Candidate:
