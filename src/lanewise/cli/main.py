@@ -17,6 +17,7 @@ __all__ = ["cli", "main"]
 # verb -> its one line of help. The verb's module is lanewise.cli.<verb>, its command the attribute of that name.
 _VERBS: dict[str, str] = {
     "explain": "Say what a trace is bound by, what each problem costs, and what to do.",
+    "view": "Show a trace on an interactive page, or write it to one file to send.",
     "table": "Operators, kernels, API calls and copies, with totals and spread.",
     "tree": "Calling-context tree: every GPU microsecond at its source line, module and phase.",
     "chain": "One step's dispatch chain, from Python call to kernel.",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lanewise.diagnose.places import places_of
 from lanewise.diagnose.registry import builtin_rules, third_party_rules
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, Rule
 from lanewise.errors import UsageError
@@ -154,6 +155,7 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
                 location=outcome.location,
                 claims_from=owner,
                 kind=kind,
+                places=places_of(facts, outcome),
             )
         )
     findings.sort(key=lambda f: (_ORDER[f.kind], not f.on_bottleneck, bool(f.claims_from), -f.recoverable_us_per_step,

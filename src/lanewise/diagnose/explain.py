@@ -19,7 +19,7 @@ from lanewise.report.model import SCHEMA, Report, StepsSummary
 from lanewise.trace.model import Trace
 from lanewise.trace.recorded import from_metadata
 
-__all__ = ["explain"]
+__all__ = ["explain", "facts_of", "report_of"]
 
 
 def explain(trace: Trace, *, unprofiled_us: float | None = None, settings: Settings | None = None) -> Report:
@@ -30,10 +30,19 @@ def explain(trace: Trace, *, unprofiled_us: float | None = None, settings: Setti
         unprofiled_us: step time measured without a profiler, us; overrides what the recorder wrote into the trace.
         settings: which rules run, and their thresholds.
     """
+    return report_of(facts_of(trace, unprofiled_us=unprofiled_us), settings)
+
+
+def facts_of(trace: Trace, *, unprofiled_us: float | None = None) -> Facts:
+    """The measures of a trace, with the step time without the profiler if the recorder or the caller knows it."""
     recorded = from_metadata(trace.metadata)
     if unprofiled_us is None and recorded is not None:
         unprofiled_us = recorded.unprofiled_step_us
-    facts = Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
+    return Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
+
+
+def report_of(facts: Facts, settings: Settings | None = None) -> Report:
+    """The report on what was measured: for whoever needs the measures as well."""
     findings, checks = diagnose(facts, settings)
     steps = facts.trace.steps
     return Report(

@@ -11,7 +11,7 @@ import msgspec
 
 from lanewise.report.quantity import Quantity, QuantityType
 
-__all__ = ["SCHEMA", "Block", "Check", "Finding", "Location", "Note", "RegimeSummary", "Report", "SourceSummary",
+__all__ = ["SCHEMA", "Block", "Check", "Finding", "Location", "Note", "Place", "RegimeSummary", "Report", "SourceSummary",
            "Stack", "StepsSummary", "TableBlock", "TableColumn", "TextBlock"]
 
 SCHEMA = "lanewise.report/1"
@@ -67,6 +67,17 @@ class Location(msgspec.Struct, frozen=True):
     operators: list[str] = msgspec.field(default_factory=list)
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where in the trace: a stretch of time in one step (-1 outside of steps), its longest event (-1 if none), and how
+    many events it holds (0 if the finding speaks of the whole step). Times are ns from the start of the trace."""
+
+    step: int
+    start_ns: int
+    end_ns: int
+    event: int
+    events: int
+
+
 class Finding(msgspec.Struct, frozen=True):
     """One diagnosis that holds.
 
@@ -82,6 +93,7 @@ class Finding(msgspec.Struct, frozen=True):
         confidence: high for direct rows, medium for names or grids in place of shapes, low for sequence only.
         steps: numbers of the recorded steps it was seen in.
         claims_from: code of a higher finding that owns this one's time, "" if none.
+        places: where in the trace it is, steady steps first.
     """
 
     code: str
@@ -100,6 +112,7 @@ class Finding(msgspec.Struct, frozen=True):
     location: Location | None = None
     claims_from: str = ""
     kind: Literal["validity", "regime", "problem", "statement", "note"] = "problem"
+    places: list[Place] = msgspec.field(default_factory=list[Place])
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -1,0 +1,115 @@
+"""Trace -> the columns that a timeline draws, at most so many of them, and what was left out.
+
+Slices are sorted by row and start. A row is one level of nesting of one lane: slices of a row follow each other, so
+that a viewer finds what is visible by binary search. Everything else refers to a slice by its position in that order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lanewise.measure.facts import Facts
+from lanewise.measure.idle import CLASSES
+from lanewise.trace.schema import KINDS, Kind
+
+__all__ = ["MAX_SLICES", "Timeline", "cause_intervals", "timeline_of"]
+
+MAX_SLICES = 1_500_000
+
+# Kept first when there are too many slices: what the device does, and what marks the program's parts.
+_FIRST = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.ANNOTATION)
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Slices in drawing order.
+
+    Attributes:
+        event: event id of each slice, shape (slices,).
+        position: slice of each event, or -1, shape (events,).
+        row_lane, row_depth, row_first, row_count: the rows, in drawing order.
+        lanes: one entry per lane in drawing order: label, side, process, thread, events.
+        omitted: slices left out, by kind.
+    """
+
+    event: np.ndarray
+    position: np.ndarray
+    row_lane: np.ndarray
+    row_depth: np.ndarray
+    row_first: np.ndarray
+    row_count: np.ndarray
+    lanes: list[dict[str, Any]]
+    omitted: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def timeline_of(facts: Facts, *, max_slices: int = MAX_SLICES) -> Timeline:
+    """Lay out the slices of a trace."""
+    trace = facts.trace
+    event = np.flatnonzero(trace.kind != Kind.COUNTER)
+    event, omitted = _most_telling(facts, event, max_slices)
+    order_of_lane, lanes = _lane_order(facts, event)
+    lane = order_of_lane[trace.lane[event]]
+    depth = trace.nesting.depth[event]
+    order = np.lexsort((-trace.duration[event], trace.start[event], depth, lane))
+    event, lane, depth = event[order], lane[order], depth[order]
+    position = np.full(len(trace), -1, dtype=np.int64)
+    position[event] = np.arange(len(event))
+    if len(event) == 0:
+        none = np.empty(0, dtype=np.int64)
+        return Timeline(event, position, none, none, none, none, [], omitted)
+    new = np.flatnonzero(np.concatenate(([True], (lane[1:] != lane[:-1]) | (depth[1:] != depth[:-1]))))
+    count = np.diff(np.concatenate((new, [len(event)])))
+    return Timeline(event, position, lane[new], depth[new].astype(np.int64), new, count, lanes, omitted)
+
+
+def _most_telling(facts: Facts, event: np.ndarray, limit: int) -> tuple[np.ndarray, dict[str, int]]:
+    """At most `limit` events: device work, annotations and launches first, then the longest; and what is left out."""
+    if len(event) <= limit:
+        return event, {}
+    trace = facts.trace
+    rank = np.isin(trace.kind[event], _FIRST).astype(np.int64) * 2
+    rank += (trace.links.device_count_of_launch[event] > 0).astype(np.int64)
+    best = np.lexsort((-trace.duration[event], -rank))
+    kept, dropped = np.sort(best[:limit]), best[limit:]
+    counts = np.bincount(trace.kind[event[dropped]], minlength=len(KINDS))
+    return event[kept], {KINDS[kind]: int(n) for kind, n in enumerate(counts) if n}
+
+
+def _lane_order(facts: Facts, event: np.ndarray) -> tuple[np.ndarray, list[dict[str, Any]]]:
+    """Rank of every lane, and the used lanes in order: devices, then host threads by their load, then the rest."""
+    trace = facts.trace
+    table = trace["lanes"]
+    count = len(table["side"])
+    load = np.bincount(trace.lane[event], minlength=count)
+    marks = np.zeros(count, dtype=np.int64)
+    marks[trace.lane[trace.steps.event[trace.steps.event >= 0]]] = 1
+    sides = table["side"].tolist()
+    side_rank = np.array([{"device": 0, "host": 1}.get(side, 2) for side in sides], dtype=np.int64)
+    streams = np.array([_numeric(text) for text in table["thread"].tolist()], dtype=np.int64)
+    devices = np.array([_numeric(text) for text in table["process"].tolist()], dtype=np.int64)
+    device = side_rank == 0
+    order = np.lexsort((np.where(device, streams, -load), np.where(device, devices, -marks), side_rank))
+    used = order[load[order] > 0]
+    rank = np.full(count, 0, dtype=np.int64)
+    rank[used] = np.arange(len(used))
+    lanes = [{"label": str(table["label"][i])[:200], "side": sides[i], "process": str(table["process"][i]),
+              "thread": str(table["thread"][i]), "events": int(load[i]), "steps": bool(marks[i])}
+             for i in used.tolist()]
+    return rank, lanes
+
+
+def _numeric(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 18 else 2**60
+
+
+def cause_intervals(facts: Facts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the busiest device does or waits for, over time: start, duration and row of CLASSES, in start order."""
+    sets = facts.classes.sets
+    start = np.concatenate([sets[name].start for name in CLASSES])
+    end = np.concatenate([sets[name].end for name in CLASSES])
+    which = np.concatenate([np.full(len(sets[name].start), row, np.int64) for row, name in enumerate(CLASSES)])
+    order = np.argsort(start, kind="stable")
+    return start[order], (end - start)[order], which[order]

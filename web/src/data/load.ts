@@ -1,0 +1,46 @@
+// Where the page's data comes from: blocks in the document, or the local server that made the page.
+
+import { signal } from '@preact/signals'
+import type { PageData, TablesExtra } from './report'
+import { Timeline, type TimelineExtra } from './timeline'
+import type { TreeExtra } from './tree'
+import { type Block, inflate, unpack, unpackBase64 } from './unpack'
+
+export const timeline = signal<Timeline | null>(null)
+export const tables = signal<TablesExtra | null>(null)
+export const tree = signal<Block<TreeExtra> | null>(null)
+export const failure = signal('')
+
+export function pageData(): PageData {
+  return JSON.parse(document.getElementById('data')?.textContent ?? '') as PageData
+}
+
+/** Unpacks the blocks, the timeline first. The overview is on screen by then. */
+export async function loadBlocks(server: string): Promise<void> {
+  try {
+    const lines = await block<TimelineExtra>('timeline', server)
+    if (lines) timeline.value = Timeline.from(lines)
+    tables.value = (await block<TablesExtra>('tables', server))?.extra ?? null
+    tree.value = await block<TreeExtra>('tree', server)
+  } catch (error) {
+    failure.value = `The page's data could not be read: ${error instanceof Error ? error.message : String(error)}`
+  }
+}
+
+async function block<E>(name: string, server: string): Promise<Block<E> | null> {
+  const element = document.getElementById(`block-${name}`)
+  if (element) {
+    const found = await unpackBase64<E>(element.textContent ?? '')
+    // The text is not needed any more; it may be tens of megabytes.
+    element.remove()
+    return found
+  }
+  if (!server) return null
+  return fetchBlock<E>(`${server}/${name}`)
+}
+
+export async function fetchBlock<E>(address: string): Promise<Block<E>> {
+  const response = await fetch(address)
+  if (!response.ok) throw new Error(`${address.split('/').pop()}: ${response.status}`)
+  return unpack<E>(await inflate(new Uint8Array(await response.arrayBuffer())))
+}

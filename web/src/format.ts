@@ -1,0 +1,89 @@
+// How typed numbers read: the same rules as lanewise/report/quantity.py (a shared list of examples tests both).
+
+import type { QuantityType } from './data/report'
+
+const TIMES: [number, string][] = [
+  [1e9, 's'],
+  [1e6, 'ms'],
+  [1e3, 'us'],
+  [1, 'ns'],
+]
+const SIZES: [number, string][] = [
+  [1e9, 'GB'],
+  [1e6, 'MB'],
+  [1e3, 'kB'],
+  [1, 'B'],
+]
+const RATES: [number, string][] = [
+  [1e12, 'TB/s'],
+  [1e9, 'GB/s'],
+  [1e6, 'MB/s'],
+  [1, 'B/s'],
+]
+
+export function formatQuantity(type: QuantityType | string, value: unknown): string {
+  if (value === null || value === undefined || (typeof value === 'number' && Number.isNaN(value))) return '–'
+  if (type === 'text') return String(value)
+  const number = Number(value)
+  switch (type) {
+    case 'time':
+      return number < 0 ? '–' : scaled(number, TIMES)
+    case 'share':
+      return percent(number)
+    case 'bytes':
+      return number < 0 ? '–' : scaled(number, SIZES)
+    case 'bandwidth':
+      return number <= 0 ? '–' : scaled(number, RATES)
+    case 'ratio':
+      return number < 10 ? `${number.toFixed(1)}x` : `${number.toFixed(0)}x`
+    case 'number':
+      return Number.isInteger(number) ? grouped(number, 0) : String(Number(number.toPrecision(5)))
+    default:
+      return Number.isInteger(number) ? grouped(number, 0) : grouped(number, 1)
+  }
+}
+
+export const formatTime = (ns: number): string => formatQuantity('time', ns)
+
+function scaled(value: number, units: [number, string][]): string {
+  const smallest = units[units.length - 1][1]
+  if (value === 0) return smallest === 'ns' ? '0 us' : `0 ${smallest}`
+  for (const [size, unit] of units) {
+    if (Math.abs(value) >= size) {
+      const number = value / size
+      const digits = Math.abs(number) >= 1000 || unit === 'ns' || unit === 'B' ? 0 : Math.abs(number) >= 10 ? 1 : 2
+      return `${grouped(number, digits)} ${unit}`
+    }
+  }
+  return `${Number(value.toPrecision(2))} ${smallest}`
+}
+
+function percent(value: number): string {
+  const number = value * 100
+  if (number === 0) return '0 %'
+  if (Math.abs(number) < 0.1) return '<0.1 %'
+  return Math.abs(number) < 10 || (number > 99 && number < 100) ? `${number.toFixed(1)} %` : `${number.toFixed(0)} %`
+}
+
+function grouped(value: number, digits: number): string {
+  const [whole, fraction] = value.toFixed(digits).split('.')
+  const text = whole.replace(/\B(?=(\d{3})+(?!\d))/g, ',')
+  return fraction ? `${text}.${fraction}` : text
+}
+
+// Controls, direction marks and other invisible characters, private use, lone surrogates.
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/gu
+
+/** Untrusted text without direction marks, controls and lone surrogates, cut in the middle where too long. */
+export function clean(text: string, limit = 300): string {
+  let shown = text
+  if (text.length > limit) {
+    const head = Math.floor(((limit - 1) * 2) / 3)
+    shown = `${text.slice(0, head)}…${text.slice(text.length - (limit - 1 - head))}`
+  }
+  return shown.replace(HIDDEN, (c) => (c === '\n' || c === '\t' ? ' ' : '?'))
+}
+
+export function formatBytes(bytes: number): string {
+  return formatQuantity('bytes', bytes)
+}

@@ -1,0 +1,20 @@
+import { render } from 'preact'
+import { App } from './app'
+import { loadBlocks, pageData } from './data/load'
+import { listen } from './route'
+import './style/page.css'
+
+function start(): void {
+  const data = pageData()
+  const root = document.getElementById('app')
+  if (!root) return
+  root.replaceChildren()
+  listen()
+  render(<App data={data} />, root)
+  // What follows in the document may be large: it is unpacked once it has arrived, and after the first paint.
+  const load = () => requestAnimationFrame(() => setTimeout(() => void loadBlocks(data.server)))
+  if (document.readyState === 'loading') addEventListener('DOMContentLoaded', load)
+  else load()
+}
+
+start()

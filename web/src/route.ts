@@ -1,0 +1,60 @@
+// The address of a view: #view=timeline&finding=LAU101&t=1000-2000 (ns). Every link in the page is such a hash.
+
+import { signal } from '@preact/signals'
+
+export const VIEWS = ['overview', 'timeline', 'calls', 'tables'] as const
+export type View = (typeof VIEWS)[number]
+
+export interface Route {
+  view: View
+  finding: string
+  range: [number, number] | null
+  table: string
+  search: string
+}
+
+const EMPTY: Route = { view: 'overview', finding: '', range: null, table: '', search: '' }
+
+/** Anything may stand in a hash: what is not understood is left out. */
+export function parseRoute(hash: string): Route {
+  const route: Route = { ...EMPTY }
+  const params = new URLSearchParams(hash.replace(/^#/, ''))
+  const view = params.get('view')
+  const range = /^(\d{1,15})-(\d{1,15})$/.exec(params.get('t') ?? '')
+  route.finding = /^[A-Z]{3}\d{3}$/.test(params.get('finding') ?? '') ? (params.get('finding') as string) : ''
+  if (range && Number(range[1]) < Number(range[2])) route.range = [Number(range[1]), Number(range[2])]
+  if (VIEWS.includes(view as View)) route.view = view as View
+  else if (route.finding || route.range) route.view = 'timeline'
+  route.table = (params.get('table') ?? '').slice(0, 40)
+  route.search = (params.get('search') ?? '').slice(0, 200)
+  return route
+}
+
+export function hashOf(change: Partial<Route>): string {
+  const route = { ...EMPTY, ...change }
+  const params = new URLSearchParams()
+  if (route.view !== 'overview') params.set('view', route.view)
+  if (route.finding) params.set('finding', route.finding)
+  if (route.range) params.set('t', `${Math.round(route.range[0])}-${Math.round(route.range[1])}`)
+  if (route.table) params.set('table', route.table)
+  if (route.search) params.set('search', route.search)
+  return `#${params.toString()}`
+}
+
+export const route = signal<Route>(EMPTY)
+
+export function listen(): void {
+  route.value = parseRoute(location.hash)
+  addEventListener('hashchange', () => {
+    route.value = parseRoute(location.hash)
+  })
+}
+
+export function go(change: Partial<Route>): void {
+  location.hash = hashOf(change)
+}
+
+/** Keeps the address in step with the view without a history entry per frame. */
+export function note(change: Partial<Route>): void {
+  history.replaceState(null, '', hashOf(change))
+}

@@ -1,0 +1,3 @@
+export function Calls(_: Record<string, unknown>) {
+  return <main id="main" />
+}

@@ -1,0 +1,150 @@
+// Findings as cards: what, what it costs, what to gain, how to fix it, the evidence, and the way to its place.
+
+import type { Finding, Report } from '../data/report'
+import { clean, formatQuantity, formatTime } from '../format'
+import { Evidence } from '../parts/evidence'
+import { hashOf } from '../route'
+
+export function Findings({ report, current }: { report: Report; current: string }) {
+  const shown = report.findings.filter((f) => f.kind !== 'validity' && f.kind !== 'regime')
+  const on = shown.filter((f) => f.on_bottleneck && !f.claims_from && f.kind !== 'note')
+  const rest = shown.filter((f) => !on.includes(f))
+  const total = report.regime.step_us
+  return (
+    <section aria-labelledby="what-to-do">
+      <h2 id="what-to-do">{on.length ? 'What to do, most to gain first' : 'What to do'}</h2>
+      {on.length === 0 && <p>Nothing that would give back a measurable part of the step.</p>}
+      <ol class="cards">
+        {on.map((finding) => (
+          <Card key={finding.code} finding={finding} step={total} open current={finding.code === current} />
+        ))}
+      </ol>
+      {rest.length > 0 && (
+        <>
+          <h3>Also seen</h3>
+          <p class="dim">These would not shorten the step at present.</p>
+          <ol class="cards">
+            {rest.map((finding) => (
+              <Card key={finding.code} finding={finding} step={total} current={finding.code === current} />
+            ))}
+          </ol>
+        </>
+      )}
+    </section>
+  )
+}
+
+interface CardProps {
+  finding: Finding
+  step: number
+  open?: boolean
+  current: boolean
+}
+
+export function Card({ finding, step, open, current }: CardProps) {
+  const gain = finding.recoverable_us_per_step
+  return (
+    <li class={current ? 'card current' : 'card'} id={`finding-${finding.code}`}>
+      <header>
+        <span class="code">{clean(finding.code)}</span> <span class="name">{clean(finding.name)}</span>
+        <span class="gain">
+          {gain > 0 ? (
+            <>
+              up to <b>{formatTime(gain * 1e3)}</b> per step
+              {step > 0 && ` (${formatQuantity('share', Math.min(1, gain / step))})`}
+              {finding.confidence !== 'high' && <span class="dim"> · {finding.confidence} confidence</span>}
+            </>
+          ) : (
+            <span class="dim">{why(finding)}</span>
+          )}
+        </span>
+      </header>
+      {gain > 0 && step > 0 && (
+        <div class="gain-bar" aria-hidden="true">
+          <span style={{ width: `${Math.min(100, (gain / step) * 100)}%` }} />
+        </div>
+      )}
+      <p class="what">{clean(finding.title, 900)}</p>
+      <Where finding={finding} />
+      {finding.places.length > 0 && (
+        <p>
+          <a class="button" href={hashOf({ view: 'timeline', finding: finding.code })}>
+            Show in the timeline
+          </a>
+        </p>
+      )}
+      {finding.fix && (
+        <p class="fix">
+          <b>Fix</b> <Prose text={finding.fix} />
+        </p>
+      )}
+      {finding.verify && (
+        <p class="fix">
+          <b>Verify</b> <Prose text={finding.verify} />
+        </p>
+      )}
+      {finding.evidence.length > 0 && (
+        <details open={open || current}>
+          <summary>Evidence</summary>
+          {finding.evidence.map((block, i) => (
+            <Evidence key={i} block={block} />
+          ))}
+        </details>
+      )}
+    </li>
+  )
+}
+
+export function why(finding: Finding): string {
+  if (finding.claims_from) return `its time is counted under ${finding.claims_from}`
+  if (finding.kind === 'note') return 'less than 1 % of the step'
+  if (finding.kind === 'statement') return 'worth knowing'
+  return 'not on the bottleneck now'
+}
+
+/** A sentence with `code` marked as such. */
+export function Prose({ text }: { text: string }) {
+  return (
+    <>
+      {text
+        .slice(0, 4000)
+        .split(/(`[^`]+`)/)
+        .map((part, i) =>
+          part.startsWith('`') && part.length > 2 ? (
+            <code key={i}>{clean(part.slice(1, -1), 400)}</code>
+          ) : (
+            clean(part, 4000)
+          ),
+        )}
+    </>
+  )
+}
+
+function Where({ finding }: { finding: Finding }) {
+  const at = finding.location
+  if (!at) return null
+  const place = at.file ? `${at.file}:${at.line}${at.function ? `, in ${at.function}` : ''}` : ''
+  return (
+    <p class="where">
+      {place && <code>{clean(place, 240)}</code>}
+      {at.module && (
+        <span>
+          {' '}
+          module <code>{clean(at.module, 120)}</code>
+        </span>
+      )}
+      {at.annotation && (
+        <span>
+          {' '}
+          in <code>{clean(at.annotation, 120)}</code>
+        </span>
+      )}
+      {at.operators.length > 0 && (
+        <span class="dim">
+          {' '}
+          <bdi>{clean(at.operators.join(' › '), 300)}</bdi>
+        </span>
+      )}
+    </p>
+  )
+}

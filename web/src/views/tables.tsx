@@ -1,0 +1,3 @@
+export function Tables(_: Record<string, unknown>) {
+  return <main id="main" />
+}

@@ -1,0 +1,3 @@
+export function TimelineView(_: Record<string, unknown>) {
+  return <main id="main" />
+}

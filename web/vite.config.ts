@@ -1,0 +1,21 @@
+import { defineConfig } from 'vite'
+
+// One script and one style sheet, both inlined into the page by lanewise.show.html.
+export default defineConfig({
+  oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+  build: {
+    target: 'es2022',
+    outDir: process.env.LANEWISE_PAGE_OUT ?? '../src/lanewise/show/page',
+    emptyOutDir: true,
+    cssCodeSplit: false,
+    modulePreload: false,
+    lib: {
+      entry: 'src/main.tsx',
+      name: 'lanewisePage',
+      formats: ['iife'],
+      fileName: () => 'page.js',
+      cssFileName: 'page',
+    },
+  },
+  define: { 'process.env.NODE_ENV': '"production"' },
+})
