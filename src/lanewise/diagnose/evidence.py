@@ -9,12 +9,12 @@ import numpy as np
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
-from lanewise.report.model import Location, TableBlock, TableColumn
+from lanewise.report.model import Location, TableBlock, TableColumn, TextBlock
 from lanewise.report.quantity import QuantityType
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
-__all__ = ["in_steady_steps", "kernel_label", "locate", "operator_chain", "per_step", "steady_count", "table",
+__all__ = ["host_window", "in_steady_steps", "kernel_label", "line_hint", "locate", "operator_chain", "per_step", "steady_count", "table",
            "table_of"]
 
 _LIBRARY = ("site-packages", "dist-packages", "lib/python", "<frozen", "<built-in", "torch/")
@@ -53,6 +53,12 @@ def per_step(facts: Facts, events: np.ndarray, value: np.ndarray | None = None) 
     return float(total) / steady_count(facts)
 
 
+def host_window(facts: Facts) -> float:
+    """Mean length of a steady step on the host, Python and waits included; ns as recorded, 0 without steps."""
+    steady = facts.steps.steady
+    return float(facts.steps.table["host_duration"][steady].mean()) if steady.any() else 0.0
+
+
 def kernel_label(facts: Facts, event: int) -> str:
     """Short name of a device op."""
     return short_name(facts.trace.name_of(event))
@@ -68,6 +74,13 @@ def operator_chain(facts: Facts, event: int, limit: int = 8) -> list[str]:
             chain.append(trace.name_of(at))
         at = int(parent[at])
     return chain[::-1][-limit:]
+
+
+def line_hint(facts: Facts) -> list[TextBlock]:
+    """What to record to see the source line, where the trace has no stacks."""
+    if facts.health.stacks:
+        return []
+    return [TextBlock("Record with stacks (`with_stack=True`) to see the line of the program.")]
 
 
 def locate(facts: Facts, event: int) -> Location | None:

@@ -7,7 +7,6 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.operator_kinds import is_matrix_work
 from lanewise.report.quantity import share, text, time
 from lanewise.trace.schema import Kind
 
@@ -45,7 +44,7 @@ def no_device_work(facts: Facts, *, matrix_share_from: float = 0.5) -> Outcome:
     total = int(own.sum())
     if total == 0:
         return NotApplicable("the trace holds no operators")
-    matrix = is_matrix_work(trace)[trace.name[operators]]
+    matrix = facts.matrix_names[trace.name[operators]]
     part = float(own[matrix].sum()) / total
     if part <= matrix_share_from:
         return Clear(f"no device work; matrix work is {part:.0%} of the operators' time")
@@ -57,7 +56,7 @@ def no_device_work(facts: Facts, *, matrix_share_from: float = 0.5) -> Outcome:
         if time_of[name] > 0
     ]
     heaviest = operators[matrix][np.argmax(own[matrix])]
-    main = int(np.argmax(np.where(is_matrix_work(trace), time_of, 0)))
+    main = int(np.argmax(np.where(facts.matrix_names, time_of, 0)))
     return Found(
         values={"share": share(part), "operator": text(trace.names[main]), "time": time(total)},
         evidence=[

@@ -1,0 +1,89 @@
+"""LAU110."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import counted
+from lanewise.measure.bubbles import host_bubbles
+from lanewise.measure.facts import Facts
+from lanewise.report.model import Block, TextBlock
+from lanewise.report.quantity import text, time
+
+_LONGEST_NAME = 60
+
+
+@rule(
+    "LAU110",
+    "host-bubble",
+    side="host",
+    title="For {time} of every step nobody dispatches anything ({times}, the longest {longest}); the time passes in "
+    "{where}.",
+)
+def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.05) -> Outcome:
+    """The device waits, and no thread of the program starts anything.
+
+    The time goes into Python or into something that the profiler cannot see: preparing data, logging, writing
+    checkpoints, garbage collection, a lock, a sleep. No kernel becomes faster by fixing it, but the step does.
+
+    Costs: the length of these gaps.
+
+    Fix: move the work out of the loop or to worker processes, log less often, run `gc.freeze()` after start-up and
+    collect between steps.
+
+    Verify: the gap is gone.
+
+    Silent: below 500 us and 5 % of the step; while the autograd thread or any other thread works; while a call waits
+    for the device; in the DataLoader (OPT103); and for the profiler's own work between two steps.
+
+    Source: HTA's host-wait idle time; a 20 ms sleep per step and an 8 ms delay injected on one rank of our H100 runs.
+    """
+    trace, classes = facts.trace, facts.classes
+    if classes.device == "":
+        return NotApplicable("no device work")
+    least = max(from_us * 1e3, share_from * facts.steps.period_ns)
+    bubbles = host_bubbles(facts, from_ns=least)
+    if len(bubbles.start) == 0:
+        return Clear(f"no gap of {least / 1e3:,.0f} us without an operator or a call on any thread")
+    length = bubbles.end - bubbles.start
+    per_step = float(length.sum()) / steady_count(facts)
+    order = np.argsort(-length, kind="stable")
+    rows = [
+        {
+            "step": int(trace.steps.number[bubbles.step[at]]),
+            "start": int(bubbles.start[at] - trace.steps.start[bubbles.step[at]]),
+            "time": int(length[at]),
+            "frame": trace.name_of(int(bubbles.frame[at]))[:_LONGEST_NAME] if bubbles.frame[at] >= 0 else "",
+        }
+        for at in order.tolist()
+    ]
+    frame = int(bubbles.frame[order[0]])
+    evidence: list[Block] = [
+        table(
+            "Gaps in which no thread dispatches",
+            {
+                "step": ("count", "step"),
+                "start": ("time", "after the step began"),
+                "time": ("time", "gap"),
+                "frame": ("text", "innermost Python frame"),
+            },
+            rows,
+        )
+    ]
+    if frame < 0:
+        evidence.append(TextBlock("Record with stacks (`with_stack=True`) to see what Python does in the gap."))
+    return Found(
+        values={
+            "time": time(per_step),
+            "times": counted(len(length) / steady_count(facts), "gap per step", "gaps per step"),
+            "longest": time(float(length.max())),
+            "where": text(trace.name_of(frame)[:_LONGEST_NAME] if frame >= 0 else "code that the trace does not show"),
+        },
+        gain_ns=per_step,
+        evidence=evidence,
+        steps=np.unique(bubbles.step).tolist() if trace.steps.recorded else (),
+        location=locate(facts, frame),
+        confidence="high" if frame >= 0 else "medium",
+    )

@@ -1,0 +1,150 @@
+"""LAU102."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import counted, either_side, per
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import count, text, time
+
+_SHOWN = 5
+
+
+@rule(
+    "LAU102",
+    "unfused-pointwise-chain",
+    side="device",
+    yields_to=("KER111", "KER112", "OPT"),
+    title="{kernels} {per} run in {chains} over {same} elements ({example}): fused, each chain is one kernel, {fewer} "
+    "fewer.",
+)
+def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
+    """Pointwise kernels follow each other over the same elements.
+
+    Each of them reads all elements from memory, does a little arithmetic and writes them back, only for the next one to
+    read them again; and each is an operator and a launch on the host. One fused kernel reads once and writes once.
+
+    Costs: on the device every kernel of a chain but the longest; on the host every operator but the dearest.
+
+    Fix: `torch.compile` the function around them, a fused module of the library, or a hand-written kernel; after a
+    matrix product an epilogue takes the chain for nothing.
+
+    Verify: one `triton_poi_fused_<operators>` kernel in place of the chain, the names of the matrix products unchanged,
+    and equal results within tolerance.
+
+    Silent: inside compiled regions and replayed graphs, across streams, and where the number of elements changes. With
+    shapes a chain may step over one matrix product that does not read it (medium confidence); without shapes the grid
+    stands in for the number of elements (medium confidence).
+
+    Source: huggingface/blog torch-mlp-fusion; "Making Deep Learning Go Brrrr"; PyTorch's tuning guide.
+    """
+    trace = facts.trace
+    if facts.classes.device == "":
+        return NotApplicable("no device work")
+    chains = facts.pointwise_chains
+    length = np.bincount(chains.chain, minlength=len(chains))
+    chosen = length >= kernels_from
+    if not chosen.any():
+        return Clear("no two pointwise kernels in a row over the same elements")
+
+    steps = steady_count(facts)
+    event = trace.device_work[chains.row]
+    call = trace.links.launch[chains.row]
+    duration = trace.duration[event].astype(np.float64)
+    cost = np.zeros(len(trace))
+    cost[facts.launches.call] = facts.launches.host_cost
+    device = _but_one(duration, chains.chain, len(chains))
+    host = _but_one(cost[call], chains.chain, len(chains))
+    side, gain = either_side(
+        facts, device_ns=float(device[chosen].sum()) / steps, host_ns=float(host[chosen].sum()) / steps
+    )
+    saved = device if side == "device" else host
+    rows, first = _patterns(facts, chosen, length, device, host)
+    kernels = int(length[chosen].sum())
+    number = int(np.count_nonzero(chosen))
+    measured = bool(chains.measured[chosen].all())
+    mostly_adjacent = float(saved[chosen & ~chains.across].sum()) >= 0.5 * float(saved[chosen].sum())
+    return Found(
+        values={
+            "kernels": counted(kernels / steps, "pointwise kernel", "pointwise kernels"),
+            "chains": counted(number / steps, "chain", "chains"),
+            "fewer": count(round((kernels - number) / steps, 1)),
+            "example": text(rows[0]["operators"]),
+            "same": text("the same" if measured else "about as many"),
+            "per": per(facts),
+            "device": time(float(device[chosen].sum()) / steps),
+            "host": time(float(host[chosen].sum()) / steps),
+        },
+        gain_ns=gain,
+        side=side,
+        confidence="high" if measured and mostly_adjacent else "medium",
+        evidence=[
+            table(
+                "Chains, by what fusing them saves",
+                {
+                    "operators": ("text", "operators in order"),
+                    "count": ("count", "times per step"),
+                    "elements": ("count", "elements"),
+                    "hop": ("bytes", "written and read again per hop"),
+                    "device": ("time", "device time saved"),
+                    "host": ("time", "host time saved"),
+                },
+                rows,
+            )
+        ],
+        location=locate(facts, int(call[first])),
+        claims=_removed(call, chains.chain, chosen).tolist(),
+    )
+
+
+def _but_one(value: np.ndarray, chain: np.ndarray, count: int) -> np.ndarray:
+    """Sum of each chain less its largest member: what goes away if the others join that one."""
+    largest = np.zeros(count)
+    np.maximum.at(largest, chain, value)
+    return np.bincount(chain, weights=value, minlength=count) - largest
+
+
+def _removed(call: np.ndarray, chain: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The launches that fusing removes: all of a chain but its first."""
+    later = np.concatenate(([False], chain[1:] == chain[:-1])) if len(chain) else np.zeros(0, dtype=bool)
+    return call[later & chosen[chain]]
+
+
+def _patterns(
+    facts: Facts, chosen: np.ndarray, length: np.ndarray, device: np.ndarray, host: np.ndarray
+) -> tuple[list[dict[str, Any]], int]:
+    """Chains grouped by operators and size, the dearest first; and the first kernel of the dearest."""
+    trace, chains = facts.trace, facts.pointwise_chains
+    operator = trace.name[trace.links.operator[chains.row]]
+    begin = np.concatenate(([0], np.cumsum(length)))
+    groups: dict[tuple[tuple[int, ...], int, int], list[int]] = {}
+    for chain in np.flatnonzero(chosen).tolist():
+        names = tuple(operator[begin[chain] : begin[chain + 1]].tolist())
+        groups.setdefault((names, int(chains.elements[chain]), int(chains.item_bytes[chain])), []).append(chain)
+    by_side = device if facts.regime.name == "compute" else host
+    ordered = sorted(groups.items(), key=lambda item: -float(by_side[item[1]].sum()))
+    steps = steady_count(facts)
+    rows: list[dict[str, Any]] = []
+    for (names, elements, size), members in ordered:
+        rows.append(
+            {
+                "operators": _abbreviated([trace.names[name] for name in names]),
+                "count": round(len(members) / steps, 1),
+                "elements": elements,
+                "hop": 2 * elements * size or -1,
+                "device": float(device[members].sum()) / steps,
+                "host": float(host[members].sum()) / steps,
+            }
+        )
+    return rows, int(begin[ordered[0][1][0]])
+
+
+def _abbreviated(names: list[str]) -> str:
+    short = [name.removeprefix("aten::") for name in names]
+    more = f" ... ({len(short)} in all)" if len(short) > _SHOWN else ""
+    return " > ".join(short[:_SHOWN]) + more

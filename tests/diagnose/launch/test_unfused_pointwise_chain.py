@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.diagnose.outcomes import cleared, found, skipped, title
+from tests.support.builder import TraceBuilder
+
+_ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::"
+ADD = _ELEMENTWISE + "CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)"
+MUL = _ELEMENTWISE + "BinaryFunctor<float>, std::array<char*, 3ul> >(int)"
+CAST = _ELEMENTWISE + "bfloat16_copy_kernel_cuda(int)>"
+GEMM = "nvjet_sm90_tst_128x64_h_bz_NNT"
+FLOATS: dict[str, Any] = {"dims": [[64, 256], [64, 256]], "types": ["float", "float"]}
+OTHERS: dict[str, Any] = {"dims": [[64, 128], [64, 128]], "types": ["float", "float"]}
+
+
+def steps(
+    *kernels: tuple[str, str, dict[str, Any]], kernel: float = 5.0, operator: float = 30.0, stream: str = "7"
+) -> TraceBuilder:
+    """Three steps that run the given (operator, kernel, shapes) one after another."""
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step():
+            for name, what, shapes in kernels:
+                with b.op(name, head=operator - 10, tail=5, **shapes):
+                    b.launch(what, duration=kernel, call=5, stream=stream)
+    return b
+
+
+def test_two_pointwise_kernels_over_the_same_elements() -> None:
+    result = found("LAU102", steps(("aten::add", ADD, FLOATS), ("aten::mul", MUL, FLOATS)).build())
+    assert title("LAU102", result) == (
+        "2 pointwise kernels per step run in 1 chain over the same elements (add > mul): fused, each chain is one "
+        "kernel, 1 fewer."
+    )
+    assert (result.side, result.gain_ns, result.confidence) == ("host", 30_000, "high")
+    assert result.evidence[0].rows[0]["hop"] == 2 * 64 * 256 * 4
+
+
+def test_a_device_bound_run_gains_all_kernels_but_the_longest() -> None:
+    trace = steps(("aten::add", ADD, FLOATS), ("aten::mul", MUL, FLOATS), kernel=500).build()
+    result = found("LAU102", trace)
+    assert (result.side, result.gain_ns) == ("device", 500_000)
+
+
+def test_a_single_pointwise_kernel_is_no_chain() -> None:
+    cleared("LAU102", steps(("aten::add", ADD, FLOATS), ("aten::mm", GEMM, FLOATS)).build())
+
+
+def test_the_number_of_elements_must_stay() -> None:
+    cleared("LAU102", steps(("aten::add", ADD, FLOATS), ("aten::mul", MUL, OTHERS)).build())
+
+
+def test_a_chain_may_be_asked_to_be_longer() -> None:
+    b = steps(("aten::add", ADD, FLOATS), ("aten::mul", MUL, FLOATS))
+    cleared("LAU102", b.build(), kernels_from=3)
+
+
+def test_other_streams_run_beside_each_other() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step():
+            for name, what, stream in (("aten::add", ADD, "7"), ("aten::mul", MUL, "9")):
+                with b.op(name, head=20, **FLOATS):
+                    b.launch(what, stream=stream)
+    cleared("LAU102", b.build())
+
+
+def test_conversions_alone_are_another_matter() -> None:
+    cleared("LAU102", steps(("aten::copy_", CAST, FLOATS), ("aten::copy_", CAST, FLOATS)).build())
+    found("LAU102", steps(("aten::copy_", CAST, FLOATS), ("aten::mul", MUL, FLOATS)).build())
+
+
+def test_inside_a_compiled_region_the_compiler_has_decided() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step(), b.op("Torch-Compiled Region: 0/0"):
+            for name, what in (("aten::add", ADD), ("aten::mul", MUL)):
+                with b.op(name, head=20, **FLOATS):
+                    b.launch(what)
+    cleared("LAU102", b.build())
+
+
+def test_the_grid_stands_in_for_shapes() -> None:
+    result = found("LAU102", steps(("aten::add", ADD, {}), ("aten::mul", MUL, {})).build())
+    assert result.confidence == "medium"
+    assert "about as many elements" in title("LAU102", result)
+    assert result.evidence[0].rows[0]["elements"] == 264 * 128 * 4
+
+
+@pytest.mark.parametrize(
+    ("weight", "steps_over"),
+    [
+        # x @ w with another number of elements; w of the chain's size, but transposed, as nn.Linear passes it; a
+        # product that reads the chain's result.
+        ({"dims": [[64, 32], [32, 256]], "types": ["float", "float"]}, True),
+        ({"dims": [[64, 32], [64, 256]], "types": ["float", "float"], "strides": [[32, 1], [1, 64]]}, True),
+        ({"dims": [[64, 256], [256, 256]], "types": ["float", "float"]}, False),
+    ],
+)
+def test_an_independent_product_may_lie_between(weight: dict[str, Any], steps_over: bool) -> None:
+    trace = steps(("aten::silu", ADD, FLOATS), ("aten::mm", GEMM, weight), ("aten::mul", MUL, FLOATS)).build()
+    if steps_over:
+        assert found("LAU102", trace).confidence == "medium"
+    else:
+        cleared("LAU102", trace)
+
+
+def test_without_a_device_there_are_no_kernels() -> None:
+    b = TraceBuilder()
+    with b.step(), b.op("aten::add"):
+        pass
+    skipped("LAU102", b.build())
