@@ -49,6 +49,11 @@ class StepClock:
         return self._stamps[-1] - self._stamps[0] if self._stamps else 0
 
     @property
+    def since_open_ns(self) -> int:
+        """Host time since `open`, up to now."""
+        return self._now() - self._stamps[0] if self._stamps else 0
+
+    @property
     def host_ns(self) -> list[int]:
         """Host time of each step."""
         return [later - earlier for earlier, later in zip(self._stamps, self._stamps[1:], strict=False)]
@@ -117,4 +122,5 @@ def _times(samples: Sequence[float], steps: int, method: str) -> StepTimes:
         samples=len(samples),
         steps=steps,
         method=method,
+        times_us=tuple(round(sample, 3) for sample in samples),
     )

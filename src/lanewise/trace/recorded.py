@@ -16,6 +16,8 @@ __all__ = ["KEY", "SCHEMA", "Fault", "Recorded", "StepTimes", "from_metadata", "
 KEY = "lanewise"
 """Top-level key of the trace file."""
 
+_MAX_TIMES = 1000
+
 SCHEMA = 1
 """Raised by one when a field changes its meaning or disappears; new fields do not raise it."""
 
@@ -27,7 +29,8 @@ class StepTimes:
     `method` says what was timed: `host` - the time between step boundaries on the host, sound where the device keeps up;
     `device` - device timestamps at the boundaries, where the host runs ahead; `mean` - the stretch between two
     synchronisations divided by its steps, where the host runs ahead and nothing may be added to the stream. `mean` has
-    one sample, so p20 and p80 equal the median.
+    one sample, so p20 and p80 equal the median. `times_us` are the samples themselves in their order, so that two runs can
+    be compared with statistics.
     """
 
     median_us: float
@@ -36,6 +39,7 @@ class StepTimes:
     samples: int
     steps: int
     method: str
+    times_us: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +147,11 @@ def _times(value: Any) -> StepTimes | None:
     samples, steps, method = _whole(value.get("samples")), _whole(value.get("steps")), _text(value.get("method"))
     if median is None or samples is None or steps is None:
         return None
+    listed = value.get("times_us")
+    times = [_positive(time) for time in listed[:_MAX_TIMES]] if isinstance(listed, list | tuple) else []
     return StepTimes(
-        median_us=median, p20_us=p20 or median, p80_us=p80 or median, samples=samples, steps=steps, method=method or ""
+        median_us=median, p20_us=p20 or median, p80_us=p80 or median, samples=samples, steps=steps, method=method or "",
+        times_us=tuple(time for time in times if time is not None),
     )
 
 
