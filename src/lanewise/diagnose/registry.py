@@ -26,7 +26,9 @@ _FILES: dict[str, tuple[str, ...]] = {
                "host_bubble"),
     "compile": ("addmm_operand_copy",),
     "sync": ("device_readback", "pageable_copy"),
-    "kernel": ("hotspot_kernel", "tensor_cores_unused"),
+    "kernel": ("hotspot_kernel", "memory_bound_kernel", "compute_bound_kernel", "tensor_cores_unused",
+               "misaligned_gemm", "under_filled_grid", "layout_conversion", "sdpa_math_fallback",
+               "hand_written_attention", "matvec_decode", "unfused_norm", "conv_bias_before_norm", "conv_autotune"),
 }
 
 

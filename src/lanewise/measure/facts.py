@@ -14,10 +14,13 @@ from lanewise.measure.idle import TimeClasses, classify_time
 from lanewise.measure.kernel_groups import KernelGroup, kernel_groups
 from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
 from lanewise.measure.launch import Launches, measure_launches
+from lanewise.measure.leaves import Leaves, measure_leaves
+from lanewise.measure.occupancy import Occupancy, occupancy
 from lanewise.measure.operator_kinds import is_collective, is_framework, is_matrix_work, is_view
 from lanewise.measure.pointwise_chains import Chains, pointwise_chains
 from lanewise.measure.regime import Regime, judge
 from lanewise.measure.regions import Regions, measure_regions
+from lanewise.measure.roofline import Roof, roofline
 from lanewise.measure.signatures import Signatures
 from lanewise.measure.step_table import StepTable, measure_steps
 from lanewise.measure.table import api_table, copy_table, kernel_table, operator_table
@@ -63,6 +66,21 @@ class Facts:
     def kernel_groups(self) -> list[KernelGroup]:
         """Kernels of the steady steps by identity (name, launch configuration, shapes), the most expensive first."""
         return kernel_groups(self)
+
+    @cached_property
+    def leaves(self) -> Leaves:
+        """Operators of the steady steps that launch device work themselves, in host order."""
+        return measure_leaves(self)
+
+    @cached_property
+    def occupancy(self) -> Occupancy:
+        """Blocks, residency and waves of every kernel, in the order of `kernel_args`."""
+        return occupancy(self)
+
+    @cached_property
+    def roofline(self) -> list[Roof]:
+        """Operators of the steady steps by arguments: work, achieved rates, distance from the card's peaks."""
+        return roofline(self)
 
     @cached_property
     def signatures(self) -> Signatures:

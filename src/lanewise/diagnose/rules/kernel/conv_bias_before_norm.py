@@ -1,0 +1,101 @@
+"""KER112."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.select import counted, either_side, enclosing, host_cost, named, outermost, per
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import time
+from lanewise.trace.schema import Kind
+
+_CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution")
+
+
+@rule(
+    "KER112",
+    "conv-bias-before-norm",
+    side="device",
+    title="{pairs} {per} add a bias right before a batch normalisation that takes it out again: {device} on the "
+          "GPU, {host} "
+    "on the host.",
+)
+def conv_bias_before_norm(facts: Facts) -> Outcome:
+    """A convolution adds a bias per channel, and the batch normalisation behind it subtracts the channel's mean.
+
+    Whatever the bias is, the mean contains it, so the result does not depend on it.
+
+    Costs: the addition, where it is a kernel of its own (device-bound), or its launch (host-bound).
+
+    Fix: `bias=False` in the convolution; for inference fold the normalisation into the convolution's weights.
+
+    Verify: the additions behind the convolutions are gone, the results are the same.
+
+    Silent: without a batch normalisation behind it.
+
+    Source: torch/profiler/_pattern_matcher.py; PyTorch's performance tuning guide.
+    """
+    trace = facts.trace
+    if not facts.kernel_groups:
+        return NotApplicable("the trace holds no kernels in steady steps")
+    convolutions = outermost(facts, in_steady_steps(facts, named(facts, (Kind.OPERATOR,), *_CONVOLUTIONS)))
+    norms = outermost(facts, in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::batch_norm")))
+    if len(convolutions) == 0 or len(norms) == 0:
+        return NotApplicable("no convolution and batch normalisation in steady steps")
+    if not facts.health.shapes:
+        return NeedsCapture("shapes, to see whether the convolutions have a bias: `record_shapes=True`")
+    pairs = _followed(facts, convolutions, norms)
+    biased = [convolution for convolution, norm in pairs if _has_bias(facts, convolution, norm)]
+    if not biased:
+        return Clear("the convolutions in front of batch normalisations have no bias")
+    roots = np.array(biased, dtype=np.int64)
+    adds = in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::add_", "aten::add"))
+    adds = adds[enclosing(facts, roots, adds) >= 0]
+    leaves = facts.leaves
+    mine = np.flatnonzero(np.isin(leaves.operator, adds))
+    rows = leaves.rows(mine)
+    calls = trace.links.launch[rows]
+    steps = steady_count(facts)
+    device_ns = float(leaves.time[mine].sum()) / steps
+    host_ns = min(host_cost(facts, calls), float(trace.duration[adds].sum()) / steps)
+    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
+    example, group = facts.signatures.groups(roots)
+    table_rows: list[dict[str, Any]] = [
+        {"operator": trace.name_of(int(event)), "shapes": shapes_label(facts, int(event)),
+         "count": int((group == at).sum()) / steps} for at, event in enumerate(example.tolist())]
+    return Found(
+        values={"pairs": counted(len(roots) / steps, "convolution", "convolutions"), "per": per(facts),
+                "device": time(device_ns), "host": time(host_ns)},
+        gain_ns=gain,
+        side=side,
+        evidence=[table("Convolutions with a bias that the next operator removes", {
+            "operator": ("text", "operator"), "shapes": ("text", "input, weight, bias"), "count": ("count", "per step"),
+        }, table_rows)],
+        location=locate(facts, int(roots[0])),
+        claims=[*trace.device_work[rows].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+    )
+
+
+def _followed(facts: Facts, convolutions: np.ndarray, norms: np.ndarray) -> list[tuple[int, int]]:
+    """Convolutions whose next operator on the lane is a batch normalisation, with it."""
+    trace = facts.trace
+    top = outermost(facts, in_steady_steps(facts, trace.of(Kind.OPERATOR)))
+    follower = dict(zip(top[:-1].tolist(), top[1:].tolist(), strict=True))
+    norm = set(norms.tolist())
+    return [(convolution, follower[convolution]) for convolution in convolutions.tolist()
+            if follower.get(convolution) in norm]
+
+
+def _has_bias(facts: Facts, convolution: int, norm: int) -> bool:
+    call, after = facts.signatures.of(convolution), facts.signatures.of(norm)
+    if call is None or after is None:
+        return False
+    weight, bias, image = call.tensor(1), call.tensor(2), after.tensor(0)
+    if weight is None or bias is None or image is None or len(image.shape) < 2:
+        return False
+    return bias.shape == (weight.shape[0],) == (image.shape[1],)

@@ -1,0 +1,114 @@
+"""KER109."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.select import counted, enclosing, named, outermost, per
+from lanewise.measure.facts import Facts
+from lanewise.measure.signatures import Tensor
+from lanewise.report.quantity import byte_size, time
+from lanewise.trace.schema import Kind
+
+# Product, scaling and masking, softmax, dropout and casts, product.
+_CHAIN = r"b[dxakc]{0,6}s[ncx]{0,3}b"
+
+_FUSED_SHARE = 0.5
+
+
+@rule(
+    "KER109",
+    "hand-written-attention",
+    side="device",
+    title="{chains} {per} spell attention out as products and a softmax ({total}), and store the {scores} score "
+          "matrix.",
+)
+def hand_written_attention(facts: Facts) -> Outcome:
+    """Attention is written as product, scaling, mask, softmax, product, each an operation of its own.
+
+    The score matrix, sequence length squared, goes to memory and back between all of them. A fused kernel keeps it on
+    the chip.
+
+    Costs: the chains' device time, less what a fused kernel needs for the two products at half of the peak.
+
+    Fix: `torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=...)`.
+
+    Verify: one fused kernel replaces the chain, and the results agree within the type's precision.
+
+    Silent: for the reference path of scaled_dot_product_attention itself (KER108). Where the attention weights are
+    returned to the caller, the chain has to stay.
+
+    Source: huggingface/blog torch-attention-profile.
+    """
+    trace, leaves = facts.trace, facts.leaves
+    if not facts.kernel_groups:
+        return NotApplicable("the trace holds no kernels in steady steps")
+    chains = list(leaves.find(_CHAIN))
+    if not chains:
+        return Clear("no product, softmax and product in a row")
+    if not facts.health.shapes:
+        return NeedsCapture("shapes, to tell attention from other products: `record_shapes=True`")
+    fallback = outermost(facts, named(facts, (Kind.OPERATOR,), "aten::_scaled_dot_product_attention_math"))
+    firsts = leaves.operator[[int(chain[0]) for chain in chains]]
+    own = enclosing(facts, fallback, firsts) < 0
+    kept = [
+        chain for chain, mine in zip(chains, own.tolist(), strict=True) if mine and _scores(facts, chain) is not None
+    ]
+    if not kept:
+        return Clear("the products around softmax have different batches, or belong to the reference path")
+    steps = steady_count(facts)
+    total = sum(float(leaves.time[chain].sum()) for chain in kept) / steps
+    least, scores = 0.0, 0
+    rate = 0.0
+    for chain in kept:
+        found = _scores(facts, chain)
+        if found is None:
+            continue
+        matrix, flops = found
+        scores = max(scores, matrix.bytes)
+        rate = facts.device.peak.flop_rate(matrix.dtype) if facts.device.peak else 0.0
+        least += flops / (_FUSED_SHARE * rate) * 1e9 / steps if rate else 0.0
+    example = kept[0]
+    rows: list[dict[str, Any]] = [
+        {
+            "operator": trace.name_of(int(leaves.operator[leaf])),
+            "shapes": shapes_label(facts, int(leaves.operator[leaf])),
+            "time": float(leaves.time[leaf]),
+        }
+        for leaf in example.tolist()
+    ]
+    device = leaves.rows(np.concatenate(kept))
+    calls = trace.links.launch[device]
+    return Found(
+        values={"chains": counted(len(kept) / steps, "chain", "chains"), "per": per(facts), "total": time(total),
+                "scores": byte_size(scores)},
+        gain_ns=max(0.0, total - least) if rate else total,
+        confidence="medium" if rate else "low",
+        evidence=[table("One of the chains", {
+            "operator": ("text", "operator"), "shapes": ("text", "shapes"), "time": ("time", "device time"),
+        }, rows, limit=12)],
+        location=locate(facts, int(leaves.operator[int(example[0])])),
+        claims=[*trace.device_work[device].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+    )
+
+
+def _scores(facts: Facts, chain: np.ndarray) -> tuple[Tensor, float] | None:
+    """The score matrix of a chain and the FLOPs of both products; None if their batches differ."""
+    first = facts.signatures.of(int(facts.leaves.operator[int(chain[0])]))
+    last = facts.signatures.of(int(facts.leaves.operator[int(chain[-1])]))
+    if first is None or last is None:
+        return None
+    left = [tensor for tensor in first.tensors if len(tensor.shape) == 3][-2:]
+    right = [tensor for tensor in last.tensors if len(tensor.shape) == 3][-2:]
+    if len(left) < 2 or len(right) < 2:
+        return None
+    (query, key), (weights, value) = left, right
+    scores = Tensor((query.shape[0], query.shape[1], key.shape[2]), query.dtype)
+    if weights.shape != scores.shape:
+        return None
+    return scores, 2.0 * scores.numel * (query.shape[2] + value.shape[2])

@@ -1,0 +1,77 @@
+"""KER107."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.select import counted, device_rows, device_sum, either_side, per
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import share, time
+from lanewise.trace.schema import Kind
+
+_CONVERSION = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_"
+
+
+@rule(
+    "KER107",
+    "layout-conversion",
+    side="device",
+    title="{conversions} {per} turn images between channels-first and channels-last: {total}, {share} of the "
+          "device's time.",
+)
+def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: float = 2.0) -> Outcome:
+    """The convolution library converts layouts around each convolution.
+
+    Tensor-core convolutions work on channels-last data. torch's default is channels-first, so the library converts the
+    input before each convolution and the result after it: two passes over memory and two launches each.
+
+    Costs: the conversions' time (device-bound), or the calls that launch them (host-bound).
+
+    Fix: `model.to(memory_format=torch.channels_last)` and the same for the input; the layout then stays through the
+    network.
+
+    Verify: no `nchwToNhwc` or `nhwcToNchw` kernels are left.
+
+    Silent: for a single conversion at the entry of the model.
+
+    Source: PyTorch's channels-last tutorial; 27 % of the device's time in a half-precision network on our H100.
+    """
+    trace = facts.trace
+    kernels = device_rows(facts, Kind.KERNEL)
+    if len(kernels) == 0:
+        return NotApplicable("the trace holds no kernels in steady steps")
+    rows = kernels[trace.name_mask(_CONVERSION)[trace.name[trace.device_work[kernels]]]]
+    steps = steady_count(facts)
+    everything = max(1.0, device_sum(facts, device_rows(facts)))
+    total = device_sum(facts, rows)
+    if len(rows) / steps < per_step_from or total < share_from * everything:
+        return Clear(
+            f"{len(rows) / steps:g} layout conversions per step, {total / everything:.1%} of the device's time"
+        )
+    calls = trace.links.launch[rows]
+    linked = calls[calls >= 0]
+    side, gain = either_side(facts, device_ns=total, host_ns=float(trace.duration[linked].sum()) / steps)
+    example, group = facts.signatures.groups(np.maximum(trace.links.operator[rows], 0))
+    duration = trace.duration[trace.device_work[rows]]
+    table_rows: list[dict[str, Any]] = [{
+        "operator": trace.name_of(int(operator)), "shapes": shapes_label(facts, int(operator)),
+        "count": int((group == at).sum()) / steps, "total": float(duration[group == at].sum()) / steps,
+    } for at, operator in enumerate(example.tolist())]
+    table_rows.sort(key=lambda row: -row["total"])
+    return Found(
+        values={"conversions": counted(len(rows) / steps, "kernel", "kernels"), "per": per(facts), "total": time(total),
+                "share": share(total / everything)},
+        gain_ns=gain,
+        side=side,
+        evidence=[table("Conversions by operator", {
+            "operator": ("text", "operator"), "shapes": ("text", "shapes"), "count": ("count", "conversions per step"),
+            "total": ("time", "time per step"),
+        }, table_rows)],
+        location=locate(facts, int(linked[0])) if len(linked) else None,
+        claims=[*trace.device_work[rows].tolist(), *np.unique(linked).tolist()],
+    )

@@ -1,0 +1,71 @@
+"""KER102."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count
+from lanewise.diagnose.rule import Clear, Found, Outcome, rule
+from lanewise.diagnose.rules.kernel.roofs import no_roofline, per_step_ns, roof_table
+from lanewise.diagnose.select import compute_ns, counted, per
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import bandwidth, share, text, time
+
+
+@rule(
+    "KER102",
+    "memory-bound-kernel",
+    side="device",
+    yields_to=("LAU102", "KER107", "KER111", "KER112", "MEM103", "MEM104", "MEM106", "OPT102"),
+    title="{operators} ({top} first) move data at {rate}, {of_memory} of what the memory can do, for {total} "
+          "{per}: only "
+    "fewer bytes make them faster.",
+)
+def memory_bound_kernel(
+    facts: Facts, *, share_from: float = 0.05, of_memory_from: float = 0.60, of_compute_below: float = 0.30
+) -> Outcome:
+    """Operators whose time is what it takes to read and write their tensors once.
+
+    They run close to the memory's bandwidth and far from the computing peak: no better kernel helps, only moving fewer
+    bytes.
+
+    Costs: their time, less one write of the result, if the operation were fused into what produces its input.
+
+    Fix: fuse the operation with its neighbours (torch.compile, a fused kernel), use a narrower type, work in place.
+
+    Verify: the kernel disappears, or its bytes go down.
+
+    Silent: where the working set fits in the cache: the memory's bandwidth does not limit it then.
+
+    Source: "Making Deep Learning Go Brrrr From First Principles"; TraceLens.
+    """
+    reason = no_roofline(facts)
+    if reason is not None:
+        return reason
+    compute, steps = compute_ns(facts), steady_count(facts)
+    peak = facts.device.peak
+    assert peak is not None
+    roofs = [roof for roof in facts.roofline
+             if roof.work is not None and roof.of_memory >= of_memory_from and not roof.of_compute >= of_compute_below
+             and per_step_ns(facts, roof) >= share_from * compute]
+    if not roofs:
+        return Clear("no operator with a large share moves data at the memory's bandwidth")
+    total = sum(per_step_ns(facts, roof) for roof in roofs)
+    kept = sum(roof.work.written * roof.calls / steps / peak.bandwidth * 1e9 for roof in roofs if roof.work)
+    top = roofs[0]
+    call = int(facts.trace.links.launch[top.rows[0]])
+    return Found(
+        values={
+            "operators": counted(len(roofs), "operator", "operators"),
+            "top": text(top.name),
+            "rate": bandwidth(top.byte_rate),
+            "of_memory": share(top.of_memory),
+            "total": time(total),
+            "per": per(facts),
+        },
+        gain_ns=max(0.0, total - kept),
+        confidence="high" if all(roof.work and roof.work.exact for roof in roofs) else "medium",
+        evidence=[roof_table(facts, f"Against the peaks of {peak.card}", roofs)],
+        location=locate(facts, call),
+        claims=np.concatenate([facts.trace.device_work[roof.rows] for roof in roofs]).tolist(),
+    )

@@ -1,0 +1,99 @@
+"""KER108."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.select import counted, enclosing, named, outermost, per
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import time
+from lanewise.trace.schema import Kind
+
+# A fused kernel reaches at least this share of the peak for its products.
+_FUSED_SHARE = 0.5
+
+
+@rule(
+    "KER108",
+    "sdpa-math-fallback",
+    side="device",
+    title="{calls} {per} to scaled_dot_product_attention run on the unfused reference path ({total}): the scores "
+          "are stored "
+    "and read several times.",
+)
+def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
+    """No fused attention kernel accepted the call, so attention runs as separate products and a softmax.
+
+    The reference path writes the whole score matrix to memory and reads it back for scaling, masking and softmax, where
+    the fused kernels keep it on the chip.
+
+    Costs: its device time, less what a fused kernel needs for the same products at half of the peak.
+
+    Fix: use fp16 or bf16, `is_causal=True` in place of a dense mask, a head size that the kernels support; wrap the
+    call in `torch.nn.attention.sdpa_kernel(SDPBackend.FLASH_ATTENTION)` to be told why it was refused.
+
+    Verify: one fused kernel (`flash_fwd`, `fmha`, `sdpa`) replaces the products and the softmax.
+
+    Silent: for efficient attention in fp32 (`fmha_cutlassF_f32`): that path is fused.
+
+    Source: huggingface/blog torch-attention-profile.
+    """
+    trace = facts.trace
+    if not facts.kernel_groups:
+        return NotApplicable("the trace holds no kernels in steady steps")
+    calls = outermost(facts, in_steady_steps(
+        facts, named(facts, (Kind.OPERATOR,), "aten::_scaled_dot_product_attention_math")))
+    if len(calls) == 0:
+        return Clear("no attention call takes the reference path")
+    leaves = facts.leaves
+    owner = enclosing(facts, calls, leaves.operator)
+    product = np.isin(trace.name[leaves.operator], trace.name_ids("aten::bmm", "aten::baddbmm", "aten::mm"))
+    products = np.array([int(np.count_nonzero(product & (owner == call))) for call in calls.tolist()])
+    calls = calls[products >= products_from]
+    if len(calls) == 0:
+        return Clear("the reference path launches no products of its own")
+    steps = steady_count(facts)
+    inside = np.isin(owner, calls)
+    total = float(leaves.time[inside].sum()) / steps
+    example, group = facts.signatures.groups(calls)
+    rows: list[dict[str, Any]] = []
+    least = 0.0
+    for at, call in enumerate(example.tolist()):
+        mine = calls[group == at]
+        signature = facts.signatures.of(call)
+        query, key = (signature.tensor(0), signature.tensor(1)) if signature else (None, None)
+        rate = facts.device.peak.flop_rate(query.dtype) if facts.device.peak and query else 0.0
+        if query and key and rate and len(query.shape) == 4:
+            flops = 4.0 * query.numel * key.shape[2]
+            least += flops / (_FUSED_SHARE * rate) * 1e9 * len(mine) / steps
+        rows.append(
+            {
+                "shapes": shapes_label(facts, call),
+                "dtype": query.dtype.removeprefix("c10::") if query else "",
+                "mask": "dense" if signature and signature.tensor(3) else "none or causal",
+                "count": len(mine) / steps,
+                "time": float(leaves.time[np.isin(owner, mine)].sum()) / len(mine),
+            }
+        )
+    return Found(
+        values={"calls": counted(len(calls) / steps, "call", "calls"), "per": per(facts), "total": time(total)},
+        gain_ns=max(0.0, total - least) if least else total,
+        confidence="high" if least else "low",
+        evidence=[table("Attention on the reference path", {
+            "shapes": ("text", "shapes"), "dtype": ("text", "type"), "mask": ("text", "mask"),
+            "count": ("count", "per step"), "time": ("time", "time of a call"),
+        }, rows)],
+        location=locate(facts, int(calls[0])),
+        claims=_claims(facts, np.flatnonzero(inside)),
+    )
+
+
+def _claims(facts: Facts, leaves: np.ndarray) -> list[int]:
+    rows = facts.leaves.rows(leaves)
+    calls = facts.trace.links.launch[rows]
+    return [*facts.trace.device_work[rows].tolist(), *np.unique(calls[calls >= 0]).tolist()]

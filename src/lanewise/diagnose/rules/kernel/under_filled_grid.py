@@ -1,0 +1,108 @@
+"""KER106."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.select import compute_ns, per
+from lanewise.measure.facts import Facts
+from lanewise.measure.kernel_groups import KernelGroup
+from lanewise.report.quantity import count, share, time
+
+# Kernels that choose their own grid: one block per SM, or one per piece of a split sum, says nothing about idle SMs.
+_OWN_GRID = re.compile(
+    r"nvjet|warpgroup|warpspecialized|persistent|cooperative|stream_?k|sm90_xmma|sm100_|splitK|split_k|ReduceSplitK|"
+    r"nccl|flash_fwd_splitkv", re.IGNORECASE
+)
+
+
+class _Thin(NamedTuple):
+    group: KernelGroup
+    blocks: int
+    waves: float
+    lost: float
+
+
+@rule(
+    "KER106",
+    "under-filled-grid",
+    side="device",
+    yields_to=("KER104", "KER105"),
+    title="Kernels that take {share} of the computing time ({total} {per}) start too few blocks for {sms} "
+          "multiprocessors; "
+    "the largest starts {blocks}.",
+)
+def under_filled_grid(
+    facts: Facts, *, blocks_below: float = 0.75, kernel_from_us: float = 20.0, last_wave_below: float = 0.25,
+    waves_below: float = 3.0, share_from: float = 0.05,
+) -> Outcome:
+    """Long kernels leave part of the device without a block to run.
+
+    A block runs on one multiprocessor. With fewer blocks than multiprocessors some stay idle for the whole kernel;
+    with a nearly empty last wave they stay idle for its last part.
+
+    Costs: the kernels' time times the idle part of the device.
+
+    Fix: more parallel work per launch: a larger batch, a split of the long dimension (split-K, split along the
+    sequence), smaller tiles, or several such kernels at once on different streams.
+
+    Verify: the grid grows to at least the number of multiprocessors, and the kernel gets shorter.
+
+    Silent: for kernels below 20 us, for those that choose one block per multiprocessor by design (persistent and
+    warp-specialised ones), and for communication.
+
+    Source: HTA's and TraceLens's kernel views.
+    """
+    if not facts.kernel_groups:
+        return NotApplicable("the trace holds no kernels in steady steps")
+    sms = facts.device.sms
+    if not sms:
+        return NeedsCapture("`deviceProperties` of the device: this file does not say how many multiprocessors it has")
+    thin = [found for group in facts.kernel_groups
+            if group.total / len(group.rows) > kernel_from_us * 1e3
+            and (found := _thin(facts, group, blocks_below, waves_below, last_wave_below)) is not None]
+    steps, compute = steady_count(facts), compute_ns(facts)
+    total = sum(found.group.total for found in thin) / steps
+    if not thin or total < share_from * compute:
+        return Clear(f"kernels with too small a grid take {total / compute:.1%} of the computing time")
+    rows: list[dict[str, Any]] = [{
+        "kernel": kernel_label(facts, found.group.example), "shapes": shapes_label(facts, found.group.operator),
+        "blocks": found.blocks, "waves": found.waves, "count": len(found.group.rows) / steps,
+        "duration": found.group.total / len(found.group.rows), "lost": found.lost,
+    } for found in thin]
+    return Found(
+        values={"share": share(total / compute), "total": time(total), "per": per(facts), "sms": count(sms),
+                "blocks": count(thin[0].blocks)},
+        gain_ns=sum(found.group.total * found.lost for found in thin) / steps,
+        evidence=[table("Kernels and their grids", {
+            "kernel": ("text", "kernel"), "shapes": ("text", "shapes"), "blocks": ("count", "blocks"),
+            "waves": ("count", "waves"), "count": ("count", "per step"), "duration": ("time", "mean"),
+            "lost": ("share", "idle part"),
+        }, rows)],
+        location=locate(facts, thin[0].group.call),
+        claims=np.concatenate([facts.trace.device_work[found.group.rows] for found in thin]).tolist(),
+    )
+
+
+def _thin(facts: Facts, group: KernelGroup, blocks_below: float, waves_below: float, last_below: float) -> _Thin | None:
+    if _OWN_GRID.search(facts.trace.name_of(group.example)):
+        return None
+    row = int(facts.trace.lookup("kernel_args", np.array([group.example]))[0])
+    if row < 0 or facts.occupancy.blocks[row] <= 0:
+        return None
+    blocks, sms = int(facts.occupancy.blocks[row]), facts.device.sms
+    waves = float(facts.occupancy.waves[row])
+    shown = round(waves, 2) if waves == waves else -1.0
+    if blocks < blocks_below * sms:
+        return _Thin(group, blocks, shown, 1 - blocks / sms)
+    last = waves % 1
+    if waves == waves and 1 < waves < waves_below and 0 < last < last_below:
+        return _Thin(group, blocks, shown, 1 - waves / math.ceil(waves))
+    return None

@@ -1,0 +1,114 @@
+"""KER111."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.select import counted, either_side, host_cost, per
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import count, time
+
+# Square, mean, epsilon, inverse root, scale, with or without casts, and the multiplication with the weight.
+_CHAIN = r"c?pmarx(?:c?x)?"
+
+
+@rule(
+    "KER111",
+    "unfused-norm",
+    side="device",
+    title="{norms} {per} are spelled out as {operators} operations each; together they take {host} on the host "
+          "and {device} "
+    "on the GPU.",
+)
+def unfused_norm(facts: Facts, *, per_step_from: float = 2.0) -> Outcome:
+    """A root-mean-square normalisation is written as pow, mean, add, rsqrt, mul: one kernel for each.
+
+    Each of them costs a launch and a pass over memory, where one kernel could read the input once and write the result
+    once. Frameworks spell it so for clarity; a compiler or one call brings it back together.
+
+    Costs: all but one of the launches (host-bound), or all but one read and one write of the data (device-bound).
+
+    Fix: `torch.nn.functional.rms_norm` or `torch.nn.RMSNorm`, torch.compile around it, or a fused kernel.
+
+    Verify: one kernel per normalisation.
+
+    Silent: inside compiled regions, whose generated kernels are fused already.
+
+    Source: huggingface/blog torch-mlp-fusion; 17 per forward pass of a small Llama on our H100.
+    """
+    trace, leaves = facts.trace, facts.leaves
+    if not facts.kernel_groups:
+        return NotApplicable("the trace holds no kernels in steady steps")
+    chains = list(leaves.find(_CHAIN))
+    steps = steady_count(facts)
+    if len(chains) / steps < per_step_from:
+        return Clear(f"{len(chains) / steps:g} normalisations are spelled out per step")
+    every = np.concatenate(chains)
+    rows = leaves.rows(every)
+    calls = trace.links.launch[rows]
+    operators = len(every) / len(chains)
+    device_ns = float(leaves.time[every].sum()) / steps
+    host_ns = host_cost(facts, calls)
+    kept, known = _one_pass(facts, chains)
+    one = kept / steps if known else device_ns / operators
+    side, gain = either_side(facts, device_ns=max(0.0, device_ns - one), host_ns=host_ns * (1 - 1 / operators))
+    table_rows: list[dict[str, Any]] = [
+        {
+            "operator": trace.name_of(int(leaves.operator[leaf])),
+            "shapes": shapes_label(facts, int(leaves.operator[leaf])),
+            "time": float(leaves.time[leaf]),
+            "host": float(trace.duration[leaves.operator[leaf]]),
+        }
+        for leaf in chains[-1].tolist()
+    ]
+    return Found(
+        values={
+            "norms": counted(len(chains) / steps, "normalisation", "normalisations"),
+            "per": per(facts),
+            "operators": count(round(operators)),
+            "host": time(host_ns),
+            "device": time(device_ns),
+        },
+        gain_ns=gain,
+        side=side,
+        confidence="high" if known or side == "host" else "medium",
+        evidence=[
+            table(
+                "One of the normalisations",
+                {
+                    "operator": ("text", "operator"),
+                    "shapes": ("text", "shapes"),
+                    "time": ("time", "device time"),
+                    "host": ("time", "host time"),
+                },
+                table_rows,
+                limit=12,
+            )
+        ],
+        location=locate(facts, int(leaves.operator[int(chains[-1][0])])),
+        claims=[
+            *trace.device_work[rows].tolist(),
+            *np.unique(calls[calls >= 0]).tolist(),
+            *leaves.operator[every].tolist(),
+        ],
+    )
+
+
+def _one_pass(facts: Facts, chains: list[np.ndarray]) -> tuple[float, bool]:
+    """Device time of one read and one write of what each chain normalises, ns in all; False where shapes are
+    missing."""
+    peak = facts.device.peak
+    if peak is None or not facts.health.shapes:
+        return 0.0, False
+    total = 0.0
+    for chain in chains:
+        call = facts.signatures.of(int(facts.leaves.operator[int(chain[0])]))
+        if call is None or not call.tensors:
+            return 0.0, False
+        total += 2 * max(tensor.bytes for tensor in call.tensors) / peak.bandwidth * 1e9
+    return total, True
