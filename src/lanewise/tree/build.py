@@ -30,7 +30,7 @@ from lanewise.tree.costs import (
 )
 from lanewise.tree.forest import Groups, unify
 from lanewise.tree.limits import limit_nodes
-from lanewise.tree.model import NodeKind, Phase, Tree, TreeInfo
+from lanewise.tree.model import NodeKind, Phase, Tree, TreeInfo, identity_keys, identity_parts
 from lanewise.tree.modules import ModuleNames, name_modules
 from lanewise.tree.names import normalise
 from lanewise.tree.phases import find_phases, is_communication
@@ -112,21 +112,18 @@ class _Keys:
         detail = np.concatenate((row_detail, _directions(trace, device, table)))
         phases = np.concatenate((phase.astype(np.int64), _leaf_phases(trace, device, phase[work.context])))
         self.strings, rank = table.sorted()
-        key = ((kind << 3 | phases) << 52) | (rank[name] << 26) | rank[detail]
-        if len(self.strings) >= 2**26:
-            raise UsageError("more than 67 million distinct names")
+        key = identity_keys(kind, phases, rank[name], rank[detail])
         self._distinct, self.identity = np.unique(key, return_inverse=True)
 
     def tree(self, groups: Groups, metrics: dict[str, np.ndarray], info: TreeInfo) -> Tree:
         """The tree of merged rows."""
-        key = self._distinct[groups.identity]
-        mask = (1 << 26) - 1
+        kind, phase, name, detail = identity_parts(self._distinct[groups.identity])
         return Tree(
             parent=groups.parent,
-            kind=key >> 55,
-            phase=key >> 52 & 7,
-            name=key >> 26 & mask,
-            detail=key & mask,
+            kind=kind,
+            phase=phase,
+            name=name,
+            detail=detail,
             forward=groups.forward,
             strings=self.strings,
             metrics=metrics,

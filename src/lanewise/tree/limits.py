@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.tree.forest import subtree_sums, unify
-from lanewise.tree.model import NodeKind, Phase, Tree
+from lanewise.tree.model import NodeKind, Phase, Tree, identity_keys
 from lanewise.tree.rebuild import combine
 
 __all__ = ["TRUNCATED", "limit_nodes"]
@@ -44,8 +44,7 @@ def limit_nodes(tree: Tree, most: int) -> Tree:
     detail = np.where(kept, tree.detail, 0)
     parent = np.where(kept, tree.parent, near)
     forward = np.where(kept & (tree.forward >= 0), np.where(kept[tree.forward], tree.forward, -1), -1)
-    columns = np.stack((kind.astype(np.int64), phase.astype(np.int64), name, detail))
-    identity = np.unique(columns, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    identity = np.unique(identity_keys(kind, phase, name, detail), return_inverse=True)[1]
     groups = unify(parent, identity, forward)
     size = len(groups.parent)
     example = np.empty(size, dtype=np.int64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,8 +27,23 @@ _MODULE = re.compile(r"^nn\.Module: (?P<cls>.+?)(?:_(?P<index>\d+))?$", re.DOTAL
 
 
 def normalise(names: Sequence[str]) -> list[str]:
-    """Names without addresses and counters, in the same order."""
-    return [_normal(name) if _needs_work(name) else name for name in names]
+    """Names without addresses and counters, in the same order.
+
+    Half characters, which no file can hold, become `?`; names above 4,000 characters are cut.
+    """
+    return [_normal(_whole(name)) if _needs_work(name) else _whole(name) for name in names]
+
+
+_LONGEST = 4_000
+
+
+def _whole(name: str) -> str:
+    if not name.isascii():
+        name = name.encode("utf-8", "replace").decode()
+    if len(name) > _LONGEST:
+        # A checksum keeps names apart that differ only at the end.
+        name = f"{name[:_LONGEST]}…{zlib.crc32(name.encode()):08x}"
+    return name
 
 
 def _needs_work(name: str) -> bool:

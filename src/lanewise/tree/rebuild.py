@@ -11,15 +11,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from lanewise.tree.forest import nearest_marked, subtree_sums, unify
-from lanewise.tree.model import COMBINE, METRICS, Tree
+from lanewise.tree.model import COMBINE, METRICS, Tree, identity_keys
 
 __all__ = ["combine", "drop_empty", "identities", "rebuild", "with_metrics"]
 
 
 def identities(tree: Tree) -> np.ndarray:
     """A number for each distinct (kind, phase, name, detail) of a tree, in that order. Shape (nodes,)."""
-    columns = np.stack((tree.kind.astype(np.int64), tree.phase.astype(np.int64), tree.name, tree.detail))
-    return np.unique(columns, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return np.unique(identity_keys(tree.kind, tree.phase, tree.name, tree.detail), return_inverse=True)[1]
 
 
 def combine(metrics: Mapping[str, np.ndarray], group: np.ndarray, size: int) -> dict[str, np.ndarray]:
