@@ -2,24 +2,184 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from lanewise.cli.common import cache_option, console, json_option, open_trace
+from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
+
+if TYPE_CHECKING:
+    from lanewise.tree.model import Tree
+    from lanewise.tree.views import Placement
 
 __all__ = ["tree"]
 
+_BY = ("kernel", "operator", "module", "class", "line", "file", "function", "phase")
+_PHASES = ("forward", "backward", "recompute", "optimizer", "data loading", "communication", "other")
+_METRICS = ("device", "kernel", "copy", "set", "htod", "dtoh", "dtod", "host", "wait", "count", "launches", "calls",
+            "bytes", "gap", "idle", "delay", "allocated", "allocations")
+_FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "hatchet")
+
 
 @click.command()
-@click.argument("source", metavar="TRACE")
+@click.argument("sources", metavar="TRACE...", nargs=-1, required=True)
+@click.option("--view", type=click.Choice(["top-down", "bottom-up", "modules", "flat"]), default="top-down",
+              show_default=True, help="From the program to its kernels, from the kernels to their callers, the network "
+              "alone, or a table.")
+@click.option("--by", type=click.Choice(_BY), default=None, help="One row per such thing; implies --view flat.")
+@click.option("--metric", type=click.Choice(_METRICS), default="device", show_default=True,
+              help="What to show and sort by.")
+@click.option("--placement", type=click.Choice(["forward", "ran"]), default="forward", show_default=True,
+              help="Backward work under its forward operator, or where it ran.")
+@click.option("--phase", "phases", type=click.Choice(_PHASES), multiple=True, help="Only this phase. Repeatable.")
+@click.option("--match", "text", metavar="TEXT", default="", help="Only contexts named so, with all above and below.")
+@click.option("--step", "steps", type=int, multiple=True, help="Only this recorded step. Repeatable.")
+@click.option("--stream", "streams", multiple=True, help="Only device work of this stream. Repeatable.")
+@click.option("--frames", is_flag=True, help="Show the frames of libraries too.")
+@click.option("--merge-layers", is_flag=True, help="Equal layers as one: layers.0 and layers.1 become layers.*.")
+@click.option("--baseline", metavar="TRACE", default=None, help="Show what changed since this trace or tree, per step.")
+@click.option("--depth", type=click.IntRange(min=0), default=None, help="Show no deeper levels.")
+@click.option("--min-share", type=click.FloatRange(0, 100), default=1.0, show_default=True,
+              help="Contexts below this percentage are summed up.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=60, show_default=True, help="Rows.")
+@click.option("--source", "roots", type=click.Path(exists=True, file_okay=False, path_type=Path), multiple=True,
+              help="Show source lines from files below this directory. Repeatable.")
+@click.option("--to", "format_", type=click.Choice(_FORMATS), default=None,
+              help="Write another format; `tree` keeps the whole tree for later.")
 @json_option
 @cache_option
-def tree(source: str, as_json: bool, cache: bool) -> None:
-    """Every microsecond of device time at its place in the program."""
-    from lanewise.show.tree_terminal import header, tree_rows, tree_text
-    from lanewise.tree.build import build
-    from lanewise.tree.views import top_down
+@output_option
+def tree(sources: tuple[str, ...], view: str, by: str | None, metric: str, placement: Placement,
+         phases: tuple[str, ...], text: str, steps: tuple[int, ...], streams: tuple[str, ...], frames: bool,
+         merge_layers: bool, baseline: str | None, depth: int | None, min_share: float, limit: int,
+         roots: tuple[Path, ...], format_: str | None, as_json: bool, cache: bool, output: Path | None,
+         force: bool) -> None:
+    """Device time, copies, launches and host time at their place in the program.
 
-    shown = top_down(build(open_trace(source, cache=cache)))
-    screen = console(width=100)
-    screen.print(header(shown))
-    screen.print(tree_text(shown, tree_rows(shown)))
+    Every kernel stands under the Python frames, modules and operators that launched it; backward work under the line
+    whose forward pass caused it. TRACE may also be a tree saved with --to tree; several are added up.
+    """
+    from lanewise.errors import UsageError
+    from lanewise.tree import algebra, views
+
+    format_ = "json" if as_json else format_
+    whole = _load(sources, steps, streams, cache)
+    if baseline is not None:
+        whole = algebra.subtract(algebra.per_step(whole), algebra.per_step(_load((baseline,), steps, streams, cache)))
+    if format_ == "tree":
+        _write(_bytes(whole, "tree"), output, force)
+        return
+    shown = views.top_down(whole, placement=placement, fold=not frames, phases=phases, text=text)
+    if merge_layers:
+        shown = views.merge_layers(shown)
+    if by is not None or view == "flat":
+        _flat(shown, by or "operator", metric, limit, format_, output, force)
+        return
+    if view == "bottom-up":
+        shown = views.bottom_up(shown, metric)
+        # Callers are chains: without a bound one kernel's would fill the screen.
+        depth = 5 if depth is None else depth
+    elif view == "modules":
+        shown = views.modules(shown)
+    if format_ == "json":
+        from lanewise.show.tree_json import tree_json
+
+        emit(tree_json(shown, metric, view=view), output, force)
+    elif format_ in {"collapsed", "speedscope", "hatchet"}:
+        emit(_bytes(shown, format_, metric).decode(), output, force)
+    elif format_ == "pprof":
+        _write(_bytes(shown, format_), output, force)
+    else:
+        from lanewise.show.tree_terminal import header, tree_rows, tree_text
+
+        if output is not None:
+            raise UsageError("-o writes data: add --to and a format")
+        rows = tree_rows(shown, metric, min_share=min_share / 100, limit=limit, depth=depth)
+        screen = console()
+        screen.print(header(whole if view == "top-down" and not phases and not text else shown))
+        screen.print(tree_text(shown, rows, metric, width=screen.width, roots=roots))
+
+
+def _load(sources: tuple[str, ...], steps: tuple[int, ...], streams: tuple[str, ...], cache: bool) -> Tree:
+    from lanewise.errors import UsageError
+    from lanewise.tree.store import is_tree, load
+
+    trees: list[Tree] = []
+    for source in sources:
+        if is_tree(source):
+            if steps or streams:
+                raise UsageError(f"{source} is a saved tree: steps and streams can only be chosen from its trace")
+            trees.append(load(source))
+        else:
+            from lanewise.tree.build import build
+
+            trees.append(build(open_trace(source, cache=cache), steps=steps or None, streams=streams or None))
+    if len(trees) == 1:
+        return trees[0]
+    from lanewise.tree.algebra import merge
+
+    return merge(trees)
+
+
+def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, output: Path | None,
+          force: bool) -> None:
+    from lanewise.errors import UsageError
+    from lanewise.tree.flat import flat
+
+    sort = {"device": "total_device", "host": "total_host", "launches": "total_launches"}.get(metric, metric)
+    table = flat(shown, by, sort=sort)
+    if format_ == "json":
+        from lanewise.show.tree_json import flat_json
+
+        emit(flat_json(shown, table, by), output, force)
+    elif format_ is not None or output is not None:
+        raise UsageError("a flat view is printed, or written as --json")
+    else:
+        from lanewise.show.terminal import table_renderable
+        from lanewise.show.tree_terminal import flat_block, header
+
+        screen = console()
+        screen.print(header(shown))
+        screen.print(table_renderable(flat_block(shown, table, by, limit=limit), width=screen.width))
+
+
+def _bytes(shown: Tree, format_: str, metric: str = "device") -> bytes:
+    if format_ == "tree":
+        from lanewise.tree.store import dumps
+
+        return dumps(shown)
+    if format_ == "pprof":
+        from lanewise.show.pprof import pprof
+
+        return pprof(shown)
+    if format_ == "collapsed":
+        from lanewise.show.collapsed import collapsed
+
+        return collapsed(shown, metric).encode()
+    if format_ == "hatchet":
+        from lanewise.show.hatchet import hatchet
+
+        return hatchet(shown).encode()
+    from lanewise.show.speedscope import speedscope
+
+    return speedscope(shown).encode()
+
+
+def _write(data: bytes, output: Path | None, force: bool) -> None:
+    """Bytes to a file that does not exist yet, or to a pipe."""
+    from lanewise.errors import UsageError
+
+    if output is None:
+        stdout = sys.stdout.buffer
+        if sys.stdout.isatty():
+            raise UsageError("this format is binary: add -o FILE")
+        stdout.write(data)
+        return
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists; add --force to overwrite it")
+    try:
+        output.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror or error}") from error

@@ -6,18 +6,25 @@ is summed up in a row of its own, so that the rows below a context add up to it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from rich.text import Text
 
+from lanewise.measure.columns import Columns
+from lanewise.measure.kernel_names import short_name
+from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.quantity import format_quantity
 from lanewise.show.context_label import context_label
 from lanewise.show.text import clean, shorten
 from lanewise.tree.forest import preorder, subtree_sums
 from lanewise.tree.model import PHASES, NodeKind, Phase, Tree
+from lanewise.tree.names import parse_frame
+from lanewise.tree.source import find_source
 
-__all__ = ["Row", "header", "tree_rows", "tree_text"]
+__all__ = ["Row", "flat_block", "header", "tree_rows", "tree_text"]
 
 _STYLE = {
     NodeKind.THREAD: "bold",
@@ -100,7 +107,7 @@ def tree_rows(
 
     def make(nodes: tuple[int, ...], last: tuple[bool, ...], value: int, count: int, hidden: int) -> Row:
         parts: list[tuple[int, float]] = []
-        if nodes and tree.kind[nodes[-1]] not in (NodeKind.KERNEL, NodeKind.COPY, NodeKind.SET):
+        if nodes and not tree.leaf[nodes[-1]]:
             row = by_phase[nodes[0]]
             parts = [(phase, float(row[phase]) / scale) for phase in np.argsort(-np.abs(row)).tolist() if row[phase]]
         return Row(nodes, len(last), last, value, value / (total or scale), count, hidden, tuple(parts))
@@ -119,9 +126,11 @@ def tree_rows(
         while (
             join
             and len(below) == 1
+            and not tree.leaf[node]
             and inclusive[below[0]] == inclusive[node]
             and not values[chain[-1]]
-            and tree.kind[below[0]] not in (NodeKind.KERNEL, NodeKind.COPY, NodeKind.SET, NodeKind.MODULE)
+            and tree.kind[below[0]] != NodeKind.MODULE
+            and not tree.leaf[below[0]]
             and tree.phase[below[0]] == tree.phase[node]
         ):
             chain.append(below[0])
@@ -170,19 +179,22 @@ def header(tree: Tree) -> Text:
     phases = np.bincount(tree.phase, weights=tree.metrics["device"], minlength=len(PHASES))
     if device > 0 and np.count_nonzero(phases) > 1:
         order = [p for p in np.argsort(-phases).tolist() if phases[p]]
-        split = " · ".join(f"{PHASES[p]} {format_quantity('share', phases[p] / device)}" for p in order)
+        split = " · ".join(f"{PHASES[p]} {_percent(phases[p] / device)}" for p in order)
         lines.append(f"\n{split}", style="dim")
     return lines
 
 
-def tree_text(tree: Tree, rows: list[Row], metric: str = "device", *, width: int = 100, source: bool = False) -> Text:
-    """The rows as text of at most `width` columns."""
+def tree_text(
+    tree: Tree, rows: list[Row], metric: str = "device", *, width: int = 100, roots: Sequence[Path] = ()
+) -> Text:
+    """The rows as text of at most `width` columns; with `roots`, source lines of the user's functions from below them.
+    """
     unit = _UNITS.get(metric, "time")
     out = Text(f"{metric:>10} {'share':>7} {'count':>7}  context\n", style="dim")
     for row in rows:
         sign = "-" if row.value < 0 else ""
         line = Text(f"{sign + format_quantity(unit, abs(row.value)):>10}")
-        line.append(f" {format_quantity('share', row.share):>7} {row.count:>7,}  ")
+        line.append(f" {_percent(row.share):>7} {row.count:>7,}  ")
         guides = _guides(row.last)
         line.append(guides, style="dim")
         room = max(width - len(line), 16)
@@ -192,7 +204,26 @@ def tree_text(tree: Tree, rows: list[Row], metric: str = "device", *, width: int
             line.append(shorten(f"… {row.hidden} more", room), style="dim")
         out.append(line)
         out.append("\n")
+        if roots and row.nodes:
+            _append_source(out, tree, row, " " * 28 + _guides((*row.last, True))[:-2], width, roots)
     return out
+
+
+def _append_source(out: Text, tree: Tree, row: Row, lead: str, width: int, roots: Sequence[Path]) -> None:
+    """The first lines of the innermost function of a row that is found below the roots."""
+    for node in reversed(row.nodes):
+        frame = parse_frame(tree.label(node)) if tree.kind[node] == NodeKind.FRAME else None
+        source = find_source(frame.file, frame.line, roots) if frame is not None and frame.file else None
+        if source is not None:
+            for number, text in enumerate(source.lines, source.first):
+                code = shorten(clean(text.expandtabs(4), 400), max(width - len(lead) - 7, 16))
+                out.append(f"{lead}{number:>5} {code}\n", style="dim italic")
+            return
+
+
+def _percent(share: float) -> str:
+    """One decimal throughout: parts of a tree are compared with each other and added up by eye."""
+    return f"{share * 100:.1f} %"
 
 
 def _guides(last: tuple[bool, ...]) -> str:
@@ -235,9 +266,52 @@ def _phase_suffix(tree: Tree, row: Row) -> str:
     """The phase where it is news: what a row consists of, or where backward work hangs under a forward line."""
     node = row.nodes[0]
     if tree.kind[row.nodes[-1]] in (NodeKind.MODULE, NodeKind.FRAME, NodeKind.OPERATOR) and len(row.phases) > 1:
-        parts = [f"{PHASES[phase]} {format_quantity('share', share)}" for phase, share in row.phases[:2]]
+        parts = [f"{PHASES[phase]} {_percent(share)}" for phase, share in row.phases[:2]]
         return f"  [{', '.join(parts)}]"
     parent = int(tree.parent[node])
     if parent >= 0 and tree.phase[node] != tree.phase[parent] and tree.phase[node] != Phase.OTHER:
         return f"  [{PHASES[int(tree.phase[node])]}]"
     return ""
+
+
+_FLAT_TITLES = {
+    "kernel": "Kernels, copies and sets", "operator": "Operators", "module": "Modules", "class": "Module classes",
+    "line": "Source lines", "file": "Files", "function": "Functions", "phase": "Phases",
+}  # fmt: skip
+
+
+def flat_block(tree: Tree, table: Columns, by: str, *, limit: int | None = None) -> TableBlock:
+    """A flat view as a table of the report: shares are of the tree's device time."""
+    total = max(abs(tree.total("device")), 1)
+    phases = [name for name in table if name.startswith("phase_")] if by not in {"phase", "kernel"} else []
+    phases.sort(key=lambda name: -int(np.abs(table[name]).max(initial=0)))
+    columns = [TableColumn("total_device", "time", "device"), TableColumn("share", "share", "share")]
+    if by == "kernel":
+        columns += [
+            TableColumn("count", "count", "count"),
+            TableColumn("mean", "time", "mean"),
+            TableColumn("shortest", "time", "min"),
+            TableColumn("longest", "time", "max"),
+            TableColumn("stddev", "time", "stddev"),
+        ]
+    else:
+        columns += [
+            TableColumn("device", "time", "itself"),
+            TableColumn("count", "count", "kernels"),
+            TableColumn("total_host", "time", "host"),
+            TableColumn("calls", "count", "calls"),
+        ]
+    if len(phases) > 1:
+        columns += [TableColumn(name, "share", name.removeprefix("phase_")) for name in phases]
+    rows: list[dict[str, object]] = []
+    for row in table.rows(limit):
+        shown = {column.key: row[column.key] for column in columns if column.key in row}
+        shown["share"] = row["total_device"] / total
+        for name in phases:
+            shown[name] = row[name] / total
+        label = short_name(row["name"], 200) if by == "kernel" else row["name"]
+        detail = row["detail"] if by in {"module", "line"} and row["detail"] != row["name"] else ""
+        shown["name"] = f"{label} ({detail})" if detail else label
+        rows.append(shown)
+    title = f"{_FLAT_TITLES[by]} ({table.height:,})"
+    return TableBlock(title, [TableColumn("name", "text", by), *columns], rows, table.height - len(rows))

@@ -54,8 +54,12 @@ class Links:
 
     @cached_property
     def role_of_name(self) -> np.ndarray:
-        """API role (text) of every name; only meaningful for runtime and driver rows."""
-        return np.array([api_role(name) for name in self._trace.names], dtype=object)
+        """API role (text) of every name that a runtime or driver row has; `other` for the rest."""
+        trace = self._trace
+        roles = np.full(len(trace.names), "other", dtype=object)
+        for name in np.unique(trace.name[trace.api_calls]).tolist():
+            roles[name] = api_role(trace.names[int(name)])
+        return roles
 
     def calls(self, *roles: str) -> np.ndarray:
         """API calls (event ids) of the given roles, in file order."""
@@ -211,7 +215,8 @@ def _orphans(trace: Trace, device: np.ndarray, launch: np.ndarray) -> np.ndarray
 def _forward(trace: Trace) -> np.ndarray:
     """Latest-starting forward row with the backward row's sequence number that began before it.
 
-    Several forward rows share a number: outer operators only peek at the counter, the innermost consumes it.
+    Several forward rows share a number: outer operators only peek at the counter, the innermost consumes it. Every
+    thread has a counter of its own, so the forward row is looked for on the lane of the backward row's forward thread.
     """
     result = np.full(len(trace), -1, dtype=np.int64)
     sequence = trace["events"]["sequence"]
@@ -222,6 +227,21 @@ def _forward(trace: Trace) -> np.ndarray:
     backward = operators[thread[operators] > 0]
     if len(forward) == 0 or len(backward) == 0:
         return result
+    lanes = np.unique(trace.lane[forward])
+    if len(lanes) == 1:
+        _latest_before(trace, forward, backward, result)
+        return result
+    lane_of_thread = _forward_lanes(trace, forward, backward, lanes)
+    for number, lane in lane_of_thread.items():
+        _latest_before(trace, forward[trace.lane[forward] == lane], backward[thread[backward] == number], result)
+    return result
+
+
+def _latest_before(trace: Trace, forward: np.ndarray, backward: np.ndarray, result: np.ndarray) -> None:
+    """Write into `result` the latest-starting forward row of each backward row's number that began before it."""
+    if len(forward) == 0 or len(backward) == 0:
+        return
+    sequence = trace["events"]["sequence"]
     order = np.lexsort((trace.nesting.depth[forward], trace.start[forward], sequence[forward]))
     forward = forward[order]
     ids, first = np.unique(sequence[forward], return_index=True)
@@ -234,4 +254,51 @@ def _forward(trace: Trace) -> np.ndarray:
     last = np.searchsorted(key, at * span + trace.start[backward], side="right") - 1
     good = known & (last >= first[np.minimum(at, len(ids) - 1)])
     result[backward[good]] = forward[last[good]]
+
+
+def _forward_lanes(trace: Trace, forward: np.ndarray, backward: np.ndarray, lanes: np.ndarray) -> dict[int, int]:
+    """Lane of each forward thread id. The profiler numbers threads its own way, so the file does not say.
+
+    The profiler's own arrows decide where there are any, then how many of a thread's numbers a lane has, then the order
+    in which threads and lanes first appear.
+    """
+    sequence = trace["events"]["sequence"]
+    thread = trace["events"]["forward_thread"]
+    first = {int(lane): int(trace.start[forward[trace.lane[forward] == lane]].min()) for lane in lanes}
+    by_age = sorted(first, key=first.__getitem__)
+    numbers_of = {lane: sequence[forward[trace.lane[forward] == lane]] for lane in by_age}
+    origin = _arrow_origins(trace, backward)
+    result: dict[int, int] = {}
+    for place, number in enumerate(np.unique(thread[backward]).tolist()):
+        mine = thread[backward] == number
+        wanted = sequence[backward[mine]]
+
+        scores = [
+            (
+                int(np.count_nonzero(origin[mine] == lane)),
+                int(np.count_nonzero(np.isin(wanted, numbers_of[lane]))),
+                -abs(age - place),
+            )
+            for age, lane in enumerate(by_age)
+        ]
+        result[number] = by_age[scores.index(max(scores))]
     return result
+
+
+def _arrow_origins(trace: Trace, backward: np.ndarray) -> np.ndarray:
+    """Lane on which the `fwdbwd` arrow to each backward row begins, or -1."""
+    result = np.full(len(backward), -1, dtype=np.int64)
+    flows = trace["flows"]
+    chosen = np.isin(flows["category"], np.flatnonzero((trace.text_series == "fwdbwd").to_numpy()))
+    begins, ends = np.flatnonzero(chosen & (flows["end"] == 0)), np.flatnonzero(chosen & (flows["end"] == 1))
+    if len(begins) == 0 or len(ends) == 0:
+        return result
+    lane_of_id = dict(zip(flows["id"][begins].tolist(), flows["lane"][begins].tolist(), strict=True))
+    arrives = {
+        (lane, time): lane_of_id.get(flow, -1)
+        for lane, time, flow in zip(
+            flows["lane"][ends].tolist(), flows["time"][ends].tolist(), flows["id"][ends].tolist(), strict=True
+        )
+    }
+    places = zip(trace.lane[backward].tolist(), trace.start[backward].tolist(), strict=True)
+    return np.array([arrives.get(place, -1) for place in places], dtype=np.int64)
