@@ -16,6 +16,7 @@ __all__ = ["cli", "main"]
 
 # verb -> its one line of help. The verb's module is lanewise.cli.<verb>, its command the attribute of that name.
 _VERBS: dict[str, str] = {
+    "run": "Run a program unchanged, record it soundly, and explain it.",
     "explain": "Say what a trace is bound by, what each problem costs, and what to do.",
     "view": "Show a trace on an interactive page, or write it to one file to send.",
     "table": "Operators, kernels, API calls and copies, with totals and spread.",
@@ -23,6 +24,7 @@ _VERBS: dict[str, str] = {
     "chain": "One step's dispatch chain, from Python call to kernel.",
     "sql": "Query the columns of a trace in SQL.",
     "rule": "Explain a diagnosis, or list them all.",
+    "doctor": "Say what this machine can record, and why not.",
     "demo": "Show it working: a bundled H100 trace explained.",
 }
 

@@ -13,6 +13,11 @@ class StepAnnotation:
     def __init__(self) -> None:
         self._open: Any = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a step has begun and not ended."""
+        return self._open is not None
+
     def begin(self, step: int) -> None:
         """Step `step` begins."""
         from torch.autograd.profiler import record_function

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["Contents", "scan"]
 
 _CHUNK = 4 << 20
+_STEP = re.compile(rb'"name": "ProfilerStep#(\d+)"')
 
 _PATTERNS = {
     "operators": (b'"cat": "cpu_op"',),
@@ -21,7 +23,6 @@ _PATTERNS = {
     "kernels": (b'"cat": "kernel"',),
     "copies": (b'"cat": "gpu_memcpy"', b'"cat": "gpu_memset"'),
     "frames": (b'"cat": "python_function"',),
-    "steps": (b'"cat": "user_annotation", "name": "ProfilerStep#',),
     "compilations": (b"(dynamo_timed)",),
     "graph_launches": (b'"name": "cudaGraphLaunch"',),
     "dropped": (b"out of range", b"Exceeded max GPU buffer count"),
@@ -30,7 +31,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """Rows by what they are, and the size of the file in bytes."""
+    """Rows by what they are, different steps, and the size of the file in bytes."""
 
     operators: int = 0
     launches: int = 0
@@ -47,17 +48,22 @@ class Contents:
 def scan(path: Path) -> Contents:
     """Counts rows in one pass at about 1 GB/s; raises OSError if the file cannot be read."""
     counts = dict.fromkeys(_PATTERNS, 0)
+    steps: set[bytes] = set()
     size = 0
     held = b""
     with open(path, "rb") as source:
         while chunk := source.read(_CHUNK):
             size += len(chunk)
-            # Rows have their category and name on one line, so that a cut at a line end splits no pattern.
+            # No pattern spans lines, so that a cut at a line end splits none.
             text = held + chunk
             cut = text.rfind(b"\n") + 1
             held, text = text[cut:], text[:cut]
-            for name, patterns in _PATTERNS.items():
-                counts[name] += sum(text.count(pattern) for pattern in patterns)
+            _count(text, counts, steps)
+    _count(held, counts, steps)
+    return Contents(size=size, steps=len(steps), **counts)
+
+
+def _count(text: bytes, counts: dict[str, int], steps: set[bytes]) -> None:
     for name, patterns in _PATTERNS.items():
-        counts[name] += sum(held.count(pattern) for pattern in patterns)
-    return Contents(size=size, **counts)
+        counts[name] += sum(text.count(pattern) for pattern in patterns)
+    steps.update(_STEP.findall(text))

@@ -51,7 +51,7 @@ class StepFinder:
         if not extra:
             makers.append(ForwardSteps)
         for make in makers:
-            source = make(self._found)
+            source = make(self.found)
             try:
                 source.install()
             except Exception as error:
@@ -83,7 +83,8 @@ class StepFinder:
                     late()
         self._sources.clear()
 
-    def _found(self, source: Source) -> None:
+    def found(self, source: Source) -> None:
+        """`source` saw a boundary."""
         if self.explicit:
             return
         if source is not self._current:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lanewise.record.clock import quantile
 
@@ -33,7 +33,7 @@ class Plan:
 
     skip: int = 3
     timed_min: int = 5
-    timed_max: int = 50
+    timed_max: int = 30
     timed_seconds: float = 1.0
     warmup: int = 2
     active_min: int = 10
@@ -42,6 +42,21 @@ class Plan:
     after: int = 20
     trace_bytes: int = 200_000_000
 
+    @property
+    def least_steps(self) -> int:
+        """Steps that a program must have for a recording of the shortest sound kind."""
+        return self.skip + self.timed_min + self.warmup + self.active_min
+
+    def fitted(self, steps: int) -> Plan:
+        """The plan for a program that is known to have so many steps: every part shrinks, recording last."""
+        if steps >= self.least_steps + 2:
+            return self
+        skip = min(self.skip, 1)
+        warmup = min(self.warmup, 1)
+        timed = min(self.timed_min, max(0, (steps - skip - warmup) // 3))
+        active = max(1, steps - skip - warmup - timed - 1)
+        return replace(self, skip=skip, timed_min=timed, timed_max=timed, warmup=warmup, active_min=active, after=0)
+
     def timed_enough(self, times_ns: Sequence[int]) -> bool:
         """Whether the un-profiled step time is known well enough."""
         n = len(times_ns)
@@ -49,7 +64,7 @@ class Plan:
             return False
         if n >= self.timed_max or sum(times_ns) >= self.timed_seconds * 1e9:
             return True
-        return n >= 2 * _GROUP and sum(times_ns) >= 20e6 and _steady(times_ns)
+        return n >= 2 * _GROUP and _steady(times_ns)
 
     def recorded_enough(self, times_ns: Sequence[int]) -> str:
         """`settled`, `cap` or `time` when recording should end at this boundary, else an empty text."""

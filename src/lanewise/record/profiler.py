@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lanewise.record.own_profiler import OURS
 from lanewise.record.stderr import profiler_messages
 
 __all__ = ["Flags", "Session", "profiler_is_running"]
@@ -63,6 +64,7 @@ class Session:
         with self._timed("start"), profiler_messages(self.messages):
             self._protect_cuda_graphs()
             self._profile = self._make()
+            setattr(self._profile, OURS, True)
             self._profile._prepare_trace()
 
     def start(self) -> None:

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,10 +22,12 @@ from lanewise.record.device import Device, current_device
 from lanewise.record.finder import StepFinder
 from lanewise.record.functions import FunctionSteps
 from lanewise.record.imported import ImportWatch
+from lanewise.record.own_profiler import OwnProfiler
 from lanewise.record.plan import Plan
 from lanewise.record.profiler import Flags, Session, profiler_is_running
 from lanewise.record.save import free_path, rank_suffix, write_trace
 from lanewise.record.size import TraceSize
+from lanewise.record.watchdog import Watchdog
 from lanewise.record.window import Window
 from lanewise.trace.recorded import Fault, Recorded, to_json
 
@@ -67,7 +70,8 @@ class Recording:
     """
 
     def __init__(self, options: Options, log: Callable[[str], None] = lambda _: None) -> None:
-        self.options = options
+        # The program may change its working directory.
+        self.options = replace(options, out=options.out.absolute())
         self.trace: Path | None = None
         self.facts: Recorded | None = None
         self.problem = ""
@@ -81,13 +85,17 @@ class Recording:
         self._finished = False
         self._ending = False
         self._faults: list[Fault] = []
+        self._aside = False
+        self._own = OwnProfiler(self.finder.found, self._step_aside)
+        self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watch = ImportWatch("torch", self._torch_is_ready)
 
     # -- called by script and recorder ----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to look for steps, now or as soon as the program imports torch."""
-        os.register_at_fork(after_in_child=self._forked)
+        this = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: recording._forked() if (recording := this()) else None)
         self._watch.install()
 
     def step(self) -> None:
@@ -106,7 +114,14 @@ class Recording:
         except Exception as error:
             self._failed(error)
         self._save()
+        if self._aside and self.trace is None:
+            try:
+                self._take_theirs()
+            except Exception as error:
+                self._failed(error)
         self._finished = True
+        self._watchdog.stop()
+        self._own.uninstall()
         self.finder.uninstall()
         self.finder.remove_late()
 
@@ -114,6 +129,7 @@ class Recording:
 
     def _torch_is_ready(self) -> None:
         try:
+            self._own.install()
             if self.options.whole:
                 self.window.begin_whole()
                 return
@@ -134,12 +150,14 @@ class Recording:
 
     def _attach(self, device: Device) -> tuple[Session, TraceSize]:
         if profiler_is_running():
-            raise LanewiseError("the program is profiling itself")
+            raise LanewiseError("another torch profiler is recording in this process")
+        self._watchdog.start()
         self._session = Session(self.options.flags, device.name)
         return self._session, TraceSize(self.options.flags)
 
     def _recorded(self) -> None:
         """Recording has stopped: bring the rows to disk before anything else happens to the process."""
+        self._watchdog.stop()
         session = self._session
         if session is None:
             return
@@ -152,12 +170,51 @@ class Recording:
     def _done(self) -> None:
         """Nothing more to time: leave the program alone, and end it if that was asked for."""
         self.finder.uninstall()
+        if not self._aside:
+            self._own.uninstall()
         self._save()
         if self.options.stop and not self._ending:
             raise StopProgram
 
+    def _step_aside(self) -> None:
+        """The program starts a profiler of its own: keep what there is, and let it have the process."""
+        self._aside = True
+        self._log("the program profiles itself: its own recording is explained instead")
+        try:
+            self.window.finish("profiler")
+        except Exception as error:
+            self._failed(error)
+
+    def _take_theirs(self) -> None:
+        """The trace of the program's own profiler: the file that it wrote, or its rows if it wrote none."""
+        if self._own.exported is not None and self._own.exported.exists():
+            self.trace = self._own.exported
+            return
+        theirs = self._own.unexported
+        if theirs is None:
+            return
+        self._raw = self._make_raw()
+        theirs.export_chrome_trace(str(self._raw))
+        unprofiled = self.window.measured.unprofiled
+        self.facts = Recorded(
+            lanewise=__version__,
+            unprofiled=unprofiled,
+            unprofiled_step_us=unprofiled.median_us if unprofiled else None,
+            step_source="profiler",
+            stopped_by="profiler",
+            command=self._command(),
+            environment=environment.describe(),
+        )
+        self._save()
+
     def _export(self, session: Session) -> Path:
-        last: OSError | RuntimeError | None = None
+        raw = self._make_raw()
+        session.export(str(raw))
+        return raw
+
+    def _make_raw(self) -> Path:
+        """An empty file beside the final one, or in the temporary folder where that cannot be."""
+        last: OSError | None = None
         for folder in (self.options.out, Path(tempfile.gettempdir())):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -166,9 +223,8 @@ class Recording:
             except OSError as error:
                 last = error
                 continue
-            session.export(name)
             if folder != self.options.out:
-                self._log(f"cannot write to {self.options.out} ({last}): the trace goes to {folder}")
+                self._log(f"cannot write to {self.options.out} ({last.strerror if last else ''}): the trace goes to {folder}")
             return Path(name)
         raise LanewiseError(f"cannot write the trace to {self.options.out}: {last}")
 
@@ -185,7 +241,7 @@ class Recording:
             stem = f"{self.options.name}{rank_suffix(os.environ)}"
             folder = self.options.out if raw.parent == self.options.out else raw.parent
             final = free_path(folder, stem, ".json.gz")
-            write_trace(raw, final, to_json(facts))
+            write_trace(raw, final, to_json(facts), unfinished=measured.unfinished)
             self.trace = final
             raw.unlink(missing_ok=True)
         except LanewiseError as error:
@@ -215,12 +271,15 @@ class Recording:
             stopped_by=measured.stopped_by,
             flags=self.options.flags.as_dict(),
             costs_ms=session.costs_ms,
-            command=[] if self.options.redact else environment.command_line(list(self.options.command)),
+            command=self._command(),
             rank=_number("RANK"),
             world_size=_number("WORLD_SIZE"),
             environment=environment.describe(),
             faults=self._faults,
         )
+
+    def _command(self) -> list[str]:
+        return [] if self.options.redact else environment.command_line(list(self.options.command))
 
     def _plan_for_disk(self) -> Plan:
         """The plan with a trace that fits: at most a quarter of what the disk has left, before compression."""
@@ -250,6 +309,8 @@ class Recording:
             self._finished = True
             self._watch.uninstall()
             self.window.disable()
+            self._watchdog.stop()
+            self._own.uninstall()
             self.finder.uninstall()
             self.finder.remove_late()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -22,13 +23,15 @@ _HOST_NAME = re.compile(rb'\s*"host_name": "(?:[^"\\]|\\.)*",')
 _TRACE_NAME = re.compile(rb'"traceName": "(?:[^"\\]|\\.)*"')
 
 
-def write_trace(raw: Path, final: Path, facts: dict[str, Any]) -> None:
+def write_trace(raw: Path, final: Path, facts: dict[str, Any], *, unfinished: int | None = None) -> None:
     """Copies the exported JSON at `raw` to the gzip file `final`, with `facts` under the key `lanewise`.
 
-    The host name and the absolute path that Kineto writes are left out. `final` appears complete or not at all. Raises
-    LanewiseError where the disk is full or read-only; `raw` is kept in any case.
+    The host name and the absolute path that Kineto writes are left out. The step `unfinished`, which the program did not
+    complete, is renamed, or it would count as one. `final` appears complete or not at all. Raises LanewiseError where
+    the disk is full or read-only; `raw` is kept in any case.
     """
     partial = final.with_name(final.name + ".part")
+    step = None if unfinished is None else f'"name": "ProfilerStep#{unfinished}"'.encode()
     try:
         with open(raw, "rb") as source, gzip.open(partial, "wb", compresslevel=_LEVEL) as target:
             head = source.read(_CHUNK)
@@ -39,15 +42,22 @@ def write_trace(raw: Path, final: Path, facts: dict[str, Any]) -> None:
             target.write(b"\n" + f'  "{KEY}": '.encode() + json.dumps(facts, separators=(",", ":")).encode() + b",")
             held = _HOST_NAME.sub(b"", head[opening + 1 :], count=1)
             while chunk := source.read(_CHUNK):
-                # The name of the trace is at the very end, and may straddle two chunks: the last one is held back.
-                target.write(held[:-4096])
-                held = held[-4096:] + chunk
+                # Whole lines only, and never the last one yet: it carries the name of the trace.
+                held += chunk
+                cut = held.rfind(b"\n", 0, max(0, len(held) - 4096)) + 1
+                target.write(_renamed(held[:cut], step))
+                held = held[cut:]
             name = json.dumps(final.name).encode()
-            target.write(_TRACE_NAME.sub(lambda _: b'"traceName": ' + name, held))
+            target.write(_TRACE_NAME.sub(lambda _: b'"traceName": ' + name, _renamed(held, step)))
         os.replace(partial, final)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise LanewiseError(f"cannot write {final}: {error.strerror or error}") from error
+
+
+def _renamed(text: bytes, step: bytes | None) -> bytes:
+    return text if step is None else text.replace(step, step.replace(b"ProfilerStep", b"UnfinishedStep"))
 
 
 def free_path(folder: Path, stem: str, ending: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.machinery
 import importlib.util
 import io
@@ -80,12 +81,14 @@ def _load(program: Program) -> tuple[ModuleType, CodeType]:
         path, code = _read_script(program.script)
         main.__file__ = path
         main.__package__ = None
+        main.__dict__["__cached__"] = None
         main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
         first, argument = os.path.dirname(os.path.realpath(path)), program.script
     else:
         code = compile(program.code, "<string>", "exec", dont_inherit=True)
         first, argument = "", "-c"
-    main.__dict__["__builtins__"] = __builtins__
+    main.__dict__["__builtins__"] = builtins
+    main.__dict__["__annotations__"] = {}
     sys.argv[:] = [argument, *program.arguments]
     if not sys.flags.safe_path:
         sys.path[0:1] = [first]
@@ -94,10 +97,9 @@ def _load(program: Program) -> tuple[ModuleType, CodeType]:
 
 
 def _read_script(path: str) -> tuple[str, CodeType]:
-    if os.path.isdir(path):
-        path = os.path.join(path, "__main__.py")
+    path = os.path.abspath(os.path.join(path, "__main__.py") if os.path.isdir(path) else path)
     try:
-        with io.open_code(os.path.abspath(path)) as source:
+        with io.open_code(path) as source:
             text = source.read()
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error

@@ -17,6 +17,9 @@ from lanewise.record.distortion import ratio_interval
 from lanewise.record.plan import Plan, settled_after
 from lanewise.trace.recorded import StepTimes
 
+_LONGEST = 10.0
+"""A step, or a program without any, is cut after so many times the length that all recorded steps may have."""
+
 __all__ = ["Annotation", "Measured", "Phase", "Profiler", "Window"]
 
 
@@ -43,6 +46,8 @@ class Profiler(Protocol):
 class Annotation(Protocol):
     """Marks one step in the trace."""
 
+    @property
+    def is_open(self) -> bool: ...
     def begin(self, step: int) -> None: ...
     def end(self) -> None: ...
 
@@ -65,6 +70,7 @@ class Measured:
         self.settled_after: int | None = None
         self.steps_before = 0
         self.active = 0
+        self.unfinished: int | None = None
         self.stopped_by = ""
 
     @property
@@ -110,6 +116,7 @@ class Window:
         self._done = done
         self._thread = 0
         self._at = 0
+        self._busy = False
         self._clock: StepClock | None = None
         self._unprofiled_samples: list[float] = []
         self._profiler: Profiler | None = None
@@ -127,15 +134,19 @@ class Window:
 
     def boundary(self) -> None:
         """A step ended, and the next begins."""
-        if self.phase is Phase.DONE:
+        if self.phase is Phase.DONE or self._busy:
             return
         thread = threading.get_ident()
         if self._thread != thread:
             if self._thread:
                 return
             self._thread = thread
-        self.steps += 1
-        _ON_BOUNDARY[self.phase](self)
+        self._busy = True
+        try:
+            self.steps += 1
+            _ON_BOUNDARY[self.phase](self)
+        finally:
+            self._busy = False
 
     def restart(self) -> None:
         """A better source of boundaries was found: forget what the other one counted. Ignored once recording began."""
@@ -147,6 +158,26 @@ class Window:
         self._thread = threading.get_ident()
         self._attach()
         self._begin_rows()
+
+    def over_limit(self) -> str:
+        """`time` or `size` if recording has gone on too long without a boundary; asked from another thread."""
+        if self.phase is not Phase.ACTIVE or self._size is None:
+            return ""
+        if self._size.predicted() > self.plan.trace_bytes:
+            return "size"
+        return "time" if self._running_clock().since_open_ns > _LONGEST * self.plan.active_seconds * 1e9 else ""
+
+    def cut(self, reason: str) -> bool:
+        """End recording here, between two boundaries; False if a boundary is being handled right now."""
+        if self._busy or self.phase is not Phase.ACTIVE:
+            return self.phase is not Phase.ACTIVE
+        self._busy = True
+        try:
+            self._end_rows(reason)
+            self._become_done()
+        finally:
+            self._busy = False
+        return True
 
     def finish(self, reason: str) -> None:
         """The program ends, or recording must: stop, and keep what there is."""
@@ -261,11 +292,11 @@ class Window:
         if profiler is None:
             raise AssertionError("rows end after they began")
         clock.close()
-        # An annotation that is still open belongs to a step that the program did not finish. It is ended after the
-        # profiler has stopped, which leaves the unfinished step out of the trace.
-        self.phase = Phase.DONE if reason in ("program ended", "exception", "interrupt") else Phase.AFTER
-        profiler.stop()
+        self.phase = Phase.AFTER
+        # An annotation that is still open belongs to a step that the program did not finish.
+        self.measured.unfinished = self.steps if self._annotation.is_open else None
         self._annotation.end()
+        profiler.stop()
         self.measured.active = clock.steps
         self.measured.stopped_by = reason
         self.measured.settled_after = settled_after(clock.host_ns)

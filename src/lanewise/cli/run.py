@@ -1,0 +1,192 @@
+"""`lanewise run`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lanewise.errors import MissingDependencyError, UsageError
+
+if TYPE_CHECKING:
+    from lanewise.record.plan import Plan
+    from lanewise.record.recording import Options
+    from lanewise.record.script import Program
+
+__all__ = ["run"]
+
+
+class _Run(click.Command):
+    """Leaves everything from the script's name, or from `-m` and `-c`, to the program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        takes_value = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] not in ("-m", "-c", "--"):
+            at += 2 if args[at] in takes_value else 1
+        own, program = args[:at], args[at:]
+        if program[:1] == ["--"]:
+            program = program[1:]
+        ctx.meta["program"] = program
+        return super().parse_args(ctx, own)
+
+
+@click.command(cls=_Run, options_metavar="[OPTIONS] [-m MODULE | -c CODE | SCRIPT] [ARGS]...")
+@click.option("--stop", is_flag=True, help="End the program once recording is over.")
+@click.option("--quick", is_flag=True, help="For programs with few steps: 3 timed, 3 recorded.")
+@click.option("--whole", is_flag=True, help="Record from the first torch import on, steps or none.")
+@click.option("--step-on", metavar="FN", help="A step begins when this function of the script (or module:function) is called.")
+@click.option("--stacks", is_flag=True, help="Record Python frames and modules: source lines, at the price of host time.")
+@click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record operator shapes.")
+@click.option("--memory", is_flag=True, help="Record allocator events.")
+@click.option("--sync-events", is_flag=True, help="Record what streams and events wait for (CUDA).")
+@click.option("--all-threads", is_flag=True, help="Record operators of threads that the program starts by itself.")
+@click.option("--skip", metavar="N", type=click.IntRange(0), help="First steps to leave alone (they compile and fill caches).  [default: 3]")
+@click.option("--warmup", metavar="N", type=click.IntRange(0), help="Steps for the profiler to warm up.  [default: 2]")
+@click.option("--active", metavar="N", type=click.IntRange(1), help="Steps to record.  [default: 10 to 40, until host times settle]")
+@click.option("--max-size", metavar="MB", type=click.FloatRange(1), help="Size of the trace before compression.  [default: 200]")
+@click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("lanewise-out"),
+              show_default=True, help="Folder for the trace and the report.")
+@click.option("--name", metavar="NAME", help="First part of the files' names.  [default: the script's name]")
+@click.option("--redact", is_flag=True, help="Leave the command line out of the trace.")
+@click.option("--explain/--no-explain", default=True, show_default=True, help="Print the report when the program ends.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report's data on stdout, after the program's own output.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing of our own but the report.")
+@click.pass_context
+def run(ctx: click.Context, **given: Any) -> None:
+    """Run a program unchanged, record a few of its steps soundly, and explain them.
+
+    Un-profiled steps are timed first, so that the report can say what recording cost. The program's arguments, output and
+    exit code are its own; the report goes to standard error. Jobs of several processes: torchrun --no-python lanewise run
+    train.py, accelerate launch -m lanewise run train.py, or lanewise run torchrun ...; each rank writes its own file.
+    """
+    from lanewise.record.script import Program
+
+    program = _program(ctx.meta["program"])
+    if (launched := _launcher(program, ctx.meta["program"])) is not None:
+        os.execv(sys.executable, [sys.executable, *launched])
+    _need_torch()
+    assert isinstance(program, Program)
+    sys.exit(_record(program, given))
+
+
+def _program(words: list[str]) -> Program:
+    from lanewise.record.script import Program
+
+    if not words:
+        raise UsageError("what to run? lanewise run SCRIPT [ARGS], or -m MODULE, or -c CODE")
+    first, rest = words[0], words[1:]
+    if first in ("-m", "-c"):
+        if not rest:
+            raise UsageError(f"{first} needs a {'module' if first == '-m' else 'program'}")
+        given = {"module": rest[0]} if first == "-m" else {"code": rest[0]}
+        return Program(**given, arguments=tuple(rest[1:]))
+    if os.path.basename(first) == "torchrun" and not os.path.exists("torchrun"):
+        return Program(module="torch.distributed.run", arguments=tuple(rest))
+    if not os.path.exists(first):
+        raise UsageError(f"no such script: {first}")
+    return Program(script=first, arguments=tuple(rest))
+
+
+def _launcher(program: Program, words: list[str]) -> list[str] | None:
+    """For torchrun: the launcher's command line with every rank under a `lanewise run` of its own."""
+    if program.module not in ("torch.distributed.run", "torch.distributed.launch"):
+        return None
+    from torch.distributed.run import get_args_parser
+
+    parsed = get_args_parser().parse_args(list(program.arguments))
+    tail = [parsed.training_script, *parsed.training_script_args]
+    head = list(program.arguments)[: len(program.arguments) - len(tail)]
+    if parsed.no_python:
+        raise UsageError("lanewise run torchrun --no-python ...: put it the other way round, torchrun --no-python lanewise run ...")
+    head = [word for word in head if word not in ("-m", "--module")]
+    ours = sys.argv[sys.argv.index("run") : len(sys.argv) - len(words)]
+    module = ["-m"] if parsed.module else []
+    return ["-m", program.module, *head, "-m", "lanewise", *ours, *module, *tail]
+
+
+def _need_torch() -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("torch") is None:
+        raise MissingDependencyError("recording needs torch, which is not installed here: pip install torch")
+
+
+def _plan(given: dict[str, Any]) -> Plan:
+    from lanewise.record.plan import Plan
+    from lanewise.record.recorder import quick_plan
+
+    plan = quick_plan() if given["quick"] else Plan()
+    changes: dict[str, Any] = {name: given[name] for name in ("skip", "warmup") if given[name] is not None}
+    if given["active"] is not None:
+        changes |= {"active_min": given["active"], "active_max": given["active"]}
+    if given["max_size"] is not None:
+        changes["trace_bytes"] = int(given["max_size"] * 1e6)
+    return replace(plan, **changes)
+
+
+def _options(program: Program, given: dict[str, Any]) -> Options:
+    from lanewise.record.outlook import look
+    from lanewise.record.profiler import Flags
+    from lanewise.record.recording import Options
+
+    if given["whole"] and given["step_on"]:
+        raise UsageError("--whole records without steps, --step-on says where they begin: choose one")
+    plan, whole, step_on = _plan(given), given["whole"], given["step_on"]
+    if program.script and not whole and step_on is None:
+        outlook = look(_source(program.script))
+        if outlook.plain:
+            # Neither optimizer nor module will ever tell: a function that a loop calls may, else all is recorded.
+            step_on, whole = outlook.step or None, not outlook.step
+            if outlook.iterations is not None and not given["quick"]:
+                plan = plan.fitted(outlook.iterations)
+    return Options(
+        plan=plan,
+        flags=Flags(
+            shapes=given["shapes"],
+            stacks=given["stacks"],
+            memory=given["memory"],
+            sync_events=given["sync_events"],
+            all_threads=given["all_threads"],
+        ),
+        out=given["out"],
+        name=given["name"] or program.name,
+        whole=whole,
+        step_on=step_on,
+        stop=given["stop"],
+        redact=given["redact"],
+        command=program.command,
+    )
+
+
+def _source(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace") if os.path.isfile(path) else ""
+    except OSError:
+        return ""
+
+
+def _record(program: Program, given: dict[str, Any]) -> int:
+    from lanewise.cli.recorded import Afterwards
+    from lanewise.record import script
+    from lanewise.record.recording import Recording
+
+    def log(text: str) -> None:
+        if not given["quiet"]:
+            click.echo(f"lanewise: {text}", err=True)
+
+    options = _options(program, given)
+    recording = Recording(options, log=log)
+    # Registered before the program runs, so that it comes after whatever the program itself does on its way out.
+    afterwards = Afterwards(recording, explain=given["explain"], as_json=given["as_json"], log=log)
+    afterwards.register()
+    recording.start()
+    try:
+        return script.run(program, recording.finish)
+    except BaseException:
+        afterwards.cancel()
+        raise

@@ -1,0 +1,50 @@
+"""Two small programs to record on any machine with torch; part of the package so that `lanewise demo` needs no files."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from typing import Any
+
+from lanewise.record.recorder import record
+
+__all__ = ["matmul_add", "mlp_training", "record_demo"]
+
+_STEPS = 60
+
+
+def record_demo(name: str = "mlp") -> Any:
+    """Records `matmul_add` or `mlp` on the CPU and returns its Report. Takes about a second once torch is loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        with record(out=folder, name=name) as recorder:
+            (matmul_add if name == "matmul_add" else mlp_training)(recorder.step)
+        return recorder.explain()
+
+
+def matmul_add(step: Any, size: int = 64) -> None:
+    """torch.add(torch.matmul(x, w), b), `step()` after each."""
+    torch = _torch()
+    x, w, b = (torch.randn(size, size) for _ in range(3))
+    for _ in range(_STEPS):
+        torch.add(torch.matmul(x, w), b)
+        step()
+
+
+def mlp_training(step: Any, size: int = 128) -> None:
+    """A GELU MLP trained with SGD, `step()` after each step."""
+    torch = _torch()
+    nn = torch.nn
+    model = nn.Sequential(nn.Linear(size, 4 * size), nn.GELU(), nn.Linear(4 * size, size))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.randn(32, size)
+    for _ in range(_STEPS):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        step()
+
+
+def _torch() -> Any:
+    import torch
+
+    return sys.modules[torch.__name__]
