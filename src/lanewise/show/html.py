@@ -56,7 +56,7 @@ def report_html(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES) -
         max_slices: above this number the timeline leaves out the shortest slices, and says so.
     """
     blocks = {
-        "timeline": timeline_block(facts, max_slices=max_slices),
+        "timeline": timeline_block(facts, report, max_slices=max_slices),
         "tables": tables_block(facts),
         "tree": tree_block(facts),
     }

@@ -32,8 +32,8 @@ _HISTOGRAMS = 400
 _BINS = 32
 
 
-def timeline_block(facts: Facts, *, max_slices: int = MAX_SLICES) -> bytes:
-    """The whole timeline: slices, links, arguments, steps, causes and curves."""
+def timeline_block(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES) -> bytes:
+    """The whole timeline: slices, links, arguments, steps, causes, curves, and where the findings are."""
     trace = facts.trace
     timeline = timeline_of(facts, max_slices=max_slices)
     columns, extra = overview_columns(facts, timeline)
@@ -46,6 +46,8 @@ def timeline_block(facts: Facts, *, max_slices: int = MAX_SLICES) -> bytes:
     extra |= {"names": names_block(facts, used), "args": _arguments(facts, timeline, columns),
               "omitted": timeline.omitted, "total": int(np.count_nonzero(trace.kind != Kind.COUNTER))}
     columns["name_family"] = families_of(facts, used)
+    places = {place.event for finding in report.findings for place in finding.places if place.event >= 0}
+    extra["places"] = {event: int(timeline.position[event]) for event in sorted(places)}
     return pack(columns, delta=[*_DELTA, *(name for name in columns if name.startswith(("time:", "event:")))],
                 extra=extra)
 
@@ -216,7 +218,7 @@ def histograms(facts: Facts) -> dict[str, Any]:
         low, high = float(values.min()), float(values.max())
         edges = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
         edges[0], edges[-1] = low, max(high, low * 1.001)
-        rows[cut(trace.names[name])] = [low, float(edges[-1]), np.histogram(values, edges)[0].tolist()]
+        rows[cut(trace.names[int(name)])] = [low, float(edges[-1]), np.histogram(values, edges)[0].tolist()]
     return rows
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from lanewise.measure.facts import Facts
 from lanewise.measure.idle import CLASSES
+from lanewise.trace.nesting import nest
 from lanewise.trace.schema import KINDS, Kind
 
 __all__ = ["MAX_SLICES", "Timeline", "cause_intervals", "timeline_of"]
@@ -50,9 +51,9 @@ def timeline_of(facts: Facts, *, max_slices: int = MAX_SLICES) -> Timeline:
     trace = facts.trace
     event = np.flatnonzero(trace.kind != Kind.COUNTER)
     event, omitted = _most_telling(facts, event, max_slices)
-    order_of_lane, lanes = _lane_order(facts, event)
-    lane = order_of_lane[trace.lane[event]]
-    depth = trace.nesting.depth[event]
+    lane_of, depth_of = _placed(facts)
+    order_of_lane, lanes = _lane_order(facts, event, lane_of)
+    lane, depth = order_of_lane[lane_of[event]], depth_of[event]
     order = np.lexsort((-trace.duration[event], trace.start[event], depth, lane))
     event, lane, depth = event[order], lane[order], depth[order]
     position = np.full(len(trace), -1, dtype=np.int64)
@@ -78,26 +79,44 @@ def _most_telling(facts: Facts, event: np.ndarray, limit: int) -> tuple[np.ndarr
     return event[kept], {KINDS[kind]: int(n) for kind, n in enumerate(counts) if n}
 
 
-def _lane_order(facts: Facts, event: np.ndarray) -> tuple[np.ndarray, list[dict[str, Any]]]:
+def _placed(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
+    """Lane and depth of every event as drawn: ranges on a stream get a lane of their own below it, numbered after all
+    lanes, so that kernels keep one row whether or not a range is around them."""
+    trace = facts.trace
+    lane, depth = trace.lane.astype(np.int64), trace.nesting.depth.astype(np.int64)
+    ranges = trace.of(Kind.GPU_ANNOTATION)
+    if len(ranges) == 0:
+        return lane, depth
+    lane[ranges] += len(trace["lanes"]["side"])
+    device = np.flatnonzero(trace["lanes"]["side"][trace.lane] == "device")
+    depth[device] = nest(lane[device], trace.start[device], trace.duration[device]).depth
+    return lane, depth
+
+
+def _lane_order(facts: Facts, event: np.ndarray, lane_of: np.ndarray) -> tuple[np.ndarray, list[dict[str, Any]]]:
     """Rank of every lane, and the used lanes in order: devices, then host threads by their load, then the rest."""
     trace = facts.trace
     table = trace["lanes"]
     count = len(table["side"])
-    load = np.bincount(trace.lane[event], minlength=count)
-    marks = np.zeros(count, dtype=np.int64)
+    load = np.bincount(lane_of[event], minlength=2 * count)
+    marks = np.zeros(2 * count, dtype=np.int64)
     marks[trace.lane[trace.steps.event[trace.steps.event >= 0]]] = 1
     sides = table["side"].tolist()
-    side_rank = np.array([{"device": 0, "host": 1}.get(side, 2) for side in sides], dtype=np.int64)
-    streams = np.array([_numeric(text) for text in table["thread"].tolist()], dtype=np.int64)
-    devices = np.array([_numeric(text) for text in table["process"].tolist()], dtype=np.int64)
-    device = side_rank == 0
-    order = np.lexsort((np.where(device, streams, -load), np.where(device, devices, -marks), side_rank))
+    side_rank = np.array([{"device": 0, "host": 1}.get(side, 2) for side in sides] * 2, dtype=np.int64)
+    streams = np.array([_numeric(text) for text in table["thread"].tolist()] * 2, dtype=np.int64)
+    devices = np.array([_numeric(text) for text in table["process"].tolist()] * 2, dtype=np.int64)
+    device, below = side_rank == 0, np.arange(2 * count) >= count
+    order = np.lexsort((below, np.where(device, streams, -load), np.where(device, devices, -marks), side_rank))
     used = order[load[order] > 0]
-    rank = np.full(count, 0, dtype=np.int64)
+    rank = np.zeros(2 * count, dtype=np.int64)
     rank[used] = np.arange(len(used))
-    lanes = [{"label": str(table["label"][i])[:200], "side": sides[i], "process": str(table["process"][i]),
-              "thread": str(table["thread"][i]), "events": int(load[i]), "steps": bool(marks[i])}
-             for i in used.tolist()]
+    lanes: list[dict[str, Any]] = []
+    for i in used.tolist():
+        row = i % count if count else 0
+        label = str(table["label"][row])[:200]
+        lanes.append({"label": f"ranges, {label}" if i >= count else label, "side": sides[row],
+                      "process": str(table["process"][row]), "thread": str(table["thread"][row]),
+                      "events": int(load[i]), "steps": bool(marks[i])})
     return rank, lanes
 
 

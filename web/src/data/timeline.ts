@@ -43,6 +43,8 @@ export interface TimelineExtra {
   args?: Record<string, ArgTable>
   omitted?: Record<string, number>
   total?: number
+  /** Position of the slice of each event that a finding names. */
+  places?: Record<string, number>
 }
 
 /** One level of nesting of one lane. */
@@ -72,6 +74,7 @@ export const KIND = {
   KERNEL: 7,
   MEMCPY: 8,
   MEMSET: 9,
+  GPU_ANNOTATION: 10,
 }
 
 const GROUP = 8

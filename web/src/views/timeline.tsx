@@ -1,3 +1,202 @@
-export function TimelineView(_: Record<string, unknown>) {
-  return <main id="main" />
+// The timeline view: canvas, search, hover card and panel. Pixels are drawn in timeline/painter.ts.
+
+import { useSignal } from '@preact/signals'
+import { useEffect, useMemo, useRef } from 'preact/hooks'
+import { dark } from '../app'
+import { failure, timeline as loaded } from '../data/load'
+import type { Report } from '../data/report'
+import type { Timeline } from '../data/timeline'
+import { clean, formatTime } from '../format'
+import { CLASS_WORDS } from '../parts/classes'
+import { note, route } from '../route'
+import { Controller, type Hover } from '../timeline/controller'
+import { kindWords } from '../timeline/details'
+import { FindingPanel, Guide, Left, MeasurePanel, SlicePanel } from '../timeline/panel'
+import { InPage, Remote } from '../timeline/source'
+
+export function TimelineView({ report, server }: { report: Report; server: string }) {
+  const timeline = loaded.value
+  if (!timeline)
+    return (
+      <main id="main" class="loading">
+        {failure.value ? 'The timeline is not available.' : 'Unpacking the timeline …'}
+      </main>
+    )
+  if (timeline.extra.lanes.length === 0)
+    return (
+      <main id="main" class="loading">
+        The trace holds no slices: there is nothing to draw.
+      </main>
+    )
+  return <Loaded timeline={timeline} report={report} server={server} />
+}
+
+function Loaded({ timeline, report, server }: { timeline: Timeline; report: Report; server: string }) {
+  const canvas = useRef<HTMLCanvasElement>(null)
+  const search = useRef<HTMLInputElement>(null)
+  const text = useSignal('')
+  const controller = useMemo(() => {
+    const source = server
+      ? new Remote(
+          timeline,
+          server,
+          () => made.draw(),
+          (error) => {
+            failure.value = `The server does not answer: ${String(error)}. Is lanewise view still running?`
+          },
+        )
+      : new InPage(timeline, timeline.extra.places ?? {})
+    const made: Controller = new Controller(source, (view) =>
+      note({ view: 'timeline', finding: route.peek().finding, range: [view.from, view.to] }),
+    )
+    return made
+  }, [timeline, server])
+
+  useEffect(() => {
+    if (!canvas.current) return
+    return controller.attach(canvas.current, () => search.current?.focus())
+  }, [controller])
+  useEffect(() => controller.setDark(dark.value), [controller, dark.value])
+
+  const at = route.value
+  const finding = report.findings.find((f) => f.code === at.finding)
+  useEffect(() => {
+    if (finding && finding.places.length > 0) void controller.showPlace(finding.places[0], 0)
+    else if (at.range) controller.show(at.range[0], at.range[1])
+  }, [controller, at.finding])
+  useEffect(() => {
+    if (!finding && at.range) controller.show(at.range[0], at.range[1])
+  }, [controller, at])
+
+  const { hover, selected, measured, place, found } = controller
+  return (
+    <main id="main" class="timeline">
+      <div class="timeline-tools">
+        <input
+          ref={search}
+          type="search"
+          placeholder="Search names ( / )"
+          aria-label="Search slices by name"
+          value={text.value}
+          onInput={(event) => {
+            text.value = event.currentTarget.value
+            void controller.search(text.value)
+          }}
+          onKeyDown={(event) => {
+            if (event.key === 'Enter') controller.nextMatch(event.shiftKey ? -1 : 1)
+            if (event.key === 'Escape') {
+              text.value = ''
+              void controller.search('')
+              canvas.current?.focus()
+            }
+          }}
+        />
+        <span role="status" class="small dim" data-testid="matches">
+          {found.value &&
+            (found.value.total === 0
+              ? 'no match'
+              : `${controller.matchIndex.value >= 0 ? `${controller.matchIndex.value + 1} of ` : ''}${found.value.total.toLocaleString('en')} match${found.value.total === 1 ? 'es' : ''}`)}
+        </span>
+        <span class="spring" />
+        <button type="button" onClick={() => controller.zoomBy(0.5)} aria-label="Zoom in">
+          +
+        </button>
+        <button type="button" onClick={() => controller.zoomBy(2)} aria-label="Zoom out">
+          −
+        </button>
+        <button type="button" onClick={() => controller.showAll()}>
+          Whole trace
+        </button>
+        <button type="button" onClick={() => controller.foldAll()}>
+          Fold / unfold
+        </button>
+      </div>
+      <div class="canvas-box">
+        <canvas
+          ref={canvas}
+          tabIndex={0}
+          aria-label="Timeline of the trace. W and S zoom, A and D move, arrow keys walk from slice to slice, slash searches, F shows the selection whole. What is selected is described below."
+        />
+        {hover.value && <HoverCard hover={hover.value} timeline={timeline} />}
+      </div>
+      <section class="panel" aria-live="polite" aria-label="Selection">
+        {measured.value ? (
+          <MeasurePanel measured={measured.value} />
+        ) : selected.value ? (
+          <SlicePanel
+            timeline={timeline}
+            details={selected.value}
+            onGo={(slice) => void controller.select(slice, true)}
+          />
+        ) : finding ? (
+          <FindingPanel
+            finding={finding}
+            place={place.value}
+            onPlace={(index) => void controller.showPlace(finding.places[index], index)}
+          />
+        ) : (
+          <Guide timeline={timeline} findings={report.findings} />
+        )}
+        {(measured.value || selected.value) && (
+          <button type="button" class="close" onClick={() => controller.clear()} aria-label="Clear the selection">
+            ×
+          </button>
+        )}
+      </section>
+      {timeline.extra.omitted && Object.keys(timeline.extra.omitted).length > 0 && (
+        <div class="left-out">
+          <Left timeline={timeline} />
+        </div>
+      )}
+    </main>
+  )
+}
+
+function HoverCard({ hover, timeline }: { hover: Hover; timeline: Timeline }) {
+  const left = Math.min(hover.x + 14, hover.width - 380)
+  const below = hover.y < hover.height * 0.6
+  return (
+    <div
+      class="hover-card"
+      role="tooltip"
+      style={{ left: Math.max(4, left), ...(below ? { top: hover.y + 16 } : { bottom: hover.height - hover.y + 12 }) }}
+    >
+      {hover.slice && (
+        <>
+          <p class="slice-name">
+            <bdi>{clean(hover.slice.short, 160)}</bdi>
+          </p>
+          <p>
+            {formatTime(hover.slice.duration)}{' '}
+            <span class="dim">· {kindWords(timeline.extra.kinds[hover.slice.kind]).what}</span>
+          </p>
+          {hover.others > 0 && (
+            <p class="dim">and {hover.others.toLocaleString('en')} more within this pixel; zoom in</p>
+          )}
+          {hover.args.map((arg) => (
+            <p key={arg.name} class="dim">
+              {clean(arg.name.replaceAll('_', ' '))}: <bdi>{clean(String(arg.value), 120)}</bdi>
+            </p>
+          ))}
+        </>
+      )}
+      {hover.cause && (
+        <>
+          <p class="slice-name">
+            GPU {clean(timeline.extra.device)} {CLASS_WORDS[hover.cause.name]?.label ?? clean(hover.cause.name)}
+          </p>
+          <p>{formatTime(hover.cause.duration)}</p>
+          <p class="dim">{CLASS_WORDS[hover.cause.name]?.hint}</p>
+          {hover.cause.next && hover.cause.name !== 'compute' && hover.cause.name !== 'transfer' && (
+            <p class="dim">
+              next: <bdi>{clean(hover.cause.next.short, 90)}</bdi>
+              {hover.cause.nextLaunch &&
+                `, whose launch began ${formatTime(Math.max(0, hover.cause.next.start - hover.cause.nextLaunch.start))} before it`}
+            </p>
+          )}
+        </>
+      )}
+      {hover.text && <p>{clean(hover.text, 300)}</p>}
+    </div>
+  )
 }

@@ -1,0 +1,501 @@
+// Draws the timeline on its canvas: a picture of pixels for the slices, text and marks over it.
+
+import { find, isDevice, Slices, type Timeline } from '../data/timeline'
+import { clean, formatQuantity, formatTime } from '../format'
+import { CLASS_WORDS } from '../parts/classes'
+import type { Details, SliceRef } from './details'
+import { CAUSES, type Layout, RULER, STEPS, STICKY } from './layout'
+import { drawLine, type Line, lineOf, stamp } from './line'
+import { BACKGROUND, INK, type Palette, paletteOf } from './palette'
+import { ticks, type Viewport, xOf } from './viewport'
+
+export const GUTTER = 190
+
+export interface Scene {
+  timeline: Timeline
+  layout: Layout
+  view: Viewport
+  scroll: number
+  width: number
+  height: number
+  dark: boolean
+  selected: Details | null
+  hovered: SliceRef | null
+  range: [number, number] | null
+  marked: [number, number] | null
+  /** Rows of names that a search matches; null without a search. */
+  found: Uint8Array | null
+  folded: ReadonlySet<number>
+}
+
+const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
+const CHARACTER = 6.1
+
+export class Painter {
+  private picture: ImageData | null = null
+  private pixels = new Uint32Array(0)
+  private line: Line = lineOf(0)
+  private palette: Palette | null = null
+  private paletteFor: [Timeline, boolean] | null = null
+  private causes: Slices | null = null
+  private causesFor: Timeline | null = null
+  private readonly context: CanvasRenderingContext2D
+
+  constructor(private readonly canvas: HTMLCanvasElement) {
+    this.context = canvas.getContext('2d', { alpha: false }) as CanvasRenderingContext2D
+  }
+
+  paint(scene: Scene): void {
+    const ratio = Math.min(2, window.devicePixelRatio || 1)
+    const width = Math.max(1, Math.round(scene.width * ratio))
+    const height = Math.max(1, Math.round(scene.height * ratio))
+    if (!this.picture || this.picture.width !== width || this.picture.height !== height) {
+      this.canvas.width = width
+      this.canvas.height = height
+      this.picture = this.context.createImageData(width, height)
+      this.pixels = new Uint32Array(this.picture.data.buffer)
+    }
+    if (this.paletteFor?.[0] !== scene.timeline || this.paletteFor[1] !== scene.dark) {
+      this.palette = paletteOf(scene.timeline, scene.dark)
+      this.paletteFor = [scene.timeline, scene.dark]
+    }
+    const palette = this.palette as Palette
+    this.pixels.fill(palette.background)
+    const left = Math.round(GUTTER * ratio)
+    const plot = Math.max(1, width - left)
+    if (this.line.pixels.length !== plot) this.line = lineOf(plot)
+    const labels = this.slices(scene, palette, ratio, width, height, left)
+    this.causeLine(scene, palette, ratio, width, left)
+    this.context.setTransform(1, 0, 0, 1, 0, 0)
+    this.context.putImageData(this.picture, 0, 0)
+    this.context.setTransform(ratio, 0, 0, ratio, 0, 0)
+    this.over(scene, labels)
+  }
+
+  /** The rows; returns the labels to write over them. */
+  private slices(scene: Scene, palette: Palette, ratio: number, width: number, height: number, left: number) {
+    const { timeline, layout, view, scroll, found } = scene
+    const { slices, columns } = timeline
+    const labels: { x: number; y: number; width: number; text: string; faint: boolean }[] = []
+    const waiting = columns.waiting
+    const colourOf = (slice: number): number => {
+      if (waiting?.length && find(waiting, slice) >= 0) return palette.wait
+      return (isDevice(slices.kind[slice]) ? palette.ofWork : palette.ofName)[slices.name[slice]]
+    }
+    const clipTop = Math.round(STICKY * ratio)
+    for (const band of layout.bands) {
+      const y = band.y - scroll + STICKY
+      if (band.kind !== 'row' || y + band.height < STICKY) continue
+      if (y > scene.height) break
+      const row = timeline.rows[band.row]
+      drawLine(this.line, slices, row, view.from, view.to, palette, colourOf, 26 * ratio)
+      if (found) this.fade(scene, palette, row, ratio)
+      const bar = Math.round((band.height - 2) * ratio)
+      stamp(this.pixels, width, left, Math.round((y + 1) * ratio), bar, this.line, palette, clipTop, height)
+      for (const label of this.line.labels)
+        labels.push({
+          x: GUTTER + label.x / ratio,
+          y: y + band.height / 2,
+          width: label.width / ratio,
+          text: timeline.shortOf(label.slice),
+          faint: found !== null && !found[slices.name[label.slice]],
+        })
+    }
+    return labels
+  }
+
+  /** Pales everything in the line that a search does not match, wide slices only: the rest is paled as a whole. */
+  private fade(scene: Scene, palette: Palette, row: { first: number; end: number }, ratio: number): void {
+    const { timeline, view, found } = scene
+    const { slices } = timeline
+    const { pixels } = this.line
+    const keep = pixels.slice()
+    for (let x = 0; x < pixels.length; x++)
+      if (pixels[x] !== palette.background) pixels[x] = pale(pixels[x], palette.background)
+    const scale = pixels.length / (view.to - view.from)
+    let last = -1
+    const from = Math.max(row.first, slices.lowerBound(row.first, row.end, view.from) - 1)
+    for (let i = from; i < row.end && slices.start[i] < view.to; i++) {
+      if (!found?.[slices.name[i]]) continue
+      const a = Math.max(0, Math.floor((slices.start[i] - view.from) * scale))
+      const b = Math.min(pixels.length, Math.max(a + Math.ceil(ratio), Math.round((slices.end(i) - view.from) * scale)))
+      if (b <= last) continue
+      for (let x = a; x < b; x++) pixels[x] = keep[x]
+      last = b
+    }
+  }
+
+  /** The lane of causes: what the device does, or what it waits for. */
+  private causeLine(scene: Scene, palette: Palette, ratio: number, width: number, left: number): void {
+    const { timeline, view } = scene
+    if (this.causesFor !== timeline) {
+      const { cause_start, cause_duration, cause } = timeline.columns
+      this.causes = new Slices(cause_start, cause_duration, cause, cause)
+      this.causesFor = timeline
+    }
+    const causes = this.causes as Slices
+    const which = timeline.columns.cause
+    const row = { first: 0, end: causes.count }
+    drawLine(this.line, causes, row, view.from, view.to, palette, (i) => palette.ofClass[which[i]], 1e9)
+    const top = Math.round((RULER + STEPS + 2) * ratio)
+    const bar = Math.round((CAUSES - 4) * ratio)
+    stamp(this.pixels, width, left, top, bar, this.line, palette, 0, this.picture?.height ?? 0)
+  }
+
+  private over(scene: Scene, labels: { x: number; y: number; width: number; text: string; faint: boolean }[]): void {
+    const { context: c } = this
+    const { width, height, dark } = scene
+    const ink = dark ? INK.dark : INK.light
+    const dim = dark ? '#9aa6b2' : '#5b6672'
+    const line = dark ? '#2a323b' : '#e3e7ec'
+    const back = dark ? BACKGROUND.dark : BACKGROUND.light
+    c.font = FONT
+    c.textBaseline = 'middle'
+
+    c.save()
+    c.beginPath()
+    c.rect(0, STICKY, width, height - STICKY)
+    c.clip()
+    this.grid(scene, line)
+    c.fillStyle = dark ? '#0c0f12' : '#10151a'
+    for (const { x, y, width: room, text, faint } of labels) {
+      const fits = Math.floor((room - 5) / CHARACTER)
+      if (fits < 2) continue
+      c.globalAlpha = faint ? 0.35 : 1
+      const start = Math.max(x, GUTTER)
+      const visible = Math.floor((Math.min(x + room, width) - start - 5) / CHARACTER)
+      if (visible < 2) continue
+      const shown = text.length > 400 ? text.slice(0, 400) : text
+      const cut = shown.length <= visible ? shown : `${shown.slice(0, Math.max(1, visible - 1))}…`
+      c.fillText(clean(cut), start + 3, y + 0.5)
+    }
+    c.globalAlpha = 1
+    this.curves(scene, ink, dim)
+    this.marks(scene, ink)
+    this.arrows(scene, ink)
+    this.gutter(scene, ink, dim, line, back)
+    c.restore()
+    this.sticky(scene, ink, dim, line, back)
+  }
+
+  private grid(scene: Scene, line: string): void {
+    const { context: c } = this
+    const plot = scene.width - GUTTER
+    c.strokeStyle = line
+    c.lineWidth = 1
+    c.globalAlpha = 0.4
+    c.beginPath()
+    for (const time of ticks(scene.view, plot / 110).times) {
+      const x = Math.round(GUTTER + xOf(scene.view, plot, time)) + 0.5
+      c.moveTo(x, STICKY)
+      c.lineTo(x, scene.height)
+    }
+    c.stroke()
+    c.globalAlpha = 1
+  }
+
+  private curves(scene: Scene, ink: string, dim: string): void {
+    const { context: c } = this
+    const { timeline, view, width } = scene
+    const plot = width - GUTTER
+    for (const band of scene.layout.bands) {
+      if (band.kind !== 'series') continue
+      const top = band.y - scene.scroll + STICKY
+      if (top > scene.height || top + band.height < STICKY) continue
+      const series = timeline.series[band.series]
+      const range = series.high - series.low || 1
+      const yOf = (value: number) => top + band.height - 3 - ((value - series.low) / range) * (band.height - 6)
+      const from = Math.max(0, lowerBound(series.time, view.from) - 1)
+      c.fillStyle = scene.dark ? '#3a6ea8' : '#a9c8ec'
+      c.beginPath()
+      let x = GUTTER
+      let y = yOf(0)
+      c.moveTo(GUTTER, yOf(Math.max(0, series.low)))
+      let pixel = -1
+      let peak = Infinity
+      for (let i = from; i < series.time.length && series.time[i] <= view.to; i++) {
+        x = Math.max(GUTTER, GUTTER + xOf(view, plot, series.time[i]))
+        const here = Math.floor(x * 2)
+        const value = yOf(series.value[i])
+        // Of many points in one half pixel only the highest is drawn, and the last one's level goes on.
+        peak = here === pixel ? Math.min(peak, value) : value
+        c.lineTo(x, here === pixel ? peak : y)
+        y = value
+        c.lineTo(x, here === pixel ? peak : y)
+        pixel = here
+      }
+      c.lineTo(width, y)
+      c.lineTo(width, yOf(Math.max(0, series.low)))
+      c.closePath()
+      c.fill()
+      c.strokeStyle = dim
+      c.globalAlpha = 0.4
+      c.strokeRect(GUTTER - 0.5, top + 0.5, plot + 1, band.height - 1)
+      c.globalAlpha = 1
+      c.fillStyle = ink
+      c.textAlign = 'right'
+      c.fillText(formatQuantity(series.info.type, series.high), width - 4, top + 9)
+      c.textAlign = 'left'
+    }
+  }
+
+  private marks(scene: Scene, ink: string): void {
+    const { context: c } = this
+    const plot = scene.width - GUTTER
+    const stretch = (range: [number, number] | null, fill: string, edge: string) => {
+      if (!range) return
+      const a = GUTTER + xOf(scene.view, plot, range[0])
+      const b = GUTTER + xOf(scene.view, plot, range[1])
+      c.fillStyle = fill
+      c.fillRect(a, STICKY, Math.max(1, b - a), scene.height)
+      c.strokeStyle = edge
+      c.lineWidth = 1
+      c.beginPath()
+      for (const x of [a, b]) {
+        c.moveTo(Math.round(x) + 0.5, STICKY)
+        c.lineTo(Math.round(x) + 0.5, scene.height)
+      }
+      c.stroke()
+    }
+    stretch(
+      scene.marked,
+      scene.dark ? 'rgb(255 200 90 / 9%)' : 'rgb(255 170 0 / 11%)',
+      scene.dark ? '#e3ac4f' : '#b87400',
+    )
+    stretch(
+      scene.range,
+      scene.dark ? 'rgb(108 176 255 / 14%)' : 'rgb(11 98 196 / 11%)',
+      scene.dark ? '#6cb0ff' : '#0b62c4',
+    )
+    this.outline(scene, scene.hovered, ink, 1)
+    if (scene.selected) this.outline(scene, scene.selected.slice, ink, 2)
+  }
+
+  private outline(scene: Scene, slice: SliceRef | null, colour: string, width: number): void {
+    const box = slice && boxOf(scene, slice)
+    if (!box) return
+    const { context: c } = this
+    c.strokeStyle = colour
+    c.lineWidth = width
+    c.strokeRect(box.x - 0.5, box.y + 0.5, box.width + 1, box.height - 1)
+  }
+
+  /** Arrows of the selection: launch to work, forward to backward. */
+  private arrows(scene: Scene, ink: string): void {
+    const { selected } = scene
+    if (!selected) return
+    const pairs: [SliceRef, SliceRef][] = []
+    if (selected.launch) pairs.push([selected.launch, selected.slice])
+    // The launches themselves may be inside the selected operator: the arrow begins where it does.
+    for (const work of selected.launched.slice(0, 60)) pairs.push([selected.slice, work])
+    if (selected.forward) pairs.push([selected.forward, selected.slice])
+    for (const back of selected.backward.slice(0, 20)) pairs.push([selected.slice, back])
+    const { context: c } = this
+    c.strokeStyle = ink
+    c.fillStyle = ink
+    c.lineWidth = pairs.length > 12 ? 0.6 : 1.2
+    c.globalAlpha = pairs.length > 12 ? 0.55 : 0.9
+    for (const [from, to] of pairs) {
+      const a = boxOf(scene, from)
+      const b = boxOf(scene, to)
+      if (!a || !b) continue
+      const x1 = a.x + Math.min(3, a.width / 2)
+      const y1 = a.y + (b.y > a.y ? a.height : 0)
+      const y2 = b.y + (b.y > a.y ? 0 : b.height)
+      const x2 = b.x
+      const bend = Math.max(24, Math.abs(x2 - x1) / 3)
+      c.beginPath()
+      c.moveTo(x1, y1)
+      c.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2)
+      c.stroke()
+      c.beginPath()
+      c.moveTo(x2 + 1, y2)
+      c.lineTo(x2 - 6, y2 - 3.5)
+      c.lineTo(x2 - 6, y2 + 3.5)
+      c.fill()
+    }
+    c.globalAlpha = 1
+  }
+
+  private gutter(scene: Scene, ink: string, dim: string, line: string, back: string): void {
+    const { context: c } = this
+    c.fillStyle = back
+    c.fillRect(0, STICKY, GUTTER - 1, scene.height)
+    for (const band of scene.layout.bands) {
+      const y = band.y - scene.scroll + STICKY
+      if (y > scene.height) break
+      if (y + band.height < STICKY) continue
+      const middle = y + band.height / 2
+      if (band.kind === 'heading') {
+        c.fillStyle = scene.dark ? '#1c2229' : '#f1f3f6'
+        c.fillRect(0, y + 2, scene.width, band.height - 4)
+        c.fillStyle = ink
+        c.font = `600 ${FONT}`
+        c.fillText(clean(band.title, 60), 8, middle)
+        c.font = FONT
+        c.fillStyle = dim
+        c.fillText(band.hint, GUTTER, middle)
+      } else if (band.kind === 'series') {
+        c.fillStyle = ink
+        c.fillText(clip(scene.timeline.series[band.series].info.label, 28), 8, middle)
+      } else if (band.first) {
+        const lane = scene.timeline.extra.lanes[band.lane]
+        const rows = scene.timeline.laneRows[band.lane].count
+        c.strokeStyle = line
+        c.beginPath()
+        c.moveTo(0, y - 2.5)
+        c.lineTo(scene.width, y - 2.5)
+        c.stroke()
+        c.fillStyle = dim
+        if (rows > 1) c.fillText(scene.folded.has(band.lane) ? '▸' : '▾', 8, middle)
+        c.fillStyle = ink
+        c.fillText(clip(lane.label, 26), 20, middle)
+      }
+    }
+    c.strokeStyle = line
+    c.beginPath()
+    c.moveTo(GUTTER - 0.5, STICKY)
+    c.lineTo(GUTTER - 0.5, scene.height)
+    c.stroke()
+  }
+
+  /** Ruler, steps and the words of the lane of causes. */
+  private sticky(scene: Scene, ink: string, dim: string, line: string, back: string): void {
+    const { context: c } = this
+    const { view, width, timeline } = scene
+    const plot = width - GUTTER
+    c.fillStyle = back
+    c.fillRect(0, 0, width, RULER + STEPS)
+    c.fillStyle = dim
+    const { times } = ticks(view, plot / 110)
+    const low = timeline.extra.span[0]
+    c.strokeStyle = line
+    c.beginPath()
+    for (const time of times) {
+      const x = Math.round(GUTTER + xOf(view, plot, time)) + 0.5
+      if (x < GUTTER) continue
+      c.moveTo(x, RULER - 7)
+      c.lineTo(x, RULER)
+      c.fillText(time - low < 0 ? `−${formatTime(low - time)}` : formatTime(time - low), x + 3, 11)
+    }
+    c.moveTo(0, RULER + 0.5)
+    c.lineTo(width, RULER + 0.5)
+    c.stroke()
+    this.steps(scene, ink, line)
+    c.fillStyle = back
+    c.fillRect(0, RULER + 1, GUTTER - 1, STICKY - RULER - 1)
+    c.fillStyle = ink
+    c.fillText('steps', 8, RULER + STEPS / 2)
+    const device = timeline.extra.device
+    c.fillText(device === '' ? 'no device work' : `what GPU ${device} does`, 8, RULER + STEPS + CAUSES / 2)
+    c.fillStyle = dim
+    c.fillText('time', 8, 12)
+    c.strokeStyle = line
+    c.beginPath()
+    c.moveTo(0, STICKY - 1.5)
+    c.lineTo(width, STICKY - 1.5)
+    c.stroke()
+    this.causeWords(scene)
+    for (const [range, colour] of [
+      [scene.marked, scene.dark ? '#e3ac4f' : '#b87400'],
+      [scene.range, scene.dark ? '#6cb0ff' : '#0b62c4'],
+    ] as const) {
+      if (!range) continue
+      const a = Math.max(GUTTER, GUTTER + xOf(view, plot, range[0]))
+      const b = Math.min(width, GUTTER + xOf(view, plot, range[1]))
+      if (b < GUTTER || a > width) continue
+      c.fillStyle = colour
+      c.fillRect(a, RULER - 3, Math.max(2, b - a), 3)
+      const words = formatTime(range[1] - range[0])
+      if (b - a < 70) continue
+      c.fillStyle = back
+      c.fillRect((a + b) / 2 - 34, 1, 68, RULER - 5)
+      c.fillStyle = colour
+      c.textAlign = 'center'
+      c.fillText(words, (a + b) / 2, RULER - 14)
+      c.textAlign = 'left'
+    }
+  }
+
+  private steps(scene: Scene, ink: string, line: string): void {
+    const { context: c } = this
+    const { view, width, timeline } = scene
+    if (!timeline.extra.stepsRecorded) return
+    const plot = width - GUTTER
+    const { step_start, step_end, step_number, step_steady } = timeline.columns
+    let free = -Infinity
+    for (let i = 0; i < step_start.length; i++) {
+      const a = GUTTER + xOf(view, plot, step_start[i])
+      const b = GUTTER + xOf(view, plot, step_end[i])
+      if (b < GUTTER || a > width || b < free) continue
+      free = a + 2
+      c.fillStyle = scene.dark ? (step_steady[i] ? '#253447' : '#2b2b2b') : step_steady[i] ? '#dbe8f7' : '#ececec'
+      c.fillRect(a, RULER + 2, Math.max(1, b - a - 1), STEPS - 4)
+      c.fillStyle = ink
+      const text = `#${step_number[i]}${step_steady[i] ? '' : ' *'}${b - a > 170 ? `  ${timeline.extra.regimes[i] ?? ''}` : ''}`
+      const x = Math.max(a, GUTTER) + 4
+      if (Math.min(b, width) - x > text.length * CHARACTER) c.fillText(text, x, RULER + STEPS / 2)
+    }
+    c.strokeStyle = line
+  }
+
+  private causeWords(scene: Scene): void {
+    const { context: c } = this
+    const { view, width, timeline } = scene
+    const plot = width - GUTTER
+    const causes = this.causes
+    if (!causes) return
+    const from = Math.max(0, causes.lowerBound(0, causes.count, view.from) - 1)
+    const until = causes.lowerBound(0, causes.count, view.to)
+    // Words only where few enough intervals are on screen to have room for them.
+    if (until - from > 400) return
+    for (let i = from; i < until; i++) {
+      const a = Math.max(GUTTER, GUTTER + xOf(view, plot, causes.start[i]))
+      const b = Math.min(width, GUTTER + xOf(view, plot, causes.end(i)))
+      const name = timeline.extra.classes[timeline.columns.cause[i]]
+      const words = `${CLASS_WORDS[name]?.label ?? name} ${formatTime(causes.duration[i])}`
+      const room = words.length * CHARACTER + 6
+      if (b - a < room + 6) continue
+      c.fillStyle = 'rgb(255 255 255 / 80%)'
+      c.fillRect(a + 4, RULER + STEPS + 5, room, CAUSES - 10)
+      c.fillStyle = '#10151a'
+      c.fillText(words, a + 7, RULER + STEPS + CAUSES / 2)
+    }
+  }
+}
+
+export function boxOf(scene: Scene, slice: SliceRef): { x: number; y: number; width: number; height: number } | null {
+  let at = scene.layout.bandOfRow[slice.row]
+  if (at === undefined) return null
+  // A folded lane is represented by its first row.
+  if (at < 0) at = scene.layout.bandOfRow[scene.timeline.laneRows[scene.timeline.rows[slice.row].lane].first]
+  const band = scene.layout.bands[at]
+  if (!band) return null
+  const plot = scene.width - GUTTER
+  const a = GUTTER + xOf(scene.view, plot, slice.start)
+  const b = GUTTER + xOf(scene.view, plot, slice.start + slice.duration)
+  return { x: a, y: band.y - scene.scroll + STICKY, width: Math.max(1, b - a), height: band.height }
+}
+
+const clip = (text: string, most: number): string =>
+  clean(text.length <= most ? text : `${text.slice(0, most - 1)}…`, 80)
+
+function lowerBound(sorted: ArrayLike<number>, value: number): number {
+  let low = 0
+  let high = sorted.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (sorted[middle] < value) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+function pale(pixel: number, background: number): number {
+  const channel = (shift: number) => {
+    const a = (pixel >>> shift) & 255
+    const b = (background >>> shift) & 255
+    return Math.round(a * 0.22 + b * 0.78) << shift
+  }
+  return (0xff000000 | channel(16) | channel(8) | channel(0)) >>> 0
+}

@@ -1,0 +1,139 @@
+// Where slices come from: the page itself, or the local server, a window at a time. Both answer the same questions.
+
+import { fetchBlock } from '../data/load'
+import { find, Timeline, type TimelineExtra } from '../data/timeline'
+import { type Details, detailsOf, type Measured, measure, refOf, type SliceRef } from './details'
+import { perPixel, type Viewport } from './viewport'
+
+export interface Found {
+  slices: SliceRef[]
+  total: number
+  /** Which names match, for paling the others. */
+  names: Uint8Array
+}
+
+export interface Source {
+  /** Lanes, steps, causes and curves; the same for every view. */
+  readonly base: Timeline
+  /** What to draw now; may change after `want`. */
+  readonly current: Timeline
+  want(view: Viewport, width: number): void
+  details(slice: SliceRef): Promise<Details | null>
+  measure(from: number, to: number): Promise<Measured>
+  search(text: string): Promise<Found>
+  /** The slice of an event that a finding names. */
+  ofEvent(event: number): Promise<SliceRef | null>
+}
+
+export class InPage implements Source {
+  readonly current: Timeline
+  constructor(
+    readonly base: Timeline,
+    private readonly places: Record<string, number>,
+  ) {
+    this.current = base
+  }
+
+  want(): void {}
+
+  async details(slice: SliceRef): Promise<Details | null> {
+    return slice.id < this.base.slices.count ? detailsOf(this.base, slice.id) : null
+  }
+
+  async measure(from: number, to: number): Promise<Measured> {
+    return measure(this.base, from, to)
+  }
+
+  async search(text: string): Promise<Found> {
+    const { slices, total } = this.base.search(text)
+    return { slices: slices.map((slice) => refOf(this.base, slice)), total, names: matching(this.base.names, text) }
+  }
+
+  async ofEvent(event: number): Promise<SliceRef | null> {
+    const slice = this.places[event]
+    return slice === undefined || slice < 0 ? null : refOf(this.base, slice)
+  }
+}
+
+/** Columns of a window, as wide as this many screens. */
+const SCREENS = 3
+
+export class Remote implements Source {
+  current: Timeline
+  private loaded: { view: Viewport; pixel: number } | null = null
+  private asked: { view: Viewport; pixel: number } | null = null
+  private busy = false
+
+  constructor(
+    readonly base: Timeline,
+    private readonly server: string,
+    private readonly changed: () => void,
+    private readonly failed: (error: unknown) => void,
+  ) {
+    this.current = base
+  }
+
+  /** Asks for the window around a view if what is there does not cover it, or is too coarse. One request at a time. */
+  want(view: Viewport, width: number): void {
+    const pixel = perPixel(view, width)
+    const { loaded } = this
+    const enough = loaded && loaded.view.from <= view.from && loaded.view.to >= view.to && loaded.pixel <= pixel * 1.01
+    if (enough && loaded.pixel > pixel / 16) return
+    this.asked = { view, pixel }
+    if (!this.busy) void this.fetch()
+  }
+
+  private async fetch(): Promise<void> {
+    this.busy = true
+    try {
+      for (let next = this.asked; next; next = this.asked) {
+        this.asked = null
+        const length = (next.view.to - next.view.from) * SCREENS
+        const middle = (next.view.from + next.view.to) / 2
+        const from = Math.max(0, Math.floor(middle - length / 2))
+        const to = Math.ceil(middle + length / 2)
+        const pixel = next.pixel / 2
+        const block = await fetchBlock<TimelineExtra>(`${this.server}/slices?from=${from}&to=${to}&pixel=${pixel}`)
+        const { base } = this
+        this.current = new Timeline({ ...base.columns, ...block.columns }, base.extra)
+        this.loaded = { view: { from: middle - length / 2, to: middle + length / 2 }, pixel }
+        this.changed()
+      }
+    } catch (error) {
+      this.failed(error)
+    } finally {
+      this.busy = false
+    }
+  }
+
+  async details(slice: SliceRef): Promise<Details | null> {
+    return this.json<Details>(`details?event=${slice.id}`)
+  }
+
+  async measure(from: number, to: number): Promise<Measured> {
+    return this.json<Measured>(`measure?from=${Math.round(from)}&to=${Math.round(to)}`)
+  }
+
+  async search(text: string): Promise<Found> {
+    const found = await this.json<{ slices: SliceRef[]; total: number }>(`search?text=${encodeURIComponent(text)}`)
+    return { ...found, names: matching(this.base.names, text) }
+  }
+
+  async ofEvent(event: number): Promise<SliceRef | null> {
+    if (event < 0) return null
+    return (await this.json<Details>(`details?event=${event}`))?.slice ?? null
+  }
+
+  private async json<T>(path: string): Promise<T> {
+    const response = await fetch(`${this.server}/${path}`)
+    if (!response.ok) throw new Error(`${path.split('?')[0]}: ${response.status}`)
+    return (await response.json()) as T
+  }
+}
+
+function matching(names: string[], text: string): Uint8Array {
+  const needle = text.toLowerCase()
+  return Uint8Array.from(names, (name) => (name.toLowerCase().includes(needle) ? 1 : 0))
+}
+
+export { find }
