@@ -8,8 +8,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.sync.readbacks import SMALL_BYTES, find_readbacks
-from lanewise.diagnose.select import counted, enclosing, named, per, sites
+from lanewise.diagnose.rules.sync.readbacks import SMALL_BYTES, find_readbacks, host_events_inside
+from lanewise.diagnose.select import counted, named, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.model import TextBlock
 from lanewise.report.quantity import count, time
@@ -24,6 +24,7 @@ _GENERATION_TITLE = (
     "SYN101",
     "device-readback",
     side="host",
+    yields_to=("SYN109",),
     title="The host asks the GPU for {values} {per} and stops {cost} for each ({total} in all).",
 )
 def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
@@ -100,11 +101,6 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             TextBlock("While these reads remain, the code around them cannot be captured in a CUDA graph (LAU106)."),
         ],
         location=locate(facts, int(found.root[np.argmax(cost)])),
-        claims=np.concatenate((found.root, _inside(facts, found.root))).tolist(),
+        claims=np.concatenate((found.root, host_events_inside(facts, found.root))).tolist(),
     )
 
-
-def _inside(facts: Facts, roots: np.ndarray) -> np.ndarray:
-    """Host events below the roots."""
-    host = np.flatnonzero(np.isin(facts.trace.kind, (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)))
-    return host[enclosing(facts, roots, host) >= 0]

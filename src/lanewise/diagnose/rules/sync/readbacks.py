@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lanewise.diagnose.select import climb, device_rows, outermost
+from lanewise.diagnose.select import climb, device_rows, enclosing, outermost
 from lanewise.measure.facts import Facts
 from lanewise.trace.schema import Kind
 
-__all__ = ["SMALL_BYTES", "Readbacks", "data_dependent", "find_readbacks"]
+__all__ = ["SMALL_BYTES", "Readbacks", "data_dependent", "find_readbacks", "host_events_inside"]
 
 SMALL_BYTES = 64 * 1024
 """Up to this size a copy to the host costs its latency, not its bytes."""
@@ -45,6 +45,12 @@ class Readbacks(NamedTuple):
     def of(self, chosen: np.ndarray) -> Readbacks:
         """Those chosen by a mask."""
         return Readbacks(*(column[chosen] for column in self))
+
+
+def host_events_inside(facts: Facts, roots: np.ndarray) -> np.ndarray:
+    """Operators and calls below the roots."""
+    host = np.flatnonzero(np.isin(facts.trace.kind, (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)))
+    return host[enclosing(facts, roots, host) >= 0]
 
 
 def data_dependent(facts: Facts) -> np.ndarray:

@@ -1,0 +1,85 @@
+"""SYN104."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import counted, device_rows, per
+from lanewise.measure.facts import Facts
+from lanewise.measure.intervals import covered, subtract, union
+from lanewise.report.quantity import share, time
+from lanewise.trace.schema import Kind
+
+
+@rule(
+    "SYN104",
+    "copy-not-overlapped",
+    side="transfer",
+    title="{copies} {per} from or to pinned memory run while the GPU computes nothing: {exposed}, {share} of the step.",
+)
+def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from: float = 0.01) -> Outcome:
+    """Copies could run beside computation, because their memory is pinned, but computation waits for them.
+
+    The copy engines work independently of the multiprocessors. A copy on the stream that computes, right before the
+    kernels that need it, leaves them idle.
+
+    Costs: the copies' exposed time, as far as there is computation to hide it behind.
+
+    Fix: copy the next batch on a side stream while this one is computed, and let the compute stream wait for an event;
+    call `record_stream` on what crosses streams.
+
+    Verify: copies and kernels overlap on the timeline; the exposed time falls.
+
+    Silent: for pageable copies, which block the host anyway (SYN103), and where a step has nothing to hide them behind.
+
+    Source: PyTorch's tutorial on pinned memory.
+    """
+    trace = facts.trace
+    if facts.classes.device == "":
+        return NotApplicable("the trace holds no device work")
+    compute = facts.steps.class_ns.get("compute", 0.0)
+    if compute < compute_from * facts.steps.step_ns:
+        return NotApplicable("the step has no computation to hide copies behind")
+    rows = device_rows(facts, Kind.MEMCPY)
+    events = trace.device_work[rows]
+    args = trace["copy_args"]
+    at = trace.lookup("copy_args", events)
+    rows, events, at = rows[at >= 0], events[at >= 0], at[at >= 0]
+    host = (args["direction"][at] == "HtoD") | (args["direction"][at] == "DtoH")
+    pageable = (args["source"][at] == "pageable") | (args["destination"][at] == "pageable")
+    chosen = host & ~pageable
+    rows, events, at = rows[chosen], events[chosen], at[chosen]
+    if len(events) == 0:
+        return Clear("no copies from or to pinned memory in steady steps")
+    exposed_set = subtract(union(trace.start[events], trace.end[events]), facts.classes.sets["compute"])
+    steps = steady_count(facts)
+    exposed = exposed_set.total / steps
+    if exposed < share_from * facts.steps.step_ns:
+        return Clear(f"copies run alone for {exposed / max(1.0, facts.steps.step_ns):.1%} of the step")
+    alone = covered(exposed_set, trace.start[events], trace.end[events])
+    size = args["bytes"][at]
+    direction = args["direction"][at]
+    table_rows: list[dict[str, Any]] = []
+    for way in np.unique(direction).tolist():
+        mine = direction == way
+        table_rows.append({
+            "direction": way, "count": int(mine.sum()) / steps, "bytes": float(np.maximum(size[mine], 0).sum()) / steps,
+            "total": float(trace.duration[events[mine]].sum()) / steps, "alone": float(alone[mine].sum()) / steps,
+        })
+    longest = int(rows[np.argmax(alone)])
+    calls = trace.links.launch[rows]
+    return Found(
+        values={"copies": counted(len(events) / steps, "copy", "copies"), "per": per(facts), "exposed": time(exposed),
+                "share": share(exposed / max(1.0, facts.steps.step_ns))},
+        gain_ns=min(exposed, compute),
+        evidence=[table("Copies", {
+            "direction": ("text", "direction"), "count": ("count", "per step"), "bytes": ("bytes", "bytes"),
+            "total": ("time", "time"), "alone": ("time", "of it with nothing beside"),
+        }, table_rows)],
+        location=locate(facts, int(trace.links.launch[longest])),
+        claims=[*events.tolist(), *np.unique(calls[calls >= 0]).tolist()],
+    )

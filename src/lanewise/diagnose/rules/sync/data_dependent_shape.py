@@ -1,0 +1,69 @@
+"""SYN102."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.sync.readbacks import find_readbacks, host_events_inside
+from lanewise.diagnose.select import counted, per, sites
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import text, time
+
+
+@rule(
+    "SYN102",
+    "data-dependent-shape",
+    side="host",
+    title="{calls} {per} to operators whose result size depends on the data ({operator} first): the host stops "
+          "{cost} for "
+    "each.",
+)
+def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
+    """The host must know how many elements come out before it can go on: `nonzero`, boolean indexing, `unique`.
+
+    The operator counts on the device, and the host waits for the count to allocate the result. The queue in front of
+    the device runs empty meanwhile, and no CUDA graph can contain the operator.
+
+    Costs: the duration of these calls.
+
+    Fix: keep the size fixed: `torch.where`, multiplication with a mask, `masked_fill` instead of boolean indexing,
+    `torch.nonzero_static(size=...)`, `repeat_interleave(..., output_size=...)`.
+
+    Verify: the waits are gone.
+
+    Silent: for `nonzero_static` and for `repeat_interleave` with a given output size: both know the size already.
+
+    Source: PyTorch's performance tuning guide.
+    """
+    trace = facts.trace
+    if facts.classes.device == "":
+        return NotApplicable("the trace holds no device work")
+    found = find_readbacks(facts)
+    found = found.of(found.by_shape)
+    steps = steady_count(facts)
+    if len(found.root) / steps < per_step_from:
+        return Clear("no operator waits for the size of its result")
+    cost = trace.duration[found.root]
+    places = sites(facts, found.root)
+    rows: list[dict[str, Any]] = []
+    for at, label in enumerate(places.label):
+        mine = places.of_event == at
+        rows.append({"site": label, "count": int(mine.sum()) / steps, "total": float(cost[mine].sum()) / steps,
+                     "wait": float(facts.host.wait_inside[found.root[mine]].sum()) / steps})
+    rows.sort(key=lambda row: -row["total"])
+    worst = int(found.root[np.argmax(cost)])
+    return Found(
+        values={"calls": counted(len(found.root) / steps, "call", "calls"), "per": per(facts),
+                "operator": text(trace.name_of(worst)), "cost": time(float(np.median(cost)))},
+        gain_ns=float(cost.sum()) / steps,
+        evidence=[table("Operators that wait for the size of their result", {
+            "site": ("text", "called by"), "count": ("count", "per step"), "total": ("time", "host time"),
+            "wait": ("time", "of it waiting"),
+        }, rows)],
+        location=locate(facts, worst),
+        claims=np.concatenate((found.root, host_events_inside(facts, found.root))).tolist(),
+    )

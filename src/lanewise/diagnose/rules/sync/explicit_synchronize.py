@@ -1,0 +1,88 @@
+"""SYN105."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import counted, per, sites
+from lanewise.measure.facts import Facts
+from lanewise.measure.intervals import covered
+from lanewise.report.quantity import share, time
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
+
+
+@rule(
+    "SYN105",
+    "explicit-synchronize",
+    side="host",
+    title="{waits} {per} for the whole device or stream leave the GPU without work for {after} afterwards "
+          "({share} of the "
+    "step).",
+)
+def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
+    """The program synchronises in its loop: `torch.cuda.synchronize()`, `stream.synchronize()`.
+
+    While the host waits it launches nothing; when the wait ends the queue is empty, and the device idles until the host
+    has caught up. The wait itself is device time and costs nothing extra.
+
+    Costs: what the device idles between the end of the wait and the next launch.
+
+    Fix: remove the call, or wait for an event that is one step old; time with events instead of synchronising.
+
+    Verify: the calls are gone and the host runs ahead again.
+
+    Silent: for the profiler's own final synchronisation, for waits inside copies and readbacks (SYN101, SYN103), and
+    for event waits (SYN106).
+
+    Source: PyTorch's performance tuning guide; Nsight Systems' expert rules.
+    """
+    trace, host = facts.trace, facts.host
+    if facts.classes.device == "":
+        return NotApplicable("the trace holds no device work")
+    waits = trace.links.calls("wait")
+    waits = in_steady_steps(facts, waits[host.waiting[waits]])
+    waits = waits[~trace.name_mask("(?i)event")[trace.name[waits]]]
+    # Inside an operator the wait belongs to a copy or a readback; a user's call has no operator around it.
+    waits = waits[nearest(host.parent, trace.kind == Kind.OPERATOR, waits) < 0]
+    if len(waits) == 0:
+        return Clear("the loop synchronises nowhere")
+    starts = np.sort(trace.start[facts.launches.call])
+    row = np.searchsorted(starts, trace.end[waits])
+    until = np.where(row < len(starts), starts[np.minimum(row, len(starts) - 1)], trace.end[waits])
+    after = covered(facts.classes.sets["host"], trace.end[waits], until)
+    steps = steady_count(facts)
+    # Nothing is recorded after the last step's wait: those that are followed by a launch stand for all.
+    followed = max(1, int(np.count_nonzero(row < len(starts))))
+    idle = float(after.sum()) / followed * len(waits) / steps
+    if idle < share_from * facts.steps.step_ns:
+        return Clear(f"after its waits the device idles for {idle / max(1.0, facts.steps.step_ns):.1%} of the step")
+    places = sites(facts, waits)
+    rows: list[dict[str, Any]] = []
+    for at, label in enumerate(places.label):
+        mine = places.of_event == at
+        rows.append(
+            {
+                "call": trace.name_of(int(places.example[at])),
+                "site": label,
+                "count": int(mine.sum()) / steps,
+                "wait": float(trace.duration[waits[mine]].sum()) / steps,
+                "after": float(after[mine].sum()) / steps,
+            }
+        )
+    rows.sort(key=lambda row: -row["after"])
+    return Found(
+        values={"waits": counted(len(waits) / steps, "wait", "waits"), "per": per(facts), "after": time(idle),
+                "share": share(idle / max(1.0, facts.steps.step_ns))},
+        gain_ns=idle,
+        evidence=[table("Waits and what follows", {
+            "call": ("text", "call"), "site": ("text", "called by"), "count": ("count", "per step"),
+            "wait": ("time", "wait"), "after": ("time", "device idle afterwards"),
+        }, rows)],
+        location=locate(facts, int(waits[np.argmax(after)])),
+        claims=waits.tolist(),
+    )

@@ -1,0 +1,86 @@
+"""SYN108."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import counted, device_rows, per, sites
+from lanewise.measure.facts import Facts
+from lanewise.measure.operator_kinds import is_collective, is_framework
+from lanewise.report.quantity import byte_size, time
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
+
+
+@rule(
+    "SYN108",
+    "many-small-copies",
+    side="host",
+    yields_to=("SYN101", "SYN102", "SYN103", "SYN107", "SYN109"),
+    title="{copies} {per} between host and GPU carry {bytes} each (median); every one costs the host {cost}.",
+)
+def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: int = 64 * 1024) -> Outcome:
+    """Many copies of a few kilobytes: each pays the fixed price of a copy, whatever it carries.
+
+    Costs: all but one of the calls.
+
+    Fix: pack the values into one buffer and copy that, or keep them on one side.
+
+    Verify: the number of copies per step falls.
+
+    Silent: for copies that FSDP or DDP make for themselves, and for readbacks (SYN101) and moving models (SYN109).
+
+    Source: TraceLens.
+    """
+    trace = facts.trace
+    if facts.classes.device == "":
+        return NotApplicable("the trace holds no device work")
+    rows = device_rows(facts, Kind.MEMCPY)
+    rows = rows[trace.links.launch[rows] >= 0]
+    args = trace["copy_args"]
+    at = trace.lookup("copy_args", trace.device_work[rows])
+    rows, at = rows[at >= 0], at[at >= 0]
+    size = args["bytes"][at]
+    host = (args["direction"][at] == "HtoD") | (args["direction"][at] == "DtoH")
+    small = host & (size >= 0) & (size < below_bytes)
+    rows, at, size = rows[small], at[small], size[small]
+    calls = trace.links.launch[rows]
+    theirs = (is_framework(trace) | is_collective(trace))[trace.name]
+    theirs &= np.isin(trace.kind, (Kind.ANNOTATION, Kind.OPERATOR))
+    own = nearest(facts.host.parent, theirs & ~trace.name_mask(r"^(Optimizer\.|autograd::)")[trace.name], calls) < 0
+    at, size, calls = at[own], size[own], calls[own]
+    steps = steady_count(facts)
+    if len(calls) / steps < copies_from:
+        return Clear(f"{len(calls) / steps:g} small copies per step")
+    cost = float(np.median(trace.duration[calls]))
+    places = sites(facts, calls)
+    table_rows: list[dict[str, Any]] = []
+    for i, label in enumerate(places.label):
+        mine = places.of_event == i
+        table_rows.append(
+            {
+                "site": label,
+                "direction": str(args["direction"][at[mine]][0]),
+                "count": int(mine.sum()) / steps,
+                "bytes": float(np.median(size[mine])),
+                "total": float(trace.duration[calls[mine]].sum()) / steps,
+            }
+        )
+    table_rows.sort(key=lambda row: -row["total"])
+    pageable = (args["source"][at] == "pageable") | (args["destination"][at] == "pageable")
+    return Found(
+        values={"copies": counted(len(calls) / steps, "copy", "copies"), "per": per(facts),
+                "bytes": byte_size(float(np.median(size))), "cost": time(cost)},
+        gain_ns=(len(calls) / steps - 1) * cost,
+        side="transfer" if pageable.mean() > 0.5 else "host",
+        evidence=[table("Small copies", {
+            "site": ("text", "copied by"), "direction": ("text", "direction"), "count": ("count", "per step"),
+            "bytes": ("bytes", "median size"), "total": ("time", "time of the calls"),
+        }, table_rows)],
+        location=locate(facts, int(calls[0])),
+        claims=np.unique(calls).tolist(),
+    )

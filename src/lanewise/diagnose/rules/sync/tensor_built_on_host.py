@@ -1,0 +1,146 @@
+"""SYN107."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import climb, counted, device_rows, enclosing, named, outermost, per, sites
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import byte_size, text, time
+from lanewise.trace.schema import Kind
+
+_FILLS = ("aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_", "aten::random_", "aten::bernoulli_",
+          "aten::exponential_")
+_CREATED = (
+    r"^aten::(zeros|ones|full|rand|randn|randint|arange|linspace|eye|zeros_like|ones_like|full_like|rand_like|randn_like|"
+    r"new_zeros|new_ones|new_full)$"
+)
+_MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
+
+
+@rule(
+    "SYN107",
+    "tensor-built-on-host",
+    side="host",
+    title="{tensors} {per} are created on the CPU ({creator} first) and copied to the GPU right after: {total} "
+          "for {bytes}.",
+)
+def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
+    """A tensor of zeros, ones, random numbers or a range is filled by the CPU and then moved.
+
+    The device could fill it itself in a few microseconds, without the copy and without the wait that a copy from
+    ordinary memory brings.
+
+    Costs: the creation and the copy's call.
+
+    Fix: pass `device="cuda"` to the call that creates it.
+
+    Verify: the copy is gone.
+
+    Silent: for tensors that come out of a data loader.
+
+    Source: torch/profiler/_pattern_matcher.py (ExtraCUDACopyPattern).
+    """
+    trace = facts.trace
+    if facts.classes.device == "":
+        return NotApplicable("the trace holds no device work")
+    rows = device_rows(facts, Kind.MEMCPY)
+    args = trace["copy_args"]
+    at = trace.lookup("copy_args", trace.device_work[rows])
+    known = (at >= 0) & (trace.links.operator[rows] >= 0)
+    rows, at = rows[known], at[known]
+    up = args["direction"][at] == "HtoD"
+    rows, at = rows[up], at[up]
+    if len(rows) == 0:
+        return Clear("nothing is copied to the device in steady steps")
+    through = np.zeros(len(trace.names), dtype=bool)
+    through[trace.name_ids(*_MOVES)] = True
+    root = climb(facts, trace.links.operator[rows], through)
+    created = _creation_before(facts, root)
+    if not (created >= 0).any():
+        return Clear("no tensor is created on the CPU right before it is copied")
+    if not facts.health.shapes:
+        return NeedsCapture("shapes, to tell the created tensor from another one: `record_shapes=True`")
+    size = _created_bytes(facts, created)
+    fits = (created >= 0) & (size == args["bytes"][at]) & (size > 0)
+    root, created, size, call = root[fits], created[fits], size[fits], trace.links.launch[rows[fits]]
+    steps = steady_count(facts)
+    if len(root) / steps < per_step_from:
+        return Clear("what is created on the CPU is not what is copied")
+    cost = trace.duration[created] + trace.duration[call]
+    places = sites(facts, created)
+    table_rows: list[dict[str, Any]] = []
+    for i, label in enumerate(places.label):
+        mine = places.of_event == i
+        table_rows.append({"site": label, "count": int(mine.sum()) / steps, "bytes": float(size[mine].mean()),
+                           "create": float(trace.duration[created[mine]].sum()) / steps,
+                           "copy": float(trace.duration[call[mine]].sum()) / steps})
+    table_rows.sort(key=lambda row: -row["create"] - row["copy"])
+    return Found(
+        values={"tensors": counted(len(root) / steps, "tensor", "tensors"), "per": per(facts),
+                "creator": text(trace.name_of(int(created[np.argmax(cost)]))), "total": time(float(cost.sum()) / steps),
+                "bytes": byte_size(float(size.sum()) / steps)},
+        gain_ns=float(cost.sum()) / steps,
+        side="transfer" if facts.regime.name == "transfer" else "host",
+        evidence=[table("Tensors created on the CPU", {
+            "site": ("text", "created by"), "count": ("count", "per step"), "bytes": ("bytes", "size"),
+            "create": ("time", "creation"), "copy": ("time", "call of the copy"),
+        }, table_rows)],
+        location=locate(facts, int(created[np.argmax(cost)])),
+        claims=[*created.tolist(), *np.unique(call).tolist()],
+    )
+
+
+def _creation_before(facts: Facts, root: np.ndarray) -> np.ndarray:
+    """The creating operator that ends right before each root on its lane, or -1."""
+    trace = facts.trace
+    name = trace.name_mask(_CREATED)
+    # Siblings: operators directly below the same parent, in order.
+    siblings = in_steady_steps(facts, trace.of(Kind.OPERATOR))
+    parent = facts.host.parent[siblings]
+    order = siblings[np.lexsort((trace.start[siblings], parent, trace.lane[siblings]))]
+    position = np.full(len(trace), -1, dtype=np.int64)
+    position[order] = np.arange(len(order))
+    at = position[root] - 1
+    before = np.where(at >= 0, order[np.maximum(at, 0)], -1)
+    usable = (before >= 0) & (facts.host.parent[np.maximum(before, 0)] == facts.host.parent[root])
+    usable &= trace.lane[np.maximum(before, 0)] == trace.lane[root]
+    return np.where(usable & name[trace.name[np.maximum(before, 0)]], before, -1)
+
+
+def _created_bytes(facts: Facts, created: np.ndarray) -> np.ndarray:
+    """Bytes of what each creating operator fills; -1 if its shapes do not tell."""
+    trace = facts.trace
+    result = np.full(len(created), -1, dtype=np.int64)
+    fills = named(facts, (Kind.OPERATOR,), *_FILLS)
+    known = created[created >= 0]
+    holder = enclosing(facts, outermost(facts, np.unique(known)), fills) if len(known) else fills[:0]
+    size_of: dict[int, int] = {}
+    for fill, owner in zip(fills[holder >= 0].tolist(), holder[holder >= 0].tolist(), strict=True):
+        call = facts.signatures.of(fill)
+        target = call.tensor(0) if call else None
+        if target is not None:
+            size_of[owner] = target.numel * target.itemsize
+    for row, event in enumerate(created.tolist()):
+        if event in size_of:
+            result[row] = size_of[event]
+        elif event >= 0 and trace.name_of(event) == "aten::arange":
+            result[row] = _range_bytes(facts, event)
+    return result
+
+
+def _range_bytes(facts: Facts, event: int) -> int:
+    """Bytes of `arange` with whole bounds, which is int64 by default."""
+    call = facts.signatures.of(event)
+    if call is None:
+        return -1
+    bounds = [int(value) for value in call.concrete[:3] if value.lstrip("-").isdigit()]
+    if not bounds:
+        return -1
+    low, high = (0, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
+    step = bounds[2] if len(bounds) > 2 and bounds[2] else 1
+    return max(0, -(-(high - low) // step)) * 8

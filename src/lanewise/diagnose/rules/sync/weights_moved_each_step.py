@@ -1,0 +1,98 @@
+"""SYN109."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.sync.readbacks import host_events_inside
+from lanewise.diagnose.select import device_rows, outermost, per
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import byte_size, count, share, time
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
+
+
+@rule(
+    "SYN109",
+    "weights-moved-each-step",
+    side="transfer",
+    title="The same {copies} tensors ({bytes}) travel between host and GPU {per}: the copies' calls take {total}, "
+          "{share} of "
+    "the step.",
+)
+def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: float = 0.20) -> Outcome:
+    """A whole model is moved to the device, or off it, inside the loop.
+
+    Costs: the duration of all the copies' calls.
+
+    Fix: call `model.to(device)` once before the loop. To keep models that do not fit at the same time, offload with
+    pinned memory and prefetch instead.
+
+    Verify: these copies are gone.
+
+    Silent: for copies that return at once (pinned memory, prefetched): their calls take no share of the step.
+
+    Source: Deep-Learning-Profiling-Tools' case study; 641 copies and 50 ms per step of a ResNet-50 on our H100.
+    """
+    trace = facts.trace
+    if facts.classes.device == "":
+        return NotApplicable("the trace holds no device work")
+    rows = device_rows(facts, Kind.MEMCPY)
+    rows = rows[trace.links.launch[rows] >= 0]
+    args = trace["copy_args"]
+    at = trace.lookup("copy_args", trace.device_work[rows])
+    rows, at = rows[at >= 0], at[at >= 0]
+    moves = np.zeros(len(trace.names), dtype=bool)
+    moves[trace.name_ids("aten::to")] = True
+    by_to = nearest(facts.host.parent, (trace.kind == Kind.OPERATOR) & moves[trace.name], trace.links.launch[rows]) >= 0
+    host = (args["direction"][at] == "HtoD") | (args["direction"][at] == "DtoH")
+    rows, at = rows[by_to & host], at[by_to & host]
+    steps = steady_count(facts)
+    if len(rows) < copies_from * steps:
+        return Clear(f"{len(rows) / steps:g} copies per step under `to`")
+    step = trace.steps.of_event[trace.device_work[rows]]
+    size, direction = args["bytes"][at], args["direction"][at]
+    multisets = {tuple(np.sort(np.where(direction[step == s] == "HtoD", size[step == s], -size[step == s])).tolist())
+                 for s in np.flatnonzero(facts.steps.steady).tolist()}
+    if len(multisets) > 1:
+        return Clear("the copies under `to` differ between steps")
+    calls = trace.links.launch[rows]
+    total = float(trace.duration[calls].sum()) / steps
+    if total < share_from * facts.steps.step_ns:
+        return Clear(f"the calls of these copies take {total / max(1.0, facts.steps.step_ns):.0%} of the step")
+    table_rows: list[dict[str, Any]] = [{
+        "direction": way, "count": int((direction == way).sum()) / steps,
+        "bytes": float(size[direction == way].sum()) / steps,
+        "total": float(trace.duration[calls[direction == way]].sum()) / steps,
+        "longest": float(trace.duration[calls[direction == way]].max()),
+    } for way in np.unique(direction).tolist()]
+    roots = outermost(facts, np.unique(facts.host.outermost_operator[calls]))
+    return Found(
+        values={
+            "copies": count(round(len(rows) / steps)),
+            "bytes": byte_size(float(size.sum()) / steps),
+            "per": per(facts),
+            "total": time(total),
+            "share": share(total / max(1.0, facts.steps.step_ns)),
+        },
+        gain_ns=total,
+        evidence=[
+            table(
+                "Copies under `to`",
+                {
+                    "direction": ("text", "direction"),
+                    "count": ("count", "per step"),
+                    "bytes": ("bytes", "bytes"),
+                    "total": ("time", "time of the calls"),
+                    "longest": ("time", "longest call"),
+                },
+                table_rows,
+            )
+        ],
+        location=locate(facts, int(calls[0])),
+        claims=np.concatenate((roots, host_events_inside(facts, roots))).tolist(),
+    )
