@@ -107,14 +107,13 @@ def _recorded(facts: Facts) -> list[Note]:
     if recorded is None:
         return []
     notes = [Note("warn", "recording", fault.sentence) for fault in recorded.faults]
-    if recorded.distortion is not None and recorded.unprofiled_step_us is not None:
-        interval = ""
-        if recorded.distortion_low is not None and recorded.distortion_high is not None:
-            interval = f" (95 % between {recorded.distortion_low:.2f}x and {recorded.distortion_high:.2f}x)"
-        level: Level = "warn" if recorded.distortion > 1.2 else "info"
-        step = format_quantity("time", recorded.unprofiled_step_us * 1e3)
-        notes.append(Note(level, "recording", f"recording made the step {recorded.distortion:.2f}x as long{interval}; "
-                                              f"without the profiler it takes {step}"))
+    times = recorded.unprofiled
+    if times is not None:
+        # How much recording cost is MEA105's to say; here is what the step time without it rests on.
+        low, high = (format_quantity("time", us * 1e3) for us in (times.p20_us, times.p80_us))
+        median = format_quantity("time", times.median_us * 1e3)
+        notes.append(Note("info", "recording", f"timed before the profiler started: {median} per step, {low} to {high} for "
+                                               f"the middle 60 % of {times.samples:,} samples"))
     return notes
 
 
