@@ -6,7 +6,9 @@ from lanewise.trace.recorded import Recorded, StepTimes, from_metadata, to_json
 
 
 def test_samples_come_back_in_order() -> None:
-    times = StepTimes(median_us=2.0, p20_us=1.0, p80_us=3.0, samples=3, steps=3, method="host", times_us=(3.0, 1.0, 2.0))
+    times = StepTimes(
+        median_us=2.0, p20_us=1.0, p80_us=3.0, samples=3, steps=3, method="host", times_us=(3.0, 1.0, 2.0)
+    )
     read = from_metadata({"lanewise": to_json(Recorded(lanewise="0", unprofiled=times))})
     assert read is not None
     assert read.unprofiled == times

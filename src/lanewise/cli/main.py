@@ -21,6 +21,7 @@ _VERBS: dict[str, str] = {
     "view": "Show a trace on an interactive page, or write it to one file to send.",
     "table": "Operators, kernels, API calls and copies, with totals and spread.",
     "tree": "Calling-context tree: every GPU microsecond at its source line, module and phase.",
+    "diff": "Say what changed between runs, what did not, and how sure that is.",
     "chain": "One step's dispatch chain, from Python call to kernel.",
     "sql": "Query the columns of a trace in SQL.",
     "rule": "Explain a diagnosis, or list them all.",

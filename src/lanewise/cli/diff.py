@@ -1,0 +1,78 @@
+"""`lanewise diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
+
+__all__ = ["diff"]
+
+
+@click.command()
+@click.argument("sides", metavar="A B [C]...", nargs=-1, required=True)
+@json_option
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "md", "json"]),
+    default="text",
+    show_default=True,
+    help="md is short enough to paste into a pull request.",
+)
+@click.option(
+    "--step-time",
+    "step_times",
+    metavar="US",
+    type=click.FloatRange(min=0, min_open=True),
+    multiple=True,
+    help="Step time without a profiler, in microseconds: once for each side, in their order.",
+)
+@click.option("--label", "labels", multiple=True, metavar="NAME", help="What to call each side, in their order.")
+@click.option("--anyway", is_flag=True, help="Compare even another card, type or size; the output says so.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every row.")
+@cache_option
+@output_option
+def diff(
+    sides: tuple[str, ...],
+    as_json: bool,
+    format_: str,
+    step_times: tuple[float, ...],
+    labels: tuple[str, ...],
+    anyway: bool,
+    verbose: bool,
+    cache: bool,
+    output: Path | None,
+    force: bool,
+) -> None:
+    """Say what changed between runs, what did not, and how sure that is. A is the base of every comparison.
+
+    Each side is a trace, or a directory of repeated recordings of one program: with four or more runs per side the
+    verdict on the step time knows how much runs differ by themselves.
+    """
+    from lanewise.compare.compare import compare_arms
+    from lanewise.compare.diff import arms_of
+    from lanewise.errors import UsageError
+
+    if len(sides) < 2:
+        raise UsageError("a comparison needs two sides: lanewise diff A B")
+    arms = arms_of(
+        sides, unprofiled_us=step_times, labels=labels, read_trace=lambda path: open_trace(path, cache=cache)
+    )
+    comparison = compare_arms(arms, anyway=anyway)
+    if as_json or format_ == "json":
+        from lanewise.show.diff_json import diff_json
+
+        emit(diff_json(comparison), output, force)
+    elif format_ == "md":
+        from lanewise.show.diff_markdown import diff_markdown
+
+        emit(diff_markdown(comparison), output, force)
+    elif output is not None:
+        raise UsageError("-o writes data: add --format md or json")
+    else:
+        from lanewise.show.diff_terminal import print_diff
+
+        print_diff(comparison, console(), verbose=verbose)

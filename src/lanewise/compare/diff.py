@@ -1,0 +1,96 @@
+"""`diff`: the public way to compare runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from lanewise.compare.arm import Arm, short_labels
+from lanewise.compare.compare import compare_arms
+from lanewise.compare.model import Comparison
+from lanewise.compare.run import Run, measure_run
+from lanewise.diagnose.engine import diagnose
+from lanewise.errors import UsageError
+from lanewise.measure.facts import Facts
+from lanewise.trace.model import Trace
+from lanewise.trace.reader import read
+from lanewise.trace.recorded import from_metadata
+from lanewise.trace.source import resolve
+
+__all__ = ["Side", "arms_of", "diff", "run_of"]
+
+Side = str | os.PathLike[str] | Trace | Sequence[Trace]
+"""A trace, a path to one, a directory of repeated recordings, or repeated recordings themselves."""
+
+_ENDINGS = (".json.gz", ".pt.trace.json", ".json", ".gz", ".trace")
+
+
+def diff(
+    *sides: Side, unprofiled_us: Sequence[float] = (), labels: Sequence[str] = (), anyway: bool = False
+) -> Comparison:
+    """Compare runs; the first side is the base.
+
+    Args:
+        sides: two or more.
+        unprofiled_us: step time of each side without a profiler, us, in their order; overrides what the recorder wrote.
+        labels: what to call the sides; their file names by default.
+        anyway: compare even what is not comparable (another card, type, size); the result says so.
+
+    Raises:
+        UsageError: sides that cannot be compared, with the reason. InputError: a file that cannot be read.
+    """
+    return compare_arms(arms_of(sides, unprofiled_us=unprofiled_us, labels=labels, read_trace=read), anyway=anyway)
+
+
+def arms_of(
+    sides: Sequence[Side],
+    *,
+    unprofiled_us: Sequence[float] = (),
+    labels: Sequence[str] = (),
+    read_trace: Callable[[str], Trace],
+) -> list[Arm]:
+    """The sides as arms; see `diff`. `read_trace` opens a file by its path."""
+    for what, given in (("step times", unprofiled_us), ("labels", labels)):
+        if given and len(given) != len(sides):
+            raise UsageError(f"{len(given)} {what} for {len(sides)} sides: give one for each, in their order")
+    named = list(labels) or short_labels([_name(side, place) for place, side in enumerate(sides)])
+    return [
+        Arm(
+            label,
+            [run_of(trace, unprofiled_us[place] if unprofiled_us else None) for trace in _traces(side, read_trace)],
+        )
+        for place, (side, label) in enumerate(zip(sides, named, strict=True))
+    ]
+
+
+def run_of(trace: Trace, unprofiled_us: float | None = None) -> Run:
+    """What a trace did per step. `unprofiled_us`: step time without the profiler, if not the one in the trace."""
+    recorded = from_metadata(trace.metadata)
+    if unprofiled_us is None and recorded is not None:
+        unprofiled_us = recorded.unprofiled_step_us
+    facts = Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
+    return measure_run(facts, diagnose(facts)[0])
+
+
+def _traces(side: Side, read_trace: Callable[[str], Trace]) -> list[Trace]:
+    if isinstance(side, Trace):
+        return [side]
+    if isinstance(side, str | os.PathLike):
+        return [read_trace(str(source.path or source.name)) for source in resolve(side, every=True)]
+    if not side:
+        raise UsageError("a side without recordings: give at least one trace")
+    return list(side)
+
+
+def _name(side: Side, place: int) -> str:
+    if isinstance(side, str | os.PathLike):
+        name = os.path.basename(os.fspath(side).rstrip("/")) or os.fspath(side)
+    elif isinstance(side, Trace):
+        name = os.path.basename(side.reading.source)
+    else:
+        name = os.path.basename(side[0].reading.source) if side else ""
+    for ending in _ENDINGS:
+        if name.endswith(ending):
+            name = name[: -len(ending)]
+            break
+    return name or "ABCDEFGH"[place % 8]
