@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lanewise.trace.repair import ROW_END
 
-__all__ = ["Chunk", "chunks"]
+__all__ = ["CHUNK_BYTES", "Chunk", "chunks"]
 
 CHUNK_BYTES = 1 << 20
 """Small enough that the objects of a chunk stay in the processor's cache, large enough to hide the cost per chunk."""
@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
     last: bool
 
 
-def chunks(first: bytes, more: Callable[[], bytes], size: int = CHUNK_BYTES) -> Iterator[Chunk]:
+def chunks(first: bytes, more: Callable[[], bytes], size: int) -> Iterator[Chunk]:
     """Chunks of about `size` bytes.
 
     Args:

@@ -410,6 +410,7 @@ _MEMORY = {
     "unified": "managed",
     "array": "array",
 }
+_END = {"host": "h", "pageable": "h", "pinned": "h", "device": "d"}
 _DIRECTIONS = {
     "htod": "HtoD",
     "dtoh": "DtoH",
@@ -444,6 +445,8 @@ def copy_of(name: str, hint: str, is_set: bool) -> Copy:
     if named:
         direction = _DIRECTIONS.get((named[1] or "").lower(), "?")
         source, destination = (_MEMORY.get(named[group].lower(), "?") for group in (2, 3))
+        if direction == "?":
+            direction = _DIRECTIONS.get("to".join(_END.get(named[group].lower(), "?") for group in (2, 3)), "?")
     if direction == "?":
         direction = _direction_in(name)
     if direction == "?":

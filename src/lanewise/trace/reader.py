@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lanewise.errors import InputError, NotATraceError
-from lanewise.trace.chunks import chunks
+from lanewise.trace.chunks import CHUNK_BYTES, chunks
 from lanewise.trace.decode.assemble import Assembled, Assembler
 from lanewise.trace.decode.chunk import ChunkDecoder
 from lanewise.trace.decode.columns import Batch
@@ -161,7 +161,7 @@ class _Reader:
         last = b""
         with ExitStack() as stack:
             worker = stack.enter_context(Worker()) if self._worth_a_worker() else None
-            for chunk in chunks(head.rest, more):
+            for chunk in chunks(head.rest, more, CHUNK_BYTES):
                 if chunk.last:
                     last = chunk.text
                 elif worker is not None and worker.takes(len(chunk.text)):

@@ -98,7 +98,7 @@ def _row_at(text: bytes, at: int, stops: list[int], reading: Reading) -> tuple[R
         if end < 0 and stop == len(text):
             bodies += [piece[: found.end()] for found in _END_OF_LIST.finditer(piece)][:_MOST_JOINED]
         for body in bodies:
-            found = _read(body, reading)
+            found = _read(body, reading, alone=stop == stops[0])
             if found is not None:
                 return (*found, at + len(body))
         if end >= 0:
@@ -109,15 +109,19 @@ def _row_at(text: bytes, at: int, stops: list[int], reading: Reading) -> tuple[R
 _decode_row = msgspec.json.Decoder(Row).decode
 
 
-def _read(body: bytes, reading: Reading) -> tuple[Row | None, dict[str, Any]] | None:
-    """A row and its args from the text of one object, mended if need be; None if it cannot be read."""
+def _read(body: bytes, reading: Reading, *, alone: bool) -> tuple[Row | None, dict[str, Any]] | None:
+    """A row and its args from the text of one object, mended if need be; None if it cannot be read.
+
+    `alone`: no other row can have started in it. Otherwise an unclosed text would be closed in the next row.
+    """
     try:
         row = _decode_row(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     else:
-        return row, _args(msgspec.json.decode(body)) if row.ph in ("C", "M") else {}
-    found = plain_value(body)
+        if row.ph not in ("C", "M"):
+            return row, {}
+    found = plain_value(body, quotes=alone)
     if found is None:
         return None
     value, reasons = found
@@ -149,9 +153,12 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ARGS = re.compile(rb'"args"\s*:\s*')
 
 
-def plain_value(body: bytes) -> tuple[Any, list[str]] | None:
-    """Any JSON value from text that may be damaged, with the reasons for mending it; None if it cannot be read."""
-    for text, reasons in _mended(body):
+def plain_value(body: bytes, *, quotes: bool = True) -> tuple[Any, list[str]] | None:
+    """Any JSON value from text that may be damaged, with the reasons for mending it; None if it cannot be read.
+
+    `quotes`: whether names may be mended whose quotes are not escaped.
+    """
+    for text, reasons in _mended(body, _MENDERS if quotes else _MENDERS[:-1]):
         try:
             value = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -171,11 +178,11 @@ def plain_value(body: bytes) -> tuple[Any, list[str]] | None:
     return None
 
 
-def _mended(body: bytes) -> Iterator[tuple[bytes, list[str]]]:
+def _mended(body: bytes, menders: tuple[_Mender, ...]) -> Iterator[tuple[bytes, list[str]]]:
     """The text, then the text with one more kind of damage mended at a time."""
     yield body, []
     reasons: list[str] = []
-    for mend, reason in _MENDERS:
+    for mend, reason in menders:
         mended = mend(body)
         if mended != body:
             body = mended
@@ -183,7 +190,9 @@ def _mended(body: bytes) -> Iterator[tuple[bytes, list[str]]]:
             yield body, reasons
 
 
-_MENDERS: tuple[tuple[Callable[[bytes], bytes], str], ...] = (
+_Mender = tuple[Callable[[bytes], bytes], str]
+
+_MENDERS: tuple[_Mender, ...] = (
     (lambda text: _BAD_ESCAPE.sub(lambda found: b"\\" + found[0], text), "bad backslash"),
     (lambda text: _NO_NUMBER.sub(lambda found: found[1] or b"null", text), "value is no number"),
     (lambda text: _TRAILING_COMMA.sub(lambda found: found[1] or b"", text), "trailing comma"),

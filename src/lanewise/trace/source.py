@@ -262,8 +262,11 @@ def _gunzip(first: bytes, stored: Callable[[], bytes], reading: Reading) -> Call
             try:
                 block = member.decompress(waiting, BLOCK_BYTES)
             except zlib.error as error:
-                # A wrong checksum comes after all data of its member; anything else cuts the data off.
-                stop("compressed data that is damaged", str(error), lost="incorrect" not in str(error))
+                # A checksum comes after all data of its member; any other error cuts the data off.
+                if "incorrect" in str(error):
+                    stop("compressed data with a wrong checksum", str(error), lost=False)
+                else:
+                    stop("compressed data that is damaged", str(error), lost=True)
                 return _up_to_damage(before, waiting)
             waiting = b"" if member.eof else member.unconsumed_tail
             if block:

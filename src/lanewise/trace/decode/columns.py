@@ -10,6 +10,7 @@ Python objects behind comes near.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import compress
@@ -518,9 +519,8 @@ def _as_text(value: list[int] | str) -> str:
 
 def _ranks(raw: bytes) -> str:
     """`Process Group Ranks`: a JSON list in some builds, the text of one in others."""
-    if raw.startswith(b'"'):
-        return str(msgspec.json.decode(raw))
-    return raw.decode()
+    text = raw.decode("utf-8", "replace")
+    return str(json.loads(text, strict=False)) if text.startswith('"') else text
 
 
 def _flag(value: bool | int | str) -> int:

@@ -7,6 +7,7 @@ which takes any JSON object, converts what it can, and counts it.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any, Literal
@@ -169,10 +170,13 @@ def loose_args(text: bytes, wanted: list[int]) -> list[dict[str, Any]]:
 
 
 def _as_dict(raw: Raw) -> dict[str, Any]:
+    if not raw:
+        return {}
     try:
         args = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        return {}
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # The typed decoder skips what it does not keep, damaged texts and absurd numbers included.
+        args = json.loads(bytes(raw).decode("utf-8", "replace"), strict=False)
     return args if isinstance(args, dict) else {}
 
 
