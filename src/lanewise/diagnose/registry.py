@@ -24,13 +24,16 @@ _FILES: dict[str, tuple[str, ...]] = {
     "launch": ("many_tiny_kernels", "unfused_pointwise_chain", "repeated_op_sequence", "library_planning",
                "view_op_overhead", "graph_candidate", "graph_input_copies", "graph_rerecording", "graph_skipped",
                "host_bubble"),
-    "compile": ("addmm_operand_copy",),
+    "compile": ("graph_break", "recompilation", "compile_not_amortised", "guard_overhead", "nothing_to_fuse",
+                "addmm_operand_copy", "fallback_in_compiled_graph", "eager_remainder"),
     "sync": ("device_readback", "data_dependent_shape", "pageable_copy", "copy_not_overlapped",
              "explicit_synchronize", "event_wait_or_poll", "tensor_built_on_host", "many_small_copies",
              "weights_moved_each_step"),
     "kernel": ("hotspot_kernel", "memory_bound_kernel", "compute_bound_kernel", "tensor_cores_unused",
                "misaligned_gemm", "under_filled_grid", "layout_conversion", "sdpa_math_fallback",
                "hand_written_attention", "matvec_decode", "unfused_norm", "conv_bias_before_norm", "conv_autotune"),
+    "training": ("for_loop_optimizer", "foreach_not_fused", "data_loader_stall", "autograd_in_inference",
+                 "activation_recompute", "expensive_backward"),
 }
 
 

@@ -39,8 +39,9 @@ class GraphInputs:
 def graph_inputs(facts: Facts) -> GraphInputs | None:
     """Measure them; None without graph launches in steady steps.
 
-    A region begins with the compiled region around the launch, or else after the previous graph launch of the thread
-    in the same step. Copies from the host count as loading data, not as moving it about.
+    A region begins with the compiled region around the launch. Where the graph is launched by hand only the copies
+    directly before the launch count, since nothing says what else belongs to it. Copies from the host count as loading
+    data, not as moving it about.
     """
     trace, links = facts.trace, facts.trace.links
     steady = np.concatenate((facts.steps.steady, [False]))
@@ -49,12 +50,11 @@ def graph_inputs(facts: Facts) -> GraphInputs | None:
     if len(launches) == 0:
         return None
     launches = launches[np.lexsort((trace.start[launches], trace.lane[launches]))]
-    begin = _begins(facts, launches)
-
     linked = np.flatnonzero((links.launch >= 0) & ~links.graph_nodes)
     call = links.launch[linked]
-    # Regions of one lane are disjoint and ordered, so the candidate is the next launch on the call's lane.
     span = int(trace.end.max()) + 2
+    begin = _begins(facts, launches, call[~_is_input_copy(facts, linked)], span)
+    # Regions of one lane are disjoint and ordered, so the candidate is the next launch on the call's lane.
     key = trace.lane[launches].astype(np.int64) * span + trace.start[launches]
     at = np.searchsorted(key, trace.lane[call].astype(np.int64) * span + trace.start[call])
     near = np.minimum(at, len(launches) - 1)
@@ -75,7 +75,8 @@ def graph_inputs(facts: Facts) -> GraphInputs | None:
     )
 
 
-def _begins(facts: Facts, launches: np.ndarray) -> np.ndarray:
+def _begins(facts: Facts, launches: np.ndarray, others: np.ndarray, span: int) -> np.ndarray:
+    """When the region of each graph launch begins. `others`: launching calls that copy no input."""
     trace, regions = facts.trace, facts.regions
     compiled = np.zeros(len(trace), dtype=bool)
     compiled[regions.region] = True
@@ -87,8 +88,14 @@ def _begins(facts: Facts, launches: np.ndarray) -> np.ndarray:
         (previous >= 0) & (trace.lane[previous] == trace.lane[launches]) & (trace.steps.of_event[previous] == step)
     )
     since = np.where(chained, trace.end[np.maximum(previous, 0)], trace.steps.start[step])
+    # By hand: after the last launch of anything else on the thread.
+    keys = np.sort(trace.lane[others].astype(np.int64) * span + trace.start[others])
+    own = trace.lane[launches].astype(np.int64) * span
+    at = np.searchsorted(keys, own + trace.start[launches]) - 1
+    last = np.where(at >= 0, keys[np.maximum(at, 0)], -1) - own if len(keys) else np.full(len(launches), -1)
+    by_hand = np.maximum(since, last + 1)
     # A region may hold several launches: each owns what follows the one before.
-    inside = np.where(around >= 0, trace.start[np.maximum(around, 0)], since)
+    inside = np.where(around >= 0, trace.start[np.maximum(around, 0)], by_hand)
     return np.maximum(inside, np.where(chained, since, inside))
 
 
@@ -113,5 +120,5 @@ def _host_time(facts: Facts, rows: np.ndarray) -> int:
     """Time of the operators that copy, or of the bare calls where the operator is the compiled region itself."""
     trace, links, regions = facts.trace, facts.trace.links, facts.regions
     operator, call = links.operator[rows], links.launch[rows]
-    own = (operator >= 0) & ~np.isin(operator, np.concatenate((regions.region, regions.graph_call, regions.backward)))
+    own = (operator >= 0) & ~np.isin(operator, np.concatenate((regions.region, regions.graph_call, regions.function)))
     return int(trace.duration[np.unique(np.where(own, operator, call))].sum())

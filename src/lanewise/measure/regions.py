@@ -32,9 +32,10 @@ class Regions:
         frame, index: K and M of each, -1 where the build does not write them, shape (regions,).
         parent: the region around each region, or -1, shape (regions,).
         graph_call: `## Call CompiledFxGraph`.
-        backward: `CompiledFunctionBackward`.
+        function: `CompiledFunction` and `CompiledFunctionBackward`, the compiled autograd nodes; older builds write no
+            region around them.
         lookup: `TorchDynamo Cache Lookup`.
-        within: the region, graph call or compiled backward around each call that launched something, innermost, or -1;
+        within: the region, graph call or compiled node around each call that launched something, innermost, or -1;
             in the order of `Launches.call`.
         graph_of_call: the `CompiledFxGraph` call around each of these calls, or -1.
     """
@@ -44,7 +45,7 @@ class Regions:
     index: np.ndarray
     parent: np.ndarray
     graph_call: np.ndarray
-    backward: np.ndarray
+    function: np.ndarray
     lookup: np.ndarray
     within: np.ndarray
     graph_of_call: np.ndarray
@@ -52,7 +53,7 @@ class Regions:
     @property
     def present(self) -> bool:
         """Whether anything compiled runs."""
-        return len(self.region) + len(self.graph_call) + len(self.backward) > 0
+        return len(self.region) + len(self.graph_call) + len(self.function) > 0
 
 
 def measure_regions(facts: Facts) -> Regions:
@@ -74,13 +75,13 @@ def measure_regions(facts: Facts) -> Regions:
 
     region = named(np.fromiter(ids, np.int64))
     graph_call = named(np.array(graph_names, dtype=np.int64))
-    backward = named(trace.name_ids("CompiledFunctionBackward"))
+    function = named(trace.name_ids("CompiledFunction", "CompiledFunctionBackward"))
     lookup = named(trace.name_ids("TorchDynamo Cache Lookup"))
     calls = facts.launches.call
     nothing = np.full(len(calls), -1, dtype=np.int64)
     within, graph_of_call, parent = nothing, nothing, np.full(len(region), -1, dtype=np.int64)
-    if len(region) + len(graph_call) + len(backward):
-        within = nearest(facts.host.parent, _mask(facts, region, graph_call, backward), calls)
+    if len(region) + len(graph_call) + len(function):
+        within = nearest(facts.host.parent, _mask(facts, region, graph_call, function), calls)
         graph_of_call = nearest(facts.host.parent, _mask(facts, graph_call), calls)
         parent = nearest(facts.host.parent, _mask(facts, region), region)
     numbers = [ids[row] for row in trace.name[region].tolist()]
@@ -90,7 +91,7 @@ def measure_regions(facts: Facts) -> Regions:
         index=np.array([m for _, m in numbers], dtype=np.int64),
         parent=parent,
         graph_call=graph_call,
-        backward=backward,
+        function=function,
         lookup=lookup,
         within=within,
         graph_of_call=graph_of_call,

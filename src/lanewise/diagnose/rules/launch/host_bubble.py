@@ -6,7 +6,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted
+from lanewise.diagnose.select import counted, per
 from lanewise.measure.bubbles import host_bubbles
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Block, TextBlock
@@ -19,8 +19,7 @@ _LONGEST_NAME = 60
     "LAU110",
     "host-bubble",
     side="host",
-    title="For {time} of every step nobody dispatches anything ({times}, the longest {longest}); the time passes in "
-    "{where}.",
+    title="For {time} {per} nobody dispatches anything ({times}, the longest {longest}); the time passes in {where}.",
 )
 def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.05) -> Outcome:
     """The device waits, and no thread of the program starts anything.
@@ -77,7 +76,8 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
     return Found(
         values={
             "time": time(per_step),
-            "times": counted(len(length) / steady_count(facts), "gap per step", "gaps per step"),
+            "per": per(facts),
+            "times": counted(len(length) / steady_count(facts), "gap", "gaps"),
             "longest": time(float(length.max())),
             "where": text(trace.name_of(frame)[:_LONGEST_NAME] if frame >= 0 else "code that the trace does not show"),
         },

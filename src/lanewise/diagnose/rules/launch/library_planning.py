@@ -12,6 +12,8 @@ from lanewise.measure.planning import opaque_operators
 from lanewise.report.quantity import count, share, text, time
 from lanewise.trace.schema import Kind
 
+_INITIALISATION_NS = 1_000_000
+
 
 @rule(
     "LAU104",
@@ -33,7 +35,8 @@ def library_planning(facts: Facts, *, share_from: float = 0.1, self_above_us: fl
 
     Verify: the own time of these operators falls.
 
-    Silent: for the mere presence of queries, however many.
+    Silent: for the mere presence of queries, however many, and for calls of a millisecond or more, which initialise the
+    driver.
 
     Source: huggingface/blog torch-profiler and torch-attention-profile.
     """
@@ -42,6 +45,8 @@ def library_planning(facts: Facts, *, share_from: float = 0.1, self_above_us: fl
     if host <= 0 or len(trace.of(Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)) == 0:
         return NotApplicable("the trace holds no operators or calls")
     queries = in_steady_steps(facts, trace.links.calls("query"))
+    # A first call into the driver creates the context inside: seconds that are no query.
+    queries = queries[trace.duration[queries] < _INITIALISATION_NS]
     query_time = facts.host.self_time[queries]
     opaque = opaque_operators(facts, above_ns=round(self_above_us * 1e3))
     own = facts.host.self_time[opaque]

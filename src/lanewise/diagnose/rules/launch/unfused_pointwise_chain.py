@@ -10,6 +10,7 @@ from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, either_side, per
 from lanewise.measure.facts import Facts
+from lanewise.measure.launch_cost import own_cost
 from lanewise.report.quantity import count, text, time
 
 _SHOWN = 5
@@ -57,7 +58,7 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     call = trace.links.launch[chains.row]
     duration = trace.duration[event].astype(np.float64)
     cost = np.zeros(len(trace))
-    cost[facts.launches.call] = facts.launches.host_cost
+    cost[facts.launches.call] = own_cost(facts)
     device = _but_one(duration, chains.chain, len(chains))
     host = _but_one(cost[call], chains.chain, len(chains))
     side, gain = either_side(

@@ -6,17 +6,18 @@ import numpy as np
 
 from lanewise.diagnose.evidence import kernel_label, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import counted
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_variance import kernel_variance
-from lanewise.report.quantity import count, ratio, share, text, time
+from lanewise.report.quantity import ratio, share, text, time
 
 
 @rule(
     "MEA107",
     "kernel-time-variance",
     kind="validity",
-    title="The same launch takes different time: {kernel} {median} in the middle, {max} at worst; {kernels} kernels "
-    "vary like that. Differences below {noise} are noise.",
+    title="The same launch takes different time: {kernel} {median} in the middle, {max} at worst; {kernels} like "
+    "that. Differences below {noise} are noise.",
 )
 def kernel_time_variance(
     facts: Facts, *, samples_from: int = 5, max_ratio: float = 1.5, p95_ratio: float = 0.25, share_from: float = 0.01
@@ -63,7 +64,7 @@ def kernel_time_variance(
             "kernel": text(worst["kernel"]),
             "median": time(worst["median"]),
             "max": time(worst["max"]),
-            "kernels": count(chosen.height),
+            "kernels": counted(chosen.height, "kernel varies", "kernels vary"),
             "share": share(float(chosen["share"].sum())),
             "noise": share(float(((chosen["p95"] - chosen["median"]) / np.maximum(chosen["median"], 1)).max())),
             "ratio": ratio(worst["max"] / max(1.0, worst["median"])),

@@ -1,0 +1,132 @@
+"""CMP103."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.measure.compiling import compile_time_of_step
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import count, text, time
+from lanewise.trace.nesting import nearest
+
+
+@rule(
+    "CMP103",
+    "compile-not-amortised",
+    side="host",
+    regimes=("host",),
+    yields_to=("CMP102", "CMP101"),
+    title="{region} spends {host} of host time per call to start {ops}; eager operators would cost about {eager}.",
+)
+def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: float = 25.0) -> Outcome:
+    """The compiled region is too small for what entering it costs.
+
+    Every call of a compiled function looks up its cache, checks guards and runs wrappers, in Python. For a region of a
+    few kernels that is more host time than the operators would have cost, and in a host-bound program it is all that
+    counts: the device was idle before and is idle now.
+
+    Costs: the host time of lookup and region, less what the same number of eager operators would cost. An eager
+    operator is taken from the operators outside the regions or, without any, to cost 25 us under the profiler. An eager
+    recording of the same program gives the true difference.
+
+    Fix: leave this part eager, compile a larger region around it, or add `mode="reduce-overhead"`.
+
+    Verify: the step time without the profiler, compiled against eager.
+
+    Silent: when the device is the bottleneck, where a region starts five device ops or more per call, and while it
+    compiles.
+
+    Source: huggingface/blog torch-profiler; 220 against 56 us per step on our H100.
+    """
+    trace, regions = facts.trace, facts.regions
+    if len(regions.region) == 0:
+        return NotApplicable("no compiled region")
+    if compile_time_of_step(facts)[facts.steps.steady].any():
+        return NotApplicable("steady steps compile (CMP102)")
+    outer = in_steady_steps(facts, regions.region[regions.parent < 0])
+    if len(outer) == 0:
+        return Clear("no region runs in steady steps")
+    eager = _eager_cost(facts, eager_op_us * 1e3)
+    ops = _device_ops(facts, outer)
+    rows: list[dict[str, float | str]] = []
+    gain, small = 0.0, []
+    lookup = _lookup_cost(facts)
+    for name in np.unique(trace.name[outer]).tolist():
+        mine = outer[trace.name[outer] == name]
+        per_call = float(ops[np.isin(outer, mine)].mean())
+        host = float((trace.duration[mine] - facts.host.wait_inside[mine]).mean()) + lookup
+        if per_call >= ops_below or host <= per_call * eager:
+            continue
+        calls = len(mine) / steady_count(facts)
+        gain += (host - per_call * eager) * calls
+        small.append(mine)
+        rows.append(
+            {
+                "region": trace.names[int(name)],
+                "calls": round(calls, 1),
+                "ops": round(per_call, 1),
+                "host": host,
+                "eager": per_call * eager,
+                "cost": (host - per_call * eager) * calls,
+            }
+        )
+    if not rows:
+        return Clear(f"no region starts fewer than {ops_below} device ops per call for more than eager operators cost")
+    rows.sort(key=lambda row: -float(row["cost"]))
+    worst = rows[0]
+    events = np.concatenate(small)
+    return Found(
+        values={
+            "region": text(str(worst["region"])),
+            "host": time(float(worst["host"])),
+            "ops": text(f"{worst['ops']:g} device op{'' if worst['ops'] == 1 else 's'}"),
+            "eager": time(float(worst["eager"])),
+            "regions": count(len(rows)),
+        },
+        gain_ns=gain,
+        confidence="low",
+        evidence=[
+            table(
+                "Small compiled regions",
+                {
+                    "region": ("text", "region"),
+                    "calls": ("count", "calls per step"),
+                    "ops": ("count", "device ops per call"),
+                    "host": ("time", "host time per call, lookup included"),
+                    "eager": ("time", "as eager operators"),
+                    "cost": ("time", "difference per step"),
+                },
+                rows,
+            )
+        ],
+        location=locate(facts, int(events[0])),
+        claims=events.tolist(),
+    )
+
+
+def _device_ops(facts: Facts, outer: np.ndarray) -> np.ndarray:
+    """Device ops that each outer region starts, nodes of replayed graphs included."""
+    trace, calls = facts.trace, facts.launches.call
+    mask = np.zeros(len(trace), dtype=bool)
+    mask[outer] = True
+    holder = nearest(facts.host.parent, mask, calls)
+    number = np.zeros(len(trace))
+    inside = holder >= 0
+    np.add.at(number, holder[inside], trace.links.device_count_of_launch[calls[inside]])
+    return number[outer]
+
+
+def _eager_cost(facts: Facts, default_ns: float) -> float:
+    """Median host cost of launching operators outside every region; the default where there are fewer than five."""
+    calls = facts.launches.call
+    steady = np.concatenate((facts.steps.steady, [False]))[facts.trace.steps.of_event[calls]]
+    outside = steady & (facts.regions.within < 0) & (facts.host.outermost_operator[calls] >= 0)
+    return float(np.median(facts.launches.host_cost[outside])) if outside.sum() >= 5 else default_ns
+
+
+def _lookup_cost(facts: Facts) -> float:
+    """Mean duration of a cache lookup in steady steps."""
+    lookups = in_steady_steps(facts, facts.regions.lookup)
+    return float(facts.trace.duration[lookups].mean()) if len(lookups) else 0.0

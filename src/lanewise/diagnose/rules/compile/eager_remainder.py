@@ -1,0 +1,128 @@
+"""CMP108."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.measure.facts import Facts
+from lanewise.measure.remainder import Remainder, eager_remainder_of
+from lanewise.report.quantity import share, text, time
+
+_GRAPH_LAUNCH_NS = 10_000
+
+
+@rule(
+    "CMP108",
+    "eager-remainder",
+    side="host",
+    yields_to=("CMP101", "CMP102", "LAU102", "LAU103", "OPT", "SYN", "MEM", "KER"),
+    title="{share} of {what} is still eager although the program is compiled: {time} per step outside compiled "
+    "regions, most of it in {operator}.",
+)
+def eager_remainder(
+    facts: Facts, *, share_from: float = 0.2, optimizer_below: float = 0.1, compiled_from: float = 0.05
+) -> Outcome:
+    """A good part of a compiled program runs outside its compiled regions.
+
+    Pre- and post-processing, the loss, the optimizer step or a module that was left out keep the costs that compilation
+    was to remove: a launch per operator, and a pass over memory per pointwise operator.
+
+    Costs: the host time of the operators outside, less one graph launch (host-bound), or what fusing their pointwise
+    chains would save (device-bound).
+
+    Fix: compile a function that contains the rest, the loss included; compile the optimizer step, too.
+
+    Verify: the share outside falls.
+
+    Silent: at 20 % or less, and where less than 5 % is compiled at all; the optimizer step does not count while it is
+    below 10 %.
+
+    Source: PyTorch's torch.compile documentation.
+    """
+    if not facts.regions.present:
+        return NotApplicable("nothing compiled runs")
+    rest = eager_remainder_of(facts)
+    if rest is None:
+        return NotApplicable("no launches in steady steps")
+    compiled = 1 - min(rest.host_ns / max(1, rest.host_total_ns), rest.device_ns / max(1, rest.device_total_ns))
+    if compiled < compiled_from:
+        return NotApplicable(f"only {compiled:.1%} of the work is compiled: it is an eager program")
+    device_bound = facts.regime.name == "compute"
+    part = _share(rest, device_bound, optimizer_below)
+    if part <= share_from:
+        return Clear(f"{part:.0%} runs outside compiled regions")
+    trace, steps = facts.trace, steady_count(facts)
+    calls = in_steady_steps(facts, rest.calls)
+    cost = np.zeros(len(trace))
+    cost[facts.launches.call] = facts.launches.host_cost
+    if device_bound:
+        chains = facts.pointwise_chains
+        duration = trace.duration[trace.device_work[chains.row]].astype(np.float64)
+        longest = np.zeros(len(chains))
+        np.maximum.at(longest, chains.chain, duration)
+        gain = float(duration.sum() - longest.sum()) / steps
+    else:
+        gain = max(0.0, float(cost[calls].sum()) / steps - _GRAPH_LAUNCH_NS)
+    rows = _by_operator(facts, rest)
+    return Found(
+        values={
+            "share": share(part),
+            "what": text("device time" if device_bound else "the operators' host time"),
+            "time": time((rest.device_ns if device_bound else rest.host_ns) / steps),
+            "operator": text(str(rows[0]["operator"]) if rows else "no operator"),
+        },
+        gain_ns=gain,
+        side="device" if device_bound else "host",
+        confidence="medium",
+        evidence=[
+            table(
+                "Operators outside compiled regions",
+                {
+                    "operator": ("text", "operator"),
+                    "count": ("count", "per step"),
+                    "host": ("time", "host time per step"),
+                    "device": ("time", "device time per step"),
+                },
+                rows,
+            )
+        ]
+        if rows
+        else [],
+        location=locate(facts, int(calls[0])) if len(calls) else None,
+        claims=calls.tolist(),
+    )
+
+
+def _share(rest: Remainder, device_bound: bool, optimizer_below: float) -> float:
+    outside = rest.device_ns if device_bound else rest.host_ns
+    total = rest.device_total_ns if device_bound else rest.host_total_ns
+    optimizer = rest.device_optimizer_ns if device_bound else rest.host_optimizer_ns
+    if optimizer < optimizer_below * max(1, total):
+        outside -= optimizer
+    return outside / max(1, total)
+
+
+def _by_operator(facts: Facts, rest: Remainder) -> list[dict[str, object]]:
+    trace, steps = facts.trace, steady_count(facts)
+    events = rest.operators
+    host = np.bincount(trace.name[events], weights=trace.duration[events], minlength=len(trace.names))
+    number = np.bincount(trace.name[events], minlength=len(trace.names))
+    owner = facts.host.outermost_operator[rest.calls]
+    known = owner >= 0
+    launched = np.zeros(len(trace))
+    launch = trace.links.launch
+    linked = launch >= 0
+    np.add.at(launched, launch[linked], trace.duration[trace.device_work[linked]])
+    device = np.bincount(trace.name[owner[known]], weights=launched[rest.calls[known]], minlength=len(trace.names))
+    return [
+        {
+            "operator": trace.names[int(n)],
+            "count": round(float(number[n]) / steps, 1),
+            "host": float(host[n]) / steps,
+            "device": float(device[n]) / steps,
+        }
+        for n in np.argsort(-(device if facts.regime.name == "compute" else host), kind="stable")[:8].tolist()
+        if number[n]
+    ]

@@ -1,0 +1,127 @@
+"""CMP101."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, line_hint, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import counted, per
+from lanewise.measure.facts import Facts
+from lanewise.report.model import Block
+from lanewise.report.quantity import text, time
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
+
+# What the compiler runs itself around the graphs of a region.
+_OWN = r"^(?:TorchDynamo|Pregraph bytecode|AOTDispatcher|Torch-Compiled Region|## Call|CompiledFunction|triton_)"
+
+
+@rule(
+    "CMP101",
+    "graph-break",
+    side="host",
+    yields_to=("CMP102",),
+    title="torch.compile breaks the graph {breaks} {per}: {time} of host time runs between the pieces, uncompiled.",
+)
+def graph_break(facts: Facts) -> Outcome:
+    """A compiled function falls apart into several graphs.
+
+    Where the compiler meets something that it cannot trace (a print, `.item()`, an unsupported call) it ends the graph,
+    runs that piece in Python and compiles the rest as another region inside the first. Nothing is fused across the
+    break, guards are checked twice, and CUDA graphs are cut, too.
+
+    Costs: the host time of the outer region outside its compiled graphs.
+
+    Fix: `torch.compile(fullgraph=True)` turns each break into an error that names its line; `TORCH_LOGS=graph_breaks`
+    lists them all. Remove prints and `.item()`, or move them behind the compiled function.
+
+    Verify: one region per call, with none inside.
+
+    Silent: for functions that are compiled separately and run one after the other.
+
+    Source: PyTorch's torch.compile troubleshooting; pytorch test/dynamo/test_profiler.py.
+    """
+    trace, regions = facts.trace, facts.regions
+    if len(regions.region) == 0:
+        return NotApplicable("no compiled region")
+    frame = dict(zip(regions.region.tolist(), regions.frame.tolist(), strict=True))
+    inside = regions.parent >= 0
+    other = np.array([inside[i] and frame[int(regions.parent[i])] != regions.frame[i] for i in range(len(inside))])
+    nested = in_steady_steps(facts, regions.region[other])
+    if len(nested) == 0:
+        return Clear("no region continues in another one")
+
+    outer = _outermost(facts, nested)
+    graphs = facts.regions.graph_call
+    within = np.zeros(len(trace), dtype=bool)
+    within[outer] = True
+    graphs = graphs[nearest(facts.host.parent, within, graphs) >= 0] if len(graphs) else graphs
+    steps = steady_count(facts)
+    waits = int(facts.host.wait_inside[outer].sum())
+    between = (int(trace.duration[outer].sum()) - int(trace.duration[graphs].sum()) - waits) / steps
+    evidence: list[Block] = [
+        table(
+            "Regions that continue in another one",
+            {"region": ("text", "inner region"), "outer": ("text", "outer region"), "count": ("count", "per step")},
+            _pairs(facts, nested),
+        )
+    ]
+    rows = _between(facts, outer, graphs)
+    if rows:
+        headings = {"operator": ("text", "operator"), "time": ("time", "time per step")}
+        evidence.append(table("What runs between the graphs", headings, rows))  # type: ignore[arg-type]
+    return Found(
+        values={
+            "breaks": counted(len(nested) / steps, "time", "times"),
+            "time": time(max(0.0, between)),
+            "per": per(facts),
+            "region": text(trace.name_of(int(outer[0]))),
+        },
+        gain_ns=max(0.0, between),
+        evidence=[*evidence, *line_hint(facts)],
+        location=locate(facts, int(nested[0])),
+        claims=[*outer.tolist(), *nested.tolist()],
+    )
+
+
+def _outermost(facts: Facts, nested: np.ndarray) -> np.ndarray:
+    parent = dict(zip(facts.regions.region.tolist(), facts.regions.parent.tolist(), strict=True))
+    tops: set[int] = set()
+    for event in nested.tolist():
+        at = event
+        while parent[at] >= 0:
+            at = parent[at]
+        tops.add(at)
+    return np.array(sorted(tops), dtype=np.int64)
+
+
+def _pairs(facts: Facts, nested: np.ndarray) -> list[dict[str, object]]:
+    trace = facts.trace
+    parent = dict(zip(facts.regions.region.tolist(), facts.regions.parent.tolist(), strict=True))
+    counts: dict[tuple[str, str], int] = {}
+    for event in nested.tolist():
+        pair = (trace.name_of(event), trace.name_of(parent[event]))
+        counts[pair] = counts.get(pair, 0) + 1
+    return [
+        {"region": inner, "outer": outer, "count": round(number / steady_count(facts), 1)}
+        for (inner, outer), number in sorted(counts.items(), key=lambda item: -item[1])
+    ]
+
+
+def _between(facts: Facts, outer: np.ndarray, graphs: np.ndarray) -> list[dict[str, object]]:
+    """Operators inside the outer regions and outside every graph, by time."""
+    trace, parent = facts.trace, facts.host.parent
+    holder = np.zeros(len(trace), dtype=bool)
+    holder[facts.regions.region] = True
+    holder[graphs] = True
+    events = in_steady_steps(facts, trace.of(Kind.OPERATOR))
+    own = trace.name_mask(_OWN)[trace.name[events]]
+    events = events[~own & np.isin(parent[events], facts.regions.region)]
+    top = np.zeros(len(trace), dtype=bool)
+    top[outer] = True
+    events = events[nearest(parent, top, events) >= 0]
+    time_of = np.bincount(trace.name[events], weights=trace.duration[events], minlength=len(trace.names))
+    steps = steady_count(facts)
+    order = np.argsort(-time_of, kind="stable")[:6].tolist()
+    return [{"operator": trace.names[int(n)], "time": float(time_of[n]) / steps} for n in order if time_of[n] > 0]

@@ -1,0 +1,82 @@
+"""OPT105."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.measure.backward import measure_backward
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import share, time
+
+
+@rule(
+    "OPT105",
+    "activation-recompute",
+    side="device",
+    title="{time} of device time per step repeats forward work inside backward, {share} of the forward pass.",
+)
+def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
+    """Forward work runs a second time during backward: activation checkpointing.
+
+    Checkpointing trades time for memory: activations are dropped and computed again when backward needs them. Where
+    memory is not short, that time is given away.
+
+    Costs: the recomputed device time.
+
+    Fix: checkpoint fewer layers, or selectively (`torch.utils.checkpoint` with a policy that keeps the dear results),
+    as far as memory allows.
+
+    Verify: the recomputed share falls, and the peak of memory stays below the device's.
+
+    Silent: at 25 % of the forward pass or less. Near the device's capacity it is the right trade (MEM102).
+
+    Source: AMD-AGI/TraceLens.
+    """
+    backward = measure_backward(facts)
+    if backward is None:
+        return NotApplicable("no backward pass in steady steps")
+    part = backward.recompute_ns / max(1, backward.total_forward_ns)
+    if part <= share_from:
+        return Clear(f"{part:.0%} of the forward pass is repeated")
+    trace, steps = facts.trace, steady_count(facts)
+    calls = backward.recompute_calls
+    owner = facts.host.outermost_operator[calls]
+    operator = np.full(len(calls), -1, dtype=np.int64)
+    rows_of = trace.links.operator
+    launch = trace.links.launch
+    first = np.searchsorted(np.sort(launch), calls)
+    operator = rows_of[np.argsort(launch, kind="stable")[np.minimum(first, len(launch) - 1)]]
+    launched = np.zeros(len(trace))
+    linked = launch >= 0
+    np.add.at(launched, launch[linked], trace.duration[trace.device_work[linked]])
+    label = trace.name[np.where(operator >= 0, operator, owner)]
+    time_of = np.bincount(label, weights=launched[calls], minlength=len(trace.names))
+    number = np.bincount(label, minlength=len(trace.names))
+    rows = [
+        {
+            "operator": trace.names[int(n)],
+            "count": round(float(number[n]) / steps, 1),
+            "time": float(time_of[n]) / steps,
+        }
+        for n in np.argsort(-time_of, kind="stable")[:8].tolist()
+        if number[n]
+    ]
+    return Found(
+        values={"time": time(backward.recompute_ns / steps), "share": share(part)},
+        gain_ns=backward.recompute_ns / steps,
+        evidence=[
+            table(
+                "Repeated operators, by device time",
+                {
+                    "operator": ("text", "operator"),
+                    "count": ("count", "per step"),
+                    "time": ("time", "device time per step"),
+                },
+                rows,
+            )
+        ],
+        location=locate(facts, int(calls[0])),
+        claims=calls.tolist(),
+    )

@@ -1,0 +1,81 @@
+"""OPT103."""
+
+from __future__ import annotations
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.measure.bubbles import loader_rows
+from lanewise.measure.facts import Facts
+from lanewise.measure.intervals import covered, intersect, union
+from lanewise.report.quantity import share, text, time
+
+
+@rule(
+    "OPT103",
+    "data-loader-stall",
+    side="host",
+    title="The step waits {stall} for its next batch ({share}) while the device is idle; {workers}.",
+)
+def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
+    """The device is idle because the next batch is not there yet.
+
+    Reading, decoding and transforming the data takes longer than the step. Without workers it happens in the training
+    loop itself; with too few, the loop waits for them.
+
+    Costs: the time in the DataLoader during which the device waits.
+
+    Fix: `num_workers` > 0 and a larger `prefetch_factor`, `persistent_workers=True`, `pin_memory=True`; cheaper or
+    batched transforms, or decoding on the device.
+
+    Verify: the DataLoader's share of the step.
+
+    Silent: at 5 % of the step or less, and while the device is busy meanwhile.
+
+    Source: TensorBoard's profiler plug-in.
+    """
+    trace, classes = facts.trace, facts.classes
+    rows = loader_rows(facts)
+    if len(rows) == 0:
+        return NotApplicable("no DataLoader in the recording")
+    if classes.device == "":
+        return NotApplicable("no device work that could wait")
+    idle = intersect(classes.sets["host"], union(trace.start[rows], trace.end[rows]))
+    steady = facts.steps.steady
+    stall = float(covered(idle, classes.window_start, classes.window_end)[steady].sum()) / steady_count(facts)
+    part = stall / max(1.0, facts.steps.period_ns)
+    if part <= share_from:
+        return Clear(f"the device waits {part:.1%} of the step for the DataLoader")
+    inside = in_steady_steps(facts, rows)
+    shown = inside if len(inside) else rows
+    single = any("SingleProcess" in trace.name_of(event) for event in shown.tolist())
+    steps = trace.steps
+    found = [
+        {
+            "step": int(steps.number[steps.of_event[event]]) if steps.of_event[event] >= 0 else -1,
+            "row": trace.name_of(event),
+            "time": int(trace.duration[event]),
+        }
+        for event in shown.tolist()
+    ]
+    found.sort(key=lambda row: -int(row["time"]))
+    return Found(
+        values={
+            "stall": time(stall),
+            "share": share(part),
+            "workers": text(
+                "it is loaded in the training process itself, without workers"
+                if single
+                else "worker processes load it, but too slowly"
+            ),
+        },
+        gain_ns=stall,
+        evidence=[
+            table(
+                "Waiting for batches",
+                {"step": ("count", "step"), "row": ("text", "row"), "time": ("time", "time")},
+                found,
+            )
+        ],
+        location=locate(facts, int(shown[0])),
+        claims=shown.tolist(),
+    )

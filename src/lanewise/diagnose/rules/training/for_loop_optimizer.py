@@ -1,0 +1,61 @@
+"""OPT101."""
+
+from __future__ import annotations
+
+from lanewise.diagnose.evidence import locate, table
+from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.measure.facts import Facts
+from lanewise.measure.optimizer import optimizer_step
+from lanewise.report.quantity import count, time
+
+_LAUNCHES_OF_FOREACH = 5
+
+
+@rule(
+    "OPT101",
+    "for-loop-optimizer",
+    side="host",
+    title="The optimizer walks its parameters one by one: {launches} launches and {host} of host time per step.",
+)
+def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_from: int = 10) -> Outcome:
+    """The optimizer step loops over the parameters in Python.
+
+    For every parameter it calls several operators, each with its launch, on tensors that may be tiny. The multi-tensor
+    and fused implementations handle all parameters with a handful of launches.
+
+    Costs: the host time of the optimizer step, less the share that about five launches would take.
+
+    Fix: `fused=True`, or `foreach=True` where there is no fused implementation; both are arguments of the torch
+    optimizers.
+
+    Verify: launches of the optimizer step.
+
+    Silent: for multi-tensor and fused implementations, and below ten launches.
+
+    Source: torch/profiler/_pattern_matcher.py, OptimizerSingleTensorPattern; pytorch/torchtitan pull request 881.
+    """
+    step = optimizer_step(facts)
+    if step is None:
+        return NotApplicable("no optimizer step is marked in steady steps")
+    if step.fused or step.foreach or step.multi_tensor:
+        return Clear("the optimizer handles many tensors per launch")
+    if step.launches < launches_from:
+        return Clear(f"{step.launches:.0f} launches per optimizer step")
+    loops = step.loop_frames > 0
+    if not loops and step.parameters == 0:
+        return NeedsCapture("stacks (`with_stack=True`) or the backward pass: the number of parameters is not known")
+    if not loops and step.launches < per_parameter * step.parameters:
+        return Clear(f"{step.launches:.0f} launches for {step.parameters:.0f} parameters")
+    rows = [
+        {"what": "launches per step", "value": f"{step.launches:,.0f}"},
+        {"what": "gradients accumulated per step", "value": f"{step.parameters:,.0f}" if step.parameters else "?"},
+        {"what": "frames of the for-loop implementation", "value": f"{step.loop_frames:,}"},
+    ]
+    return Found(
+        values={"launches": count(round(step.launches)), "host": time(step.host_ns), "device": time(step.device_ns)},
+        gain_ns=max(0.0, step.host_ns * (1 - _LAUNCHES_OF_FOREACH / step.launches)),
+        confidence="high" if loops else "medium",
+        evidence=[table("Optimizer step", {"what": ("text", ""), "value": ("text", "value")}, rows)],
+        location=locate(facts, int(step.marks[0])),
+        claims=step.calls.tolist(),
+    )

@@ -1,0 +1,104 @@
+"""OPT102."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.measure.facts import Facts
+from lanewise.measure.optimizer import OptimizerStep, optimizer_step
+from lanewise.report.quantity import count, share, time
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
+
+_FUSED_HOST_NS = 1_000_000
+
+
+@rule(
+    "OPT102",
+    "foreach-not-fused",
+    side="host",
+    yields_to=("OPT101",),
+    title="The optimizer makes {passes} passes over all parameters where a fused one makes one: {cost} per step, "
+    "{share} of it.",
+)
+def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float = 0.05) -> Outcome:
+    """The optimizer runs several multi-tensor operators where one fused operator exists.
+
+    `foreach` implementations call one operator per arithmetic step (multiply, add, root, divide), each over all
+    parameters: each reads and writes all of them, and groups them in Python first. A fused implementation reads and
+    writes everything once, in one operator.
+
+    Costs: on the host the optimizer step less 1 ms; on the device all passes but one.
+
+    Fix: `fused=True` (Adam, AdamW, SGD, Adagrad); check that it works with gradient scaling and your parallelism.
+
+    Verify: a `_fused_*` operator in place of the `_foreach_*` ones, and the same loss.
+
+    Silent: below three passes, below 5 % of the step (host-bound) or of the device time (device-bound), and where the
+    fused kernel runs already.
+
+    Source: torch/profiler/_pattern_matcher.py; 9.8 ms of host time for foreach against 1.1 ms fused on our H100.
+    """
+    step = optimizer_step(facts)
+    if step is None:
+        return NotApplicable("no optimizer step is marked in steady steps")
+    if step.fused:
+        return Clear("the optimizer is fused")
+    if step.foreach < passes_from:
+        return Clear(f"{step.foreach:.0f} multi-tensor operators per optimizer step")
+    device_bound = facts.regime.name == "compute"
+    if device_bound:
+        total = float(facts.trace.duration[in_steady_steps(facts, facts.trace.device_work)].sum()) / steady_count(facts)
+        cost, part = step.device_ns, step.device_ns / max(1.0, total)
+        gain = cost * (1 - 1 / step.foreach)
+    else:
+        cost, part = step.host_ns, step.host_ns / max(1.0, facts.steps.period_ns)
+        gain = max(0.0, cost - _FUSED_HOST_NS)
+    if part <= share_from:
+        return Clear(f"the optimizer step is {part:.1%} of the {'device time' if device_bound else 'step'}")
+    return Found(
+        values={
+            "passes": count(round(step.foreach)),
+            "cost": time(cost),
+            "share": share(part),
+            "device": time(step.device_ns),
+            "host": time(step.host_ns),
+        },
+        gain_ns=gain,
+        side="device" if device_bound else "host",
+        evidence=[
+            table(
+                "Multi-tensor operators in the optimizer step",
+                {
+                    "operator": ("text", "operator"),
+                    "count": ("count", "per step"),
+                    "host": ("time", "host time per step"),
+                },
+                _operators(facts, step),
+            )
+        ],
+        location=locate(facts, int(step.marks[0])),
+        claims=step.calls.tolist(),
+    )
+
+
+def _operators(facts: Facts, step: OptimizerStep) -> list[dict[str, object]]:
+    trace, steps = facts.trace, steady_count(facts)
+    inside = np.zeros(len(trace), dtype=bool)
+    inside[step.marks] = True
+    events = trace.of(Kind.OPERATOR)
+    events = events[trace.name_mask(r"^aten::_foreach_")[trace.name[events]]]
+    events = events[nearest(facts.host.parent, inside, events) >= 0]
+    time_of = np.bincount(trace.name[events], weights=trace.duration[events], minlength=len(trace.names))
+    number = np.bincount(trace.name[events], minlength=len(trace.names))
+    return [
+        {
+            "operator": trace.names[int(n)],
+            "count": round(float(number[n]) / steps, 1),
+            "host": float(time_of[n]) / steps,
+        }
+        for n in np.argsort(-time_of, kind="stable")[:8].tolist()
+        if number[n]
+    ]
