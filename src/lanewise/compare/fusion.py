@@ -24,8 +24,10 @@ _SMALL = frozenset(
 )
 _SIZE_FACTOR = 2.0
 
-# Scores of covering an op by name, and by order alone.
-_BY_NAME, _BY_ORDER = 100, 1
+# Scores of covering an op by name, and by order alone. A kernel that covers nothing yet is worth ten of the latter: it
+# exists because it covers something. One that covers by name is less likely to cover the next op by order.
+_BY_NAME, _BY_ORDER, _NEW_KERNEL, _MIXED = 100, 1, 10, 5
+_NEVER = -(1 << 40)
 
 
 class Fused(NamedTuple):
@@ -112,17 +114,25 @@ def _assign(many: Work, one: Work, ops: list[int], kernels: list[int], score: np
     if not kernels:
         return [-1] * len(ops)
     value = score[many.at[ops]][:, one.at[kernels]].astype(np.int64)
-    # best[i, j]: of the first i ops when the last one used is kernel j at most; many ops may share one kernel.
-    best = np.zeros((len(ops) + 1, len(kernels)), dtype=np.int64)
+    named = value >= _BY_NAME
+    # best[i, j]: score of the first i ops when kernel j - 1 was the last to cover one (j = 0: none did yet).
+    best = np.full((len(ops) + 1, len(kernels) + 1), _NEVER, dtype=np.int64)
+    best[0, 0] = 0
     for i in range(len(ops)):
-        best[i + 1] = np.maximum.accumulate(np.maximum(best[i], np.where(value[i] > 0, best[i] + value[i], 0)))
+        before = np.maximum.accumulate(best[i])[:-1] + _NEW_KERNEL
+        stay = best[i, 1:] - np.where(named[i] == named[max(0, i - 1)], 0, _MIXED)
+        covered = np.where(value[i] > 0, np.maximum(stay, before) + value[i], _NEVER)
+        best[i + 1, 0] = best[i, 0]
+        best[i + 1, 1:] = np.maximum(best[i, 1:], covered)
     assigned = [-1] * len(ops)
-    j = len(kernels) - 1
+    j = int(np.argmax(best[-1]))
     for i in range(len(ops) - 1, -1, -1):
-        while j > 0 and best[i + 1, j] == best[i + 1, j - 1]:
-            j -= 1
-        if value[i, j] > 0 and best[i + 1, j] == best[i, j] + value[i, j]:
-            assigned[i] = kernels[j]
+        if j == 0 or best[i + 1, j] == best[i, j]:
+            continue
+        assigned[i] = kernels[j - 1]
+        # Of equal ways the one in which a kernel covers as much as it can before the next one begins.
+        if best[i + 1, j] == best[i, :j].max() + _NEW_KERNEL + value[i, j - 1]:
+            j = int(np.argmax(best[i, :j]))
     return assigned
 
 
