@@ -112,8 +112,10 @@ def _recorded(facts: Facts) -> list[Note]:
         # How much recording cost is MEA105's to say; here is what the step time without it rests on.
         low, high = (format_quantity("time", us * 1e3) for us in (times.p20_us, times.p80_us))
         median = format_quantity("time", times.median_us * 1e3)
-        notes.append(Note("info", "recording", f"timed before the profiler started: {median} per step, {low} to {high} for "
-                                               f"the middle 60 % of {times.samples:,} samples"))
+        basis = f"{low} to {high} for the middle 60 % of {times.samples:,} samples"
+        if times.samples == 1:
+            basis = f"one stretch of {times.steps:,} steps between two synchronisations"
+        notes.append(Note("info", "recording", f"timed before the profiler started: {median} per step ({basis})"))
     return notes
 
 
