@@ -1,16 +1,19 @@
 """Cuts the list of events into chunks at the boundaries of rows, in bounded memory.
 
-A boundary is a place where one object ends and the next begins with a key that only rows have. It is found from the end
-of a block, so only a few kilobytes of each block are searched. A wrong boundary (inside a list of objects of some row's
-args) does no harm: the chunk does not decode, and the tolerant path puts the row together again.
+What stands between the first two rows, up to the second one's first key, stands between most rows: it is looked for from
+the end of a block. Where it does not occur, any place will do at which one object ends and the next begins with a key
+that rows have. A wrong boundary (inside a list of objects of some row's args) does little harm: the chunk does not
+decode, and the tolerant path puts the row together again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from lanewise.trace.repair import ROW_END
+from lanewise.trace.scan import end_of_value, skip_space
 
 __all__ = ["CHUNK_BYTES", "Chunk", "chunks"]
 
@@ -39,6 +42,7 @@ def chunks(first: bytes, more: Callable[[], bytes], size: int) -> Iterator[Chunk
     """
     number = 0
     pending = first
+    usual = None
     wanted = size
     while True:
         parts = [pending]
@@ -50,14 +54,13 @@ def chunks(first: bytes, more: Callable[[], bytes], size: int) -> Iterator[Chunk
             parts.append(block)
             held += len(block)
         pending = b"".join(parts)
+        usual = usual or _between_rows(pending)
         at = 0
         while len(pending) - at > size or ended:
             if ended and len(pending) - at <= size:
                 yield Chunk(number, pending[at:], True)
                 return
-            cut = _cut(pending, at, at + size)
-            if cut is None:
-                cut = _cut(pending, at, len(pending))
+            cut = _cut(pending, at, at + size, usual) or _cut(pending, at, len(pending), usual)
             if cut is None:
                 break
             stop, resume = cut
@@ -76,8 +79,29 @@ def chunks(first: bytes, more: Callable[[], bytes], size: int) -> Iterator[Chunk
             pending, wanted = b"", size
 
 
-def _cut(text: bytes, start: int, stop: int) -> tuple[int, int] | None:
+_NEXT_ROW = re.compile(rb'(\s*,\s*)\{\s*"[^"\\]*"\s*:')
+
+
+class _Boundary(NamedTuple):
+    """The text from the end of one row to the first key of the next; the first row ends after one byte of it."""
+
+    text: bytes
+    next_row: int
+
+
+def _between_rows(text: bytes) -> _Boundary | None:
+    start = skip_space(text, 0)
+    end = end_of_value(text, start)
+    found = _NEXT_ROW.match(text, end) if end > 0 and text[start : start + 1] == b"{" else None
+    return _Boundary(text[end - 1 : found.end()], found.end(1) - end + 1) if found else None
+
+
+def _cut(text: bytes, start: int, stop: int, usual: _Boundary | None) -> tuple[int, int] | None:
     """End of the last whole row in `text[start:stop]` and start of the next row."""
+    if usual is not None:
+        at = text.rfind(usual.text, start, stop)
+        if at >= 0:
+            return at + 1, at + usual.next_row
     for window in (*_WINDOWS, stop - start):
         found = list(ROW_END.finditer(text, max(start, stop - window), stop))
         if found:

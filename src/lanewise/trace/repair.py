@@ -31,6 +31,9 @@ _SEPARATORS = WHITESPACE + b","
 _MOST_JOINED = 8
 """A row may contain objects that look like the start of a row; this many of them are tolerated in a damaged one."""
 
+_NEARBY = 8192
+"""How far the end of an undamaged row is looked for beyond the next start, at least."""
+
 
 class Salvage(NamedTuple):
     """What was saved: rows, and the args of each as plain values for the phases that need them."""
@@ -91,17 +94,19 @@ def _skip(text: bytes, at: int) -> int:
 
 def _row_at(text: bytes, at: int, stops: list[int], reading: Reading) -> tuple[Row | None, dict[str, Any], int] | None:
     """The row at `at`, its args and where it ends; None if no reading of it ends at one of `stops` or before."""
-    for stop in stops:
+    for stop in (at + max(_NEARBY, 64 * (stops[0] - at)), *stops):
         piece = text[at:stop]
         end = end_of_value(piece, 0)
+        if end < 0 and stop not in stops:
+            continue
         bodies = [piece[:end]] if end >= 0 else [piece.rstrip(_SEPARATORS)]
         if end < 0 and stop == len(text):
             bodies += [piece[: found.end()] for found in _END_OF_LIST.finditer(piece)][:_MOST_JOINED]
         for body in bodies:
-            found = _read(body, reading, alone=stop == stops[0])
+            found = _read(body, reading, alone=stop <= stops[0])
             if found is not None:
                 return (*found, at + len(body))
-        if end >= 0:
+        if end >= 0 and stop in stops:
             return None
     return None
 
