@@ -75,7 +75,7 @@ export function App({ data }: { data: PageData }) {
       {at.view === 'overview' && <Overview report={data.report} facts={data.overview} finding={at.finding} />}
       {at.view === 'timeline' && <TimelineView report={data.report} server={data.server} />}
       {at.view === 'calls' && <Calls />}
-      {at.view === 'tables' && <Tables table={at.table} search={at.search} />}
+      {at.view === 'tables' && <Tables table={at.table} />}
     </>
   )
 }

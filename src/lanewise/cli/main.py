@@ -23,6 +23,7 @@ _VERBS: dict[str, str] = {
     "tree": "Calling-context tree: every GPU microsecond at its source line, module and phase.",
     "diff": "Say what changed between runs, what did not, and how sure that is.",
     "chain": "One step's dispatch chain, from Python call to kernel.",
+    "export": "Write a trace for Perfetto, speedscope, a page, Parquet or CSV.",
     "sql": "Query the columns of a trace in SQL.",
     "rule": "Explain a diagnosis, or list them all.",
     "doctor": "Say what this machine can record, and why not.",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import webbrowser
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lanewise.cli.common import cache_option, emit, open_trace, output_option, step_time_option
+
+if TYPE_CHECKING:
+    from lanewise.measure.facts import Facts
 
 __all__ = ["view"]
 
@@ -14,20 +20,54 @@ __all__ = ["view"]
 @click.command()
 @click.argument("source", metavar="TRACE")
 @click.option("--max-slices", type=click.IntRange(min=1), default=None, metavar="N",
-              help="Slices in the timeline of the file; what is left out is said on the page.")
+              help="Slices inside one page. A file leaves out the shortest ones above that, and says so; a server lets "
+                   "the page ask for what is on screen instead.")
+@click.option("--perfetto", is_flag=True, help="Open the trace in the Perfetto UI, with lanewise's own tracks added.")
+@click.option("--browser/--no-browser", default=True, show_default=True,
+              help="Open a browser, or only print the address.")
 @step_time_option
 @cache_option
 @output_option
-def view(source: str, max_slices: int | None, step_time: float | None, cache: bool, output: Path | None,
-         force: bool) -> None:
-    """Show a trace and what is wrong with it on a page, in the browser; with -o, in one file to send.
+def view(source: str, max_slices: int | None, perfetto: bool, browser: bool, step_time: float | None, cache: bool,
+         output: Path | None, force: bool) -> None:
+    """Show a trace and what is wrong with it on a page: in the browser, or with -o in one file to send.
 
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.
     """
-    from lanewise.diagnose.explain import facts_of, report_of
+    from lanewise.diagnose.explain import facts_of
+
+    if perfetto:
+        _perfetto(facts_of(open_trace(source, cache=cache), unprofiled_us=step_time), browser)
+        return
+    from lanewise.diagnose.explain import report_of
     from lanewise.show.html import bundle, report_html
+    from lanewise.show.server import PageServer
     from lanewise.show.timeline import MAX_SLICES
 
     bundle()  # fail before reading a large trace
     facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
-    emit(report_html(facts, report_of(facts), max_slices=max_slices or MAX_SLICES), output, force)
+    report = report_of(facts)
+    if output is not None:
+        emit(report_html(facts, report, max_slices=max_slices or MAX_SLICES), output, force)
+        click.echo(f"wrote {output} ({output.stat().st_size / 1e6:,.1f} MB)", err=True)
+        return
+    server = PageServer(facts, report, max_slices=max_slices or MAX_SLICES)
+    _serve(server.address, server.address, browser, server.serve)
+
+
+def _perfetto(facts: Facts, browser: bool) -> None:
+    from lanewise.show.perfetto_server import PerfettoServer
+
+    server = PerfettoServer(facts)
+    _serve(server.deep_link, server.address, browser, server.serve)
+
+
+def _serve(link: str, address: str, browser: bool, serve: Callable[[], None]) -> None:
+    click.echo(link)
+    click.echo(f"serving {address} until Ctrl-C", err=True)
+    if browser:
+        webbrowser.open(link)
+    try:
+        serve()
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)

@@ -44,9 +44,9 @@ class Arguments(NamedTuple):
     omitted: int
 
 
-def arguments(trace: Trace, table: str, *, limit: int = 50_000) -> Arguments:
-    """The distinct argument rows of a table; the most frequent `limit` of them."""
-    data = trace[table]
+def arguments(trace: Trace, table: str, *, limit: int = 50_000, rows: np.ndarray | None = None) -> Arguments:
+    """The distinct argument rows of a table (of some of its rows); the most frequent `limit` of them."""
+    data = trace[table] if rows is None else {name: column[rows] for name, column in trace[table].items()}
     names = ARGUMENT_TABLES[table]
     count = len(data["event"])
     columns = [name.removesuffix("_text") for name in names]
@@ -65,8 +65,8 @@ def arguments(trace: Trace, table: str, *, limit: int = 50_000) -> Arguments:
         rank = np.full(len(distinct), -1, dtype=np.int64)
         rank[often] = np.arange(limit)
         first, row = first[often], rank[row]
-    rows = [[_value(trace, table, name, data[name][at]) for name in names] for at in first.tolist()]
-    return Arguments(data["event"].astype(np.int64), row.astype(np.int64), columns, rows, int((row < 0).sum()))
+    values = [[_value(trace, table, name, data[name][at]) for name in names] for at in first.tolist()]
+    return Arguments(data["event"].astype(np.int64), row.astype(np.int64), columns, values, int((row < 0).sum()))
 
 
 def _value(trace: Trace, table: str, name: str, value: Any) -> Any:

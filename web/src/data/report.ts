@@ -1,5 +1,7 @@
 // The Report (schema lanewise.report/1) as the page reads it. All text in it is untrusted: shown as text, never as markup.
 
+import type { RooflineData } from '../parts/roofline'
+
 export type QuantityType = 'time' | 'share' | 'count' | 'bytes' | 'bandwidth' | 'ratio' | 'text' | 'number'
 export type Value = number | string | boolean | null
 
@@ -142,4 +144,5 @@ export interface PageData {
 export interface TablesExtra {
   tables: Record<string, TableBlock>
   histograms: Record<string, [number, number, number[]]>
+  roofline?: RooflineData
 }

@@ -168,6 +168,7 @@ export class Timeline {
   readonly names: string[]
   private readonly shortNames: Record<string, string>
   private lower: string[] | null = null
+  private rowOfName: Map<string, number> | null = null
 
   constructor(
     readonly columns: Record<string, Column>,
@@ -216,6 +217,13 @@ export class Timeline {
   shortOf(slice: number): string {
     const row = this.slices.name[slice]
     return this.shortNames[row] ?? this.names[row] ?? ''
+  }
+
+  /** Short form of a recorded name, if it has one. */
+  shortOfName(name: string): string | undefined {
+    this.rowOfName ??= new Map(this.names.map((text, row) => [text, row]))
+    const row = this.rowOfName.get(name)
+    return row === undefined ? undefined : this.shortNames[row]
   }
 
   shortName(nameRow: number): string {

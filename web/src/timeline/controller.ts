@@ -390,10 +390,12 @@ export class Controller {
     const first = slices.lowerBound(row.first, row.end, time - pixel / 2)
     const last = slices.lowerBound(first, row.end, time + pixel / 2)
     const shown = last - first > 1 && slices.duration[slice] < pixel ? slices.longest(first, last) : slice
+    const merged = current.columns.merged
+    const sharing = merged ? merged[shown] : slices.duration[slice] < pixel ? last - first : 1
     return {
       ...none,
       slice: refOf(current, shown),
-      others: slices.duration[slice] < pixel ? Math.max(0, last - first - 1) : 0,
+      others: Math.max(0, sharing - 1),
       args: current.argsOf(shown).slice(0, 6),
     }
   }

@@ -1,3 +1,116 @@
-export function Tables(_: Record<string, unknown>) {
-  return <main id="main" />
+// The profiler's tables, whole: sorted, filtered, copied; durations of one kernel; memory over time.
+
+import { useState } from 'preact/hooks'
+import { failure, tables as loaded, timeline } from '../data/load'
+import type { TableColumn } from '../data/report'
+import { clean } from '../format'
+import { Histogram } from '../parts/histogram'
+import { MemoryCurve } from '../parts/memory'
+import { Roofline } from '../parts/roofline'
+import { DataTable } from '../parts/table'
+import { go, hashOf } from '../route'
+
+const WORDS: Record<string, string> = {
+  kernels: 'Kernels',
+  operators: 'Operators',
+  api: 'API calls',
+  copies: 'Copies and sets',
+  roofline: 'Roofline',
+  memory: 'Memory',
+}
+
+export function Tables({ table }: { table: string }) {
+  const extra = loaded.value
+  const [picked, setPicked] = useState('')
+  if (!extra)
+    return (
+      <main id="main" class="loading">
+        {failure.value ? 'The tables are not available.' : 'Unpacking the tables …'}
+      </main>
+    )
+  const memory = timeline.value?.series.some(
+    (s) => s.info.key.startsWith('allocated') || s.info.key.startsWith('reserved'),
+  )
+  const keys = Object.keys(WORDS).filter(
+    (key) => extra.tables[key] || (key === 'memory' && memory) || (key === 'roofline' && extra.roofline),
+  )
+  if (keys.length === 0)
+    return (
+      <main id="main" class="loading">
+        The trace holds nothing to put into a table.
+      </main>
+    )
+  const key = keys.includes(table) ? table : keys[0]
+  const block = extra.tables[key]
+  const histogram = key === 'kernels' ? extra.histograms[picked] : undefined
+  return (
+    <main id="main" class="page wide">
+      <h1>{WORDS[key]}</h1>
+      <div class="tabs" role="tablist" aria-label="Tables">
+        {keys.map((of) => (
+          <button
+            key={of}
+            type="button"
+            role="tab"
+            aria-selected={of === key}
+            onClick={() => {
+              setPicked('')
+              go({ view: 'tables', table: of })
+            }}
+          >
+            {WORDS[of]}
+          </button>
+        ))}
+      </div>
+      {picked && block && (
+        <section class="picked" aria-live="polite" aria-label="Selected row">
+          <p class="slice-name">
+            <bdi>{clean(picked, 400)}</bdi>
+          </p>
+          {histogram && <Histogram low={histogram[0]} high={histogram[1]} counts={histogram[2]} />}
+          {key === 'kernels' && !histogram && (
+            <p class="dim small">Ran once, or is not among the kernels whose durations are in the page.</p>
+          )}
+          <p>
+            <a class="button" href={hashOf({ view: 'timeline', search: picked.slice(0, 150) })}>
+              Find in the timeline
+            </a>
+          </p>
+        </section>
+      )}
+      {block && (
+        <DataTable
+          key={key}
+          block={block}
+          tools
+          shorten={shorten}
+          onRow={(row) => setPicked(String(row.name ?? ''))}
+          current={(row) => row.name === picked}
+        />
+      )}
+      {key === 'memory' && timeline.value && <MemoryCurve timeline={timeline.value} />}
+      {key === 'roofline' && extra.roofline && <Roofline data={extra.roofline} />}
+      {block && key !== 'memory' && <p class="dim small">{note(key)}</p>}
+    </main>
+  )
+}
+
+/** Long template arguments say little in a table; the tooltip has the whole name. */
+function shorten(text: string, column: TableColumn): string {
+  if (column.key !== 'name' || text.length < 90) return text
+  const short = timeline.value?.shortOfName(text)
+  return short ?? text
+}
+
+function note(key: string): string {
+  switch (key) {
+    case 'operators':
+      return '“Host self” leaves out what an operator called; “device total” counts everything that was launched inside it.'
+    case 'kernels':
+      return 'Times are those of the device. Select a kernel to see how its durations are distributed.'
+    case 'api':
+      return 'A driver call inside a runtime call is in the total of both rows, but only in the self time of one.'
+    default:
+      return 'Bandwidth is payload over device time.'
+  }
 }

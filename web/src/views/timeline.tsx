@@ -68,6 +68,12 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
     if (!finding && at.range) controller.show(at.range[0], at.range[1])
   }, [controller, at])
 
+  useEffect(() => {
+    if (!at.search) return
+    text.value = at.search
+    void controller.search(at.search).then(() => controller.nextMatch(1))
+  }, [controller, at.search])
+
   const { hover, selected, measured, place, found } = controller
   return (
     <main id="main" class="timeline">

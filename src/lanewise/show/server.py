@@ -1,0 +1,184 @@
+"""The page from a local server, for traces too large to send: the browser asks for what is on screen.
+
+It listens on the loopback address only, on a port that the system chooses, behind a random path; a request that names
+another host (a page elsewhere that was made to resolve to this machine) is refused. It reads nothing but the trace.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from lanewise.measure.facts import Facts
+from lanewise.report.model import Report
+from lanewise.show.html import page, report_html
+from lanewise.show.payload import overview_block, tables_block, tree_block
+from lanewise.show.timeline import MAX_SLICES
+from lanewise.show.window import Windows
+
+__all__ = ["PageServer"]
+
+
+class PageServer:
+    """Serves one trace until it is closed.
+
+    Args:
+        facts, report: what to show.
+        max_slices: up to this many slices travel inside the page; above, the page asks for windows.
+    """
+
+    def __init__(self, facts: Facts, report: Report, *, max_slices: int = MAX_SLICES) -> None:
+        self._facts, self._report = facts, report
+        self._inside = len(facts.trace) <= max_slices
+        self._max_slices = max_slices
+        self._lock = threading.Lock()
+        self._token = secrets.token_urlsafe(24)
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http.daemon_threads = True
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser."""
+        return f"http://127.0.0.1:{self._http.server_port}/{self._token}/"
+
+    def serve(self) -> None:
+        """Answer until interrupted or closed."""
+        self._http.serve_forever(poll_interval=0.2)
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    @cached_property
+    def _page(self) -> str:
+        if self._inside:
+            return report_html(self._facts, self._report, max_slices=self._max_slices)
+        return page(self._report, overview_block(self._facts, self._report), {}, server=f"/{self._token}")
+
+    @cached_property
+    def _windows(self) -> Windows:
+        return Windows(self._facts)
+
+    @cached_property
+    def _tables(self) -> bytes:
+        return tables_block(self._facts)
+
+    @cached_property
+    def _tree(self) -> bytes:
+        return tree_block(self._facts)
+
+    @cached_property
+    def _overview(self) -> bytes:
+        return self._windows.overview()
+
+    def answer(self, path: str, query: dict[str, str]) -> tuple[str, bytes] | None:
+        """Content type and body for a path below the token; None for what there is not.
+
+        Raises:
+            ValueError: an argument is missing or is no number.
+        """
+        routes: dict[str, Callable[[], tuple[str, bytes] | None]] = {
+            "": lambda: ("text/html; charset=utf-8", self._page.encode("utf-8")),
+            "timeline": lambda: (_BINARY, self._overview),
+            "tables": lambda: (_BINARY, self._tables),
+            "tree": lambda: (_BINARY, self._tree),
+            "slices": lambda: (_BINARY, self._windows.slices(_whole(query, "from"), _whole(query, "to"),
+                                                             _number(query, "pixel"))),
+            "details": lambda: _json(self._windows.details(_whole(query, "event"))),
+            "measure": lambda: _json(self._windows.measure(_whole(query, "from"), _whole(query, "to"))),
+            "search": lambda: _json(self._windows.search(query.get("text", "")[:500])),
+        }
+        route = routes.get(path)
+        if route is None:
+            return None
+        # Derived facts are computed once: by one request at a time.
+        with self._lock:
+            return route()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                if self.headers.get("Host", "") not in server.hosts:
+                    self._send(403, "text/plain", b"this server answers to its own address only\n")
+                    return
+                url = urlsplit(self.path)
+                token, _, path = url.path.removeprefix("/").partition("/")
+                if not secrets.compare_digest(token.encode(), server.token.encode()):
+                    self._send(404, "text/plain", b"not found\n")
+                    return
+                try:
+                    found = server.answer(path, {key: values[0] for key, values in parse_qs(url.query).items()})
+                except ValueError as error:
+                    self._send(400, "text/plain", f"{error}\n".encode())
+                    return
+                if found is None:
+                    self._send(404, "text/plain", b"not found\n")
+                else:
+                    self._send(200, *found)
+
+            def _send(self, status: int, type_: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", type_)
+                self.send_header("Content-Length", str(len(body)))
+                for name, value in _HEADERS:
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name is the base class's
+                """Nothing: the terminal is the user's."""
+
+        return Handler
+
+    @property
+    def token(self) -> str:
+        """The secret first part of every path."""
+        return self._token
+
+    @cached_property
+    def hosts(self) -> frozenset[str]:
+        """What a browser on this machine may call us."""
+        port = self._http.server_port
+        return frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
+
+
+_BINARY = "application/octet-stream"
+_HEADERS = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("X-Frame-Options", "DENY"),
+)
+
+
+def _json(value: Any) -> tuple[str, bytes] | None:
+    if value is None:
+        return None
+    return "application/json", json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def _number(query: dict[str, str], name: str) -> float:
+    try:
+        value = float(query[name])
+    except (KeyError, ValueError):
+        raise ValueError(f"{name}: a number is needed") from None
+    if not 0 <= value < 2**53:
+        raise ValueError(f"{name}: out of range")
+    return value
+
+
+def _whole(query: dict[str, str], name: str) -> int:
+    return int(_number(query, name))
