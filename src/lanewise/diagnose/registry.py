@@ -29,6 +29,8 @@ _FILES: dict[str, tuple[str, ...]] = {
     "sync": ("device_readback", "data_dependent_shape", "pageable_copy", "copy_not_overlapped",
              "explicit_synchronize", "event_wait_or_poll", "tensor_built_on_host", "many_small_copies",
              "weights_moved_each_step"),
+    "memory": ("allocation_in_steady_state", "near_capacity", "duplicate_copy", "layout_copy", "zero_grad_fill",
+               "cast_churn", "growing_cache", "constant_rebuilt"),
     "kernel": ("hotspot_kernel", "memory_bound_kernel", "compute_bound_kernel", "tensor_cores_unused",
                "misaligned_gemm", "under_filled_grid", "layout_conversion", "sdpa_math_fallback",
                "hand_written_attention", "matvec_decode", "unfused_norm", "conv_bias_before_norm", "conv_autotune"),

@@ -15,6 +15,7 @@ from lanewise.measure.kernel_groups import KernelGroup, kernel_groups
 from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
 from lanewise.measure.launch import Launches, measure_launches
 from lanewise.measure.leaves import Leaves, measure_leaves
+from lanewise.measure.memory import MemoryUse, measure_memory
 from lanewise.measure.occupancy import Occupancy, occupancy
 from lanewise.measure.operator_kinds import is_collective, is_framework, is_matrix_work, is_view
 from lanewise.measure.pointwise_chains import Chains, pointwise_chains
@@ -71,6 +72,11 @@ class Facts:
     def leaves(self) -> Leaves:
         """Operators of the steady steps that launch device work themselves, in host order."""
         return measure_leaves(self)
+
+    @cached_property
+    def memory(self) -> MemoryUse | None:
+        """Device memory over time; None without memory events."""
+        return measure_memory(self)
 
     @cached_property
     def occupancy(self) -> Occupancy:

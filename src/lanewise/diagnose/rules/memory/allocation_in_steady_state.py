@@ -1,0 +1,73 @@
+"""MEM101."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import counted, per, sites
+from lanewise.measure.facts import Facts
+from lanewise.measure.intervals import covered
+from lanewise.report.quantity import share, time
+
+
+@rule(
+    "MEM101",
+    "allocation-in-steady-state",
+    side="host",
+    title="{calls} {per} ask the driver for memory or give it back: {total}, {share} of the step.",
+)
+def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Outcome:
+    """The program still calls the driver's allocator after it is warm.
+
+    torch keeps memory that was freed and hands it out again without asking the driver. A driver call in a steady step
+    means that no cached block fits. `cudaMalloc` takes a millisecond at times, and `cudaFree` waits for the whole
+    device first.
+
+    Costs: the calls, and what the device idles after a `cudaFree` until the next launch.
+
+    Fix: warm up with the largest shape; `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`; no
+    `torch.cuda.empty_cache()` in the loop; reuse pinned host buffers.
+
+    Verify: no such calls in the steady steps.
+
+    Silent: in the first steps, and for what torch's own allocator does.
+
+    Source: PyTorch's memory management notes; HTA's AlexNet case.
+    """
+    trace, links = facts.trace, facts.trace.links
+    if facts.classes.device == "":
+        return NotApplicable("the trace holds no device work")
+    calls = in_steady_steps(facts, links.calls("allocate", "free"))
+    if len(calls) == 0:
+        return Clear("no driver allocations in steady steps")
+    frees = in_steady_steps(facts, links.calls("free"))
+    starts = np.sort(trace.start[facts.launches.call])
+    row = np.searchsorted(starts, trace.end[frees])
+    until = np.where(row < len(starts), starts[np.minimum(row, len(starts) - 1)], trace.end[frees])
+    steps = steady_count(facts)
+    total = float(trace.duration[calls].sum()) / steps
+    drained = float(covered(facts.classes.sets.get("host", facts.classes.busy), trace.end[frees], until).sum()) / steps
+    if total < share_from * facts.steps.step_ns:
+        return Clear(f"driver allocations take {total / max(1.0, facts.steps.step_ns):.2%} of the step")
+    places = sites(facts, calls)
+    rows: list[dict[str, Any]] = []
+    for at, label in enumerate(places.label):
+        mine = calls[places.of_event == at]
+        rows.append({"call": trace.name_of(int(places.example[at])), "site": label, "count": len(mine) / steps,
+                     "total": float(trace.duration[mine].sum()) / steps, "longest": float(trace.duration[mine].max())})
+    rows.sort(key=lambda row: -row["total"])
+    return Found(
+        values={"calls": counted(len(calls) / steps, "call", "calls"), "per": per(facts), "total": time(total),
+                "share": share(total / max(1.0, facts.steps.step_ns))},
+        gain_ns=total + drained,
+        evidence=[table("Driver allocations", {
+            "call": ("text", "call"), "site": ("text", "called by"), "count": ("count", "per step"),
+            "total": ("time", "time"), "longest": ("time", "longest"),
+        }, rows)],
+        location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
+        claims=calls.tolist(),
+    )

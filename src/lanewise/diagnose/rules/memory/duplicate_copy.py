@@ -1,0 +1,124 @@
+"""MEM103."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.memory.copies import Copies, cost_of, device_copies, share_of_time
+from lanewise.diagnose.select import counted, per, sites
+from lanewise.measure.facts import Facts
+from lanewise.report.quantity import text, time
+
+# Out-of-place operators that copy their input and then work on the copy in place.
+OUT_OF_PLACE = (
+    r"^aten::(masked_fill|masked_scatter|index_put|index_add|index_fill|index_copy|scatter|scatter_add|fill_diagonal)$"
+)
+_POWER = "aten::pow"
+_POWER_TITLE = (
+    "{copies} {per}: the backward of x.pow(2) copies its input, as x to the power of one ({device} on the GPU, "
+    "{host} on the "
+    "host)."
+)
+
+
+@rule(
+    "MEM103",
+    "duplicate-copy",
+    side="device",
+    title="{copies} {per}: {operator} first copies its whole input, then changes the copy ({device} on the GPU, "
+          "{host} on the "
+    "host).",
+)
+def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
+    """An operator copies a tensor only to change the copy, where changing the tensor itself would do.
+
+    Out-of-place operators such as `masked_fill` clone their input first: a read and a write of everything for a
+    change of some of it. The backward of `x.pow(2)` computes `2 * grad * x.pow(1)`, and `pow(1)` is a plain copy.
+
+    Costs: the copy (device-bound), or the operator that makes it (host-bound).
+
+    Fix: the in-place twin (`masked_fill_`) where autograd does not need the input; `x * x` or `torch.square(x)` in
+    place of `x.pow(2)`.
+
+    Verify: one kernel less per call.
+
+    Silent: where the copy is made for another reason (types, layout: MEM106, MEM104).
+
+    Source: huggingface/blog torch-attention-profile; 17 copies and 1.0 ms of host time per step of a small Llama.
+    """
+    trace = facts.trace
+    if not facts.kernel_groups:
+        return NotApplicable("the trace holds no kernels in steady steps")
+    copies = device_copies(facts)
+    power = _of_power(facts, copies)
+    doubled = _before_in_place(facts, copies)
+    copies, power = copies.of(power | doubled), power[power | doubled]
+    steps = steady_count(facts)
+    if len(copies.leaf) / steps < per_step_from:
+        return Clear(f"{len(copies.leaf) / steps:g} such copies per step")
+    side, gain, device_ns, host_ns = cost_of(facts, copies)
+    places = sites(facts, copies.root)
+    rows: list[dict[str, Any]] = []
+    for at, label in enumerate(places.label):
+        mine = places.of_event == at
+        rows.append({"site": label, "count": int(mine.sum()) / steps,
+                     "device": float(facts.leaves.time[copies.leaf[mine]].sum()) / steps,
+                     "host": float(trace.duration[copies.root[mine]].sum()) / steps})
+    rows.sort(key=lambda row: -row["device"])
+    device, calls = facts.leaves.rows(copies.leaf), trace.links.launch[facts.leaves.rows(copies.leaf)]
+    share = share_of_time(facts, device_ns, host_ns)
+    return Found(
+        values={
+            "copies": counted(len(copies.leaf) / steps, "copy", "copies"),
+            "per": per(facts),
+            "device": time(device_ns),
+            "host": time(host_ns),
+            "operator": text(trace.name_of(int(copies.above[~power][0])) if not power.all() else ""),
+        },
+        title=_POWER_TITLE if power.mean() > 0.5 else None,
+        gain_ns=gain,
+        side="device" if side == "device" else "host",
+        confidence="high" if max(share) > 0 else "medium",
+        evidence=[
+            table(
+                "Copies before a change in place",
+                {
+                    "site": ("text", "made by"),
+                    "count": ("count", "per step"),
+                    "device": ("time", "device time"),
+                    "host": ("time", "host time"),
+                },
+                rows,
+            )
+        ],
+        location=locate(facts, int(copies.root[0])),
+        claims=[*trace.device_work[device].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+    )
+
+
+def _of_power(facts: Facts, copies: Copies) -> np.ndarray:
+    """Copies that `pow` makes in the backward of a power: exponent one."""
+    trace, parent = facts.trace, facts.host.parent
+    above = copies.above
+    power = (above >= 0) & np.isin(trace.name[np.maximum(above, 0)], trace.name_ids(_POWER))
+    node = np.where(power, parent[np.maximum(above, 0)], -1)
+    backward = trace.name_mask(r"PowBackward0$")
+    return power & (node >= 0) & backward[trace.name[np.maximum(node, 0)]]
+
+
+def _before_in_place(facts: Facts, copies: Copies) -> np.ndarray:
+    """Copies of out-of-place operators that also launch the kernel of their in-place twin."""
+    trace = facts.trace
+    out_of_place = trace.name_mask(OUT_OF_PLACE)
+    above = copies.above
+    chosen = (above >= 0) & out_of_place[trace.name[np.maximum(above, 0)]]
+    if not chosen.any():
+        return chosen
+    leaves = facts.leaves.operator
+    own, parents = set(copies.operator.tolist()), facts.host.parent
+    busy = {int(parents[leaf]) for leaf in leaves.tolist() if leaf not in own} | set(leaves.tolist())
+    return chosen & np.array([int(event) in busy for event in above])

@@ -1,0 +1,64 @@
+"""MEM107: a cache that grows by copying itself."""
+
+from __future__ import annotations
+
+from lanewise.trace.model import Trace
+from tests.diagnose.outcomes import cleared, found, needed, skipped, title
+from tests.support.builder import TraceBuilder
+
+
+def decode(tokens: int = 6, *, layers: int = 2, step_by: int = 1, new: int = 1, shapes: bool = True,
+           choose: bool = True, duration: float = 30) -> Trace:
+    b = TraceBuilder()
+    length = 10
+    for _ in range(3):
+        with b.step():
+            for _ in range(tokens):
+                for _ in range(layers):
+                    for _ in ("key", "value"):
+                        dims = [[[1, 8, length, 64], [1, 8, new, 64]], []]
+                        with b.op("aten::cat", dims=dims if shapes else None,
+                                  types=["TensorList", "Scalar"] if shapes else None):
+                            b.launch("CatArrayBatchedCopy", duration=duration)
+                if choose:
+                    with b.op("aten::argmax"):
+                        b.launch("argmax", duration=2)
+                length += step_by
+    return b.build()
+
+
+def test_names_how_far_it_grew() -> None:
+    finding = found("MEM107", decode())
+    assert finding.gain_ns == 6 * 4 * 30_000
+    assert title("MEM107", finding).startswith(
+        "24 calls of cat per step append one element to a cache by copying all of it"
+    )
+    # The first recorded step is not steady: it took the cache from 10 to 16.
+    assert (finding.values["first"].value, finding.values["last"].value) == (16, 27)
+
+
+def test_host_bound_it_costs_the_operators() -> None:
+    finding = found("MEM107", decode(duration=1), unprofiled_us=5_000)
+    assert (finding.side, finding.gain_ns) == ("host", 24 * 7_000)
+
+
+def test_two_halves_of_constant_size_are_a_rotation() -> None:
+    assert cleared("MEM107", decode(step_by=0))
+    assert cleared("MEM107", decode(new=10, step_by=0))
+
+
+def test_fires_from_three_calls_in_a_row() -> None:
+    assert found("MEM107", decode(2, layers=1))  # two steady steps of two tokens
+    assert cleared("MEM107", decode(1, layers=1))
+
+
+def test_without_shapes_it_asks_for_them_only_where_something_generates() -> None:
+    assert needed("MEM107", decode(shapes=False))
+    assert cleared("MEM107", decode(shapes=False, choose=False))
+
+
+def test_without_kernels_it_does_not_apply() -> None:
+    b = TraceBuilder()
+    with b.step(), b.op("aten::cat"):
+        pass
+    assert skipped("MEM107", b.build())
