@@ -47,13 +47,16 @@ def host_bubbles(facts: Facts, *, from_ns: float) -> Bubbles:
     loading = loader_rows(facts)
     busy = merge(dispatching(facts), union(trace.start[loading], trace.end[loading]), _profiler(facts))
     idle = subtract(classes.sets["host"], busy)
+    # Cutting at window edges only shortens, so the few long ones are enough.
+    long = idle.end - idle.start >= from_ns
+    idle = Union(idle.start[long], idle.end[long])
     parts: list[Union] = []
     steps: list[np.ndarray] = []
     for row in np.flatnonzero(facts.steps.steady).tolist():
         part = clip(idle, int(classes.window_start[row]), int(classes.window_end[row]))
-        long = part.end - part.start >= from_ns
-        parts.append(Union(part.start[long], part.end[long]))
-        steps.append(np.full(int(long.sum()), row, dtype=np.int64))
+        still = part.end - part.start >= from_ns
+        parts.append(Union(part.start[still], part.end[still]))
+        steps.append(np.full(int(still.sum()), row, dtype=np.int64))
     nothing = np.empty(0, dtype=np.int64)
     start = np.concatenate([nothing, *(part.start for part in parts)])
     end = np.concatenate([nothing, *(part.end for part in parts)])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.intervals import covered, union
-from lanewise.measure.step_table import compile_rows
 from lanewise.trace.nesting import nearest
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ _ID = re.compile(r"compile_id=(\d+)/(\d+)")
 
 def outer_compile_rows(facts: Facts) -> np.ndarray:
     """Compile rows with no compile row around them."""
-    rows = compile_rows(facts)
+    rows = facts.compile_rows
     if len(rows) == 0:
         return rows
     compiling = np.zeros(len(facts.trace), dtype=bool)
@@ -42,7 +41,7 @@ def compile_ids(facts: Facts) -> list[tuple[int, int, int]]:
     named = {int(i): (int(m[1]), int(m[2])) for i, name in enumerate(trace.names) if (m := _ID.search(name))}
     if not named:
         return []
-    rows = compile_rows(facts)
+    rows = facts.compile_rows
     rows = rows[np.isin(trace.name[rows], np.fromiter(named, np.int64))]
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
     found = zip(trace.steps.of_event[rows].tolist(), trace.name[rows].tolist(), strict=True)

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lanewise.measure.backward import Backward, measure_backward
 from lanewise.measure.chain import Chain, dispatch_chain, gap_table
 from lanewise.measure.columns import Columns
 from lanewise.measure.device import Device, device_of
@@ -18,12 +19,13 @@ from lanewise.measure.leaves import Leaves, measure_leaves
 from lanewise.measure.memory import MemoryUse, measure_memory
 from lanewise.measure.occupancy import Occupancy, occupancy
 from lanewise.measure.operator_kinds import is_collective, is_framework, is_matrix_work, is_view
+from lanewise.measure.optimizer import OptimizerStep, measure_optimizer
 from lanewise.measure.pointwise_chains import Chains, pointwise_chains
 from lanewise.measure.regime import Regime, judge
 from lanewise.measure.regions import Regions, measure_regions
 from lanewise.measure.roofline import Roof, roofline
 from lanewise.measure.signatures import Signatures
-from lanewise.measure.step_table import StepTable, measure_steps
+from lanewise.measure.step_table import StepTable, compile_rows, measure_steps
 from lanewise.measure.table import api_table, copy_table, kernel_table, operator_table
 from lanewise.trace.health import Health, examine
 from lanewise.trace.model import Trace
@@ -153,6 +155,21 @@ class Facts:
     def framework_names(self) -> np.ndarray:
         """Whether each name is a framework's own row: optimizers, DDP, FSDP, the autograd engine."""
         return is_framework(self.trace)
+
+    @cached_property
+    def compile_rows(self) -> np.ndarray:
+        """Events that are compilation, autotuning or graph capture."""
+        return compile_rows(self)
+
+    @cached_property
+    def backward(self) -> Backward | None:
+        """Backward nodes, their forward, and what they recompute; None without a backward pass."""
+        return measure_backward(self)
+
+    @cached_property
+    def optimizer_step(self) -> OptimizerStep | None:
+        """The optimizer step; None where none is marked."""
+        return measure_optimizer(self)
 
     @cached_property
     def regions(self) -> Regions:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.intervals import Union, covered, union
-from lanewise.measure.step_table import compile_rows
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def causes_in_first_step(facts: Facts) -> list[Cause]:
     loading = overhead_rows(facts, *LOADING_ROWS)
     compiler = overhead_rows(facts, "Driver Compiler")
     memory = trace.links.calls("allocate", "free")
-    compiling = compile_rows(facts)
+    compiling = facts.compile_rows
     candidates = [
         _cause(
             facts,

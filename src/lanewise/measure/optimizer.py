@@ -14,7 +14,7 @@ from lanewise.trace.schema import Kind
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
 
-__all__ = ["OptimizerStep", "optimizer_step"]
+__all__ = ["OptimizerStep", "measure_optimizer"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class OptimizerStep:
     loop_frames: int
 
 
-def optimizer_step(facts: Facts) -> OptimizerStep | None:
+def measure_optimizer(facts: Facts) -> OptimizerStep | None:
     """Measure it; None where no optimizer step is marked in steady steps."""
     trace, host = facts.trace, facts.host
     steady = np.concatenate((facts.steps.steady, [False]))

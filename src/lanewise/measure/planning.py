@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.step_table import compile_rows
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -29,7 +28,7 @@ def opaque_operators(facts: Facts, *, above_ns: int) -> np.ndarray:
     single = np.flatnonzero((counts == 1) & operator & (host.self_time * facts.steps.host_scale > above_ns))
     single = single[steady[trace.steps.of_event[single]]]
     compiling = np.zeros(len(trace), dtype=bool)
-    compiling[compile_rows(facts)] = True
+    compiling[facts.compile_rows] = True
     single = single[nearest(host.parent, compiling, single, include_self=True) < 0]
     stalls = facts.classes.stalls
     for low, high in zip(stalls.start.tolist(), stalls.end.tolist(), strict=True):

@@ -151,11 +151,11 @@ def _elements(facts: Facts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     """Elements, bytes per element and whether shapes told, for kernels given as rows of `Trace.device_work`."""
     trace, signatures = facts.trace, facts.signatures
     operator = trace.links.operator[rows]
-    examples, group = signatures.groups(operator)
+    examples, group = _distinct_shapes(facts, operator)
     number = np.full(len(examples), -1, dtype=np.int64)
     size = np.zeros(len(examples), dtype=np.int64)
     for i, example in enumerate(examples.tolist()):
-        signature = signatures.of(example)
+        signature = signatures.of_row(example)
         tensors = [t for t in (signature.tensors if signature else ()) if t.shape]
         if tensors:
             largest = max(tensors, key=lambda tensor: tensor.numel)
@@ -164,6 +164,19 @@ def _elements(facts: Facts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     measured = elements > 0
     estimate, _ = _from_grid(facts, trace.device_work[rows])
     return np.where(measured, elements, estimate), item_bytes, measured
+
+
+def _distinct_shapes(facts: Facts, operators: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A row of `operator_args` per distinct pair of shapes and types (-1 for operators without), and the pair of each
+    operator."""
+    args = facts.trace["operator_args"]
+    if len(args["event"]) == 0:
+        return np.array([-1], dtype=np.int64), np.zeros(len(operators), dtype=np.int64)
+    row = facts.trace.lookup("operator_args", operators)
+    at = np.maximum(row, 0)
+    key = args["dims_text"][at].astype(np.int64) * (len(facts.trace.texts) + 1) + args["types_text"][at]
+    _, example, group = np.unique(np.where(row >= 0, key, -1), return_index=True, return_inverse=True)
+    return row[example], group.reshape(-1)
 
 
 def _from_grid(facts: Facts, events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

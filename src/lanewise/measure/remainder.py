@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.step_table import compile_rows
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -53,7 +52,7 @@ def eager_remainder_of(facts: Facts) -> Remainder | None:
     events = trace.of(Kind.OPERATOR)
     events = events[(host.outermost_operator[events] == events) & steady[trace.steps.of_event[events]]]
     own = np.zeros(len(trace), dtype=bool)
-    for rows in (regions.region, regions.graph_call, regions.lookup, compile_rows(facts)):
+    for rows in (regions.region, regions.graph_call, regions.lookup, facts.compile_rows):
         own[rows] = True
     # The engine's row is around the compiled backward: what holds a compiled piece is compiled.
     holding = np.concatenate((regions.region, regions.graph_call, regions.function))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.step_table import compile_rows
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -67,7 +66,7 @@ def outer_operators(facts: Facts) -> np.ndarray:
     hidden = (special[trace.name] if len(special) else np.zeros(len(trace), dtype=bool)) & np.isin(
         trace.kind, (Kind.ANNOTATION, Kind.OPERATOR)
     )
-    hidden[compile_rows(facts)] = True
+    hidden[facts.compile_rows] = True
     events = events[nearest(parent, hidden, events, include_self=True) < 0]
     return events[np.lexsort((trace.start[events], trace.lane[events]))]
 

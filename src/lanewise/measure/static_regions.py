@@ -54,12 +54,17 @@ def static_region(facts: Facts) -> StaticRegion | None:
         return None
     stops = _blockers(facts)
     stop_time = np.sort(np.concatenate([trace.start[events] for events in stops.values()]))
+    segment = np.searchsorted(stop_time, trace.start[calls], side="right")
+    clean = segment == np.searchsorted(stop_time, trace.start[calls], side="left")
 
-    compared = [int(s) for s in np.unique(step[step >= 0]) if facts.steps.steady[s]]
+    by_step = np.argsort(step, kind="stable")
+    present, begin = np.unique(step[by_step], return_index=True)
+    of_step = dict(zip(present.tolist(), np.split(by_step, begin[1:]), strict=True))
+    compared = [row for row in of_step if row >= 0 and facts.steps.steady[row]]
     # One steady step compares with the first recorded one: that may be slow, but runs the same program.
     if len(compared) < 2 and steps.recorded:
-        compared = [int(s) for s in np.unique(step[step >= 0])]
-    regions = [_longest(trace.start[calls], np.flatnonzero(step == s), stop_time) for s in compared]
+        compared = [row for row in of_step if row >= 0]
+    regions = [_longest(of_step[row], segment, clean) for row in compared]
     what = _what(facts, rows)
     same = len(compared) > 1 and all(np.array_equal(what[region], what[regions[0]]) for region in regions)
     in_steady = [region for s, region in zip(compared, regions, strict=True) if facts.steps.steady[s]]
@@ -103,16 +108,15 @@ def _host_copies(facts: Facts) -> np.ndarray:
     return np.unique(launch[launch >= 0])
 
 
-def _longest(time: np.ndarray, of_step: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Positions of the longest run of launches of a step without a blocker between them; a blocker is not part of
-    it."""
-    segment = np.searchsorted(stops, time[of_step], side="right")
-    blocked = np.isin(time[of_step], stops)
-    clean = of_step[~blocked]
-    if len(clean) == 0:
+def _longest(of_step: np.ndarray, segment: np.ndarray, clean: np.ndarray) -> np.ndarray:
+    """Positions of the longest run of launches of a step without a blocker between them; a blocker is not part of it."""
+    positions = of_step[clean[of_step]]
+    if len(positions) == 0:
         return of_step[:1]
-    ids, counts = np.unique(segment[~blocked], return_counts=True)
-    return clean[segment[~blocked] == ids[np.argmax(counts)]]
+    begin = np.flatnonzero(np.diff(segment[positions], prepend=-1))
+    length = np.diff(begin, append=len(positions))
+    longest = int(np.argmax(length))
+    return positions[begin[longest] : begin[longest] + length[longest]]
 
 
 def _what(facts: Facts, rows: np.ndarray) -> np.ndarray:

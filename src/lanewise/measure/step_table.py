@@ -117,7 +117,7 @@ def _steady(facts: Facts, count: int) -> np.ndarray:
     if not facts.trace.steps.recorded or count < 2:
         return steady
     steady[0] = False
-    step = facts.trace.steps.of_event[compile_rows(facts)]
+    step = facts.trace.steps.of_event[facts.compile_rows]
     compiling = np.bincount(step[step >= 0], minlength=count) > 0
     if compiling.sum() < count / 2:
         steady &= ~compiling

@@ -178,7 +178,8 @@ class Trace:
         keys = self._tables[table]["event"]
         if len(keys) == 0:
             return np.full(len(events), -1, dtype=np.int64)
-        at = np.searchsorted(keys, events)
+        # In the type of the keys: searching for another type first converts all of them, on every call.
+        at = np.searchsorted(keys, events.astype(keys.dtype))
         at = np.minimum(at, len(keys) - 1)
         return np.where(keys[at] == events, at, -1)
 

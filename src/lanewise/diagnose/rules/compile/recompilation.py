@@ -10,7 +10,6 @@ from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, ta
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.compiling import compile_ids, compile_time_of_step, outer_compile_rows
 from lanewise.measure.facts import Facts
-from lanewise.measure.step_table import compile_rows
 from lanewise.report.model import Block, TableBlock, TextBlock
 from lanewise.report.quantity import count, share, text, time
 
@@ -66,7 +65,7 @@ def recompilation(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
             confidence="low",
             location=locate(facts, int(regions.region[0])),
         )
-    inside = in_steady_steps(facts, compile_rows(facts))
+    inside = in_steady_steps(facts, facts.compile_rows)
     steady = facts.steps.steady
     per_step = float(of_step[steady].mean()) if steady.any() else float(of_step[affected].mean())
     label = ", ".join(dict.fromkeys(f"{k}/{m}" for _, k, m in ids[:6])) or "no compile id recorded"
@@ -114,7 +113,7 @@ def _rising(facts: Facts) -> str:
 def _phases(facts: Facts, compiling: np.ndarray, per_step: float) -> TableBlock:
     """Compile rows below the outermost ones, by time."""
     trace = facts.trace
-    rows = in_steady_steps(facts, compile_rows(facts))
+    rows = in_steady_steps(facts, facts.compile_rows)
     rows = rows[trace.name_mask(r"\(dynamo_timed\)$")[trace.name[rows]]]
     steps = steady_count(facts)
     time_of = np.bincount(trace.name[rows], weights=trace.duration[rows], minlength=len(trace.names))

@@ -6,7 +6,6 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.measure.backward import measure_backward
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 
@@ -34,7 +33,7 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
 
     Source: AMD-AGI/TraceLens.
     """
-    backward = measure_backward(facts)
+    backward = facts.backward
     if backward is None:
         return NotApplicable("no backward pass in steady steps")
     part = backward.recompute_ns / max(1, backward.total_forward_ns)

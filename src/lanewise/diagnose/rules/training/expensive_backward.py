@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns
-from lanewise.measure.backward import Backward, measure_backward
+from lanewise.measure.backward import Backward
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, ratio, share, text, time
 
@@ -55,7 +55,7 @@ def expensive_backward(
 
     Source: calling-context profilers, which read this off forward and backward contexts.
     """
-    backward = measure_backward(facts)
+    backward = facts.backward
     if backward is None:
         return NotApplicable("no backward pass in steady steps")
     if (backward.forward < 0).all():

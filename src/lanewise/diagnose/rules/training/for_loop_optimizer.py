@@ -5,7 +5,6 @@ from __future__ import annotations
 from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.optimizer import optimizer_step
 from lanewise.report.quantity import count, time
 
 _LAUNCHES_OF_FOREACH = 5
@@ -34,7 +33,7 @@ def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_fro
 
     Source: torch/profiler/_pattern_matcher.py, OptimizerSingleTensorPattern; pytorch/torchtitan pull request 881.
     """
-    step = optimizer_step(facts)
+    step = facts.optimizer_step
     if step is None:
         return NotApplicable("no optimizer step is marked in steady steps")
     if step.fused or step.foreach or step.multi_tensor:

@@ -7,7 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.optimizer import OptimizerStep, optimizer_step
+from lanewise.measure.optimizer import OptimizerStep
 from lanewise.report.quantity import count, share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -41,7 +41,7 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
 
     Source: torch/profiler/_pattern_matcher.py; 9.8 ms of host time for foreach against 1.1 ms fused on our H100.
     """
-    step = optimizer_step(facts)
+    step = facts.optimizer_step
     if step is None:
         return NotApplicable("no optimizer step is marked in steady steps")
     if step.fused:

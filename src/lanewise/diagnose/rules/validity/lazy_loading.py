@@ -9,7 +9,6 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.first_step import LOADING_ROWS, overhead_rows
 from lanewise.measure.host_lanes import slice_around
-from lanewise.measure.step_table import compile_rows
 from lanewise.report.quantity import count, share, time
 
 
@@ -44,7 +43,7 @@ def lazy_loading(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         return Clear("no loading rows; builds before CUDA 12.4 write none")
     if not trace.steps.recorded:
         return NotApplicable("the trace marks no steps, so warm steps cannot be told from the first")
-    compiling = set(trace.steps.of_event[compile_rows(facts)].tolist())
+    compiling = set(trace.steps.of_event[facts.compile_rows].tolist())
     rows = in_steady_steps(facts, rows)
     rows = rows[~np.isin(trace.steps.of_event[rows], np.fromiter(compiling, np.int64))]
     per_step = float(trace.duration[rows].sum()) / steady_count(facts)
