@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lanewise.compare.model import Change, Difference
+from lanewise.compare.words import change_label
 from tests.compare.programs import (
     HEAD,
     LAYER,
@@ -136,11 +137,9 @@ EDITS = [
 
 def reported(difference: Difference) -> set[tuple[str, str, int]]:
     """Everything about device work that is not "as before"."""
-    from lanewise.compare.words import change_label
 
     def words(c: Change) -> str:
-        label = change_label(c).split(" (", 1)[0] if c.times > 1 else change_label(c)
-        return label.removesuffix(": new").removesuffix(": gone")
+        return change_label(c).split(" (", 1)[0] if c.times > 1 else change_label(c)
 
     return {(c.how, words(c), c.times) for c in difference.device if c.how != "same"}
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from lanewise.compare.fusion import find_fused
 from lanewise.compare.kernels import Identity, identity
+from lanewise.compare.labels import host_group
 from lanewise.compare.model import How
 from lanewise.compare.sequence import pair_up
 from lanewise.compare.work import Op, Work
@@ -64,6 +65,9 @@ def align(a: Work, b: Work) -> list[Match]:
     mirrored = [(j, i) for i, j in pairs]
     for match in find_fused(b, a, mirrored, free_b, free_a):
         matches.append(Match((match.one,), match.many, "split", match.sure))
+    free_a, free_b = _free(matches, len(a.at), len(b.at))
+    matches += [Match(many, (j,), "fused", sure=False) for j, many in _into_graphs(a, b, pairs, free_a, free_b)]
+    matches += [Match((i,), many, "split", sure=False) for i, many in _into_graphs(b, a, mirrored, free_b, free_a)]
     free_a, free_b = _free(matches, len(a.at), len(b.at))
     matches = [_absorbed(a, b, match, free_a, free_b) for match in matches]
     matches += [Match((position,), (), "graph input") for position in _graph_inputs(a, free_a)]
@@ -183,6 +187,32 @@ def _moved(a: Work, b: Work, free_a: np.ndarray, free_b: np.ndarray, weight: np.
             best = max(candidates, key=lambda op: row[op])
             matches.append(Match((i,), (waiting[best].pop(0),), "moved"))
     return matches
+
+
+def _into_graphs(
+    many: Work, one: Work, pairs: list[tuple[int, int]], free_many: np.ndarray, free_one: np.ndarray
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Without a device, what a compiled graph computes has no rows: operators that are gone are inside of it."""
+    graphs = [j for j in np.flatnonzero(free_one).tolist() if _is_graph(one.ops[one.at[j]])]
+    gone = [i for i in np.flatnonzero(free_many).tolist() if _may_be_compiled(many.ops[many.at[i]])]
+    if not graphs or not gone:
+        return []
+    fences_many, fences_one = np.array([(-1, -1), *pairs]).T
+    inside: dict[int, list[int]] = {}
+    for i in gone:
+        # A graph's row begins before the operators that it still calls: the last one begun is the one around.
+        reached = fences_one[np.searchsorted(fences_many, i, side="right") - 1]
+        begun = [j for j in graphs if j <= reached]
+        inside.setdefault(begun[-1] if begun else graphs[0], []).append(i)
+    return [(j, tuple(found)) for j, found in inside.items()]
+
+
+def _may_be_compiled(op: Op) -> bool:
+    return op.kind == "operator" and host_group(op.name) != "compiler"
+
+
+def _is_graph(op: Op) -> bool:
+    return op.kind == "operator" and op.name == "CompiledFxGraph"
 
 
 _SMALL = ("pointwise", "reduction", "triton", "copy kernel", "other")

@@ -96,8 +96,9 @@ class Arm:
 
     @property
     def device_between(self) -> float:
-        """The same for device work."""
-        return 0.0 if len(self.runs) >= _ENOUGH_RUNS else _DEVICE_NOISE / float(np.sqrt(len(self.runs)))
+        """The same for a single kernel (or, without a device, operator)."""
+        noise = _DEVICE_NOISE if self.typical.work.device else _HOST_NOISE
+        return 0.0 if len(self.runs) >= _ENOUGH_RUNS else noise / float(np.sqrt(len(self.runs)))
 
     def summary(self) -> SideSummary:
         """The side as data."""
@@ -113,6 +114,7 @@ class Arm:
             recorded_step_ns=self.recorded_step_ns,
             unprofiled=self.unprofiled,
             device_ns=run.device_ns,
+            on_device=run.work.device,
             busy_share=run.busy_share,
             regime=run.regime,
             classes=self.classes,
@@ -139,7 +141,8 @@ def short_labels(labels: Sequence[str]) -> list[str]:
     while all(len(w) > 1 for w in words) and len({w[-1] for w in words}) == 1:
         words = [w[:-1] for w in words]
     short = ["_".join(w) for w in words]
-    return short if len(set(short)) == len(short) and all(short) else list(labels)
+    telling = all(any(c.isalpha() for c in label) for label in short)
+    return short if telling and len(set(short)) == len(short) else list(labels)
 
 
 def _recorded(run: Run) -> float:

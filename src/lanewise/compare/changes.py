@@ -24,6 +24,8 @@ KERNEL_WITHIN = 0.02
 _EMPIRICAL_FROM = 6
 _RESAMPLES = 2_000
 _MAX_TESTS = 200
+# Below this share of the work a difference is not worth a test: each test makes the others weaker.
+_WORTH_A_TEST = {True: 0.002, False: 0.01}
 _SAME_KERNEL: frozenset[How] = frozenset({"same", "moved"})
 
 
@@ -65,10 +67,13 @@ def device_changes(a: Arm, b: Arm, *, pair: bool) -> DeviceChanges:
     rounds = [(a.work_rounds(group.a), b.work_rounds(group.b)) for group in groups]
     middles = [(_middle(x), _middle(y)) for x, y in rounds]
     common, spread = _common(groups, middles)
-    noise = spread if spread is not None else math.hypot(a.device_between, b.device_between)
-    if len(a.runs) >= 4 and len(b.runs) >= 4:
-        noise = 0.0
-    ratios = _ratios(groups, rounds, middles, noise, common, pair)
+    noise = math.hypot(a.device_between, b.device_between)
+    if spread is not None and left.device and right.device:
+        # Kernels of one card vary less between processes than the host does: their own spread is the better guide.
+        noise = min(noise, spread)
+    else:
+        common = None
+    ratios = _ratios(groups, rounds, middles, noise, common, pair, device=left.device)
     changes: list[Change] = []
     split: dict[int, dict[str, float]] = {}
     order = sorted(range(len(groups)), key=lambda i: (-abs(middles[i][1] - middles[i][0]), groups[i].b, groups[i].a))
@@ -100,12 +105,14 @@ def _unmatched(matches: list[Match], n: int, m: int) -> list[Match]:
 
 def _gather(left: Work, right: Work, matches: list[Match]) -> list[_Group]:
     """Equal matches as one group; ops are compared by what they are and not by which of the steps' rows they have."""
-    names_a, names_b = _classes_of(left.ops), _classes_of(right.ops)
+    names_a, names_b = _lines_of(left.ops), _lines_of(right.ops)
     found: dict[tuple[object, ...], _Group] = {}
     for match in matches:
         a_ops = tuple(int(left.at[i]) for i in match.a)
         b_ops = tuple(int(right.at[j]) for j in match.b)
-        key = (match.how, match.sure, tuple(names_a[i] for i in a_ops), tuple(names_b[j] for j in b_ops))
+        alone = not (a_ops and b_ops)
+        key = (match.how, match.sure, *(line[:-1] if alone else line for line in (names_a[i] for i in a_ops)), "→")
+        key += tuple(line[:-1] if alone else line for line in (names_b[j] for j in b_ops))
         known = found.get(key)
         if known is None:
             found[key] = _Group(match.how, match.sure, a_ops, b_ops, match.a, match.b, 1)
@@ -114,7 +121,7 @@ def _gather(left: Work, right: Work, matches: list[Match]) -> list[_Group]:
     return list(found.values())
 
 
-def _classes_of(ops: Sequence[Op]) -> list[tuple[object, ...]]:
+def _lines_of(ops: Sequence[Op]) -> list[tuple[object, ...]]:
     """What makes two ops the same line of the output: name, launch, size and operator, not the path to it."""
     return [
         (op.name, op.kind, op.launch, op.bytes, op.operators[:1], op.graph, op.shapes if op.kind == "operator" else "")
@@ -153,11 +160,15 @@ def _ratios(
     noise: float,
     common: float | None,
     pair: bool,
+    *,
+    device: bool,
 ) -> list[Ratio | None]:
     """Ratio and verdict per group; p values are adjusted for all groups that were tested."""
     sized = [i for i, (before, after) in enumerate(middles) if before > 0 and after > 0]
     sized.sort(key=lambda i: -max(middles[i]))
-    found = {i: estimate(*rounds[i], paired=pair, between=noise, resamples=_RESAMPLES) for i in sized[:_MAX_TESTS]}
+    worth = _WORTH_A_TEST[device] * max(sum(x for x, _ in middles), sum(y for _, y in middles))
+    most = min(_MAX_TESTS, sum(max(middles[i]) >= worth for i in sized))
+    found = {i: estimate(*rounds[i], paired=pair, between=noise, resamples=_RESAMPLES) for i in sized[:most]}
     tested = [i for i, e in found.items() if e.p < 1]
     adjusted = dict(zip(tested, holm([found[i].p for i in tested]), strict=True))
     ratios: list[Ratio | None] = [None] * len(groups)
@@ -170,7 +181,7 @@ def _ratios(
             if judge(apart, within=KERNEL_WITHIN) != ratio.verdict:
                 ratio = msgspec.structs.replace(ratio, verdict="not enough samples")
         ratios[i] = ratio
-    for i in sized[_MAX_TESTS:]:
+    for i in sized[most:]:
         ratios[i] = to_ratio(
             Estimate(middles[i][0] / middles[i][1], math.nan, math.nan, math.nan, 1.0),
             *rounds[i],

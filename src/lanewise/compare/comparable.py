@@ -97,9 +97,7 @@ def _sizes_differ(a: Work, b: Work) -> bool:
     """Whether most of what both sides certainly share runs on other sizes."""
     shapes = [{op.shapes for op in work.ops if op.shapes and _is_product(op)} for work in (a, b)]
     if all(shapes):
-        # Operand layouts differ between eager and compiled programs; the sizes of the products do not.
-        sizes = [{_sorted_sizes(text) for text in side} for side in shapes]
-        return not (sizes[0] & sizes[1])
+        return not (shapes[0] & shapes[1])
     grids: list[dict[str, set[str]]] = []
     for work in (a, b):
         of_kernel: dict[str, set[str]] = {}
@@ -110,8 +108,3 @@ def _sizes_differ(a: Work, b: Work) -> bool:
     shared = grids[0].keys() & grids[1].keys()
     other = [name for name in shared if not (grids[0][name] & grids[1][name])]
     return len(shared) > 0 and len(other) > _MOSTLY * len(shared)
-
-
-def _sorted_sizes(text: str) -> str:
-    digits = "".join(c if c.isdigit() else " " for c in text).split()
-    return " ".join(sorted(set(digits), key=int))

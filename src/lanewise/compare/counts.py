@@ -27,7 +27,7 @@ def count_changes(a: Arm, b: Arm) -> list[CountChange]:
     if not (left.work.device or right.work.device):
         rows = [row for row in rows if row.key in {"step", "memory"}]
         leaves = len(left.work.at), len(right.work.at)
-        rows.insert(1, CountChange("operators", "operators that call no other", "count", *leaves))
+        rows.insert(1, CountChange("operators", "operators", "count", *leaves))
     return [row for row in rows if row.a or row.b]
 
 

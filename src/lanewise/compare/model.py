@@ -210,6 +210,7 @@ class SideSummary(msgspec.Struct, frozen=True):
     recorded_step_ns: float
     unprofiled: bool
     device_ns: float
+    on_device: bool
     busy_share: float
     regime: str
     classes: dict[str, float]

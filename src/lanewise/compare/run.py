@@ -21,13 +21,13 @@ __all__ = ["HostCost", "Run", "measure_run"]
 
 
 class HostCost(NamedTuple):
-    """Host time of one name, per steady step, as recorded.
+    """Host time of one name per steady step, as recorded.
 
     Attributes:
         group: `compiler`, `operator`, `launch`, `wait` or `other call`.
         name: with what differs from run to run taken out.
         calls: per step.
-        self_ns: time in it and in nothing below it, ns per step.
+        self_ns: time in it and in nothing below it, ns per step; the median of the steps.
     """
 
     group: str
@@ -143,23 +143,26 @@ def _samples(facts: Facts, recorded: Recorded | None) -> np.ndarray:
 
 
 def _host_costs(facts: Facts, steady: int) -> list[HostCost]:
-    """Self time and count per step of every operator and API call in steady steps, the largest first."""
+    """Self time and calls per step of every operator and API call in steady steps, the largest first."""
     trace, host = facts.trace, facts.host
     events = trace.of(Kind.ANNOTATION, Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
     step = trace.steps.of_event[events]
-    events = events[np.concatenate((facts.steps.steady, [False]))[step]]
-    names = np.unique(trace.name[events], return_inverse=True)
-    self_ns = np.bincount(names[1], weights=host.self_time[events], minlength=len(names[0]))
-    calls = np.bincount(names[1], minlength=len(names[0]))
-    api = np.zeros(len(names[0]), dtype=bool)
-    api[names[1][np.isin(trace.kind[events], (Kind.RUNTIME, Kind.DRIVER))]] = True
-    totals: dict[tuple[str, str], tuple[float, float]] = {}
-    for row, name in enumerate(names[0].tolist()):
-        group = _api_group(str(trace.links.role_of_name[name])) if api[row] else host_group(trace.names[name])
-        key = (group, stable_name(trace.names[name]))
-        before = totals.get(key, (0.0, 0.0))
-        totals[key] = (before[0] + calls[row], before[1] + self_ns[row])
-    costs = [HostCost(group, name, c / steady, ns / steady) for (group, name), (c, ns) in totals.items()]
+    chosen = np.concatenate((facts.steps.steady, [False]))[step]
+    events, step = events[chosen], step[chosen]
+    names, row = np.unique(trace.name[events], return_inverse=True)
+    api = np.zeros(len(names), dtype=bool)
+    api[row[np.isin(trace.kind[events], (Kind.RUNTIME, Kind.DRIVER))]] = True
+    keys: dict[tuple[str, str], int] = {}
+    key_of = np.empty(len(names), dtype=np.int64)
+    for at, name in enumerate(names.tolist()):
+        group = _api_group(str(trace.links.role_of_name[name])) if api[at] else host_group(trace.names[name])
+        key_of[at] = keys.setdefault((group, stable_name(trace.names[name])), len(keys))
+    rank = np.cumsum(facts.steps.steady) - 1
+    cell = key_of[row] * steady + rank[step]
+    self_ns = np.bincount(cell, weights=host.self_time[events], minlength=len(keys) * steady)
+    middle = np.median(self_ns.reshape(len(keys), steady), axis=1) if keys else np.empty(0)
+    calls = np.bincount(key_of[row], minlength=len(keys)) / steady
+    costs = [HostCost(group, name, float(calls[at]), float(middle[at])) for (group, name), at in keys.items()]
     return sorted(costs, key=lambda cost: (-cost.self_ns, cost.name))
 
 

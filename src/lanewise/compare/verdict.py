@@ -139,7 +139,8 @@ def _fused(changes: Sequence[Change]) -> str:
     if before == after:
         what = ", ".join(dict.fromkeys(chain_words(c.a) for c in fused[:_MAX_NAMED]))
         return f"nothing was fused, {what} only got a generated kernel ({_sum_times(fused)})"
-    return f"{plural(before, 'kernel')} fused into {after} ({_sum_times(fused)})"
+    noun = "operator" if fused[0].a[0].kind == "operator" else "kernel"
+    return f"{plural(before, noun)} fused into {after} ({_sum_times(fused)})"
 
 
 def _absorbed(changes: Sequence[Change]) -> str:

@@ -69,7 +69,7 @@ def _parts(
     for index, change in enumerate(changes):
         delta = round(sum(split[index].get(kind, 0.0) for kind in _KINDS[key]))
         if delta:
-            found.append(WaterfallItem(f"{key}.{index}", change_label(change, _KINDS[key]), delta))
+            found.append(WaterfallItem(f"{key}.{index}", _label(change, _KINDS[key]), delta))
     found.sort(key=lambda item: -abs(item.ns))
     shown = found[:_MAX_PARTS]
     others = _total(found[_MAX_PARTS:])
@@ -79,6 +79,11 @@ def _parts(
     if rest and shown:
         shown.append(WaterfallItem(f"{key}.overlap", "overlap, and differences between the medians", rest))
     return shown
+
+
+def _label(change: Change, kinds: tuple[str, ...]) -> str:
+    label = change_label(change, kinds)
+    return f"{label}: {change.how}" if change.how in {"new", "gone", "graph input"} else label
 
 
 def _total(items: Iterable[WaterfallItem]) -> int:

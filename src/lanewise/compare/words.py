@@ -39,16 +39,12 @@ def chain_words(ops: Sequence[OpSide], limit: int = _MAX_NAMES) -> str:
 
 
 def change_label(change: Change, kinds: tuple[str, ...] | None = None) -> str:
-    """A change in one line; `kinds` keeps only ops of these kinds."""
+    """A change in one line, without the word for how; `kinds` keeps only ops of these kinds."""
     a = [op for op in change.a if kinds is None or op.kind in kinds]
     b = [op for op in change.b if kinds is None or op.kind in kinds]
     times = f" ({change.times}x)" if change.times > 1 else ""
-    if not a:
-        return f"{chain_words(b)}: {'copies graph inputs' if change.how == 'graph input' else 'new'}{times}"
-    if not b:
-        return f"{chain_words(a)}: {'copied graph inputs' if change.how == 'graph input' else 'gone'}{times}"
     left, right = chain_words(a), chain_words(b)
-    return f"{right}{times}" if left == right else f"{left} → {right}{times}"
+    return f"{right or left}{times}" if left == right or not (a and b) else f"{left} → {right}{times}"
 
 
 def plural(count: float, noun: str) -> str:

@@ -1,8 +1,8 @@
 """The device work of a run's typical step, in the order in which it was launched.
 
 Steps that launch the same things in the same order are samples of one sequence, position by position. The typical step
-is the sequence that most steady steps share. A run without device work is compared by its operators instead: those that
-call no other operator, with the host time they spent themselves.
+is the sequence that most steady steps share. A run without device work is compared by its operators instead, with the
+host time that each of them spent itself.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
-from lanewise.compare.labels import stable_name
-from lanewise.trace.nesting import nearest
+from lanewise.compare.labels import host_group, stable_name
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -38,7 +37,8 @@ class Op(msgspec.Struct, frozen=True):
         launch: grid and block as text, "" where not recorded.
         operators: names of the operators around its launch, innermost first; empty for nodes of a replayed graph.
         bytes: payload of a copy or set, -1 otherwise.
-        shapes: input sizes of the innermost operator as recorded, "" where not recorded.
+        shapes: sizes of the tensors of its innermost operator, each once: `32 256 512`; "" where not recorded. Layouts
+            and output arguments, which differ between eager and compiled programs, make no difference.
         dtype: type of its first tensor, "" where not recorded.
         elements: of its largest tensor, -1 where not recorded.
         graph: whether a graph launch replayed it.
@@ -121,14 +121,14 @@ def _device_events(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _operator_events(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
-    """Operators that call no operator."""
+    """Operators, outer ones before what they call; some builds mark what a compiler adds as annotations."""
     trace = facts.trace
-    events = trace.of(Kind.OPERATOR)
-    above = nearest(trace.nesting.parent, trace.kind == Kind.OPERATOR, events)
-    calls = np.zeros(len(trace), dtype=bool)
-    calls[above[above >= 0]] = True
-    events = events[~calls[events] & ~np.isin(events, trace.steps.event)]
-    return events, trace.start[events]
+    compiler = np.array([host_group(name) == "compiler" for name in trace.names], dtype=bool)
+    events = trace.of(Kind.OPERATOR, Kind.ANNOTATION)
+    events = events[(trace.kind[events] == Kind.OPERATOR) | compiler[trace.name[events]]]
+    events = events[~np.isin(events, trace.steps.event)]
+    outer_first = events[np.lexsort((facts.host.depth[events], trace.start[events]))]
+    return outer_first, np.arange(len(outer_first))
 
 
 def _tokens(facts: Facts, events: np.ndarray, device: bool) -> np.ndarray:
@@ -179,14 +179,14 @@ def _distinct(facts: Facts, events: np.ndarray, token: np.ndarray, device: bool)
             tensors = signature.tensors if signature else ()
             ops.append(
                 Op(
-                    name=trace.name_of(event),
+                    name=trace.name_of(event) if device else stable_name(trace.name_of(event)),
                     kind=_KINDS.get(int(trace.kind[event]), "operator"),
                     launch=f"({grid[0]}, {grid[1]}, {grid[2]}) x ({grid[3]}, {grid[4]}, {grid[5]})"
                     if grid[0] >= 0
                     else "",
                     operators=chains[i],
                     bytes=int(size[i]),
-                    shapes=trace.texts[int(shapes[i])] if shapes[i] >= 0 else "",
+                    shapes=" ".join(map(str, sorted({size for tensor in tensors for size in tensor.shape}))),
                     dtype=tensors[0].dtype if tensors else "",
                     elements=max((tensor.numel for tensor in tensors), default=-1),
                     graph=bool(graph[i]),

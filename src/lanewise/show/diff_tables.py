@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lanewise.compare.model import Change, Difference, WaterfallItem
-from lanewise.compare.words import change_label
+from lanewise.compare.words import change_label, plural
 from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.quantity import format_quantity
 
@@ -20,20 +20,20 @@ __all__ = [
     "waterfall_table",
 ]
 
-HOW_WORDS = {
-    "same": "same kernel",
-    "launch": "other grid",
-    "name": "same kernel",
-    "epilogue": "other epilogue",
-    "kernel": "other kernel",
-    "size": "other size",
-    "moved": "other order",
-    "fused": "fused",
-    "split": "split",
-    "absorbed": "in the epilogue",
-    "graph input": "graph input",
-    "new": "new",
-    "gone": "gone",
+_PREFIX = {
+    "same": "",
+    "launch": "other grid: ",
+    "name": "",
+    "epilogue": "other epilogue: ",
+    "kernel": "other kernel: ",
+    "size": "other size: ",
+    "moved": "other order: ",
+    "fused": "fused: ",
+    "split": "split: ",
+    "absorbed": "into the epilogue: ",
+    "graph input": "graph input: ",
+    "new": "new: ",
+    "gone": "gone: ",
 }
 
 
@@ -45,33 +45,30 @@ def signed(ns: float) -> str:
 
 
 def device_table(difference: Difference, limit: int | None = None) -> TableBlock:
-    """Changes of device work: those that differ first, then what stayed the same as one line."""
+    """Changes of device work (of operators without a device): those that differ first, the rest as one line."""
     shown = [change for change in difference.device if not _plain(change)]
     same = [change for change in difference.device if _plain(change)]
     rows: list[dict[str, Any]] = [_row(change) for change in shown[:limit]]
     if same:
         rows.append(
             {
-                "what": f"{sum(c.times for c in same):,} ops as before",
-                "how": "same",
+                "what": f"{plural(sum(c.times for c in same), 'op')} as before",
                 "a": sum(c.a_ns for c in same),
                 "b": sum(c.b_ns for c in same),
                 "delta": signed(sum(c.delta_ns for c in same)),
                 "verdict": _together(same),
             }
         )
+    operators = all(op.kind == "operator" for c in difference.device for op in (*c.a, *c.b))
     columns = [
-        TableColumn("what", "text", "work per step"),
-        TableColumn("how", "text", "how"),
+        TableColumn("what", "text", "operators per step" if operators else "device work per step"),
         TableColumn("a", "time", difference.a),
         TableColumn("b", "time", difference.b),
         TableColumn("delta", "text", "difference"),
         TableColumn("verdict", "text", "verdict"),
     ]
-    where = (
-        "Device work" if any(op.kind != "operator" for c in difference.device for op in (*c.a, *c.b)) else "Operators"
-    )
-    return TableBlock(where, columns, rows, max(0, len(shown) - len(rows)) if limit is not None else 0)
+    title = "Operators" if operators else "Device work"
+    return TableBlock(title, columns, rows, max(0, len(shown) - limit) if limit is not None else 0)
 
 
 def counts_table(difference: Difference) -> TableBlock:
@@ -165,14 +162,12 @@ def _plain(change: Change) -> bool:
 
 
 def _row(change: Change) -> dict[str, Any]:
-    verdict = "" if change.ratio is None else change.ratio.verdict
     return {
-        "what": change_label(change),
-        "how": HOW_WORDS[change.how] + ("" if change.sure else " (by order)"),
+        "what": _PREFIX[change.how] + change_label(change) + ("" if change.sure else ", by order"),
         "a": change.a_ns if change.a else None,
         "b": change.b_ns if change.b else None,
         "delta": signed(change.delta_ns),
-        "verdict": verdict,
+        "verdict": "" if change.ratio is None else change.ratio.verdict,
     }
 
 

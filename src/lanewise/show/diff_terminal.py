@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from lanewise.compare.model import Comparison, Difference, SideSummary
@@ -13,7 +14,6 @@ from lanewise.show.diff_tables import (
     counts_table,
     device_table,
     environment_table,
-    findings_table,
     host_table,
     waterfall_table,
 )
@@ -23,6 +23,7 @@ from lanewise.show.text import clean
 __all__ = ["print_diff", "render_diff"]
 
 _DEVICE_ROWS = 12
+_STATUS = {"new": ("+", "red"), "fixed": ("-", "green"), "remaining": ("·", "dim")}
 
 
 def print_diff(comparison: Comparison, console: Console, *, verbose: bool = False) -> None:
@@ -45,7 +46,8 @@ def render_diff(comparison: Comparison, *, verbose: bool = False, width: int = 1
 def _side(role: str, side: SideSummary) -> Text:
     facts = [format_quantity("time", side.step_ns) + " per step" + ("" if side.unprofiled else " as recorded")]
     if side.device_ns:
-        facts.append(f"{format_quantity('time', side.device_ns)} of device time")
+        where = "of device time" if side.on_device else "in operators"
+        facts.append(f"{format_quantity('time', side.device_ns)} {where}")
     facts.append(f"{side.runs} runs" if side.runs > 1 else f"{side.steady} steady steps" if side.steps else "no steps")
     return Text.assemble(
         (f"{role}: ", "dim"),
@@ -89,10 +91,23 @@ def _difference(difference: Difference, verbose: bool, width: int, *, several: b
     if host.rows:
         parts += [Text(), _table(host, width)]
     if difference.findings:
-        parts += [Text(), _table(findings_table(difference), width)]
+        parts += [Text(), *_findings(difference)]
     if difference.environment:
         parts += [Text(), _table(environment_table(difference), width)]
     return parts
+
+
+def _findings(difference: Difference) -> list[RenderableType]:
+    lines: list[RenderableType] = [Text("  Findings", style="dim italic")]
+    for change in difference.findings:
+        mark, style = _STATUS[change.status]
+        grid = Table.grid(padding=(0, 1))
+        title = clean(change.b_title or change.a_title, 300)
+        grid.add_row(
+            Text(f"  {mark}", style=style), Text(f"{change.status:9}"), Text(change.code, style="cyan"), Text(title)
+        )
+        lines.append(grid)
+    return lines
 
 
 def _table(block: TableBlock, width: int) -> RenderableType:
