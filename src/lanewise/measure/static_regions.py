@@ -109,7 +109,7 @@ def _host_copies(facts: Facts) -> np.ndarray:
 
 
 def _longest(of_step: np.ndarray, segment: np.ndarray, clean: np.ndarray) -> np.ndarray:
-    """Positions of the longest run of launches of a step without a blocker between them; a blocker is not part of it."""
+    """Positions of the longest run of launches of a step without a blocker between or among them."""
     positions = of_step[clean[of_step]]
     if len(positions) == 0:
         return of_step[:1]
