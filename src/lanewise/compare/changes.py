@@ -62,6 +62,8 @@ class _Group:
 def device_changes(a: Arm, b: Arm, *, pair: bool) -> DeviceChanges:
     """Compare the work of two arms. `pair`: whether their runs were taken together."""
     left, right = a.typical.work, b.typical.work
+    if a.typical.partial or b.typical.partial:
+        return DeviceChanges([], {}, Coverage(0.0, 0.0, 0.0, 0.0), None, 0.0)
     matches = align(left, right)
     groups = _gather(left, right, [*matches, *_unmatched(matches, len(left.at), len(right.at))])
     rounds = [(a.work_rounds(group.a), b.work_rounds(group.b)) for group in groups]

@@ -32,7 +32,7 @@ def incomparable(a: Arm, b: Arm, environment: Sequence[EnvironmentDifference]) -
     left, right = a.typical, b.typical
     if left.step_source != right.step_source:
         reasons.append(f"{a.label} has {_SOURCES[left.step_source]}, {b.label} has {_SOURCES[right.step_source]}")
-    if left.trains != right.trains:
+    if left.trains != right.trains and not (left.partial or right.partial):
         which, other = (a.label, b.label) if left.trains else (b.label, a.label)
         reasons.append(f"{which} runs a backward pass and {other} does not")
     types = _dtypes(left.work), _dtypes(right.work)
@@ -57,6 +57,9 @@ def warnings(a: Arm, b: Arm, environment: Sequence[EnvironmentDifference]) -> li
         found.append("Step times are as recorded: the profiler inflates host time (--step-time gives the real ones).")
     for arm in (a, b):
         run = arm.typical
+        if run.partial:
+            found.append(f"{arm.label} is a report: it holds step times and findings, but no work to compare op by op.")
+            continue
         if run.steady and len(run.work.duration) and len(run.work.duration) * 2 < run.work.steps:
             found.append(
                 f"{arm.label}: only {len(run.work.duration)} of {run.work.steps} steady steps launch the same "

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from lanewise.compare.arm import Arm, short_labels
+from lanewise.compare.baseline import is_baseline, load_baseline
 from lanewise.compare.compare import compare_arms
+from lanewise.compare.from_report import is_report, load_report
 from lanewise.compare.model import Comparison
 from lanewise.compare.run import Run, measure_run
 from lanewise.diagnose.engine import diagnose
@@ -20,7 +24,7 @@ from lanewise.trace.source import resolve
 __all__ = ["Side", "arms_of", "diff", "run_of"]
 
 Side = str | os.PathLike[str] | Trace | Sequence[Trace]
-"""A trace, a path to one, a directory of repeated recordings, or repeated recordings themselves."""
+"""A trace, a path to one, to a directory of repeated recordings, to a baseline or a report; or repeated recordings."""
 
 _ENDINGS = (".json.gz", ".pt.trace.json", ".json", ".gz", ".trace")
 
@@ -55,12 +59,19 @@ def arms_of(
             raise UsageError(f"{len(given)} {what} for {len(sides)} sides: give one for each, in their order")
     named = list(labels) or short_labels([_name(side, place) for place, side in enumerate(sides)])
     return [
-        Arm(
-            label,
-            [run_of(trace, unprofiled_us[place] if unprofiled_us else None) for trace in _traces(side, read_trace)],
-        )
+        _arm(side, label, unprofiled_us[place] if unprofiled_us else None, read_trace)
         for place, (side, label) in enumerate(zip(sides, named, strict=True))
     ]
+
+
+def _arm(side: Side, label: str, unprofiled_us: float | None, read_trace: Callable[[str], Trace]) -> Arm:
+    if isinstance(side, str | os.PathLike):
+        path = Path(side)
+        if path.is_file() and is_baseline(path):
+            return replace(load_baseline(path), label=label)
+        if path.is_file() and is_report(path):
+            return load_report(path, label)
+    return Arm(label, [run_of(trace, unprofiled_us) for trace in _traces(side, read_trace)])
 
 
 def run_of(trace: Trace, unprofiled_us: float | None = None) -> Run:

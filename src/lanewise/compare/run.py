@@ -17,7 +17,10 @@ from lanewise.trace.schema import Kind
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
 
-__all__ = ["HostCost", "Run", "measure_run"]
+__all__ = ["STEP_SOURCES", "HostCost", "Run", "measure_run"]
+
+STEP_SOURCES = ("profiler", "serving", "window")
+"""What marks the steps of a trace; see `trace.windows.Steps`."""
 
 
 class HostCost(NamedTuple):
@@ -58,6 +61,7 @@ class Run:
         memory_peak: most device memory allocated, bytes; -1 where not recorded.
         findings: what `explain` says about it.
         compiled, graphs, trains: whether steady steps enter compiled regions, replay graphs, run backward operators.
+        partial: whether it comes from a report, which holds step times and findings but not the work of a step.
     """
 
     source: str
@@ -83,6 +87,7 @@ class Run:
     compiled: bool = False
     graphs: bool = False
     trains: bool = False
+    partial: bool = False
 
     @property
     def device_ns(self) -> float:

@@ -53,6 +53,8 @@ def subject(a: Arm, b: Arm) -> str:
 
 def _work_sentence(a: Arm, b: Arm, changes: Sequence[Change]) -> str:
     who = subject(a, b)
+    if a.typical.partial or b.typical.partial:
+        return ""
     where = "on the device" if b.typical.work.device else "among the operators"
     other = [change for change in changes if change.how not in _UNCHANGED]
     if not other:
@@ -223,7 +225,7 @@ def _step_sentences(a: Arm, b: Arm, difference: Difference) -> str:
     regimes = a.typical.regime, b.typical.regime
     if regimes[0] != regimes[1] and "undetermined" not in regimes:
         parts.append(f"it went from {REGIMES[regimes[0]][1]} to {REGIMES[regimes[1]][1]}")
-    launches = a.typical.counts["launches"], b.typical.counts["launches"]
+    launches = a.typical.counts.get("launches", 0.0), b.typical.counts.get("launches", 0.0)
     if launches[0] != launches[1]:
         parts.append(f"{launches[0]:g} launches became {launches[1]:g}")
     return "; ".join(part for part in parts if part) + "."

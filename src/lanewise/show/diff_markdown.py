@@ -19,13 +19,16 @@ def diff_markdown(comparison: Comparison) -> str:
         lines += [f"## {escape(difference.b)} against {escape(difference.a)}", "", escape(difference.verdict, 1500), ""]
         lines += [f"- {escape(warning, 400)}" for warning in difference.warnings]
         lines += _tables(difference)
-        lines += [_coverage(difference), ""]
+        if difference.device:
+            lines += [_coverage(difference), ""]
     lines.append(f"lanewise {comparison.version}")
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _tables(difference: Difference) -> list[str]:
-    blocks = [waterfall_table(difference), counts_table(difference), device_table(difference, _ROWS)]
+    blocks = [waterfall_table(difference), counts_table(difference)]
+    if difference.device:
+        blocks.append(device_table(difference, _ROWS))
     if difference.findings:
         blocks.append(findings_table(difference))
     if difference.environment:

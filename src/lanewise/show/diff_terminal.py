@@ -76,7 +76,19 @@ def _difference(difference: Difference, verbose: bool, width: int, *, several: b
         )
     parts += [Text(), _table(waterfall_table(difference), width)]
     parts += [Text(), _table(counts_table(difference), width)]
-    parts += [Text(), _table(device_table(difference, None if verbose else _DEVICE_ROWS), width)]
+    if difference.device:
+        parts += _device(difference, None if verbose else _DEVICE_ROWS, width)
+    host = host_table(difference, 40 if verbose else 6)
+    if host.rows:
+        parts += [Text(), _table(host, width)]
+    if difference.findings:
+        parts += [Text(), *_findings(difference)]
+    if difference.environment:
+        parts += [Text(), _table(environment_table(difference), width)]
+    return parts
+
+
+def _device(difference: Difference, rows: int | None, width: int) -> list[RenderableType]:
     coverage = difference.coverage
     text = f"  {format_quantity('share', coverage.matched_share)} of the time of both sides is matched"
     if coverage.explained_share:
@@ -86,15 +98,7 @@ def _difference(difference: Difference, verbose: bool, width: int, *, several: b
             f"; {format_quantity('time', coverage.new_ns)} new and {format_quantity('time', coverage.gone_ns)} gone "
             "without a relation to the other side"
         )
-    parts.append(Text(text, style="dim"))
-    host = host_table(difference, 40 if verbose else 6)
-    if host.rows:
-        parts += [Text(), _table(host, width)]
-    if difference.findings:
-        parts += [Text(), *_findings(difference)]
-    if difference.environment:
-        parts += [Text(), _table(environment_table(difference), width)]
-    return parts
+    return [Text(), _table(device_table(difference, rows), width), Text(text, style="dim")]
 
 
 def _findings(difference: Difference) -> list[RenderableType]:
