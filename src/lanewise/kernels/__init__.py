@@ -1,0 +1,117 @@
+"""Triton kernels that earn their place: used where they were measured faster, the plain expression everywhere else.
+
+    softmax(x, scale, mask)                      one pass over memory, rows to 2^20 columns
+    rms_norm, layer_norm(x, w, ...)              forward and backward
+    add_rms_norm, add_layer_norm(x, residual)    residual addition fused in, both results returned
+    pointwise(expression)                        a chain of pointwise operations as one kernel
+    silu_mul, gelu_mul, bias_gelu, ...           the chains that models are made of
+    linear_act(x, w, bias, activation)           a linear layer with its epilogue, by the fastest exact path
+    gated_linear(x, gate, up)                    gate and up projection with SiLU * mul or GELU * mul
+    mlp(x, w1, b1, w2, b2)                       a narrow MLP in one kernel
+    counts()                                     how many calls reached a kernel, and why the others did not
+
+torch and triton are imported when the first of these names is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from lanewise.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from lanewise.kernels.dual_gemm import gated_linear
+    from lanewise.kernels.elementwise import (
+        add_autotuned,
+        add_masked,
+        add_plain,
+        bias_gelu,
+        bias_gelu_tanh,
+        bias_relu,
+        bias_silu,
+        gelu_mul,
+        gelu_tanh_mul,
+        residual_add,
+        residual_scale_add,
+        silu_mul,
+    )
+    from lanewise.kernels.gemm_epilogue import linear_act
+    from lanewise.kernels.guard import counts, reset_counts
+    from lanewise.kernels.layer_norms import add_layer_norm, layer_norm
+    from lanewise.kernels.mlps import mlp
+    from lanewise.kernels.pointwise_chain import pointwise
+    from lanewise.kernels.rms_norms import add_rms_norm, rms_norm
+    from lanewise.kernels.softmaxes import softmax
+
+_HOMES: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "add_autotuned",
+            "add_masked",
+            "add_plain",
+            "bias_gelu",
+            "bias_gelu_tanh",
+            "bias_relu",
+            "bias_silu",
+            "gelu_mul",
+            "gelu_tanh_mul",
+            "residual_add",
+            "residual_scale_add",
+            "silu_mul",
+        ),
+        "elementwise",
+    ),
+    "add_layer_norm": "layer_norms",
+    "add_rms_norm": "rms_norms",
+    "counts": "guard",
+    "gated_linear": "dual_gemm",
+    "layer_norm": "layer_norms",
+    "linear_act": "gemm_epilogue",
+    "mlp": "mlps",
+    "pointwise": "pointwise_chain",
+    "reset_counts": "guard",
+    "rms_norm": "rms_norms",
+    "softmax": "softmaxes",
+}
+
+__all__ = [
+    "add_autotuned",
+    "add_layer_norm",
+    "add_masked",
+    "add_plain",
+    "add_rms_norm",
+    "bias_gelu",
+    "bias_gelu_tanh",
+    "bias_relu",
+    "bias_silu",
+    "counts",
+    "gated_linear",
+    "gelu_mul",
+    "gelu_tanh_mul",
+    "layer_norm",
+    "linear_act",
+    "mlp",
+    "pointwise",
+    "reset_counts",
+    "residual_add",
+    "residual_scale_add",
+    "rms_norm",
+    "silu_mul",
+    "softmax",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        importlib.import_module("triton")
+        module = importlib.import_module(f"{__name__}.{home}")
+        importlib.import_module(f"{__name__}.library")
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "triton"):
+            raise
+        raise MissingDependencyError(f"the kernels need {error.name}: pip install {error.name}") from None
+    return getattr(module, name)

@@ -1,0 +1,151 @@
+"""A linear layer with what follows it fused in: bias, activation, residual.
+
+`linear_act(x, w, bias, activation, residual)` is `act(x @ w.T + bias) + residual` for x [..., k], w [n, k] (the layout of
+`nn.Linear`). It calls whatever was measured fastest for the shape and is exact: cuBLAS with its own epilogue
+(`torch._addmm_activation`, which knows ReLU and the tanh form of GELU only), cuBLAS followed by a pointwise kernel, or
+the Triton kernels of `lanewise.kernels.matmul`. `route` says which, and why; nothing is approximated to get onto a
+faster path. The bound on any gain is the epilogue's own traffic: the product alone is cuBLAS's to win.
+
+FLOP: 2 m n k; bytes: x, w, bias, residual and out once. Inference only; gradients run the reference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from lanewise.kernels import tuning
+from lanewise.kernels.activations import ACTIVATIONS
+from lanewise.kernels.guard import eager, fell_back, hit, refuse_tensor, wants_grad
+from lanewise.kernels.launch import INTERPRETED
+from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, skinny, tiles
+from lanewise.kernels.rowwise import as_rows, next_power_of_2
+
+__all__ = ["Route", "linear_act", "reference", "route"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which implementation a call takes: "cublas epilogue", "tiles", "skinny" or "eager", and the reason."""
+
+    path: str
+    why: str
+
+
+def reference(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str | None = None,
+    residual: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The plain PyTorch expression that the fused paths stand in for (and the fallback)."""
+    functional = torch.nn.functional
+    out = functional.linear(x, w, bias)
+    if activation == "gelu_tanh":
+        out = functional.gelu(out, approximate="tanh")
+    elif activation is not None:
+        out = getattr(functional, activation)(out)
+    return out if residual is None else out + residual
+
+
+def skinny_blocks(m: int, n: int, k: int, dual: bool = False) -> SkinnyBlocks:
+    """Default cut for small m: about two programs a multiprocessor, 128 to 256 weights a step."""
+    bm = max(next_power_of_2(m), 16)
+    bn = 32
+    across = -(-n // bn)
+    split = 1
+    while across * split < 128 and split < 8 and k // (split * 2) >= 512:
+        split *= 2
+    return SkinnyBlocks(bm, bn, 128 if dual or bm > 16 else 256, split, 4, 4 if bm > 16 else 3)
+
+
+def tile_blocks(m: int, n: int) -> TileBlocks:
+    """Default tile: 128 x 256 where that still gives every multiprocessor one, else 128 x 128."""
+    if -(-m // 128) * -(-n // 256) >= 120:
+        return TileBlocks(128, 256, 64, 8, 3, halves=2)
+    return TileBlocks(128, 128, 64, 8, 4)
+
+
+def route(m: int, n: int, k: int, dtype: torch.dtype, bias: bool, activation: str | None, residual: bool) -> Route:
+    """Where a product of that shape goes on this card.
+
+    The default is cuBLAS: with its own epilogue where that computes the activation asked for, followed by eager
+    operators otherwise. A Triton kernel is taken only for shapes where `lanewise bench kernels --tune` measured it
+    faster on this card, or in the region measured on the reference card (see docs/kernels.md).
+    """
+    epilogue = bias and not residual and activation in ("relu", "gelu_tanh") and dtype != torch.float32
+    default = Route("cublas epilogue", "cuBLAS computes this epilogue itself") if epilogue else Route(
+        "eager", "no measured shape where a fused kernel beats cuBLAS and a pointwise kernel"
+    )
+    if dtype == torch.float32:
+        return default
+    return tuning.pick("linear_act", (m, n, k, dtype, activation), default)
+
+
+def linear_act(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    activation: str | None = None,
+    residual: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """act(x @ w.T + bias) + residual by the fastest exact path known for the shape."""
+    refused = _refuse(x, w, bias, activation, residual)
+    if refused is not None:
+        fell_back("linear_act", refused)
+        return reference(x, w, bias, activation, residual)
+    flat = as_rows(x)
+    m, k = flat.shape
+    n = w.shape[0]
+    path = route(m, n, k, x.dtype, bias is not None, activation, residual is not None).path
+    if path == "eager" or not eager() or m == 0 or n == 0:
+        fell_back("linear_act", "cuBLAS and eager are as fast here")
+        return reference(x, w, bias, activation, residual)
+    shape = (*x.shape[:-1], n)
+    if path == "cublas epilogue":
+        hit("linear_act")
+        return torch._addmm_activation(bias, flat, w.t(), use_gelu=activation == "gelu_tanh").view(shape)
+    hit("linear_act")
+    out = torch.empty(shape, dtype=x.dtype, device=x.device)
+    more = None if residual is None else residual.contiguous().view(m, n)
+    code = ACTIVATIONS[activation]
+    if path == "skinny":
+        blocks = tuning.pick("skinny", (m, n, k, x.dtype, False), skinny_blocks(m, n, k))
+        skinny(flat, w, None, bias, more, code, out.view(m, n), blocks)
+    else:
+        tile = tuning.pick("tiles", (m, n, k, x.dtype, False), tile_blocks(m, n))
+        tiles(flat.contiguous(), w, None, bias, more, code, out.view(m, n), tile)
+    return out
+
+
+def _refuse(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None,
+    residual: torch.Tensor | None,
+) -> str | None:
+    refused = refuse_tensor(x, w, bias, residual)
+    if refused is not None:
+        return refused
+    if activation not in ACTIVATIONS:
+        return "activation"
+    if wants_grad(x, w, bias, residual):
+        return "needs gradients"
+    if torch.is_autocast_enabled(x.device.type):
+        return "autocast"
+    if len({t.dtype for t in (x, w, bias, residual) if t is not None}) > 1:
+        return "mixed dtypes"
+    if x.dim() == 0 or w.dim() != 2 or w.shape[1] != x.shape[-1] or x.shape[-1] == 0:
+        return "shape"
+    if bias is not None and bias.shape != w.shape[:1]:
+        return "shape"
+    if residual is not None and residual.shape != (*x.shape[:-1], w.shape[0]):
+        return "shape"
+    if not w.is_contiguous() or (bias is not None and not bias.is_contiguous()):
+        return "weight layout"
+    if not INTERPRETED and (w.data_ptr() % 16 or x.data_ptr() % 16 or x.shape[-1] % 8 or w.shape[0] % 8):
+        return "alignment"
+    return None

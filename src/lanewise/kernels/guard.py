@@ -1,0 +1,109 @@
+"""When a kernel may stand in for the original, and how often it did.
+
+Every public function of `lanewise.kernels` first asks a guard. A guard answers with the reason for refusing, or None;
+a refusal runs the plain PyTorch expression, exactly, and is counted under its reason. Nothing is silent: `counts()`
+says how many calls each kernel took and why the others did not reach it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch
+
+from lanewise.kernels.launch import INTERPRETED
+
+__all__ = ["counts", "eager", "fell_back", "hit", "refuse_norm", "refuse_tensor", "reset_counts", "wants_grad"]
+
+_FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
+_COUNTS: Counter[tuple[str, str]] = Counter()
+_stack_length = torch._C._len_torch_dispatch_stack
+
+
+def counts() -> dict[str, dict[str, int]]:
+    """Calls per function: `{"softmax": {"kernel": 12, "cpu tensor": 1}}`."""
+    table: dict[str, dict[str, int]] = {}
+    for (name, outcome), number in sorted(_COUNTS.items()):
+        table.setdefault(name, {})[outcome] = number
+    return table
+
+
+def reset_counts() -> None:
+    _COUNTS.clear()
+
+
+def hit(name: str) -> None:
+    _COUNTS[name, "kernel"] += 1
+
+
+def fell_back(name: str, reason: str) -> None:
+    _COUNTS[name, reason] += 1
+
+
+def refuse_tensor(*tensors: torch.Tensor | None) -> str | None:
+    """Reason why no kernel here takes these tensors: subclass, device, dtype, or several devices."""
+    device = None
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        kind = type(tensor)
+        if kind is not torch.Tensor and kind is not torch.nn.Parameter and not _traced(tensor):
+            return "tensor subclass"
+        if tensor.dtype not in _FLOATS:
+            return "dtype"
+        if not tensor.is_cuda and not INTERPRETED:
+            return "cpu tensor"
+        if device is None:
+            device = tensor.device
+        elif tensor.device != device:
+            return "several devices"
+    return None
+
+
+def refuse_norm(x: torch.Tensor, *others: torch.Tensor | None) -> str | None:
+    """Reason why a normalisation is left to PyTorch.
+
+    Autocast runs layer_norm in fp32 whatever the weights are, and PyTorch promotes mixed dtypes: both keep their own
+    path. `others` are weights and biases [cols], or a residual of the shape of x.
+    """
+    refused = refuse_tensor(x, *others)
+    if refused is not None:
+        return refused
+    if x.dim() == 0:
+        return "rank 0"
+    for other in others:
+        if other is None:
+            continue
+        if other.dtype != x.dtype:
+            return "mixed dtypes"
+        if other.shape != x.shape and (other.dim() != 1 or other.shape[0] != x.shape[-1] or not other.is_contiguous()):
+            return "weight or residual shape"
+    if torch.is_autocast_enabled(x.device.type):
+        return "autocast"
+    return None
+
+
+def _traced(tensor: torch.Tensor) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    return isinstance(tensor, FakeTensor | FunctionalTensor)
+
+
+def eager() -> bool:
+    """True when nothing looks at the call but the device: no compilation, no dispatch mode, no functorch transform.
+
+    Then the cheap launch path is used; otherwise the registered operator is, which all of those can see.
+    """
+    return (
+        not torch.compiler.is_compiling()
+        and _stack_length() == 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
+
+
+def wants_grad(*tensors: torch.Tensor | None) -> bool:
+    """Whether autograd has to record this call."""
+    if not torch.is_grad_enabled():
+        return False
+    return any(tensor is not None and tensor.requires_grad for tensor in tensors)

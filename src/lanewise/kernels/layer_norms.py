@@ -1,0 +1,92 @@
+"""LayerNorm over the last dimension, alone or after adding a residual.
+
+`layer_norm(x, w, b, eps)` is `torch.nn.functional.layer_norm(x, (cols,), w, b, eps)`; `add_layer_norm(x, residual, w,
+b, eps)` returns that of `x + residual` together with the sum. x [..., cols] in fp32, fp16 or bf16, w and b [cols] of the
+same dtype, fp32 inside. Differentiable once in x, residual, w and b. Kernels, formulas and bytes:
+`lanewise.kernels.norm_kernels`. Ba, Kiros and Hinton, Layer Normalization, 2016.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from lanewise.kernels.guard import eager, fell_back, hit, refuse_norm, wants_grad
+from lanewise.kernels.norm_kernels import norm_backward, norm_forward
+
+__all__ = ["add_layer_norm", "layer_norm", "reference"]
+
+
+def reference(
+    x: torch.Tensor, w: torch.Tensor | None = None, b: torch.Tensor | None = None, eps: float = 1e-5
+) -> torch.Tensor:
+    """The plain PyTorch expression that the kernel stands in for (and the fallback)."""
+    return torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b, eps)
+
+
+class _LayerNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        residual: torch.Tensor | None,
+        w: torch.Tensor | None,
+        b: torch.Tensor | None,
+        eps: float,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        out = norm_forward(x, residual, w, b, eps, rms=False, save=True)
+        kept = x.contiguous() if residual is None else out.total
+        ctx.save_for_backward(kept, w, out.mean, out.rstd)
+        ctx.added = residual is not None
+        ctx.has_bias = b is not None
+        return (out.y, out.total) if residual is not None else (out.y, out.y.new_empty(0))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: torch.Tensor, ds: torch.Tensor) -> tuple[Any, ...]:
+        x, w, mean, rstd = ctx.saved_tensors
+        need_w = w is not None and ctx.needs_input_grad[2]
+        need_b = ctx.has_bias and ctx.needs_input_grad[3]
+        grads = norm_backward(dy, ds if ctx.added else None, x, w, mean, rstd, False, need_w, need_b)
+        return grads.dx, grads.dx if ctx.added else None, grads.dw, grads.db, None
+
+
+def layer_norm(
+    x: torch.Tensor, w: torch.Tensor | None = None, b: torch.Tensor | None = None, eps: float = 1e-5
+) -> torch.Tensor:
+    """LayerNorm of `x` over its last dimension with weight `w` and bias `b`."""
+    refused = refuse_norm(x, w, b)
+    if refused is not None:
+        fell_back("layer_norm", refused)
+        return reference(x, w, b, eps)
+    hit("layer_norm")
+    if not eager():
+        return torch.ops.lanewise.layer_norm(x, w, b, eps)[0]
+    if wants_grad(x, w, b):
+        return _LayerNorm.apply(x, None, w, b, eps)[0]  # pyright: ignore[reportOptionalSubscript]
+    return norm_forward(x, None, w, b, eps, rms=False, save=False).y
+
+
+def add_layer_norm(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    w: torch.Tensor | None = None,
+    b: torch.Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(LayerNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
+    refused = refuse_norm(x, w, b, residual)
+    if refused is not None:
+        fell_back("add_layer_norm", refused)
+        total = x + residual
+        return reference(total, w, b, eps), total
+    hit("add_layer_norm")
+    if not eager():
+        y, total, _, _ = torch.ops.lanewise.add_layer_norm(x, residual, w, b, eps)
+        return y, total
+    if wants_grad(x, residual, w, b):
+        return _LayerNorm.apply(x, residual, w, b, eps)  # pyright: ignore[reportReturnType]
+    out = norm_forward(x, residual, w, b, eps, rms=False, save=False)
+    return out.y, out.total

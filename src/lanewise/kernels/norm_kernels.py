@@ -1,0 +1,529 @@
+"""The kernels behind `layer_norm`, `rms_norm` and their fused residual additions.
+
+Forward: `y = (x - mean) * rstd * w + b` over the last dimension (LayerNorm) or `y = x * rstd * w` (RMSNorm), with
+x = input + residual, rounded to the input's dtype and returned as well, when a residual is given. x [rows, cols] in
+fp32, fp16 or bf16, w and b [cols] in the same dtype; statistics and arithmetic in fp32, one rounding at the end. The
+variance is taken around the mean (two passes in registers), not as a difference of squares.
+
+Backward, with g = dy * w and xhat the normalised x: `dx = rstd * (g - mean(g) - xhat * mean(g * xhat))` (RMSNorm
+without the mean of g), `dw = sum over rows of dy * xhat`, `db = sum over rows of dy`. Each program adds up dw and db of
+its rows in fp32 and a second launch adds the programs in a fixed order: no atomics, bit-equal between runs.
+
+Bytes: forward reads x (and the residual) and writes y (and the sum) once; backward reads dy and x and writes dx.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from lanewise.kernels import tuning
+from lanewise.kernels.launch import Kernel, Launch, sm_count
+from lanewise.kernels.rowwise import (
+    WIDEST_ROW,
+    Layout,
+    as_rows,
+    depart,
+    exchange_buffers,
+    launch_split,
+    layout,
+    meet,
+    next_power_of_2,
+    rows_launch,
+    trace_split,
+)
+
+__all__ = ["NormGrads", "NormOutputs", "norm_backward", "norm_forward"]
+
+_WIDEST_BACKWARD = 16384  # columns whose weight gradient one program can keep in registers
+
+
+@triton.jit
+def _norm_rows(
+    x_ptr,
+    r_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    s_ptr,
+    mean_ptr,
+    rstd_ptr,
+    rows,
+    cols,
+    x_stride,
+    r_stride,
+    EPS: tl.constexpr,
+    RMS: tl.constexpr,
+    ADD: tl.constexpr,
+    HAS_W: tl.constexpr,
+    HAS_B: tl.constexpr,
+    SAVE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    col = tl.arange(0, BLOCK)[None, :]
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
+        inside = (row < rows) & (col < cols)
+        x = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        if ADD:
+            r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
+            total = (x + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
+            tl.store(s_ptr + row * cols + col, total, mask=inside)
+            x = total.to(tl.float32)
+        if RMS:
+            var = tl.sum(x * x, axis=1)[:, None] / cols
+            centred = x
+        else:
+            mean = tl.sum(x, axis=1)[:, None] / cols
+            centred = tl.where(inside, x - mean, 0.0)
+            var = tl.sum(centred * centred, axis=1)[:, None] / cols
+        rstd = tl.rsqrt(var + EPS)
+        if SAVE:
+            first = (col == 0) & (row < rows)
+            tl.store(rstd_ptr + row + col * 0, rstd + tl.zeros([ROWS, BLOCK], tl.float32), mask=first)
+            if not RMS:
+                tl.store(mean_ptr + row + col * 0, mean + tl.zeros([ROWS, BLOCK], tl.float32), mask=first)
+        y = centred * rstd
+        # Loaded here, from L2, and not before the loop: registers held across the reductions cost occupancy.
+        if HAS_W:
+            y = y * tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        if HAS_B:
+            y = y + tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+
+
+@triton.jit
+def _norm_split(
+    x_ptr,
+    r_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    s_ptr,
+    mean_ptr,
+    rstd_ptr,
+    stats_ptr,
+    count_ptr,
+    rows,
+    cols,
+    x_stride,
+    r_stride,
+    EPS: tl.constexpr,
+    RMS: tl.constexpr,
+    ADD: tl.constexpr,
+    HAS_W: tl.constexpr,
+    HAS_B: tl.constexpr,
+    SAVE: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_2: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PHASE: tl.constexpr,
+):
+    group = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    col = part * BLOCK + tl.arange(0, BLOCK)
+    within = col < cols
+    parts = tl.arange(0, PARTS_2)
+    for r in range(group, rows, tl.num_programs(0) // PARTS):
+        row = r + group.to(tl.int64) * 0
+        x = tl.load(x_ptr + row * x_stride + col, mask=within, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        if ADD:
+            other = tl.load(r_ptr + row * r_stride + col, mask=within, other=0.0, eviction_policy="evict_first")
+            total = (x + other.to(tl.float32)).to(s_ptr.dtype.element_ty)
+            if PHASE != 2:
+                tl.store(s_ptr + row * cols + col, total, mask=within)
+            x = total.to(tl.float32)
+        here = stats_ptr + row * (2 * PARTS)
+        token = 0
+        if PHASE != 2:
+            if RMS:
+                tl.store(here + part, tl.sum(x * x, axis=0))
+            else:
+                # Mean and sum of squares around it, of this part; merged by the formula of Chan, Golub and LeVeque.
+                size = tl.minimum(cols - part * BLOCK, BLOCK)
+                centre = tl.sum(x, axis=0) / size
+                apart = tl.where(within, x - centre, 0.0)
+                tl.store(here + part, centre)
+                tl.store(here + PARTS + part, tl.sum(apart * apart, axis=0))
+        if PHASE == 0:
+            token = tl.multiple_of(meet(count_ptr + row, PARTS), 16)
+        if PHASE != 1:
+            known = parts < PARTS
+            first = tl.load(here + parts + token, mask=known, other=0.0, cache_modifier=".cg")
+            if RMS:
+                var = tl.sum(first, axis=0) / cols
+                centred = x
+            else:
+                second = tl.load(here + PARTS + parts + token, mask=known, other=0.0, cache_modifier=".cg")
+                sizes = tl.where(known, tl.minimum(cols - parts * BLOCK, BLOCK), 0).to(tl.float32)
+                mean = tl.sum(first * sizes, axis=0) / cols
+                apart = tl.where(known, first - mean, 0.0)
+                var = tl.sum(second + sizes * apart * apart, axis=0) / cols
+                centred = x - mean
+            if PHASE == 0:
+                depart(count_ptr + row, PARTS)
+            rstd = tl.rsqrt(var + EPS)
+            if SAVE:
+                if part == 0:
+                    tl.store(rstd_ptr + row, rstd)
+                    if not RMS:
+                        tl.store(mean_ptr + row, mean)
+            y = centred * rstd
+            if HAS_W:
+                y = y * tl.load(w_ptr + token + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            if HAS_B:
+                y = y + tl.load(b_ptr + token + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
+
+
+@triton.jit
+def _norm_backward(
+    dy_ptr,
+    x_ptr,
+    w_ptr,
+    ds_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dw_ptr,
+    db_ptr,
+    rows,
+    cols,
+    dy_stride,
+    ds_stride,
+    RMS: tl.constexpr,
+    HAS_W: tl.constexpr,
+    NEED_W: tl.constexpr,
+    NEED_B: tl.constexpr,
+    ADD: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """dx of whole rows; dw and db of this program's rows into row `program_id` of [programs, cols] fp32."""
+    col = tl.arange(0, BLOCK)[None, :]
+    if HAS_W:
+        w = tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
+    if NEED_W:
+        dw = tl.zeros([ROWS, BLOCK], tl.float32)
+    if NEED_B:
+        db = tl.zeros([ROWS, BLOCK], tl.float32)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
+        inside = (row < rows) & (col < cols)
+        dy = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
+        x = tl.load(x_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        dy = dy.to(tl.float32)
+        rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0)
+        if RMS:
+            xhat = x * rstd
+        else:
+            mean = tl.load(mean_ptr + row, mask=row < rows, other=0.0)
+            xhat = tl.where(inside, (x - mean) * rstd, 0.0)
+        g = dy
+        if HAS_W:
+            g = dy * w
+        dx = g - xhat * (tl.sum(g * xhat, axis=1)[:, None] / cols)
+        if not RMS:
+            dx = dx - tl.sum(g, axis=1)[:, None] / cols
+        dx = dx * rstd
+        if ADD:
+            dx += tl.load(ds_ptr + row * ds_stride + col, mask=inside, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+        if NEED_W:
+            dw += dy * xhat
+        if NEED_B:
+            db += dy
+    at = tl.program_id(0).to(tl.int64) * cols + tl.arange(0, BLOCK)
+    if NEED_W:
+        tl.store(dw_ptr + at, tl.sum(dw, axis=0), mask=tl.arange(0, BLOCK) < cols)
+    if NEED_B:
+        tl.store(db_ptr + at, tl.sum(db, axis=0), mask=tl.arange(0, BLOCK) < cols)
+
+
+@triton.jit
+def _add_up(
+    dw_ptr, db_ptr, dw_out, db_out, programs, cols, NEED_W: tl.constexpr, NEED_B: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Sum [programs, cols] over programs in order."""
+    col = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    dw = tl.zeros([32, BLOCK], tl.float32)
+    db = tl.zeros([32, BLOCK], tl.float32)
+    for start in range(0, programs, 32):
+        program = start + tl.arange(0, 32).to(tl.int64)[:, None]
+        inside = (program < programs) & (col < cols)
+        if NEED_W:
+            dw += tl.load(dw_ptr + program * cols + col, mask=inside, other=0.0)
+        if NEED_B:
+            db += tl.load(db_ptr + program * cols + col, mask=inside, other=0.0)
+    out = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if NEED_W:
+        tl.store(dw_out + out, tl.sum(dw, axis=0).to(dw_out.dtype.element_ty), mask=out < cols)
+    if NEED_B:
+        tl.store(db_out + out, tl.sum(db, axis=0).to(db_out.dtype.element_ty), mask=out < cols)
+
+
+@triton.jit
+def _norm_backward_sums(
+    dy_ptr,
+    x_ptr,
+    w_ptr,
+    mean_ptr,
+    rstd_ptr,
+    sums_ptr,
+    rows,
+    cols,
+    dy_stride,
+    RMS: tl.constexpr,
+    HAS_W: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """mean(g) and mean(g * xhat) of one long row into `sums` [rows, 2]."""
+    row = tl.program_id(0).to(tl.int64)
+    rstd = tl.load(rstd_ptr + row)
+    mean = 0.0
+    if not RMS:
+        mean = tl.load(mean_ptr + row)
+    along = tl.zeros([BLOCK], tl.float32)
+    plain = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, cols, BLOCK):
+        col = start + tl.arange(0, BLOCK)
+        within = col < cols
+        dy = tl.load(dy_ptr + row * dy_stride + col, mask=within, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + row * cols + col, mask=within, other=0.0).to(tl.float32)
+        if HAS_W:
+            dy = dy * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        along += dy * tl.where(within, (x - mean) * rstd, 0.0)
+        plain += dy
+    tl.store(sums_ptr + row * 2, tl.sum(plain, axis=0) / cols)
+    tl.store(sums_ptr + row * 2 + 1, tl.sum(along, axis=0) / cols)
+
+
+@triton.jit
+def _norm_backward_columns(
+    dy_ptr,
+    x_ptr,
+    w_ptr,
+    ds_ptr,
+    mean_ptr,
+    rstd_ptr,
+    sums_ptr,
+    dx_ptr,
+    dw_ptr,
+    db_ptr,
+    rows,
+    cols,
+    dy_stride,
+    ds_stride,
+    RMS: tl.constexpr,
+    HAS_W: tl.constexpr,
+    NEED_W: tl.constexpr,
+    NEED_B: tl.constexpr,
+    ADD: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """dx, and this row group's dw and db, of one block of columns: rows too long for one program."""
+    col = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    within = col < cols
+    if HAS_W:
+        w = tl.load(w_ptr + col, mask=within, other=0.0).to(tl.float32)
+    dw = tl.zeros([BLOCK], tl.float32)
+    db = tl.zeros([BLOCK], tl.float32)
+    group = tl.program_id(1)
+    for r in range(group, rows, tl.num_programs(1)):
+        row = r + group.to(tl.int64) * 0
+        dy = tl.load(dy_ptr + row * dy_stride + col, mask=within, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + row * cols + col, mask=within, other=0.0).to(tl.float32)
+        rstd = tl.load(rstd_ptr + row)
+        plain = tl.load(sums_ptr + row * 2)
+        along = tl.load(sums_ptr + row * 2 + 1)
+        if RMS:
+            xhat = x * rstd
+        else:
+            xhat = tl.where(within, (x - tl.load(mean_ptr + row)) * rstd, 0.0)
+        g = dy
+        if HAS_W:
+            g = dy * w
+        dx = g - xhat * along
+        if not RMS:
+            dx = dx - plain
+        dx = dx * rstd
+        if ADD:
+            dx += tl.load(ds_ptr + row * ds_stride + col, mask=within, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=within)
+        dw += dy * xhat
+        db += dy
+    at = group.to(tl.int64) * cols + col
+    if NEED_W:
+        tl.store(dw_ptr + at, dw, mask=within)
+    if NEED_B:
+        tl.store(db_ptr + at, db, mask=within)
+
+
+ROWS_KERNEL = Kernel(_norm_rows)
+SPLIT_KERNEL = Kernel(_norm_split)
+BACKWARD_KERNEL = Kernel(_norm_backward)
+ADD_UP_KERNEL = Kernel(_add_up)
+SUMS_KERNEL = Kernel(_norm_backward_sums)
+COLUMNS_KERNEL = Kernel(_norm_backward_columns)
+
+
+class NormOutputs(NamedTuple):
+    """y, input + residual (y itself when there is no residual), and the fp32 statistics per row."""
+
+    y: torch.Tensor
+    total: torch.Tensor
+    mean: torch.Tensor
+    rstd: torch.Tensor
+
+
+def norm_forward(
+    x: torch.Tensor,
+    residual: torch.Tensor | None,
+    w: torch.Tensor | None,
+    b: torch.Tensor | None,
+    eps: float,
+    rms: bool,
+    save: bool,
+    traced: bool = False,
+) -> NormOutputs:
+    """Run the forward kernel. The statistics are filled only when `save` is set."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    total = y if residual is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    flat = as_rows(x)
+    rows, cols = flat.shape
+    mean = rstd = y
+    if save:
+        rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
+        mean = rstd if rms else torch.empty(rows, dtype=torch.float32, device=x.device)
+    if rows == 0 or cols == 0:
+        return NormOutputs(y, total, mean, rstd)
+    more = flat if residual is None else as_rows(residual)
+    scalars = (rows, cols, flat.stride(0), more.stride(0))
+    add, has_w, has_b = residual is not None, w is not None, b is not None
+    tensors = (flat, more, flat if w is None else w, flat if b is None else b, y, total, mean, rstd)
+
+    def meta() -> dict[str, Any]:
+        return {"EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
+
+    def shape() -> Layout:
+        return tuning.pick(
+            "rms_norm" if rms else "layer_norm", (x.dtype, cols, add), layout(cols, inputs=1 + add)
+        )
+
+    key = (scalars, eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
+    spread = None if cols <= WIDEST_ROW else shape()
+    if spread is None or spread.parts == 1:
+        if traced:
+            ROWS_KERNEL.trace(tensors, rows_launch(rows, shape(), scalars, meta(), x.device))
+        else:
+            ROWS_KERNEL(key, tensors, lambda: rows_launch(rows, shape(), scalars, meta(), x.device))
+        return NormOutputs(y, total, mean, rstd)
+    split = {**meta(), "PARTS": spread.parts, "PARTS_2": next_power_of_2(spread.parts), "BLOCK": spread.block}
+    if traced:
+        stats = torch.empty(2 * spread.parts * rows, device=x.device)
+        trace_split(SPLIT_KERNEL, (*tensors, stats, stats), scalars, split, rows, spread)
+    else:
+        stats, count = exchange_buffers(x.device, 2 * spread.parts * rows, rows)
+        launch_split(SPLIT_KERNEL, key, (*tensors, stats, count), scalars, split, rows, spread)
+    return NormOutputs(y, total, mean, rstd)
+
+
+class NormGrads(NamedTuple):
+    dx: torch.Tensor
+    dw: torch.Tensor | None
+    db: torch.Tensor | None
+
+
+def norm_backward(
+    dy: torch.Tensor,
+    ds: torch.Tensor | None,
+    x: torch.Tensor,
+    w: torch.Tensor | None,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    rms: bool,
+    need_w: bool,
+    need_b: bool,
+    traced: bool = False,
+) -> NormGrads:
+    """Gradients from `dy` (any layout) and, for a fused addition, from the gradient `ds` of the returned sum.
+
+    `x` is what was normalised, contiguous. dw and db have w's dtype.
+    """
+    dx = torch.empty_like(x)
+    flat_x = as_rows(x)
+    grad = as_rows(dy)
+    rows, cols = grad.shape
+    dw = torch.empty(cols, dtype=x.dtype, device=x.device) if need_w else None
+    db = torch.empty(cols, dtype=x.dtype, device=x.device) if need_b else None
+    if rows == 0 or cols == 0:
+        for tensor in (dw, db):
+            if tensor is not None:
+                tensor.zero_()
+        return NormGrads(dx, dw, db)
+    more = grad if ds is None else as_rows(ds)
+    weight = flat_x if w is None else w
+    scalars = (rows, cols, grad.stride(0), more.stride(0))
+    flags = {"RMS": rms, "HAS_W": w is not None, "NEED_W": need_w, "NEED_B": need_b, "ADD": ds is not None}
+    key = (scalars, *flags.values(), dy.dtype, x.dtype, None if ds is None else ds.dtype, x.device.index)
+
+    def go(kernel: Kernel, tensors: tuple[torch.Tensor, ...], launch: Launch) -> None:
+        if traced:
+            kernel.trace(tensors, launch)
+        else:
+            kernel((key, launch.grid), tensors, lambda: launch)
+
+    wide = cols > _WIDEST_BACKWARD
+    if wide:
+        block = 2048
+        blocks = -(-cols // block)
+        programs = max(1, min(rows, 4 * sm_count(x.device) // blocks))
+    else:
+        shape = tuning.pick("norm_backward", (x.dtype, cols), _backward_layout(cols))
+        tiles = -(-rows // shape.rows)
+        programs = min(tiles, (shape.persistent or 2) * sm_count(x.device))
+    partial_w = torch.empty((programs, cols), dtype=torch.float32, device=x.device) if need_w else dx
+    partial_b = torch.empty((programs, cols), dtype=torch.float32, device=x.device) if need_b else dx
+    if wide:
+        sums = torch.empty((rows, 2), dtype=torch.float32, device=x.device)
+        go(
+            SUMS_KERNEL,
+            (grad, flat_x, weight, mean, rstd, sums),
+            Launch((rows,), scalars[:3], {"RMS": rms, "HAS_W": w is not None, "BLOCK": 8192}, 16),
+        )
+        go(
+            COLUMNS_KERNEL,
+            (grad, flat_x, weight, more, mean, rstd, sums, dx, partial_w, partial_b),
+            Launch((blocks, programs), scalars, {**flags, "BLOCK": block}, 8),
+        )
+    else:
+        go(
+            BACKWARD_KERNEL,
+            (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b),
+            Launch(
+                (programs,),
+                scalars,
+                {**flags, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages},
+                shape.warps,
+                shape.stages,
+            ),
+        )
+    if need_w or need_b:
+        go(
+            ADD_UP_KERNEL,
+            (partial_w, partial_b, dx if dw is None else dw, dx if db is None else db),
+            Launch((-(-cols // 32),), (programs, cols), {"NEED_W": need_w, "NEED_B": need_b, "BLOCK": 32}, 4),
+        )
+    return NormGrads(dx, dw, db)
+
+
+def _backward_layout(cols: int) -> Layout:
+    block = max(next_power_of_2(cols), 16)
+    rows = max(1, 1024 // block)
+    return Layout(rows, block, 1, min(max(rows * block // (32 * 16), 1), 16), 2 if block > 4096 else 4)

@@ -1,0 +1,205 @@
+"""What the row-wise kernels share: how rows are laid out, how programs that share a row wait for each other.
+
+A row that fits one program is kept in registers: one read, one write. A longer row is cut into parts of `_PART`
+elements; the programs of one row exchange a few floats through global memory and wait for each other, so that the row
+still moves through memory once in each direction (a program that walks its row twice reads it again from L2 or, when
+the rows in flight exceed L2, from memory). All programs of such a launch are resident at once (a cooperative launch),
+each group walks its rows, and the partial results are combined in a fixed order, so the result is deterministic.
+
+Where that launch is not to be had (tracing by torch.compile, the interpreter, more parts than the card has room for) the
+same kernel runs as two launches, statistics and then output, which reads the row twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, NoRoomError, sm_count
+
+__all__ = [
+    "APPLY",
+    "FUSED",
+    "STATS",
+    "WIDEST_ROW",
+    "Layout",
+    "as_rows",
+    "depart",
+    "exchange_buffers",
+    "launch_split",
+    "layout",
+    "meet",
+    "next_power_of_2",
+    "rows_launch",
+    "trace_split",
+]
+
+FUSED, STATS, APPLY = 0, 1, 2
+
+WIDEST_ROW = 16384  # columns kept by one program
+_PART = 16384  # columns of one part of a longer row
+
+
+def next_power_of_2(n: int) -> int:
+    return 1 << max(int(n) - 1, 0).bit_length()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a row of `cols` elements is spread: `rows` rows a program, `block` columns, `parts` programs a row."""
+
+    rows: int
+    block: int
+    parts: int
+    warps: int
+    persistent: int = 0
+    """Programs per multiprocessor that walk the tiles; 0 launches one program per tile. For a row in parts: programs
+    per multiprocessor, 0 meaning 2."""
+    stages: int = 1
+    """Tiles in flight through shared memory while walking (software pipelining); 1 turns it off."""
+
+
+def layout(cols: int, inputs: int = 1) -> Layout:
+    """Default layout for `cols` columns and `inputs` full-width inputs.
+
+    Aims at 16 to 32 elements a thread, so that each thread has two to four independent 16-byte loads in flight, and at
+    4 KB or more a program.
+    """
+    cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
+    block = max(next_power_of_2(cols), 16)
+    if block > WIDEST_ROW:
+        return Layout(1, _PART, -(-cols // _PART), 16)
+    rows = max(1, 2048 // block)
+    per_thread = 16
+    warps = min(max(rows * block // (32 * per_thread), 1), 16)
+    return Layout(rows, block, 1, warps)
+
+
+def rows_launch(
+    rows: int, shape: Layout, scalars: tuple[int | float, ...], meta: dict[str, Any], device: torch.device
+) -> Launch:
+    """Launch of a kernel that walks tiles of `shape.rows` whole rows."""
+    tiles = -(-rows // shape.rows)
+    if shape.persistent:
+        tiles = min(tiles, shape.persistent * sm_count(device))
+    meta = {**meta, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages}
+    return Launch((tiles,), scalars, meta, shape.warps, shape.stages)
+
+
+def as_rows(x: torch.Tensor) -> torch.Tensor:
+    """`x` as [rows, cols] with unit stride in the row; copies only if the layout leaves no other way."""
+    if x.dim() == 2 and x.stride(1) == 1:
+        return x
+    cols = x.shape[-1] if x.dim() else 1
+    if x.is_contiguous():
+        return x.view(-1, cols) if cols else x.reshape(x.numel(), cols)
+    flat = x.reshape(-1, cols)
+    return flat if flat.stride(1) == 1 or cols == 1 else flat.contiguous()
+
+
+@triton.jit
+def meet(count_ptr, PARTS: tl.constexpr):  # noqa: N803
+    """Publish what this program stored, then wait until all `PARTS` programs of the row have; returns 0.
+
+    The low 16 bits of the counter count arrivals, the high 16 bits departures (`depart`). Arrival is a release and
+    every thread acquires, so what the partners stored is visible afterwards; adding the returned zero to an address
+    keeps the loads behind the wait.
+    """
+    tl.atomic_add(count_ptr, 1, sem="release", scope="gpu")
+    seen = tl.inline_asm_elementwise(
+        """{
+        .reg .pred missing;
+        .reg .b32 arrived;
+        wait_for_partners:
+        ld.acquire.gpu.global.b32 arrived, [$1];
+        and.b32 arrived, arrived, 65535;
+        setp.lt.u32 missing, arrived, $2;
+        @missing bra wait_for_partners;
+        mov.b32 $0, arrived;
+        }""",
+        "=r,l,r",
+        [count_ptr.to(tl.int64), PARTS],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+    return seen >> 16
+
+
+@triton.jit
+def depart(count_ptr, PARTS: tl.constexpr):  # noqa: N803
+    """Say that this program has read what it waited for; the last one to say so zeroes the counter."""
+    before = tl.atomic_add(count_ptr, 65536, sem="acq_rel", scope="gpu")
+    if (before >> 16) == PARTS - 1:
+        tl.store(count_ptr, 0)
+
+
+_BUFFERS: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+
+
+def exchange_buffers(device: torch.device, stats: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Room for the partial results (fp32) and zeroed counters (int32).
+
+    The counters are zero again when the kernel ends, so one pair per device and stream is kept. While a graph is being
+    captured it gets its own, zeroed inside the graph: it may be replayed on any stream.
+    """
+    if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+        return torch.empty(stats, device=device), torch.zeros(rows, dtype=torch.int32, device=device)
+    key = (device.index, torch.cuda.current_stream(device).cuda_stream)
+    kept = _BUFFERS.get(key)
+    if kept is None or kept[0].numel() < stats or kept[1].numel() < rows:
+        size_stats = max(stats, kept[0].numel() if kept else 0)
+        size_rows = max(rows, kept[1].numel() if kept else 0)
+        kept = (
+            torch.empty(size_stats, device=device),
+            torch.zeros(size_rows, dtype=torch.int32, device=device),
+        )
+        _BUFFERS[key] = kept
+    return kept
+
+
+
+
+def launch_split(
+    kernel: Kernel,
+    key: tuple[Any, ...],
+    tensors: tuple[torch.Tensor, ...],
+    scalars: tuple[int | float, ...],
+    meta: dict[str, Any],
+    rows: int,
+    shape: Layout,
+) -> None:
+    """Launch a kernel whose rows are shared by `shape.parts` programs; `tensors` end with statistics and counters."""
+    programs = rows * shape.parts
+    if not INTERPRETED and (kernel, shape) not in _NO_ROOM:
+        per_sm = shape.persistent or 2
+        fused = Launch(
+            (programs,), scalars, {**meta, "PHASE": FUSED}, shape.warps, 1, shape.parts, 65536 // (shape.warps * 32 * per_sm)
+        )
+        try:
+            kernel((key, FUSED), tensors, lambda: fused)
+            return
+        except NoRoomError:
+            _NO_ROOM.add((kernel, shape))
+    for phase in (STATS, APPLY):
+        whole = Launch((programs,), scalars, {**meta, "PHASE": phase}, shape.warps)
+        kernel((key, phase), tensors, lambda whole=whole: whole)
+
+
+_NO_ROOM: set[tuple[Kernel, Layout]] = set()
+
+
+def trace_split(
+    kernel: Kernel,
+    tensors: tuple[torch.Tensor, ...],
+    scalars: tuple[int | float, ...],
+    meta: dict[str, Any],
+    rows: int,
+    shape: Layout,
+) -> None:
+    for phase in (STATS, APPLY):
+        kernel.trace(tensors, Launch((rows * shape.parts,), scalars, {**meta, "PHASE": phase}, shape.warps))
