@@ -86,7 +86,10 @@ def static_region(facts: Facts) -> StaticRegion | None:
 
 
 def _blockers(facts: Facts) -> dict[str, np.ndarray]:
-    """Calls that no graph can hold, or should not: waiting, allocating, collectives, and graphs that exist already."""
+    """Calls that no graph can hold, or should not: waiting, allocating, collectives, and graphs that exist already.
+
+    Copies from ordinary host memory are among the waits: a graph would replay their address, not their data.
+    """
     links = facts.trace.links
     collective = links.launch[facts.is_family("communication")]
     return {
@@ -94,18 +97,7 @@ def _blockers(facts: Facts) -> dict[str, np.ndarray]:
         "allocations": links.calls("allocate", "free"),
         "graph launches": links.calls("graph_launch"),
         "collectives": np.unique(collective[collective >= 0]),
-        "host copies": _host_copies(facts),
     }
-
-
-def _host_copies(facts: Facts) -> np.ndarray:
-    """Calls that copy from ordinary host memory: a graph would replay the address, not the data."""
-    trace, copies = facts.trace, facts.trace["copy_args"]
-    chosen = copies["event"][(copies["source"] == "pageable") | (copies["destination"] == "pageable")]
-    if len(chosen) == 0:
-        return np.empty(0, dtype=np.int64)
-    launch = trace.links.launch[np.searchsorted(trace.device_work, chosen)]
-    return np.unique(launch[launch >= 0])
 
 
 def _longest(of_step: np.ndarray, segment: np.ndarray, clean: np.ndarray) -> np.ndarray:

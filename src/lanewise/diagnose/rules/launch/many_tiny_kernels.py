@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, per_step, table
@@ -28,8 +30,8 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
     Costs: the host time of the operators that launch, less one graph launch.
 
     Fix: give the device more work per launch (a larger batch, vectorised code), or launch less often: torch.compile
-    fuses pointwise chains, a CUDA graph (`mode="reduce-overhead"`, `torch.cuda.make_graphed_callables`) replays the whole
-    step with one launch.
+    fuses pointwise chains, a CUDA graph (`mode="reduce-overhead"`, `torch.cuda.make_graphed_callables`) replays the
+    whole step with one launch.
 
     Verify: launches per step go down and the busy share goes up.
 
@@ -55,16 +57,26 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
     edges = [0, 2, 5, 10, 20, 50, 100, float("inf")]
     in_us = trace.duration[kernels] / 1e3
     counts = np.histogram(in_us, bins=edges)[0]
-    labels = [f"{low:g} to {high:g} us" if high != float("inf") else f"{low:g} us and more"
-              for low, high in zip(edges, edges[1:], strict=False)]
-    rows = [{"range": label, "kernels": int(n) / max(1, int(facts.steps.steady.sum()))}
-            for label, n in zip(labels, counts, strict=True) if n]
+    labels = [
+        f"{low:g} to {high:g} us" if high != float("inf") else f"{low:g} us and more"
+        for low, high in pairwise(edges)
+    ]
+    rows = [
+        {"range": label, "kernels": int(n) / max(1, int(facts.steps.steady.sum()))}
+        for label, n in zip(labels, counts, strict=True)
+        if n
+    ]
     return Found(
-        values={"launches": count(round(launches)), "median_kernel": time(median),
-                "host_cost": time(float(np.median(cost_of_call[calls]))), "queue_delay": time(facts.regime.queue_delay_ns)},
+        values={
+            "launches": count(round(launches)),
+            "median_kernel": time(median),
+            "host_cost": time(float(np.median(cost_of_call[calls]))),
+            "queue_delay": time(facts.regime.queue_delay_ns),
+        },
         gain_ns=max(0.0, total - _GRAPH_LAUNCH_NS),
-        evidence=[table("Kernel durations per step", {"range": ("text", "duration"), "kernels": ("count", "kernels")},
-                        rows)],
+        evidence=[
+            table("Kernel durations per step", {"range": ("text", "duration"), "kernels": ("count", "kernels")}, rows)
+        ],
         location=locate(facts, int(calls[len(calls) // 2])),
         claims=calls.tolist(),
     )
