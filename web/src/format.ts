@@ -87,3 +87,16 @@ export function clean(text: string, limit = 300): string {
 export function formatBytes(bytes: number): string {
   return formatQuantity('bytes', bytes)
 }
+
+const widths = new Map<string, number>()
+
+/** Width of an average character of a canvas font, for cutting labels without measuring each. */
+export function characterWidth(context: CanvasRenderingContext2D): number {
+  let width = widths.get(context.font)
+  if (width === undefined) {
+    const sample = 'aten::convolution_backward<float, 8> cudaLaunchKernel sm90_gemm ProfilerStep#12'
+    width = (context.measureText(sample).width / sample.length) * 1.04
+    widths.set(context.font, width)
+  }
+  return width
+}

@@ -33,9 +33,9 @@ export function parseRoute(hash: string): Route {
 export function hashOf(change: Partial<Route>): string {
   const route = { ...EMPTY, ...change }
   const params = new URLSearchParams()
-  if (route.view !== 'overview') params.set('view', route.view)
+  if (route.view !== 'overview' || route.finding || route.range) params.set('view', route.view)
   if (route.finding) params.set('finding', route.finding)
-  if (route.range) params.set('t', `${Math.round(route.range[0])}-${Math.round(route.range[1])}`)
+  if (route.range) params.set('t', route.range.map((time) => Math.max(0, Math.round(time))).join('-'))
   if (route.table) params.set('table', route.table)
   if (route.search) params.set('search', route.search)
   return `#${params.toString()}`

@@ -19,6 +19,7 @@ from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.json import to_plain
 from lanewise.show.payload import overview_block, tables_block, timeline_block, tree_block
+from lanewise.show.text import clean
 from lanewise.show.timeline import MAX_SLICES
 
 __all__ = ["Bundle", "bundle", "json_for_html", "page", "report_html"]
@@ -85,7 +86,8 @@ def page(report: Report, overview: dict[str, Any], blocks: dict[str, bytes], *, 
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     ))
-    title = html.escape(" ".join(report.verdict.split())[:120] or "a trace")
+    verdict = html.escape(clean(report.verdict, 700))
+    title = html.escape(clean(report.verdict, 120) or "a trace")
     plain = to_plain(report)
     # A page is sent to others: the folders of this machine stay here.
     plain["source"]["path"] = re.split(r"[/\\]", report.source.path)[-1]
@@ -97,7 +99,7 @@ def page(report: Report, overview: dict[str, Any], blocks: dict[str, bytes], *, 
         '<meta name=color-scheme content="light dark">\n<meta name=referrer content=no-referrer>',
         f"<title>lanewise: {title}</title>",
         f"<style>{style}</style>\n</head>\n<body>",
-        f"<div id=app><noscript><p>{html.escape(report.verdict)}</p><p>The page needs JavaScript.</p></noscript></div>",
+        f"<div id=app><noscript><p>{verdict}</p><p>The page needs JavaScript.</p></noscript></div>",
         f'<script type="application/json" id="data">{data}</script>',
         f"<script>{script}</script>",
         *(f'<script type="application/octet-stream" id="block-{name}">{base64.b64encode(body).decode()}</script>'

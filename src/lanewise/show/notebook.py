@@ -8,6 +8,7 @@ from lanewise.errors import MissingDependencyError
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.html import report_html
+from lanewise.show.text import clean
 
 __all__ = ["NotebookView"]
 
@@ -34,7 +35,7 @@ class NotebookView:
         try:
             page = report_html(self.facts, self.report, max_slices=self.max_slices)
         except MissingDependencyError as error:
-            return f"<p>{html.escape(self.report.verdict)}</p><p>{html.escape(str(error))}</p>"
+            return f"<p>{html.escape(clean(self.report.verdict, 700))}</p><p>{html.escape(str(error))}</p>"
         # The sandbox gives the frame an origin of its own: no cookies, no access to the notebook's page.
         return (f'<iframe srcdoc="{html.escape(page, quote=True)}" sandbox="allow-scripts allow-downloads" '
                 f'style="width:100%;height:{self.height}px;border:1px solid #ccc" title="lanewise report"></iframe>')

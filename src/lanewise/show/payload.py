@@ -13,6 +13,7 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.idle import CLASSES
 from lanewise.measure.kernel_names import FAMILIES, short_name
 from lanewise.measure.regime import REGIMES
+from lanewise.measure.roofline import roofline
 from lanewise.report.model import Report
 from lanewise.show.args import ARGUMENT_TABLES, arguments
 from lanewise.show.json import to_plain
@@ -29,6 +30,7 @@ _LONGEST_NAME = 4_000
 _TABLE_ROWS = 2_000
 _TREE_NODES = 12_000
 _HISTOGRAMS = 400
+_ROOFS = 300
 _BINS = 32
 
 
@@ -188,7 +190,28 @@ def tables_block(facts: Facts) -> bytes:
     tables = profiler_tables(facts, ("operators", "kernels", "api", "copies"), limit=_TABLE_ROWS)
     extra = {"tables": {key: _cut_rows(to_plain(block)) for key, block in tables.items()},
              "histograms": histograms(facts)}
+    if (points := roofline_points(facts)) is not None:
+        extra["roofline"] = points
     return pack({}, extra=extra)
+
+
+def roofline_points(facts: Facts) -> dict[str, Any] | None:
+    """Operators with known work under the roofs of their device; None where either is unknown."""
+    peak = facts.device.peak
+    roofs = roofline(facts) if peak is not None else []
+    if peak is None or not any(roof.work for roof in roofs):
+        return None
+    points: list[list[Any]] = []
+    unknown = 0
+    for roof in roofs:
+        work = roof.work
+        if work is None or not work.executed or not work.bytes or not roof.time:
+            unknown += 1
+        elif len(points) < _ROOFS:
+            points.append([cut(roof.name), work.executed * roof.calls, work.bytes * roof.calls, roof.time, roof.calls])
+    peaks = {"half, tensor cores": peak.half, "TF32, tensor cores": peak.tf32, "FP32": peak.fp32}
+    return {"bandwidth": peak.bandwidth, "peaks": {name: rate for name, rate in peaks.items() if rate},
+            "kernels": points, "unknown": unknown, "card": peak.card}
 
 
 def _cut_rows(block: dict[str, Any]) -> dict[str, Any]:
@@ -241,7 +264,10 @@ def tree_block(facts: Facts) -> bytes:
         view = limit_nodes(full, _TREE_NODES)
         if key == "modules" and not (view.kind == KIND_NAMES.index("module")).any():
             continue
-        rows = np.array([strings.setdefault(cut(text), len(strings)) for text in view.strings], dtype=np.int64)
+        work = np.isin(np.arange(len(view.strings)), view.name[view.leaf])
+        texts = [short_name(text[:_LONGEST_NAME]) if is_work else cut(text)
+                 for text, is_work in zip(view.strings, work.tolist(), strict=True)]
+        rows = np.array([strings.setdefault(text, len(strings)) for text in texts], dtype=np.int64)
         columns |= {f"{key}.parent": view.parent, f"{key}.kind": view.kind, f"{key}.phase": view.phase,
                     f"{key}.name": rows[view.name], f"{key}.detail": rows[view.detail]}
         columns |= {f"{key}.{metric}": view.metrics[metric] for metric in _TREE_METRICS}

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { dark } from '../app'
-import { clean, formatQuantity } from '../format'
+import { characterWidth, clean, formatQuantity } from '../format'
 import { hash } from '../timeline/palette'
 import { type Box, depthOf } from './layout'
 
@@ -65,6 +65,7 @@ export function Flame(props: Props) {
     context.clearRect(0, 0, width, height)
     context.font = FONT
     context.textBaseline = 'middle'
+    const character = characterWidth(context)
     for (const box of boxes) {
       const x = box.from * width
       const w = (box.to - box.from) * width
@@ -76,7 +77,7 @@ export function Flame(props: Props) {
       const shade = (hash(box.label) % 7) * 2
       context.fillStyle = `hsl(${HUES[kind] ?? 215} ${isDark ? 34 : 52}% ${isDark ? 32 + shade / 2 : 72 + shade}%)`
       context.fillRect(x, y + 1, Math.max(0.5, w - 0.7), ROW - 2)
-      const room = Math.floor((w - 8) / 6.3)
+      const room = Math.floor((w - 8) / character)
       if (room < 2) continue
       const text = box.detail ? `${box.label} (${box.detail})` : box.label
       context.fillStyle = isDark ? '#eef2f5' : '#10151a'

@@ -62,7 +62,7 @@ function Curve({ timeline, series }: { timeline: Timeline; series: Series[] }) {
           <path
             key={s.info.key}
             class={s.info.key.startsWith('allocated') ? 'curve main' : 'curve'}
-            d={path(s, x, y, from)}
+            d={path(s, x, y)}
           />
         ))}
         <line class="axis" x1="0" x2={WIDTH} y1={HEIGHT + 0.5} y2={HEIGHT + 0.5} />
@@ -81,9 +81,10 @@ function Curve({ timeline, series }: { timeline: Timeline; series: Series[] }) {
 }
 
 /** A step curve; of many points within half a pixel the highest and the last are enough. */
-function path(series: Series, x: (t: number) => number, y: (v: number) => number, from: number): string {
-  const parts = [`M${x(from).toFixed(1)} ${y(0).toFixed(1)}`]
-  let last = 0
+function path(series: Series, x: (t: number) => number, y: (v: number) => number): string {
+  // Nothing is known before the first record: the curve begins there.
+  let last = series.value[0] ?? 0
+  const parts = [`M${x(series.time[0] ?? 0).toFixed(1)} ${y(last).toFixed(1)}`]
   let pixel = -1
   let peak = 0
   for (let i = 0; i < series.time.length; i++) {

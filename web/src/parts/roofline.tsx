@@ -9,13 +9,14 @@ export interface RooflineData {
   peaks: Record<string, number>
   /** name, operations, bytes, time in ns, number of runs */
   kernels: [string, number, number, number, number][]
-  /** Kernels without shapes, not in the plot. */
+  card: string
+  /** Groups of calls without known work, not in the plot. */
   unknown: number
 }
 
 const WIDTH = 900
 const HEIGHT = 420
-const LEFT = 70
+const LEFT = 92
 
 export function Roofline({ data }: { data: RooflineData }) {
   const points = data.kernels.filter(([, ops, bytes, time]) => ops > 0 && bytes > 0 && time > 0)
@@ -36,7 +37,7 @@ export function Roofline({ data }: { data: RooflineData }) {
         aria-label="Roofline: achieved rate of each kernel by its intensity"
       >
         <title>Roofline</title>
-        {Object.entries(data.peaks).map(([type, rate]) => {
+        {Object.entries(data.peaks).map(([type, rate], i) => {
           const ridge = rate / data.bandwidth
           return (
             <g key={type}>
@@ -44,7 +45,7 @@ export function Roofline({ data }: { data: RooflineData }) {
                 class="roof"
                 d={`M${x(lowX)} ${y(Math.max(lowY, lowX * data.bandwidth))}L${x(ridge)} ${y(rate)}H${WIDTH}`}
               />
-              <text x={WIDTH - 4} y={y(rate) - 4} text-anchor="end">
+              <text x={WIDTH - 4} y={i ? y(rate) + 13 : y(rate) - 4} text-anchor="end">
                 {clean(type, 24)} {formatRate(rate)}
               </text>
             </g>
@@ -59,7 +60,7 @@ export function Roofline({ data }: { data: RooflineData }) {
             r={3 + 11 * Math.sqrt(time / most)}
           >
             <title>
-              {`${clean(name, 160)}: ${count} runs, ${formatTime(time)}, ${(ops / bytes).toPrecision(3)} operations per byte, ${formatRate(ops / (time / 1e9))}`}
+              {`${clean(name, 160)}: ${count} calls, ${formatTime(time)}, ${(ops / bytes).toPrecision(3)} operations per byte, ${formatRate(ops / (time / 1e9))}`}
             </title>
           </circle>
         ))}
@@ -79,7 +80,7 @@ export function Roofline({ data }: { data: RooflineData }) {
         Across: operations per byte moved at the least. Up: operations per second. The area of a dot is its share of the
         time. Memory roof {formatQuantity('bandwidth', data.bandwidth)}.
         {data.unknown > 0 &&
-          ` ${data.unknown.toLocaleString('en')} kernels without recorded shapes are not in the plot.`}
+          ` ${data.unknown.toLocaleString('en')} kinds of calls without recorded shapes, or without a formula, are not in the plot.`}
       </figcaption>
     </figure>
   )
@@ -92,6 +93,12 @@ function decades(low: number, high: number): number[] {
 }
 
 function formatRate(rate: number): string {
-  if (rate >= 1e12) return `${(rate / 1e12).toPrecision(3)} TFLOP/s`
-  return rate >= 1e9 ? `${(rate / 1e9).toPrecision(3)} GFLOP/s` : `${(rate / 1e6).toPrecision(2)} MFLOP/s`
+  for (const [size, unit] of [
+    [1e12, 'T'],
+    [1e9, 'G'],
+    [1e6, 'M'],
+    [1e3, 'k'],
+  ] as const)
+    if (rate >= size) return `${Number((rate / size).toPrecision(3))} ${unit}FLOP/s`
+  return `${Number(rate.toPrecision(2))} FLOP/s`
 }

@@ -1,7 +1,7 @@
 // Draws the timeline on its canvas: a picture of pixels for the slices, text and marks over it.
 
 import { find, isDevice, Slices, type Timeline } from '../data/timeline'
-import { clean, formatQuantity, formatTime } from '../format'
+import { characterWidth, clean, formatQuantity, formatTime } from '../format'
 import { CLASS_WORDS } from '../parts/classes'
 import type { Details, SliceRef } from './details'
 import { CAUSES, type Layout, RULER, STEPS, STICKY } from './layout'
@@ -29,7 +29,6 @@ export interface Scene {
 }
 
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
-const CHARACTER = 6.1
 
 export class Painter {
   private picture: ImageData | null = null
@@ -151,6 +150,7 @@ export class Painter {
     const back = dark ? BACKGROUND.dark : BACKGROUND.light
     c.font = FONT
     c.textBaseline = 'middle'
+    const character = characterWidth(c)
 
     c.save()
     c.beginPath()
@@ -159,11 +159,11 @@ export class Painter {
     this.grid(scene, line)
     c.fillStyle = dark ? '#0c0f12' : '#10151a'
     for (const { x, y, width: room, text, faint } of labels) {
-      const fits = Math.floor((room - 5) / CHARACTER)
+      const fits = Math.floor((room - 5) / character)
       if (fits < 2) continue
       c.globalAlpha = faint ? 0.35 : 1
       const start = Math.max(x, GUTTER)
-      const visible = Math.floor((Math.min(x + room, width) - start - 5) / CHARACTER)
+      const visible = Math.floor((Math.min(x + room, width) - start - 5) / character)
       if (visible < 2) continue
       const shown = text.length > 400 ? text.slice(0, 400) : text
       const cut = shown.length <= visible ? shown : `${shown.slice(0, Math.max(1, visible - 1))}…`
@@ -434,7 +434,7 @@ export class Painter {
       c.fillStyle = ink
       const text = `#${step_number[i]}${step_steady[i] ? '' : ' *'}${b - a > 170 ? `  ${timeline.extra.regimes[i] ?? ''}` : ''}`
       const x = Math.max(a, GUTTER) + 4
-      if (Math.min(b, width) - x > text.length * CHARACTER) c.fillText(text, x, RULER + STEPS / 2)
+      if (Math.min(b, width) - x > text.length * characterWidth(c)) c.fillText(text, x, RULER + STEPS / 2)
     }
     c.strokeStyle = line
   }
@@ -454,7 +454,7 @@ export class Painter {
       const b = Math.min(width, GUTTER + xOf(view, plot, causes.end(i)))
       const name = timeline.extra.classes[timeline.columns.cause[i]]
       const words = `${CLASS_WORDS[name]?.label ?? name} ${formatTime(causes.duration[i])}`
-      const room = words.length * CHARACTER + 6
+      const room = words.length * characterWidth(c) + 6
       if (b - a < room + 6) continue
       c.fillStyle = 'rgb(255 255 255 / 80%)'
       c.fillRect(a + 4, RULER + STEPS + 5, room, CAUSES - 10)

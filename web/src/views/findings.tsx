@@ -25,7 +25,15 @@ export function Findings({ report, current }: { report: Report; current: string 
           <p class="dim">These would not shorten the step at present.</p>
           <ol class="cards">
             {rest.map((finding) => (
-              <Card key={finding.code} finding={finding} step={total} current={finding.code === current} />
+              <li key={finding.code} class="card small-card">
+                <details open={finding.code === current}>
+                  <summary>
+                    <span class="code">{clean(finding.code)}</span> <span class="name">{clean(finding.name)}</span>
+                    <span class="gain dim">{why(finding)}</span>
+                  </summary>
+                  <Card finding={finding} step={total} current={finding.code === current} inner />
+                </details>
+              </li>
             ))}
           </ol>
         </>
@@ -39,13 +47,16 @@ interface CardProps {
   step: number
   open?: boolean
   current: boolean
+  /** Inside a card that has its heading already. */
+  inner?: boolean
 }
 
-export function Card({ finding, step, open, current }: CardProps) {
+export function Card({ finding, step, open, current, inner }: CardProps) {
   const gain = finding.recoverable_us_per_step
+  const Box = inner ? 'div' : 'li'
   return (
-    <li class={current ? 'card current' : 'card'} id={`finding-${finding.code}`}>
-      <header>
+    <Box class={`${inner ? 'inner' : 'card'}${current ? ' current' : ''}`} id={`finding-${finding.code}`}>
+      <header hidden={inner}>
         <span class="code">{clean(finding.code)}</span> <span class="name">{clean(finding.name)}</span>
         <span class="gain">
           {gain > 0 ? (
@@ -91,7 +102,7 @@ export function Card({ finding, step, open, current }: CardProps) {
           ))}
         </details>
       )}
-    </li>
+    </Box>
   )
 }
 

@@ -32,7 +32,7 @@ export function Tables({ table }: { table: string }) {
     (s) => s.info.key.startsWith('allocated') || s.info.key.startsWith('reserved'),
   )
   const keys = Object.keys(WORDS).filter(
-    (key) => extra.tables[key] || (key === 'memory' && memory) || (key === 'roofline' && extra.roofline),
+    (key) => extra.tables[key]?.rows.length || (key === 'memory' && memory) || (key === 'roofline' && extra.roofline),
   )
   if (keys.length === 0)
     return (

@@ -101,7 +101,7 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
           {found.value &&
             (found.value.total === 0
               ? 'no match'
-              : `${controller.matchIndex.value >= 0 ? `${controller.matchIndex.value + 1} of ` : ''}${found.value.total.toLocaleString('en')} match${found.value.total === 1 ? 'es' : ''}`)}
+              : `${controller.matchIndex.value >= 0 ? `${controller.matchIndex.value + 1} of ` : ''}${found.value.total.toLocaleString('en')} match${found.value.total === 1 ? '' : 'es'}`)}
         </span>
         <span class="spring" />
         <button type="button" onClick={() => controller.zoomBy(0.5)} aria-label="Zoom in">

@@ -1,0 +1,130 @@
+"""Trees and tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from lanewise.bundled import bundled_path
+from lanewise.measure.facts import Facts
+from lanewise.trace.reader import read
+from tests.web.traces import training
+
+Open = Callable[..., Any]
+
+
+def test_the_tree_adds_up_to_the_device_time_in_every_view(page_of: Open) -> None:
+    trace = read(str(bundled_path("mnist")), cache=False)
+    page = page_of(trace, "#view=calls").page
+    totals = set()
+    for name in ("Program", "As it ran", "Kernels, and who calls them"):
+        page.get_by_role("tab", name=name, exact=True).click()
+        page.locator("select").select_option("device")
+        found = re.search(r"Device time in all: ([\d.]+ \w+)", page.locator("main").inner_text())
+        assert found
+        totals.add(found[1])
+    assert len(totals) == 1
+
+
+def test_a_node_opens_and_shows_callers_and_callees(page_of: Open) -> None:
+    page = page_of(training(), "#view=calls").page
+    row = page.locator("tr[aria-level]", has_text="aten::mul").first
+    row.click()
+    picked = page.get_by_label("Selected node")
+    assert "aten::mul" in picked.inner_text()
+    picked.get_by_role("button", name="Callers and callees").click()
+    sandwich = page.get_by_label("Callers and callees", exact=True)
+    assert "aten::mul from both sides" in sandwich.inner_text()
+    assert sandwich.locator("canvas").count() == 2
+    picked.get_by_role("button", name="Show whole").click()
+    page.get_by_role("button", name="Whole tree").click()
+
+
+def test_the_icicle_answers_to_keys(page_of: Open) -> None:
+    page = page_of(training(), "#view=calls").page
+    page.locator(".flame canvas").first.focus()
+    page.keyboard.press("ArrowDown")
+    first = page.get_by_label("Selected node").locator(".slice-name").inner_text()
+    page.keyboard.press("ArrowDown")
+    second = page.get_by_label("Selected node").locator(".slice-name").inner_text()
+    assert first != second
+    page.keyboard.press("Enter")
+    assert page.get_by_role("button", name="Whole tree").is_visible()
+
+
+def test_the_tree_table_opens_and_closes_by_keys(page_of: Open) -> None:
+    page = page_of(training(), "#view=calls").page
+    row = page.locator("tr[aria-expanded=true]").first
+    before = page.locator("tr[aria-level]").count()
+    row.focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("tr[aria-level]").count() < before
+    page.keyboard.press("ArrowRight")
+    assert page.locator("tr[aria-level]").count() == before
+
+
+def test_tables_sort_filter_and_agree_with_the_measures(page_of: Open) -> None:
+    trace = read(str(bundled_path("mnist")), cache=False)
+    kernels = Facts(trace).kernels
+    page = page_of(trace, "#view=tables&table=kernels").page
+    rows = page.locator("tbody tr:not(.filler)")
+    assert rows.count() == kernels.height
+    page.get_by_role("button", name="count").click()
+    counts = [int(text.replace(",", "")) for text in page.locator("tbody td:nth-child(3)").all_inner_texts()]
+    assert counts == sorted(counts, reverse=True)
+    page.get_by_role("button", name="count").click()
+    counts = [int(text.replace(",", "")) for text in page.locator("tbody td:nth-child(3)").all_inner_texts()]
+    assert counts == sorted(counts)
+    page.get_by_label("Filter Kernels").fill("gemm")
+    assert 0 < rows.count() < kernels.height
+    titles = page.evaluate("[...document.querySelectorAll('tbody bdi')].map(e => e.title)")
+    assert all("gemm" in f"{name} {family}" for name, family in zip(titles[::2], titles[1::2], strict=True))
+
+
+def test_a_table_is_copied_as_markdown(page_of: Open) -> None:
+    watched = page_of(training(), "#view=tables&table=kernels")
+    page = watched.page
+    page.get_by_role("button", name="Copy as Markdown").click()
+    page.get_by_text("copied as Markdown").wait_for()
+    page.get_by_label("Filter Kernels").focus()
+    page.keyboard.press("Control+v")
+    pasted = page.get_by_label("Filter Kernels").input_value()
+    assert pasted.startswith("| kernel | family | count |")
+    assert "mul\\_kernel" in pasted
+
+
+def test_a_kernel_shows_how_its_durations_are_distributed(page_of: Open) -> None:
+    page = page_of(read(str(bundled_path("mnist")), cache=False), "#view=tables&table=kernels").page
+    page.locator("tbody tr").first.click()
+    chart = page.get_by_label("Selected row").locator("svg")
+    assert "Durations of" in chart.get_attribute("aria-label")
+    bars = page.evaluate("[...document.querySelectorAll('rect.bar')].filter(r => r.getAttribute('height') > 0).length")
+    assert bars >= 1
+    page.get_by_text("Find in the timeline").click()
+    page.wait_for_selector("section.panel h2")
+    assert "match" in page.get_by_test_id("matches").inner_text()
+
+
+def test_memory_shows_its_peak(page_of: Open) -> None:
+    page = page_of(training(), "#view=tables&table=memory").page
+    text = page.locator("figure figcaption").inner_text()
+    assert "GPU 0 memory allocated: at most 3.00 MB" in text
+    page.locator("figcaption a").click()
+    page.wait_for_selector(".canvas-box canvas")
+
+
+def test_a_long_table_draws_only_what_is_visible(page_of: Open) -> None:
+    from tests.support.builder import TraceBuilder
+
+    b = TraceBuilder()
+    with b.step():
+        for i in range(900):
+            with b.op(f"aten::op_{i:04}"):
+                pass
+    page = page_of(b.build(), "#view=tables&table=operators").page
+    assert page.locator("tbody tr:not(.filler)").count() < 200
+    page.evaluate("document.querySelector('.table-scroll').scrollTo(0, 1e6)")
+    page.wait_for_timeout(100)
+    assert page.locator("tbody tr:not(.filler)").count() < 200
+    assert page.locator("tbody tr:not(.filler)").last.is_visible()

@@ -1,0 +1,113 @@
+"""The first screen, and the frame around all views."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from lanewise.diagnose.explain import explain
+from tests.web.traces import training
+from tests.web.waiting import until
+
+Open = Callable[..., Any]
+
+
+def test_it_says_what_explain_says_in_the_same_order(page_of: Open) -> None:
+    trace = training()
+    report = explain(trace)
+    page = page_of(trace).page
+    assert page.locator("h1").inner_text() == report.verdict
+    headings = page.locator("h2").all_inner_texts()
+    order = [headings.index(h) for h in ("Can you trust it?", "What to do, most to gain first", "The steps")]
+    assert order == sorted(order)
+    on = [f.code for f in report.findings
+          if f.kind in {"problem", "statement"} and f.on_bottleneck and not f.claims_from]
+    assert page.locator("ol.cards > li.card:not(.small-card) .code").all_inner_texts() == on
+    assert on
+    first = next(f for f in report.findings if f.code == on[0])
+    card = page.locator(f"#finding-{on[0]}")
+    assert first.title in card.inner_text()
+    assert page.locator(".step-bars li").count() == len(trace.steps)
+
+
+def test_the_shares_of_the_bar_are_readable_without_colour(page_of: Open) -> None:
+    page = page_of(training()).page
+    label = page.locator(".verdict .class-bar").get_attribute("aria-label")
+    assert re.search(r"waits for the host \d+ %", label)
+    images = page.evaluate(
+        "[...document.querySelectorAll('.verdict .class-part')].map(e => getComputedStyle(e).backgroundImage)"
+    )
+    assert len(images) > 1
+    assert len(set(images)) == len(images)
+
+
+def test_every_view_is_reached_and_left_by_keyboard(page_of: Open) -> None:
+    page = page_of(training()).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent.trim()") == "Skip to the content"
+    for name in ("Overview", "Timeline", "Calls", "Tables"):
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == name
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Kernels")
+    assert page.locator("nav a[aria-current=page]").inner_text() == "Tables"
+    page.go_back()
+    assert page.locator("nav a[aria-current=page]").inner_text() == "Overview"
+
+
+def test_light_and_dark_follow_the_system_until_told_otherwise(page_of: Open) -> None:
+    page = page_of(training(), color_scheme="dark").page
+    theme = "document.documentElement.dataset.theme"
+    assert page.evaluate(theme) == "dark"
+    button = page.get_by_role("button", name=re.compile("Theme"))
+    button.click()
+    assert page.evaluate(theme) == "light"
+    button.click()
+    assert page.evaluate(theme) == "dark"
+    button.click()
+    page.emulate_media(color_scheme="light")
+    until(page, f"{theme} === 'light'")
+
+
+def test_it_prints_without_its_controls(page_of: Open) -> None:
+    page = page_of(training()).page
+    page.emulate_media(media="print")
+    assert not page.locator("header.top").is_visible()
+    assert page.locator("h1").is_visible()
+
+
+def test_text_has_enough_contrast_in_both_themes(page_of: Open) -> None:
+    page = page_of(training()).page
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        worst = page.evaluate(_CONTRAST)
+        assert worst["ratio"] >= 4.5, (scheme, worst)
+
+
+def test_a_narrow_screen_does_not_scroll_sideways(page_of: Open) -> None:
+    page = page_of(training(), width=390, height=800).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+_CONTRAST = """() => {
+  const number = (text) => text.match(/[\\d.]+/g).map(Number)
+  const linear = (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4
+  const light = ([r, g, b]) => [r, g, b].map((v) => linear(v / 255))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0)
+  const back = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = number(getComputedStyle(e).backgroundColor)
+      if (c.length === 3 || c[3] > 0.99) return c
+    }
+    return [255, 255, 255]
+  }
+  let worst = { ratio: 99, text: '' }
+  for (const e of document.querySelectorAll('p, h1, h2, li span, td, th, a, button, summary, dt, dd')) {
+    if (e.closest('.class-bar') || !e.textContent.trim() || !e.offsetParent) continue
+    const a = light(number(getComputedStyle(e).color)), b = light(back(e))
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
+    if (ratio < worst.ratio) worst = { ratio, text: e.textContent.slice(0, 60), tag: e.tagName }
+  }
+  return worst
+}"""
