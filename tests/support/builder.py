@@ -107,9 +107,13 @@ class TraceBuilder:
             yield event
             self._frames.pop()
 
-    def call(self, name: str, *, duration: float = 2.0, kind: int = Kind.RUNTIME, correlation: int | None = None) -> int:
+    def call(
+        self, name: str, *, duration: float = 2.0, kind: int = Kind.RUNTIME, correlation: int | None = None
+    ) -> int:
         """An API call without device work."""
-        event = self.slice(name, kind, self.now, duration, correlation=self._id() if correlation is None else correlation)
+        event = self.slice(
+            name, kind, self.now, duration, correlation=self._id() if correlation is None else correlation
+        )
         self.now += duration
         return event
 
@@ -147,6 +151,29 @@ class TraceBuilder:
             "queued": 0, "context": 1, "priority": 0, "graph_id": -1, "graph_node_id": -1, **kernel_args,
         })
         return event
+
+    def collective(self, name: str = "allreduce", *, elements: int = 1000, duration: float = 50.0, rank: int = 0,
+                   size: int = 2, dtype: str = "Float", group: str = "0", stream: str = "20",
+                   kernel: str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL", **launch: Any) -> list[int]:
+        """A collective: its operators, its launch, and its kernel with the arguments. Returns [call, kernel]."""
+        arguments = {
+            "collective_text": self.text(name),
+            "dtype_text": self.text(dtype),
+            "group_text": self.text(group),
+            "description_text": 0,
+            "ranks_text": 0,
+            "in_elements": elements,
+            "out_elements": elements,
+            "group_size": size,
+            "rank": rank,
+            "sequence_number": -1,
+            "asynchronous": -1,
+        }
+        with self.op(f"c10d::{name}_"), self.op("record_param_comms") as recorded:
+            self.row("collective_args", event=recorded, **arguments)
+            events = self.launch(kernel, duration=duration, stream=stream, **launch)
+        self.row("collective_args", event=events[1], **arguments)
+        return events
 
     def copy(self, direction: str = "HtoD", *, source: str | None = None, destination: str | None = None,
              size: int = 1 << 20, duration: float = 20.0, call: float | None = None, delay: float = 8.0,

@@ -34,6 +34,8 @@ _FILES: dict[str, tuple[str, ...]] = {
     "kernel": ("hotspot_kernel", "memory_bound_kernel", "compute_bound_kernel", "tensor_cores_unused",
                "misaligned_gemm", "under_filled_grid", "layout_conversion", "sdpa_math_fallback",
                "hand_written_attention", "matvec_decode", "unfused_norm", "conv_bias_before_norm", "conv_autotune"),
+    "distributed": ("exposed_communication", "straggler", "small_collectives", "data_parallel_or_slow_backend",
+                    "compute_slowed_by_collective", "ddp_bucket_copies"),
     "training": ("for_loop_optimizer", "foreach_not_fused", "data_loader_stall", "autograd_in_inference",
                  "activation_recompute", "expensive_backward"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from lanewise.measure.backward import Backward, measure_backward
 from lanewise.measure.chain import Chain, dispatch_chain, gap_table
 from lanewise.measure.columns import Columns
+from lanewise.measure.critical_path import CriticalPath, critical_path
 from lanewise.measure.device import Device, device_of
 from lanewise.measure.host import Host, measure_host
 from lanewise.measure.idle import TimeClasses, classify_time
@@ -20,7 +22,10 @@ from lanewise.measure.memory import MemoryUse, measure_memory
 from lanewise.measure.occupancy import Occupancy, occupancy
 from lanewise.measure.operator_kinds import is_collective, is_framework, is_matrix_work, is_view
 from lanewise.measure.optimizer import OptimizerStep, measure_optimizer
+from lanewise.measure.overlap import Overlap, measure_overlap
 from lanewise.measure.pointwise_chains import Chains, pointwise_chains
+from lanewise.measure.queues import Queue, measure_queue
+from lanewise.measure.ranks import Ranks, align
 from lanewise.measure.regime import Regime, judge
 from lanewise.measure.regions import Regions, measure_regions
 from lanewise.measure.roofline import Roof, roofline
@@ -39,11 +44,13 @@ class Facts:
     Args:
         trace: the trace.
         unprofiled_ns: step time without a profiler, ns, if someone measured it; None otherwise.
+        peers: facts of other ranks of the same job, if their traces were given, too.
     """
 
-    def __init__(self, trace: Trace, *, unprofiled_ns: int | None = None) -> None:
+    def __init__(self, trace: Trace, *, unprofiled_ns: int | None = None, peers: Sequence[Facts] = ()) -> None:
         self.trace = trace
         self.unprofiled_ns = unprofiled_ns
+        self.peers = tuple(peers)
 
     @cached_property
     def health(self) -> Health:
@@ -84,6 +91,21 @@ class Facts:
     def occupancy(self) -> Occupancy:
         """Blocks, residency and waves of every kernel, in the order of `kernel_args`."""
         return occupancy(self)
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        """Computation, copies and communication beside each other, per stream and together."""
+        return measure_overlap(self)
+
+    @cached_property
+    def queue(self) -> Queue:
+        """Depth of the queue in front of the device, and whether it held the host back."""
+        return measure_queue(self)
+
+    @cached_property
+    def ranks(self) -> Ranks | None:
+        """Collectives of this rank (column 0) and its peers, matched; None without peers."""
+        return align((self, *self.peers))
 
     @cached_property
     def roofline(self) -> list[Roof]:
@@ -212,3 +234,7 @@ class Facts:
             steady = np.flatnonzero(self.steps.steady)
             step = int(steady[-1]) if len(steady) else 0
         return dispatch_chain(self.trace, self.host, step)
+
+    def critical_path(self, step: int | None = None) -> CriticalPath:
+        """Critical path of one step (row number), the last steady one by default."""
+        return critical_path(self, step)

@@ -10,7 +10,7 @@ import contextlib
 import io
 import pickle
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -99,7 +99,7 @@ def read_snapshot(source: str | Path) -> Snapshot:
 
 
 @contextlib.contextmanager
-def _bounded_memory(extra: int) -> Iterator[None]:
+def _bounded_memory(extra: int) -> Generator[None]:
     """Let this process grow by `extra` bytes at most, where the system can enforce it: twenty bytes of a hostile pickle
     can ask for 60 GB."""
     try:

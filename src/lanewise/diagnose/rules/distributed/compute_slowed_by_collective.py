@@ -1,0 +1,126 @@
+"""DIS105."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.select import per
+from lanewise.measure.facts import Facts
+from lanewise.measure.flops import work_of
+from lanewise.measure.intervals import covered
+from lanewise.measure.kernel_groups import KernelGroup
+from lanewise.report.model import Block, TextBlock
+from lanewise.report.quantity import count, ratio, share, time
+
+# A kernel counts as beside a collective when most of it is.
+_BESIDE = 0.5
+
+
+@rule(
+    "DIS105",
+    "compute-slowed-by-collective",
+    side="device",
+    title="Kernels run {slower} slower beside collectives, which hold some of the {sms} multiprocessors: {excess} "
+          "{per} "
+    "({share} of the step).",
+)
+def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, share_from: float = 0.02) -> Outcome:
+    """A running collective occupies multiprocessors, and kernels that need all of them take longer.
+
+    NCCL starts a block per channel. A kernel with about as many blocks as multiprocessors then needs a second wave
+    for the few blocks that find no place, and takes up to twice as long.
+
+    Costs: the excess over the same kernels without a collective beside them, if the device is the bottleneck.
+
+    Fix: first end the waiting for late ranks (DIS102), during which the collective holds its multiprocessors for
+    nothing; then fewer channels (`NCCL_MAX_CTAS`), or tiles that fit the free multiprocessors.
+
+    Verify: the medians meet.
+
+    Silent: for collectives on the stream that computes: nothing runs beside them.
+
+    Source: a 128-block product went from 91 to 176 us beside 24 NCCL blocks on our H100.
+    """
+    trace = facts.trace
+    if not facts.is_family("communication").any():
+        return NotApplicable("the trace holds no collectives")
+    spinning = facts.overlap.communication
+    steps = steady_count(facts)
+    found: list[tuple[float, dict[str, Any], np.ndarray, int]] = []
+    plain_total = beside_total = 0.0
+    undisturbed = _undisturbed(facts)
+    for group in facts.kernel_groups:
+        events = trace.device_work[group.rows]
+        duration = trace.duration[events]
+        beside = covered(spinning, trace.start[events], trace.end[events]) > _BESIDE * duration
+        plain = undisturbed.get(_kind(facts, group), 0.0)
+        if not beside.any() or not plain:
+            continue
+        slowed = float(np.median(duration[beside]))
+        if slowed < slower_from * plain:
+            continue
+        excess = float(np.maximum(duration[beside] - plain, 0).sum()) / steps
+        plain_total += plain * int(beside.sum())
+        beside_total += float(duration[beside].sum())
+        row = int(trace.lookup("kernel_args", np.array([group.example]))[0])
+        found.append((excess, {
+            "kernel": kernel_label(facts, group.example), "shapes": shapes_label(facts, group.operator),
+            "blocks": int(facts.occupancy.blocks[row]) if row >= 0 else -1, "count": int(beside.sum()) / steps,
+            "alone": plain, "beside": slowed, "excess": excess,
+        }, events[beside], group.call))
+    total = sum(excess for excess, *_ in found)
+    if not found or total < share_from * facts.steps.step_ns:
+        return Clear(f"kernels lose {total / max(1.0, facts.steps.step_ns):.1%} of the step beside collectives")
+    found.sort(key=lambda item: -item[0])
+    evidence: list[Block] = [table("Kernels with and without a collective beside them", {
+        "kernel": ("text", "kernel"), "shapes": ("text", "shapes"), "blocks": ("count", "blocks"),
+        "count": ("count", "beside one, per step"), "alone": ("time", "alone"), "beside": ("time", "beside one"),
+        "excess": ("time", "excess per step"),
+    }, [row for _, row, *_ in found])]
+    if facts.regime.name != "compute":
+        evidence.append(
+            TextBlock(
+                "This rank is not bound by its device: the collective holds its multiprocessors while it "
+                "waits. Find out first which rank is late (DIS102)."
+            )
+        )
+    return Found(
+        values={
+            "slower": ratio(beside_total / max(1.0, plain_total)),
+            "sms": count(facts.device.sms),
+            "excess": time(total),
+            "share": share(total / max(1.0, facts.steps.step_ns)),
+            "per": per(facts),
+        },
+        gain_ns=total,
+        confidence="high" if facts.health.shapes else "medium",
+        evidence=evidence,
+        location=locate(facts, found[0][3]),
+        claims=np.concatenate([events for _, _, events, _ in found]).tolist(),
+    )
+
+
+def _kind(facts: Facts, group: KernelGroup) -> tuple[int, int, float]:
+    """What makes two kernels comparable: name, grid, and the FLOPs of their operator (a product and its transpose)."""
+    row = int(facts.trace.lookup("kernel_args", np.array([group.example]))[0])
+    call = facts.signatures.of(group.operator)
+    work = work_of(facts.trace.name_of(group.operator), call) if call else None
+    flops = work.flops if work and work.flops else float(hash(call) if call else -1)
+    return int(facts.trace.name[group.example]), int(facts.occupancy.blocks[row]) if row >= 0 else -1, flops
+
+
+def _undisturbed(facts: Facts) -> dict[tuple[int, int, float], float]:
+    """Median duration of comparable kernels that no collective touches, ns."""
+    trace, spinning = facts.trace, facts.overlap.communication
+    alone: dict[tuple[int, int, float], list[np.ndarray]] = {}
+    for group in facts.kernel_groups:
+        events = trace.device_work[group.rows]
+        free = covered(spinning, trace.start[events], trace.end[events]) == 0
+        if free.any():
+            alone.setdefault(_kind(facts, group), []).append(trace.duration[events[free]])
+    return {kind: float(np.median(np.concatenate(parts))) for kind, parts in alone.items()}

@@ -1,0 +1,99 @@
+"""DIS101."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import counted, per
+from lanewise.measure.facts import Facts
+from lanewise.measure.intervals import covered, subtract, union
+from lanewise.measure.ranks import collectives
+from lanewise.report.quantity import share, time
+
+# Above this the ends of matched collectives contradict each other: they are not the same ones.
+_CLOCK_SPREAD_NS = 1_000_000
+
+
+@rule(
+    "DIS101",
+    "exposed-communication",
+    side="communication",
+    yields_to=("DIS102",),
+    title="{collectives} {per} move data for {exposed} while the GPU computes nothing ({share} of the step); "
+          "computation hides "
+    "{hidden} of their transfer.",
+)
+def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
+    """Data travels between the ranks and nothing is computed meanwhile.
+
+    Gradients can travel while earlier layers are still in their backward pass, and parameters can be fetched before
+    they are needed. What is left over shows as time in which the device only communicates.
+
+    Costs: the exposed part of the transfer. How long a collective's data needs is the shortest of the ranks' durations;
+    the rest is waiting for a late rank (DIS102).
+
+    Fix: bucket size and order (DDP's `bucket_cap_mb`, gradients in the order of the backward pass), `no_sync` for
+    accumulation steps, prefetching in FSDP, communication on its own stream.
+
+    Verify: the hidden share rises, the step gets shorter.
+
+    Silent: for waiting, which no overlap removes.
+
+    Source: TensorBoard's distributed view; HTA's communication overlap.
+    """
+    if not facts.is_family("communication").any():
+        return NotApplicable("the trace holds no collectives")
+    alone = facts.steps.class_ns.get("communication", 0.0)
+    if alone < share_from * facts.steps.step_ns:
+        return Clear(f"communication runs alone for {alone / max(1.0, facts.steps.step_ns):.1%} of the step")
+    ranks = facts.ranks
+    if ranks is None:
+        return NeedsCapture(
+            "the traces of the other ranks, recorded over the same steps: one rank alone cannot tell moving data from "
+            "waiting for a late rank"
+        )
+    if ranks.clock_spread > _CLOCK_SPREAD_NS or not ranks.steady.any():
+        return NeedsCapture("traces of all ranks over the same steps: the collectives of these do not match")
+    trace = facts.trace
+    event, transfer = ranks.event[ranks.steady, 0], ranks.shortest[ranks.steady]
+    end = trace.end[event]
+    moving = union(end - transfer, end)
+    exposed_set = subtract(subtract(moving, facts.classes.sets["compute"]), facts.classes.sets["transfer"])
+    steps = steady_count(facts)
+    exposed = exposed_set.total / steps
+    if exposed < share_from * facts.steps.step_ns:
+        return Clear(
+            f"data moves unhidden for {exposed / max(1.0, facts.steps.step_ns):.1%} of the step, the rest is waiting"
+        )
+    found = collectives(facts)
+    order = np.argsort(found.event)
+    bytes_of = found.bytes[order[np.searchsorted(found.event[order], event)]]
+    alone_of = covered(exposed_set, end - transfer, end)
+    sizes = np.unique(bytes_of)
+    rows: list[dict[str, Any]] = [
+        {
+            "bytes": int(size),
+            "count": int((bytes_of == size).sum()) / steps,
+            "transfer": float(transfer[bytes_of == size].sum()) / steps,
+            "exposed": float(alone_of[bytes_of == size].sum()) / steps,
+        }
+        for size in sizes.tolist()
+    ]
+    rows.sort(key=lambda item: -item["exposed"])
+    call = int(found.call[order[np.searchsorted(found.event[order], event[np.argmax(alone_of)])]])
+    return Found(
+        values={"collectives": counted(len(event) / steps, "collective", "collectives"), "per": per(facts),
+                "exposed": time(exposed), "share": share(exposed / max(1.0, facts.steps.step_ns)),
+                "hidden": share(1 - exposed_set.total / max(1, moving.total))},
+        gain_ns=exposed,
+        evidence=[table("Collectives by size", {
+            "bytes": ("bytes", "message"), "count": ("count", "per step"), "transfer": ("time", "transfer"),
+            "exposed": ("time", "of it exposed"),
+        }, rows)],
+        location=locate(facts, call),
+        claims=event.tolist(),
+    )
