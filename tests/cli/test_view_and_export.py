@@ -1,0 +1,104 @@
+"""`lanewise view` and `lanewise export` on the command line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from lanewise.bundled import bundled_path
+from lanewise.errors import MissingDependencyError
+from lanewise.show.html import bundle
+from tests.cli.test_verbs import MNIST, run
+
+try:
+    bundle()
+    built = True
+except MissingDependencyError:
+    built = False
+needs_page = pytest.mark.skipif(not built, reason="the page is not built in this installation")
+
+
+@needs_page
+def test_view_writes_one_file_and_does_not_overwrite_it(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    result = run("view", MNIST, "-o", str(out))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == b""
+    assert re.search(rb"wrote .*report.html \([\d.]+ MB\)", result.stderr)
+    text = out.read_text()
+    assert text.startswith("<!doctype html>")
+    assert len(text) < 600_000
+    assert run("view", MNIST, "-o", str(out)).returncode == 2
+    assert run("view", MNIST, "-o", str(out), "--force").returncode == 0
+
+
+@needs_page
+def test_view_serves_until_it_is_interrupted() -> None:
+    command = [sys.executable, "-u", "-m", "lanewise", "view", str(bundled_path("matmul-small")), "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            assert b"lanewise" in answer.read()
+        process.send_signal(signal.SIGINT)
+        until = time.monotonic() + 20
+        while process.poll() is None and time.monotonic() < until:
+            time.sleep(0.05)
+        assert process.returncode == 0
+        assert process.stderr
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_without_the_built_page_view_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lanewise.show import html
+
+    monkeypatch.setattr(html, "files", lambda _: tmp_path)
+    with pytest.raises(MissingDependencyError, match=r"Node\.js 20"):
+        html.bundle()
+    assert MissingDependencyError("x").exit_code == 2
+
+
+def test_export_to_every_format(tmp_path: Path) -> None:
+    small = str(bundled_path("matmul-small"))
+    perfetto = tmp_path / "a.json.gz"
+    assert run("export", small, "--to", "perfetto", "-o", str(perfetto)).returncode == 0
+    assert json.loads(gzip.decompress(perfetto.read_bytes()))["traceEvents"]
+    speedscope = tmp_path / "a.speedscope.json"
+    assert run("export", small, "--to", "speedscope", "-o", str(speedscope)).returncode == 0
+    assert json.loads(speedscope.read_text())["profiles"]
+    csv = tmp_path / "a.csv"
+    assert run("export", small, "--to", "csv", "--table", "lanes", "-o", str(csv)).returncode == 0
+    assert csv.read_text().startswith("id,side,process,thread,label")
+    parquet = tmp_path / "a.parquet"
+    result = run("export", small, "--to", "parquet", "-o", str(parquet))
+    assert result.returncode == 0
+    assert result.stdout.decode().strip() == str(parquet)
+    assert parquet.read_bytes()[:4] == b"PAR1"
+
+
+def test_export_refuses_what_does_not_exist_and_what_does(tmp_path: Path) -> None:
+    small = str(bundled_path("matmul-small"))
+    out = tmp_path / "a.csv"
+    out.write_text("mine")
+    again = run("export", small, "--to", "csv", "-o", str(out))
+    assert again.returncode == 2
+    assert b"--force" in again.stderr
+    assert out.read_text() == "mine"
+    wrong = run("export", small, "--to", "csv", "--table", "nothing", "-o", str(tmp_path / "b.csv"))
+    assert wrong.returncode == 2
+    assert b"kernel_args" in wrong.stderr
+    assert run("export", small, "--to", "csv", "-o", str(tmp_path / "no" / "x.csv")).returncode == 2
