@@ -17,7 +17,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def make_step(program: str, device: str):  # noqa: ANN201 - a benchmark's local helper
+def make_step(program: str, device: str):
     """The step of the example, built as the example builds it."""
     torch.manual_seed(0)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
@@ -39,7 +39,7 @@ def make_step(program: str, device: str):  # noqa: ANN201 - a benchmark's local 
     return step
 
 
-def timed(step, count: int, profiler=None) -> list[float]:  # noqa: ANN001
+def timed(step, count: int, profiler=None) -> list[float]:
     """Microseconds that each of `count` steps takes; what `profiler.step()` takes is not part of a step."""
     times = []
     for _ in range(count):

@@ -135,13 +135,17 @@ ENTRIES: list[Entry] = [
     # 7. E13 as published, and the calling contexts of E12.
     Entry("resnet50", "E13", "resnet.py", step_on=None, plan=SHORT, seconds=6.0),
     Entry("resnet50-moved", "E13", "resnet.py", "--one-way", "--one-way", plan=FEW, seconds=8.0),
-    Entry("resnet50-moved-stacks", "E13", "resnet.py", "--one-way", None, plan=FEW, flags={"stacks": True}, seconds=10.0),
+    Entry(
+        "resnet50-moved-stacks", "E13", "resnet.py", "--one-way", None, plan=FEW, flags={"stacks": True}, seconds=10.0
+    ),
     Entry("mnist", "E12", "mnist.py", step_on=None, plan=SHORT),
     Entry("mnist-stacks", "E12", "mnist.py", step_on=None, plan=SHORT, flags={"stacks": True, "memory": True}),
     # E18 to E20.
     Entry("llm-prefill", "E18", "llm.py", "prefill", "prefill", step_on=None, plan=SHORT),
     Entry("llm-decode", "E19", "llm.py", "decode --stop-test", "decode --stop-test", step_on=None, plan=SHORT),
-    Entry("llm-decode-static", "E19", "llm.py", "decode --cache static", "decode --cache static", step_on=None, plan=SHORT),
+    Entry(
+        "llm-decode-static", "E19", "llm.py", "decode --cache static", "decode --cache static", step_on=None, plan=SHORT
+    ),
     Entry(
         "llm-train",
         "E20",
@@ -151,9 +155,7 @@ ENTRIES: list[Entry] = [
         step_on=None,
         plan={**SHORT, "active_max": 5},
     ),
-    Entry(
-        "llm-prefill-compile", "E18", "llm.py", "prefill --compile", None, step_on=None, plan=SHORT, seconds=30.0
-    ),
+    Entry("llm-prefill-compile", "E18", "llm.py", "prefill --compile", None, step_on=None, plan=SHORT, seconds=30.0),
     Entry(
         "llm-train-compile",
         "E20",
@@ -192,7 +194,16 @@ ENTRIES: list[Entry] = [
         seconds=20.0,
     ),
     # 6. E21: a 7B decoder with random weights, batch 1.
-    Entry("llm-7b-decode", "E21", "llm.py", "decode --shape 7b --cache static", None, step_on=None, plan=SHORT, seconds=20.0),
+    Entry(
+        "llm-7b-decode",
+        "E21",
+        "llm.py",
+        "decode --shape 7b --cache static",
+        None,
+        step_on=None,
+        plan=SHORT,
+        seconds=20.0,
+    ),
     Entry(
         "llm-7b-decode-reduce-overhead",
         "E21",

@@ -224,7 +224,6 @@ class Experiments:
             f"{' ERROR ' + result['error'] if 'error' in result else ''}"
         )
 
-
     def distortion(self, program: str, script: str, arguments: str, rounds: int) -> None:
         """By hand and by the recorder, interleaved, every arm of every round in a fresh process."""
         arms: dict[str, list[float]] = {"plain": [], "profiled": [], "recorder": [], "recorder_plain": []}
@@ -273,7 +272,14 @@ class Experiments:
             self.summary["timers"] = {"error": "not run: no GPU, or the time budget is spent"}
             return
         target = self.work / "timers.json"
-        words = [sys.executable, str(HERE / "timers.py"), "--out", str(target), "--budget", str(min(75, self.left - 20))]
+        words = [
+            sys.executable,
+            str(HERE / "timers.py"),
+            "--out",
+            str(target),
+            "--budget",
+            str(min(75, self.left - 20)),
+        ]
         begun = time.time()
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)

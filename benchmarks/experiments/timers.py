@@ -1,8 +1,9 @@
 """Triton against torch by timers, not by profile: vector addition, row-wise normalisation, matrix products.
 
-Two clocks as the measurement protocol asks. *Device*: round-robin calls over copies of the inputs that together exceed
-the L2 cache three times, captured in one CUDA graph: no launch cost, cold cache. *Host*: wall time per call with launches.
-Arms are interleaved in rounds of random order; medians and quantiles over rounds are stored with the raw samples.
+Two clocks as the measurement protocol asks. *Device*: round-robin calls over copies of the inputs that together
+exceed the L2 cache three times, captured in one CUDA graph: no launch cost, cold cache. *Host*: wall time per call
+with launches. Arms are interleaved in rounds of random order; medians and quantiles over rounds are stored with the
+raw samples.
 """
 
 from __future__ import annotations
@@ -51,7 +52,17 @@ GEMM_TILES = [
 @triton.autotune(configs=GEMM_TILES, key=["rows", "columns", "inner"])
 @triton.jit
 def gemm(
-    a, b, c, rows, columns, inner, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, GROUP: tl.constexpr, GELU: tl.constexpr
+    a,
+    b,
+    c,
+    rows,
+    columns,
+    inner,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    GROUP: tl.constexpr,
+    GELU: tl.constexpr,
 ):
     program = tl.program_id(0)
     across = tl.cdiv(columns, N)
@@ -231,7 +242,9 @@ def rms_norm(rows: int, columns: int, deadline: float) -> dict[str, Any]:
 
 def matmul(size: int, gelu: bool, deadline: float) -> dict[str, Any]:
     copies = max(1, int(3 * 50e6 / (6 * size * size)) + 1)
-    pairs = [tuple(torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2)) for _ in range(copies)]
+    pairs = [
+        tuple(torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2)) for _ in range(copies)
+    ]
     scale = size**-0.5
     pairs = [(a, b * scale) for a, b in pairs]
 
@@ -258,7 +271,11 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=75.0)
     args = parser.parse_args()
     deadline = time.monotonic() + args.budget
-    results: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
+    results: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+    }
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "E15 edges": edges,
         "E15 vector_add 192311": lambda: vector_add(192_311, deadline),

@@ -1,4 +1,5 @@
-"""Infers with gradients on, so that a graph for a backward pass is recorded and thrown away; `--good` turns them off."""
+"""Infers with gradients on, so that a graph for a backward pass is recorded and thrown away; `--good` turns them
+off."""
 
 import argparse
 

@@ -12,6 +12,7 @@ def main():
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
+
     def model(x):
         x = torch.relu(x @ x)
         if not args.good:

@@ -33,7 +33,9 @@ def doctor(as_json: bool) -> None:
     checks = [_python(), *_torch(), _disk(), _clocks(), _sql()]
     able = any(check.ok for check in checks if check.name == "operators")
     if as_json:
-        click.echo(json.dumps({"schema": 1, "can_record": able, "checks": [check._asdict() for check in checks]}, indent=1))
+        click.echo(
+            json.dumps({"schema": 1, "can_record": able, "checks": [check._asdict() for check in checks]}, indent=1)
+        )
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
@@ -51,10 +53,10 @@ def _python() -> _Check:
 def _torch() -> list[_Check]:
     if importlib.util.find_spec("torch") is None:
         return [_Check("torch", False, "not installed: pip install torch")]
-    import torch
-
     from lanewise.record.probe import PROBES, run_probe
+    from lanewise.record.torched import torch_part
 
+    torch = torch_part()
     built = torch.version.cuda or getattr(torch.version, "hip", None) or "CPU only"
     checks = [_Check("torch", True, f"{torch.__version__} ({built})")]
     for name in PROBES:
@@ -68,15 +70,23 @@ def _describe(name: str, answer: dict[str, Any]) -> str:
         return str(answer.get("why", "failed"))
     costs: dict[str, float] = answer.get("costs_ms", {})
     spent = f"start {costs.get('start', 0):.0f} ms, stop {costs.get('stop', 0):.0f} ms"
-    return {"cpu": f"recorded ({spent})", "stacks": "Python frames and modules recorded", "cuda": f"recorded ({spent})"}[name]
+    return {
+        "cpu": f"recorded ({spent})",
+        "stacks": "Python frames and modules recorded",
+        "cuda": f"recorded ({spent})",
+    }[name]
 
 
 def _disk() -> _Check:
     here = Path.cwd()
     free = shutil.disk_usage(here).free
     if not os.access(here, os.W_OK):
-        return _Check("disk", False, "the working directory is read-only: traces go to the temporary folder (or use -o)")
-    return _Check("disk", free > 1e9, f"{free / 1e9:.0f} GB free; a trace may take a quarter of it, at most 0.2 GB by default")
+        return _Check(
+            "disk", False, "the working directory is read-only: traces go to the temporary folder (or use -o)"
+        )
+    return _Check(
+        "disk", free > 1e9, f"{free / 1e9:.0f} GB free; a trace may take a quarter of it, at most 0.2 GB by default"
+    )
 
 
 def _clocks() -> _Check:

@@ -1,7 +1,7 @@
 """What `lanewise run` does when the program has ended: the report, and what to run next.
 
-Reading and explaining happen in a process of their own. The program's process may hold gigabytes, is on its way out, and
-must not have our packages imported into it.
+Reading and explaining happen in a process of their own. The program's process may hold gigabytes, is on its way out,
+and must not have our packages imported into it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Afterwards:
         if unprofiled is not None:
             words.append(str(unprofiled.median_us))
         environment = dict(os.environ)
-        # The child must import this lanewise, whatever the program did to its path; its output is ours, not the program's.
+        # The child must import this lanewise, whatever the program did to its path; its output is ours, not the
+        # program's.
         home = str(Path(__file__).resolve().parents[2])
         environment["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [environment.get("PYTHONPATH")])])
         try:
@@ -77,8 +78,13 @@ def _why_nothing(recording: Recording) -> str:
     if "torch" not in sys.modules:
         return "nothing was recorded: the program never imported torch"
     if steps == 0:
-        return "nothing was recorded: no step was found; name the function that makes one (--step-on FN), or use --whole"
-    return f"nothing was recorded: the program ended after {steps} steps, before recording began; --quick needs 8, --whole none"
+        return (
+            "nothing was recorded: no step was found; name the function that makes one (--step-on FN), or use --whole"
+        )
+    return (
+        f"nothing was recorded: the program ended after {steps} steps, before recording began; "
+        "--quick needs 8, --whole none"
+    )
 
 
 def _shown(path: Path) -> str:

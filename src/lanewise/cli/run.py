@@ -39,30 +39,55 @@ class _Run(click.Command):
 @click.option("--stop", is_flag=True, help="End the program once recording is over.")
 @click.option("--quick", is_flag=True, help="For programs with few steps: 3 timed, 3 recorded.")
 @click.option("--whole", is_flag=True, help="Record from the first torch import on, steps or none.")
-@click.option("--step-on", metavar="FN", help="A step begins when this function of the script (or module:function) is called.")
-@click.option("--stacks", is_flag=True, help="Record Python frames and modules: source lines, at the price of host time.")
+@click.option(
+    "--step-on", metavar="FN", help="A step begins when this function of the script (or module:function) is called."
+)
+@click.option(
+    "--stacks", is_flag=True, help="Record Python frames and modules: source lines, at the price of host time."
+)
 @click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record operator shapes.")
 @click.option("--memory", is_flag=True, help="Record allocator events.")
 @click.option("--sync-events", is_flag=True, help="Record what streams and events wait for (CUDA).")
 @click.option("--all-threads", is_flag=True, help="Record operators of threads that the program starts by itself.")
-@click.option("--skip", metavar="N", type=click.IntRange(0), help="First steps to leave alone (they compile and fill caches).  [default: 3]")
+@click.option(
+    "--skip",
+    metavar="N",
+    type=click.IntRange(0),
+    help="First steps to leave alone (they compile and fill caches).  [default: 3]",
+)
 @click.option("--warmup", metavar="N", type=click.IntRange(0), help="Steps for the profiler to warm up.  [default: 2]")
-@click.option("--active", metavar="N", type=click.IntRange(1), help="Steps to record.  [default: 10 to 40, until host times settle]")
-@click.option("--max-size", metavar="MB", type=click.FloatRange(1), help="Size of the trace before compression.  [default: 200]")
-@click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("lanewise-out"),
-              show_default=True, help="Folder for the trace and the report.")
+@click.option(
+    "--active",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Steps to record.  [default: 10 to 40, until host times settle]",
+)
+@click.option(
+    "--max-size", metavar="MB", type=click.FloatRange(1), help="Size of the trace before compression.  [default: 200]"
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("lanewise-out"),
+    show_default=True,
+    help="Folder for the trace and the report.",
+)
 @click.option("--name", metavar="NAME", help="First part of the files' names.  [default: the script's name]")
 @click.option("--redact", is_flag=True, help="Leave the command line out of the trace.")
 @click.option("--explain/--no-explain", default=True, show_default=True, help="Print the report when the program ends.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report's data on stdout, after the program's own output.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the report's data on stdout, after the program's own output."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing of our own but the report.")
 @click.pass_context
 def run(ctx: click.Context, **given: Any) -> None:
     """Run a program unchanged, record a few of its steps soundly, and explain them.
 
-    Un-profiled steps are timed first, so that the report can say what recording cost. The program's arguments, output and
-    exit code are its own; the report goes to standard error. Jobs of several processes: torchrun --no-python lanewise run
-    train.py, accelerate launch -m lanewise run train.py, or lanewise run torchrun ...; each rank writes its own file.
+    Un-profiled steps are timed first, so that the report can say what recording cost. The program's arguments, output
+    and exit code are its own; the report goes to standard error. Jobs of several processes: torchrun --no-python
+    lanewise run train.py, accelerate launch -m lanewise run train.py, or lanewise run torchrun ...; each rank writes
+    its own file.
     """
     from lanewise.record.script import Program
 
@@ -96,13 +121,15 @@ def _launcher(program: Program, words: list[str]) -> list[str] | None:
     """For torchrun: the launcher's command line with every rank under a `lanewise run` of its own."""
     if program.module not in ("torch.distributed.run", "torch.distributed.launch"):
         return None
-    from torch.distributed.run import get_args_parser
+    from lanewise.record.torched import torch_part
 
-    parsed = get_args_parser().parse_args(list(program.arguments))
+    parsed = torch_part("torch.distributed.run").get_args_parser().parse_args(list(program.arguments))
     tail = [parsed.training_script, *parsed.training_script_args]
     head = list(program.arguments)[: len(program.arguments) - len(tail)]
     if parsed.no_python:
-        raise UsageError("lanewise run torchrun --no-python ...: put it the other way round, torchrun --no-python lanewise run ...")
+        raise UsageError(
+            "lanewise run torchrun --no-python ...: put it the other way round, torchrun --no-python lanewise run ..."
+        )
     head = [word for word in head if word not in ("-m", "--module")]
     ours = sys.argv[sys.argv.index("run") : len(sys.argv) - len(words)]
     module = ["-m"] if parsed.module else []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lanewise.record.torched import torch_part
+
 __all__ = ["StepAnnotation"]
 
 
@@ -20,9 +22,7 @@ class StepAnnotation:
 
     def begin(self, step: int) -> None:
         """Step `step` begins."""
-        from torch.autograd.profiler import record_function
-
-        self._open = record_function(f"ProfilerStep#{step}")
+        self._open = torch_part("torch.autograd.profiler").record_function(f"ProfilerStep#{step}")
         self._open.__enter__()
 
     def end(self) -> None:

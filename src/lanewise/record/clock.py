@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from lanewise.record.device import Device
@@ -26,8 +27,8 @@ _QUEUED_STEPS = 0.5
 class StepClock:
     """Times a run of consecutive steps: `open()` at a boundary, `tick()` at each following one, `close()` at the last.
 
-    `open` and `close` synchronise the device. With `marks` the spread is known for device-limited steps too, at the price
-    of an event record per millisecond, which would show in a trace: leave it off while recording.
+    `open` and `close` synchronise the device. With `marks` the spread is known for device-limited steps too, at the
+    price of an event record per millisecond, which would show in a trace: leave it off while recording.
     """
 
     def __init__(self, device: Device, *, marks: bool, now: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -56,7 +57,7 @@ class StepClock:
     @property
     def host_ns(self) -> list[int]:
         """Host time of each step."""
-        return [later - earlier for earlier, later in zip(self._stamps, self._stamps[1:], strict=False)]
+        return [later - earlier for earlier, later in pairwise(self._stamps)]
 
     def open(self, *, synchronize: bool = True) -> None:
         """Wait for the device, then start the first step."""
@@ -100,8 +101,7 @@ class StepClock:
     def _device_blocks(self, skip: int) -> list[float]:
         kept = [(at, mark) for at, mark in self._marks if at >= skip]
         return [
-            self._device.between_us(mark, later) / (later_at - at)
-            for (at, mark), (later_at, later) in zip(kept, kept[1:], strict=False)
+            self._device.between_us(mark, later) / (later_at - at) for (at, mark), (later_at, later) in pairwise(kept)
         ]
 
 

@@ -1,12 +1,12 @@
-"""Two small programs to record on any machine with torch; part of the package so that `lanewise demo` needs no files."""
+"""Two small programs to record on any machine with torch; packaged, so that `lanewise demo` needs no files."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from typing import Any
 
 from lanewise.record.recorder import record
+from lanewise.record.torched import torch_part
 
 __all__ = ["matmul_add", "mlp_training", "record_demo"]
 
@@ -23,7 +23,7 @@ def record_demo(name: str = "mlp") -> Any:
 
 def matmul_add(step: Any, size: int = 64) -> None:
     """torch.add(torch.matmul(x, w), b), `step()` after each."""
-    torch = _torch()
+    torch = torch_part()
     x, w, b = (torch.randn(size, size) for _ in range(3))
     for _ in range(_STEPS):
         torch.add(torch.matmul(x, w), b)
@@ -32,7 +32,7 @@ def matmul_add(step: Any, size: int = 64) -> None:
 
 def mlp_training(step: Any, size: int = 128) -> None:
     """A GELU MLP trained with SGD, `step()` after each step."""
-    torch = _torch()
+    torch = torch_part()
     nn = torch.nn
     model = nn.Sequential(nn.Linear(size, 4 * size), nn.GELU(), nn.Linear(4 * size, size))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -42,9 +42,3 @@ def mlp_training(step: Any, size: int = 128) -> None:
         model(x).square().mean().backward()
         optimizer.step()
         step()
-
-
-def _torch() -> Any:
-    import torch
-
-    return sys.modules[torch.__name__]

@@ -75,7 +75,8 @@ class TorchDevice:
 def current_device() -> Device:
     """The accelerator that the program has initialised.
 
-    An accelerator that is present but unused stays untouched: to initialise it would cost the program seconds and memory.
+    An accelerator that is present but unused stays untouched: to initialise it would cost the program seconds and
+    memory.
     """
     torch = sys.modules.get("torch")
     for name in ("cuda", "xpu"):

@@ -6,12 +6,13 @@ Every fact is optional. A fact that cannot be read is left out rather than guess
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -161,8 +162,8 @@ def _cuda_in_use() -> bool:
 
 
 @contextlib.contextmanager
-def _nvml() -> Iterator[tuple[Any, Any]]:
-    import pynvml  # pyright: ignore[reportMissingImports]
+def _nvml() -> Generator[tuple[Any, Any]]:
+    pynvml: Any = importlib.import_module("pynvml")
 
     torch: Any = sys.modules["torch"]
     pynvml.nvmlInit()

@@ -16,9 +16,9 @@ __all__ = ["FunctionSteps", "matches"]
 class FunctionSteps:
     """Watches for `target`: `train_step` or `Trainer.step` of the script, or `package.module:train_step`.
 
-    From Python 3.12 on, `sys.monitoring` reports the first entry of every code object and from then on only those of the
-    target: all other code runs at full speed. On 3.11, `sys.setprofile` looks at every call until the target is entered
-    for the first time; then a wrapper takes the target's place.
+    From Python 3.12 on, `sys.monitoring` reports the first entry of every code object and from then on only those of
+    the target: all other code runs at full speed. On 3.11, `sys.setprofile` looks at every call until the target is
+    entered for the first time; then a wrapper takes the target's place.
     """
 
     name = "function"
@@ -52,8 +52,8 @@ class FunctionSteps:
 
 
 def matches(code: CodeType, qualname: str) -> bool:
-    """Whether `code` is the function of that name; `step` also matches `Trainer.step` and a local function `step`."""
-    return code.co_qualname == qualname or code.co_qualname.endswith(f".{qualname}")
+    """Whether `code` is the function of that name, at the top of its module or inside another function."""
+    return code.co_qualname == qualname or code.co_qualname.endswith(f".<locals>.{qualname}")
 
 
 class _Monitoring:
@@ -121,7 +121,7 @@ class _SetProfile:
 
 
 def _wrap(frame: FrameType, entered: Callable[[], None]) -> Callable[[], None] | None:
-    """Puts a wrapper in the place of the function that `frame` runs; returns what undoes it, or None for a local one."""
+    """Puts a wrapper where the function that `frame` runs is kept; returns what undoes it, None for a local one."""
     *path, name = frame.f_code.co_qualname.split(".")
     owner: Any = frame.f_globals
     for part in path:

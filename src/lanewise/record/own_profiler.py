@@ -12,40 +12,57 @@ from pathlib import Path
 from typing import Any
 
 from lanewise.record.steps import Source
+from lanewise.record.torched import torch_part
 
-__all__ = ["OURS", "OwnProfiler"]
+__all__ = ["OURS", "OwnProfiler", "announce"]
 
 OURS = "lanewise_session"
 """Attribute that marks a profiler object as ours."""
+
+
+_announced: list[Path] = []
+
+
+def announce(path: Path) -> None:
+    """A handler of ours moved what it exported to `path`."""
+    _announced[:] = [path.absolute()]
 
 
 class OwnProfiler:
     """Watches the program's use of torch's profiler; as a source of steps, a boundary at each of its `step()` calls.
 
     Attributes:
-        exported: where the program wrote its latest trace. unexported: its last session if it wrote none.
+        unexported: the program's last session if it wrote no trace of it.
     """
 
     name = "profiler"
 
     def __init__(self, found: Callable[[Source], None], starting: Callable[[], None]) -> None:
         self.label = "prof.step()"
-        self.exported: Path | None = None
+        self._exported: Path | None = None
         self.unexported: Any = None
         self._found = found
         self._starting = starting
         self._restore: list[Callable[[], None]] = []
 
+    @property
+    def exported(self) -> Path | None:
+        """The latest trace that the program wrote, if it is still there."""
+        for path in (self._exported, *_announced):
+            if path is not None and path.exists():
+                return path
+        return None
+
     def install(self) -> None:
         """Watch from now on."""
-        from torch.autograd import profiler as inner
-        from torch.profiler import profiler as outer
-
+        _announced.clear()
+        inner, outer = torch_part("torch.autograd.profiler"), torch_part("torch.profiler.profiler")
         self._watch(inner.profile, "_prepare_trace", before=self._prepares)
         self._watch(inner.profile, "__exit__", after=self._stopped)
         self._watch(inner.profile, "export_chrome_trace", after=self._exports)
-        # Compressed files are written by the outer class, from a temporary one of the inner: the outer's name comes last.
-        self._watch(outer._KinetoProfile, "export_chrome_trace", after=self._exports)  # pyright: ignore[reportPrivateUsage]
+        # Compressed files are written by the outer class, from a temporary one of the inner: the outer's name comes
+        # last.
+        self._watch(outer._KinetoProfile, "export_chrome_trace", after=self._exports)
         self._watch(outer.profile, "step", after=self._steps)
 
     def uninstall(self) -> None:
@@ -55,7 +72,11 @@ class OwnProfiler:
         self._restore.clear()
 
     def _watch(
-        self, owner: type, name: str, before: Callable[..., None] | None = None, after: Callable[..., None] | None = None
+        self,
+        owner: type,
+        name: str,
+        before: Callable[..., None] | None = None,
+        after: Callable[..., None] | None = None,
     ) -> None:
         original = owner.__dict__.get(name)
         if original is None:
@@ -88,7 +109,7 @@ class OwnProfiler:
 
     def _exports(self, this: Any, path: Any = None, *_: Any, **more: Any) -> None:
         self.unexported = None
-        self.exported = Path(str(path if path is not None else more.get("path", ""))).absolute()
+        self._exported = Path(str(path if path is not None else more.get("path", ""))).absolute()
 
     def _steps(self, this: Any, *_: Any) -> None:
         self._found(self)

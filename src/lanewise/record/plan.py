@@ -81,8 +81,9 @@ class Plan:
 def settled_after(times_ns: Sequence[int]) -> int | None:
     """Number of steps before the last two groups of five, if these agree within 5 %; else None.
 
-    Host times fall for the first recorded steps (on an H100: 3184, 131, 75, 71 ... 56 us from the ninth on): the profiler
-    allocates its buffers and the processor caches fill. A median over all of them says nothing about the host.
+    Host times fall for the first recorded steps (on an H100: 3184, 131, 75, 71 ... 56 us from the ninth on): the
+    profiler allocates its buffers and the processor caches fill. A median over all of them says nothing about the
+    host.
     """
     if len(times_ns) < 2 * _GROUP:
         return None

@@ -45,10 +45,11 @@ def run_probe(name: str, *, seconds: float = _SECONDS) -> dict[str, Any]:
 
 def probe(name: str) -> dict[str, Any]:
     """Makes the recording in this process."""
-    import torch
-
     from lanewise.record import contents, faults
     from lanewise.record.profiler import Flags, Session
+    from lanewise.record.torched import torch_part
+
+    torch = torch_part()
 
     if name == "cuda" and not torch.cuda.is_available():
         built = getattr(torch.version, "cuda", None) or getattr(torch.version, "hip", None)
@@ -58,7 +59,7 @@ def probe(name: str) -> dict[str, Any]:
     session = Session(flags, device)
     x = torch.ones(64, 64, device=device)
     session.prepare()
-    x @ x
+    _known_frame(x)
     session.start()
     _known_frame(x)
     session.stop()
@@ -76,8 +77,8 @@ def probe(name: str) -> dict[str, Any]:
     return answer
 
 
-def _known_frame(x: Any) -> None:
-    x @ x
+def _known_frame(x: Any) -> Any:
+    return x @ x
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """One session of torch's profiler with every call feature-detected: prepare, start, stop, export.
 
-`torch.profiler.profile` is a schedule around `torch.autograd.profiler.profile`. The schedule is ours (`window`), and its
-start imports `torch._inductor`: 2.5 s and a compiler inside a program that may never compile. The inner class is used
-directly; its two halves of `__enter__` have been there since torch 1.9.
+`torch.profiler.profile` is a schedule around `torch.autograd.profiler.profile`. The schedule is ours (`window`), and
+its start imports `torch._inductor`: 2.5 s and a compiler inside a program that may never compile. The inner class is
+used directly; its two halves of `__enter__` have been there since torch 1.9.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 from lanewise.record.own_profiler import OURS
 from lanewise.record.stderr import profiler_messages
+from lanewise.record.torched import torch_part
 
 __all__ = ["Flags", "Session", "profiler_is_running"]
 
@@ -93,8 +95,7 @@ class Session:
         self._profile = None
 
     def _make(self) -> Any:
-        from torch.autograd import profiler
-
+        profiler = torch_part("torch.autograd.profiler")
         wanted: dict[str, Any] = {
             "use_kineto": True,
             "record_shapes": self.flags.shapes,
@@ -112,8 +113,8 @@ class Session:
 
     def _experimental(self) -> Any:
         try:
-            from torch._C._profiler import _ExperimentalConfig
-        except ImportError:
+            config = torch_part("torch._C._profiler")._ExperimentalConfig
+        except (ImportError, AttributeError):
             return None
         wanted = {
             # Python event objects are never read here; without them stopping takes half the time (torch >= 2.13).
@@ -121,19 +122,15 @@ class Session:
             "enable_cuda_sync_events": self.flags.sync_events,
             "profile_all_threads": self.flags.all_threads,
         }
-        signature = _ExperimentalConfig.__init__.__doc__ or ""
+        signature = config.__init__.__doc__ or ""
         offered = {name: value for name, value in wanted.items() if name in signature and value}
         asked = {"enable_cuda_sync_events": "sync_events", "profile_all_threads": "all_threads"}
         self.missing = [flag for name, flag in asked.items() if wanted[name] and name not in offered]
-        return _ExperimentalConfig(**offered)
+        return config(**offered)
 
     def _protect_cuda_graphs(self) -> None:
         """What `torch.profiler` does for programs with CUDA graphs on CUDA below 12.6, where teardown crashes."""
-        import os
-
-        import torch
-
-        version = str(getattr(torch.version, "cuda", None) or "")
+        version = str(getattr(torch_part().version, "cuda", None) or "")
         if self._device != "cuda" or "torch._inductor" not in sys.modules or not version:
             return
         if tuple(int(part) for part in version.split(".")[:2]) < (12, 6):

@@ -24,7 +24,7 @@ from typing import Any
 
 from lanewise._version import __version__
 from lanewise.errors import LanewiseError, MissingDependencyError, UsageError
-from lanewise.record import contents, environment, faults
+from lanewise.record import contents, environment, faults, own_profiler
 from lanewise.record.plan import Plan
 from lanewise.record.profiler import Flags
 from lanewise.record.recording import Options, Recording
@@ -57,7 +57,9 @@ class Recorder:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         self.stop("interrupt" if interrupted else "exception" if kind is not None else "program ended")
 
@@ -120,6 +122,10 @@ class Recorder:
         """The `Report` on the recorded trace; options as for `lanewise.explain`."""
         import lanewise
 
+        measured = self._recording.window.measured.unprofiled if self._recording is not None else None
+        if measured is not None:
+            # A trace that the program's own profiler wrote does not carry it.
+            options.setdefault("unprofiled_us", measured.median_us)
         return lanewise.explain(self.trace, **options)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -161,6 +167,7 @@ class Recorder:
             )
             write_trace(raw, final, to_json(self.recorded))
             self.path, self._trace = final, None
+            own_profiler.announce(final)
         finally:
             raw.unlink(missing_ok=True)
 
@@ -176,6 +183,7 @@ def record(
     active: int | None = None,
     quick: bool = False,
     whole: bool = False,
+    step_on: str | None = None,
 ) -> Any:
     """Records a stretch of a program: `with record() as r:`, `@record`, or `profile(on_trace_ready=record())`.
 
@@ -189,6 +197,7 @@ def record(
         active: record exactly this many steps, instead of until the host times settle.
         quick: 8 steps in all are enough: 3 timed, 3 recorded. Host times will not have settled.
         whole: record all of it, steps or none, from the start; there is no un-profiled step time then.
+        step_on: a step begins when this function is called: `train_step` of the script or `module:train_step`.
 
     Returns:
         A `Recorder`, or the decorated function when `target` is given.
@@ -208,6 +217,7 @@ def record(
             out=Path(out),
             name=name,
             whole=whole,
+            step_on=step_on,
         )
     )
     return recorder if target is None else recorder(target)

@@ -187,8 +187,8 @@ class Recording:
 
     def _take_theirs(self) -> None:
         """The trace of the program's own profiler: the file that it wrote, or its rows if it wrote none."""
-        if self._own.exported is not None and self._own.exported.exists():
-            self.trace = self._own.exported
+        if (written := self._own.exported) is not None:
+            self.trace = written
             return
         theirs = self._own.unexported
         if theirs is None:
@@ -224,7 +224,9 @@ class Recording:
                 last = error
                 continue
             if folder != self.options.out:
-                self._log(f"cannot write to {self.options.out} ({last.strerror if last else ''}): the trace goes to {folder}")
+                self._log(
+                    f"cannot write to {self.options.out} ({last.strerror if last else ''}): the trace goes to {folder}"
+                )
             return Path(name)
         raise LanewiseError(f"cannot write the trace to {self.options.out}: {last}")
 

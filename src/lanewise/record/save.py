@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ _TRACE_NAME = re.compile(rb'"traceName": "(?:[^"\\]|\\.)*"')
 def write_trace(raw: Path, final: Path, facts: dict[str, Any], *, unfinished: int | None = None) -> None:
     """Copies the exported JSON at `raw` to the gzip file `final`, with `facts` under the key `lanewise`.
 
-    The host name and the absolute path that Kineto writes are left out. The step `unfinished`, which the program did not
-    complete, is renamed, or it would count as one. `final` appears complete or not at all. Raises LanewiseError where
-    the disk is full or read-only; `raw` is kept in any case.
+    The host name and the absolute path that Kineto writes are left out. The step `unfinished`, which the program did
+    not complete, is renamed, or it would count as one. `final` appears complete or not at all. Raises LanewiseError
+    where the disk is full or read-only; `raw` is kept in any case.
     """
     partial = final.with_name(final.name + ".part")
     step = None if unfinished is None else f'"name": "ProfilerStep#{unfinished}"'.encode()
@@ -70,7 +71,7 @@ def free_path(folder: Path, stem: str, ending: str) -> Path:
     return candidate
 
 
-def rank_suffix(environment: dict[str, str] | os._Environ[str]) -> str:
+def rank_suffix(environment: Mapping[str, str]) -> str:
     """`-rank3` for a process of a distributed job, or an empty text."""
     rank = environment.get("RANK", environment.get("LOCAL_RANK", ""))
     return f"-rank{rank}" if rank.isdigit() and environment.get("WORLD_SIZE", "1") != "1" else ""

@@ -1,4 +1,4 @@
-"""Runs a script, module or piece of code as `python` itself would: same argv, path, `__main__`, traceback, exit code."""
+"""Runs a script, module or code as `python` itself would: same argv, path, `__main__`, traceback, exit code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,12 @@ def run(program: Program, ended: Callable[[str], None]) -> int:
     Raises UsageError if there is no such program; every exception of the program itself ends in its exit code, after
     the usual traceback.
     """
-    main, code = _load(program)
+    try:
+        main, code = _load(program)
+    except SyntaxError as error:
+        ended("exception")
+        sys.excepthook(type(error), error, None)
+        return 1
     try:
         exec(code, main.__dict__)
     except SystemExit as stop:
@@ -88,7 +93,7 @@ def _load(program: Program) -> tuple[ModuleType, CodeType]:
         code = compile(program.code, "<string>", "exec", dont_inherit=True)
         first, argument = "", "-c"
     main.__dict__["__builtins__"] = builtins
-    main.__dict__["__annotations__"] = {}
+    main.__annotations__ = {}
     sys.argv[:] = [argument, *program.arguments]
     if not sys.flags.safe_path:
         sys.path[0:1] = [first]
@@ -97,7 +102,8 @@ def _load(program: Program) -> tuple[ModuleType, CodeType]:
 
 
 def _read_script(path: str) -> tuple[str, CodeType]:
-    path = os.path.abspath(os.path.join(path, "__main__.py") if os.path.isdir(path) else path)
+    # Python makes the path absolute and leaves it as it is otherwise, `./` included.
+    path = os.path.join(os.getcwd(), os.path.join(path, "__main__.py") if os.path.isdir(path) else path)
     try:
         with io.open_code(path) as source:
             text = source.read()
@@ -139,5 +145,3 @@ def _print_traceback(error: BaseException) -> None:
         trace = trace.tb_next
     error.__traceback__ = trace
     sys.excepthook(type(error), error, trace)
-
-

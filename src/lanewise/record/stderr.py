@@ -1,7 +1,7 @@
 """Reads what Kineto and CUPTI write to standard error while the profiler starts or stops.
 
-Their messages are the only evidence of some faults (another CUPTI subscriber, lost buffers), and they would appear in the
-middle of the program's own output. Everything else that arrives meanwhile, from another thread say, is passed on.
+Their messages are the only evidence of some faults (another CUPTI subscriber, lost buffers), and they would appear in
+the middle of the program's own output. Everything else that arrives meanwhile, from another thread say, is passed on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 
 __all__ = ["profiler_messages"]
 
@@ -21,7 +21,7 @@ _KINETO = re.compile(
 
 
 @contextlib.contextmanager
-def profiler_messages(into: list[str]) -> Iterator[None]:
+def profiler_messages(into: list[str]) -> Generator[None]:
     """Appends the profiler's own lines on file descriptor 2 to `into` and lets all other lines through.
 
     Does nothing where the descriptor is closed or no temporary file can be made.

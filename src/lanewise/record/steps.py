@@ -8,20 +8,19 @@ into the program.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from lanewise.record.imported import ImportWatch
+from lanewise.record.torched import torch_part
 
-__all__ = ["ForwardSteps", "OptimizerSteps", "Source"]
+__all__ = ["ForwardSteps", "OptimizerSteps", "Source", "never_compiled"]
 
 Found = Callable[["Source"], None]
-
-_COMPILED_WARNING = "Using `torch.compile\\(module\\)` when there are global hooks"
 
 
 class Source(Protocol):
@@ -61,24 +60,24 @@ class OptimizerSteps:
 
     def install(self) -> None:
         """Register a hook that all optimizers share."""
-        from torch.optim import optimizer
-
+        optimizer = torch_part("torch.optim.optimizer")
+        never_compiled(OptimizerSteps._stepped)
         self._handle = optimizer.register_optimizer_step_post_hook(self._stepped)
 
     def uninstall(self) -> None:
         """Remove the hook.
 
         torch iterates over the dictionary of hooks while it calls them, so that ours must not be deleted from inside.
-        When it is the only one, a new, empty dictionary takes the place of the old; else it stays, inert, until the end.
+        When it is the only one, a new, empty dictionary takes the place of the old; else it stays, inert, until the
+        end.
         """
         handle, self._handle = self._handle, None
         if handle is None:
             return
-        from torch.optim import optimizer
-
+        optimizer = torch_part("torch.optim.optimizer")
         hooks: Any = getattr(optimizer, "_global_optimizer_post_hooks", None)
         if isinstance(hooks, dict) and len(hooks) == 1 and handle.id in hooks:
-            optimizer._global_optimizer_post_hooks = OrderedDict()  # pyright: ignore[reportPrivateUsage]
+            optimizer._global_optimizer_post_hooks = OrderedDict()
         else:
             self._handle = handle
             self._found = _ignore
@@ -107,7 +106,8 @@ class ForwardSteps:
     """A boundary before every call of one outermost module: the first that is called a second time.
 
     Hooks on all modules are in place only between outermost calls and only until that module is known; then it carries
-    one of its own. They are gone before anything is compiled, because torch.compile would compile them in.
+    one of its own. They are gone before anything is compiled, because torch.compile would compile them in, and before a
+    compiled module is entered, because that warns of them.
     """
 
     name = "forward"
@@ -121,18 +121,25 @@ class ForwardSteps:
         self._outermost: _Candidate | None = None
         self._compiled = False
         self._active = False
-        self._dynamo = ImportWatch("torch._dynamo.callback", self._watch_compiler)
+        self._optimized_call: Any = None
+        self._watches = (
+            ImportWatch("torch._dynamo.callback", self._watch_compiler),
+            ImportWatch("torch._dynamo.eval_frame", self._look_at_compiled),
+        )
 
     def install(self) -> None:
         """Look at every outermost module call."""
+        never_compiled(ForwardSteps._called, _Hook.__call__)
         self._active = True
-        self._dynamo.install()
         self._look()
+        for watch in self._watches:
+            watch.install()
 
     def uninstall(self) -> None:
         """Remove every hook."""
         self._active = False
-        self._dynamo.uninstall()
+        for watch in self._watches:
+            watch.uninstall()
         self._look_away()
         for candidate in self._candidates.values():
             candidate.remove()
@@ -144,28 +151,46 @@ class ForwardSteps:
 
     def _look(self) -> None:
         if self._global is None and self._active and not self._compiled and not self._inside:
-            from torch.nn.modules.module import register_module_forward_pre_hook
+            self._global = torch_part("torch.nn.modules.module").register_module_forward_pre_hook(self._called)
+            self._look_at_compiled()
 
-            warnings.filterwarnings("ignore", message=_COMPILED_WARNING)
-            self._global = register_module_forward_pre_hook(self._called)
+    def _look_at_compiled(self) -> None:
+        eval_frame: Any = sys.modules.get("torch._dynamo.eval_frame")
+        if eval_frame is None or self._global is None or self._optimized_call is not None:
+            return
+        original = self._optimized_call = eval_frame.OptimizedModule.__call__
+
+        @functools.wraps(original)
+        def called(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if not _compiling():
+                with contextlib.suppress(Exception):
+                    self._outermost_found(module)
+            return original(module, *args, **kwargs)
+
+        never_compiled(called)
+        eval_frame.OptimizedModule.__call__ = called
 
     def _look_away(self) -> None:
         if self._global is not None:
             self._global.remove()
             self._global = None
-            warnings.filters[:] = [  # type: ignore[index]
-                entry for entry in warnings.filters if getattr(entry[1], "pattern", "") != _COMPILED_WARNING
-            ]
+        original, self._optimized_call = self._optimized_call, None
+        if original is not None:
+            sys.modules["torch._dynamo.eval_frame"].OptimizedModule.__call__ = original
 
     def _called(self, module: Any, args: Any) -> None:
-        """An outermost module, perhaps seen for the first time, is called."""
-        if _compiling() or id(module) in self._candidates:
-            return
+        """An outermost module is called, and this is one of its pre-hooks."""
+        if not _compiling() and (candidate := self._outermost_found(module)) is not None:
+            # The hooks to call were collected before this one ran, so that the call is entered by hand.
+            candidate.entered(module, args)
+
+    def _outermost_found(self, module: Any) -> _Candidate | None:
+        """Gives a module that is seen for the first time hooks of its own."""
+        if id(module) in self._candidates:
+            return None
         self._look_away()
-        candidate = _Candidate(module, self)
-        self._candidates[id(module)] = candidate
-        # The module's own hooks were read before this one ran: this call is entered by hand, its return is seen.
-        candidate.entered(module, args)
+        candidate = self._candidates[id(module)] = _Candidate(module, self)
+        return candidate
 
     def entered(self, candidate: _Candidate) -> None:
         """A known module is called."""
@@ -179,7 +204,7 @@ class ForwardSteps:
             self.label = candidate.kind
             for other in [c for c in self._candidates.values() if c is not candidate]:
                 other.remove()
-        if self.label and candidate.calls >= 2:
+            candidate.settle(lambda: self._found(self))
             self._found(self)
 
     def left(self, candidate: _Candidate) -> None:
@@ -198,7 +223,7 @@ class ForwardSteps:
             handler.register_start_callback(self._compile_starts)
 
     def _compile_starts(self, *_: Any) -> None:
-        """Take away every hook that the compiler may meet: all but those of the module that encloses what it compiles."""
+        """Take away every hook that the compiler may meet: all but those of the module around what it compiles."""
         self._compiled = True
         self._look_away()
         for key, candidate in list(self._candidates.items()):
@@ -214,14 +239,24 @@ class _Candidate:
         self.kind = _kind(module)
         self.calls = 0
         self._source: ForwardSteps | None = source
+        self._settled: Callable[[], None] | None = None
         self._handles = [
             module.register_forward_pre_hook(_Hook(self.entered)),
             module.register_forward_hook(_Hook(self.left), always_call=True),
         ]
 
+    def settle(self, called: Callable[[], None]) -> None:
+        """This is the module that makes steps: from now on only its calls matter, and they cost one hook."""
+        self._settled = called
+        self._handles.pop().remove()
+
     def entered(self, module: Any, args: Any) -> None:
         """The module is called."""
-        if self._source is not None and not _compiling():
+        if self._source is None or _compiling():
+            return
+        if self._settled is not None:
+            self._settled()
+        else:
             self._source.entered(self)
 
     def left(self, module: Any, args: Any, output: Any) -> None:
@@ -238,7 +273,7 @@ class _Candidate:
 
 
 class _Hook:
-    """A hook that does not travel: in a copy or a pickle of its module an inert method of the standard library replaces it."""
+    """A hook that does not travel: a copy or a pickle of its module holds an inert method instead."""
 
     def __init__(self, call: Callable[..., None]) -> None:
         self._call = call
@@ -252,6 +287,20 @@ class _Hook:
 
 def _kind(module: Any) -> str:
     return type(getattr(module, "_orig_mod", module)).__name__
+
+
+def never_compiled(*functions: Any) -> None:
+    """Tells torch.compile to leave our functions and what they call alone, where this torch can be told.
+
+    A hook that runs between two compiled graphs would otherwise be looked at, frame by frame.
+    """
+    try:
+        eval_frame: Any = torch_part("torch._C._dynamo.eval_frame")
+        skip = eval_frame._FrameAction.SKIP
+        for function in functions:
+            eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    except (ImportError, AttributeError, TypeError):
+        return
 
 
 def _compiling() -> bool:

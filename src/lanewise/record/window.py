@@ -1,13 +1,14 @@
 """The course of a recording: pass the first steps, time some, warm the profiler up, record, stop, time some more.
 
-A `Window` is told of every step boundary, from whatever found it, and does the rest. Timing comes before any profiler has
-started in the process, because a process that ever had one attached stays slower.
+A `Window` is told of every step boundary, from whatever found it, and does the rest. Timing comes before any profiler
+has started in the process, because a process that ever had one attached stays slower.
 """
 
 from __future__ import annotations
 
 import enum
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -93,6 +94,7 @@ class Window:
         annotation: marks steps in the trace.
         recorded: called once, at the boundary where recording has stopped.
         done: called once, when nothing more is to be timed; whatever is installed in the program can go.
+        now: the host clock, nanoseconds.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Window:
         annotation: Annotation,
         recorded: Callable[[], None],
         done: Callable[[], None],
+        now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.plan = plan
         self.phase = Phase.SKIP
@@ -114,6 +117,7 @@ class Window:
         self._annotation = annotation
         self._recorded = recorded
         self._done = done
+        self._now = now
         self._thread = 0
         self._at = 0
         self._busy = False
@@ -207,7 +211,7 @@ class Window:
             self._begin_warmup()
             return
         self.phase = Phase.TIMED
-        self._clock = StepClock(self._make_device(), marks=True)
+        self._clock = StepClock(self._make_device(), marks=True, now=self._now)
         self._clock.open()
 
     def _time(self) -> None:
@@ -278,7 +282,7 @@ class Window:
         self._profiler.start()
         self._size.begin()
         self.measured.steps_before = max(self.steps, 0)
-        self._clock = StepClock(device, marks=False)
+        self._clock = StepClock(device, marks=False, now=self._now)
         self._clock.open(synchronize=False)
         self.phase = Phase.ACTIVE
 
@@ -313,7 +317,7 @@ class Window:
         if self.plan.after == 0 or self.measured.unprofiled is None:
             self._become_done()
             return
-        self._clock = StepClock(self._make_device(), marks=True)
+        self._clock = StepClock(self._make_device(), marks=True, now=self._now)
         self._clock.open()
 
     def _close_after(self) -> None:

@@ -1,7 +1,7 @@
 """What the recorder says about a recording, kept inside the trace file under the key `lanewise`.
 
-The recorder writes this object, `explain` and `health` read it. It is plain data on the standard library alone, so that a
-program can be recorded where only torch is installed and a trace can be read where torch is not.
+The recorder writes this object, `explain` and `health` read it. It is plain data on the standard library alone, so
+that a program can be recorded where only torch is installed and a trace can be read where torch is not.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ SCHEMA = 1
 class StepTimes:
     """Wall time per step over one stretch of the run, microseconds.
 
-    `method` says what was timed: `host` - the time between step boundaries on the host, sound where the device keeps up;
-    `device` - device timestamps at the boundaries, where the host runs ahead; `mean` - the stretch between two
-    synchronisations divided by its steps, where the host runs ahead and nothing may be added to the stream. `mean` has
-    one sample, so p20 and p80 equal the median. `times_us` are the samples themselves in their order, so that two runs can
-    be compared with statistics.
+    `method` says what was timed: `host` - the time between step boundaries on the host, sound where the device keeps
+    up; `device` - device timestamps at the boundaries, where the host runs ahead; `mean` - the stretch between two
+    synchronisations divided by its steps, where the host runs ahead and nothing may be added to the stream. `mean`
+    has one sample, so p20 and p80 equal the median. `times_us` are the samples themselves in their order, so that two
+    runs can be compared with statistics.
     """
 
     median_us: float
@@ -112,8 +112,8 @@ def to_json(recorded: Recorded) -> dict[str, Any]:
 def from_metadata(metadata: Mapping[str, Any]) -> Recorded | None:
     """The recorder's facts from a trace's top-level keys, or None if another tool recorded it.
 
-    The file is untrusted: a field of the wrong type is dropped, an unknown one ignored, an unknown schema read as far as
-    the names agree.
+    The file is untrusted: a field of the wrong type is dropped, an unknown one ignored, an unknown schema read as far
+    as the names agree.
     """
     raw = metadata.get(KEY)
     if not isinstance(raw, Mapping):
@@ -150,7 +150,12 @@ def _times(value: Any) -> StepTimes | None:
     listed = value.get("times_us")
     times = [_positive(time) for time in listed[:_MAX_TIMES]] if isinstance(listed, list | tuple) else []
     return StepTimes(
-        median_us=median, p20_us=p20 or median, p80_us=p80 or median, samples=samples, steps=steps, method=method or "",
+        median_us=median,
+        p20_us=p20 or median,
+        p80_us=p80 or median,
+        samples=samples,
+        steps=steps,
+        method=method or "",
         times_us=tuple(time for time in times if time is not None),
     )
 
@@ -179,7 +184,9 @@ def _faults(value: Any) -> list[Fault] | None:
     if not isinstance(value, list):
         return None
     found = [(_text(f.get("code")), f.get("sentence")) for f in value[:100] if isinstance(f, Mapping)]
-    return [Fault(code=code, sentence=sentence[:1000]) for code, sentence in found if code and isinstance(sentence, str)]
+    return [
+        Fault(code=code, sentence=sentence[:1000]) for code, sentence in found if code and isinstance(sentence, str)
+    ]
 
 
 _FIELDS: dict[str, Any] = {

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from lanewise.record.clock import StepClock, quantile
+from tests.record.fakes import FakeDevice, FakeTime, clock_of
+
+
+def run(device: FakeDevice, clock: StepClock, steps: int, host_us: float, device_us: float) -> None:
+    clock.open()
+    for _ in range(steps):
+        device.time.pass_us(host_us)
+        device.submit(device_us)
+        clock.tick()
+    clock.close()
+
+
+def test_a_host_that_keeps_up_is_timed_on_the_host() -> None:
+    device = FakeDevice(FakeTime())
+    clock = clock_of(device)
+    run(device, clock, 20, host_us=55.0, device_us=3.2)
+    summary = clock.summary()
+    assert summary is not None
+    assert (summary.method, summary.median_us, summary.samples) == ("host", 55.0, 20)
+
+
+def test_a_host_that_runs_ahead_is_not_believed() -> None:
+    device = FakeDevice(FakeTime())
+    clock = clock_of(device)
+    run(device, clock, 20, host_us=60.0, device_us=202.0)
+    summary = clock.summary()
+    assert summary is not None
+    assert summary.method == "mean"
+    assert abs(summary.median_us - 202.0) < 5
+
+
+def test_device_timestamps_give_the_spread_of_device_limited_steps() -> None:
+    device = FakeDevice(FakeTime())
+    clock = clock_of(device, marks=True)
+    run(device, clock, 100, host_us=60.0, device_us=202.0)
+    summary = clock.summary()
+    assert summary is not None
+    assert summary.method == "device"
+    assert abs(summary.median_us - 202.0) < 0.5
+    assert summary.samples >= 3
+
+
+def test_at_most_one_device_timestamp_per_millisecond() -> None:
+    device = FakeDevice(FakeTime())
+    marks = 0
+    original = device.mark
+
+    def counting() -> int:
+        nonlocal marks
+        marks += 1
+        return original()
+
+    device.mark = counting  # type: ignore[method-assign]
+    clock = clock_of(device, marks=True)
+    run(device, clock, 100, host_us=50.0, device_us=1.0)
+    assert marks <= 1 + 100 * 50 // 1000
+
+
+def test_skipped_steps_leave_host_times_only() -> None:
+    device = FakeDevice(FakeTime())
+    clock = clock_of(device)
+    clock.open()
+    for us in [3000.0, 100.0, 50.0, 50.0, 50.0]:
+        device.time.pass_us(us)
+        clock.tick()
+    clock.close()
+    assert clock.samples(2) == ([50.0, 50.0, 50.0], "host")
+    summary = clock.summary(2)
+    assert summary is not None
+    assert summary.steps == 3
+
+
+def test_no_step_no_time() -> None:
+    clock = clock_of(FakeDevice(FakeTime()))
+    clock.open()
+    clock.close()
+    assert clock.summary() is None
+
+
+def test_quantiles_interpolate() -> None:
+    assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
+    assert quantile([7.0], 0.2) == 7.0
+    assert quantile([0.0, 10.0], 0.2) == 2.0
