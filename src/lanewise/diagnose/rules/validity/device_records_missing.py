@@ -41,8 +41,6 @@ def device_records_missing(facts: Facts, *, share_from: float = 0.02) -> Outcome
     if health.launches == 0 and health.device_ops == 0:
         return NotApplicable("the trace holds neither launches nor device work")
     missing = health.launches_without_work + health.other_orphans
-    if health.launches == 0 and health.host_end > health.host_start and health.other_orphans == health.device_ops:
-        missing = health.other_orphans
     part = missing / max(1, health.launches)
     rows = [
         {"reason": "launches without device work", "count": health.launches_without_work},
