@@ -26,6 +26,9 @@ _BUDGET = {"host": "host", "device": "compute", "transfer": "transfer", "communi
 # Below this share of the step a problem is a note (diagnoses.md section 2).
 _NOTE_BELOW = 0.01
 
+# Waiting counts beside the bottleneck from this share of the step on.
+_EXPOSED_FROM = 0.10
+
 _ORDER = {"validity": 0, "regime": 1, "problem": 2, "statement": 3, "note": 4}
 
 
@@ -82,7 +85,7 @@ def _rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
 
 def _evaluate(rule: Rule, facts: Facts, settings: Settings, checks: list[Check]) -> Outcome | None:
     overrides = dict(settings.thresholds.get(rule.code, {}))
-    wrong = set(overrides) - set(rule.thresholds)
+    wrong = set(overrides) - set(rule.thresholds) if overrides else set[str]()
     if wrong:
         allowed = ", ".join(rule.thresholds) or "none"
         raise UsageError(f"{rule.code} has no threshold {', '.join(sorted(wrong))}; it has: {allowed}")
@@ -122,11 +125,13 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
         return min(outcome.gain_ns * scale, budgets[side])
 
     ordered = _special_first(sorted(found, key=lambda pair: (_ORDER[pair[0].kind], -capped(pair), pair[0].code)))
+    # Without a steady state a gain per step rests on little (MEA110).
+    unsteady = any(rule.code == "MEA110" for rule, _ in found)
     findings: list[Finding] = []
     claimed: list[tuple[str, frozenset[int]]] = []
     for rule, outcome in ordered:
         side = outcome.side or rule.side
-        on = rule.kind in {"validity", "regime"} or _on_bottleneck(facts.regime.name, side)
+        on = rule.kind in {"validity", "regime"} or _on_bottleneck(facts, side)
         owner = _owner(outcome, claimed)
         potential = capped((rule, outcome))
         recoverable = min(potential, left[side]) if on and not owner and rule.kind == "problem" else 0.0
@@ -147,7 +152,7 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
                 recoverable_us_per_step=round(recoverable / 1e3, 3),
                 potential_us_per_step=round(outcome.gain_ns / 1e3, 3) if math.isfinite(outcome.gain_ns) else 0.0,
                 on_bottleneck=on,
-                confidence=outcome.confidence,
+                confidence="low" if unsteady and kind == "problem" else outcome.confidence,
                 steps=_step_numbers(facts, outcome),
                 evidence=list(outcome.evidence),
                 fix=outcome.fix or rule.section("Fix"),
@@ -182,10 +187,16 @@ def render_title(template: str, outcome: Found) -> str:
     return template.format_map({name: str(value) for name, value in outcome.values.items()})
 
 
-def _on_bottleneck(regime: str, side: str) -> bool:
-    if side in {"any", "memory"} or regime in {"mixed", "undetermined"}:
+def _on_bottleneck(facts: Facts, side: str) -> bool:
+    """Whether time given back on a side shortens the step.
+
+    The side that binds the run does. So does time in which the device waits for the host, or the host for a copy, whatever
+    binds the rest of the run. Shorter kernels and messages do not while the host is behind: it never waited for them.
+    """
+    regime = facts.regime
+    if side in {"any", "memory"} or regime.name in {"mixed", "undetermined"} or regime.name == _BUDGET.get(side):
         return True
-    return regime == _BUDGET.get(side)
+    return side in {"host", "transfer"} and regime.shares.get(_BUDGET[side], 0.0) >= _EXPOSED_FROM
 
 
 def _owner(outcome: Found, claimed: list[tuple[str, frozenset[int]]]) -> str:
