@@ -20,6 +20,9 @@ _LABELS = {
 
 _SPINNING = ("Host-bound: the next work is not launched yet {share} of every {step}, although the GPU looks busy {busy_share} of "
              "it: collectives spin meanwhile.")
+_WAITS_TOO = ("Device-bound: the GPU computes {share} of every {step} ({busy} busy); it also waits for the host {host_share} of "
+              "the time.")
+_WAITS_TOO_FROM = 0.10
 
 
 def _judge(facts: Facts, name: str) -> Outcome:
@@ -34,14 +37,20 @@ def _judge(facts: Facts, name: str) -> Outcome:
         "step": time(steps.step_ns),
         "busy_share": share(regime.busy_share),
         "share": share(regime.shares.get(name, 0.0)),
+        "host_share": share(regime.shares.get("host", 0.0)),
         "class_time": time(steps.class_ns.get(name, 0.0)),
         "queue_delay": time(regime.queue_delay_ns),
         "top": text(" and ".join(f"{_LABELS[c]} ({s:.0%})" for c, s in top)),
         "reason": text(regime.reason),
     }
     headings = {"what": ("text", "where the step goes"), "time": ("time", "time"), "share": ("share", "share")}
-    spinning = name == "host" and regime.busy_share + regime.shares.get("host", 0.0) > 1.02
-    return Found(values=values, title=_SPINNING if spinning else None, evidence=[table("Time per step", headings, rows)] if rows else [])  # type: ignore[arg-type]
+    host = regime.shares.get("host", 0.0)
+    title = None
+    if name == "host" and regime.busy_share + host > 1.02:
+        title = _SPINNING
+    elif name == "compute" and host >= _WAITS_TOO_FROM:
+        title = _WAITS_TOO
+    return Found(values=values, title=title, evidence=[table("Time per step", headings, rows)] if rows else [])  # type: ignore[arg-type]
 
 
 @rule("REG101", "host-bound", kind="regime", side="host",
