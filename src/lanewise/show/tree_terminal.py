@@ -139,7 +139,7 @@ def tree_rows(
         end = chain[-1]
         rest = [child for child in children[end] if not shown[child] and inclusive[child]]
         rest_value = int(sum(inclusive[child] for child in rest))
-        show_rest = bool(below) and abs(rest_value) >= min_share * scale
+        show_rest = bool(below) and bool(rest) and abs(rest_value) >= min_share * scale
         if show_rest:
             mark = -len(pending) - len(rows_out) - 1
             pending[mark] = make((), (*last, True), rest_value, int(sum(counts[c] for c in rest)), len(rest))
@@ -173,13 +173,15 @@ def header(tree: Tree) -> Text:
         per_step = format_quantity("time", device / len(info.steps))
         facts.append(f"{len(info.steps)} steps, {per_step} each" if len(info.steps) > 1 else "one step")
     facts.append(f"{tree.total('count'):,} kernels, copies and sets")
-    facts += [clean(name, 40) for name in info.devices[:1]]
-    facts += [f"only {clean(key, 20)} {clean(text, 40)}" for key, text in info.filters.items()]
-    lines = Text.assemble((clean(info.source, 90), "bold"), "\n", (" · ".join(facts), "dim"))
+    device_name = f" · {clean(info.devices[0], 40)}" if info.devices else ""
+    lines = Text.assemble((clean(info.source, 60), "bold"), (device_name, "dim"), "\n", (" · ".join(facts), "dim"))
+    if info.filters:
+        chosen = " · ".join(f"only {clean(key, 20)} {clean(text, 60)}" for key, text in info.filters.items())
+        lines.append(f"\n{chosen}", style="dim")
     phases = np.bincount(tree.phase, weights=tree.metrics["device"], minlength=len(PHASES))
     if device > 0 and np.count_nonzero(phases) > 1:
         order = [p for p in np.argsort(-phases).tolist() if phases[p]]
-        split = " · ".join(f"{PHASES[p]} {_percent(phases[p] / device)}" for p in order)
+        split = " · ".join(f"{PHASES[p]} {_percent(float(phases[p]) / device)}" for p in order)
         lines.append(f"\n{split}", style="dim")
     return lines
 
@@ -206,6 +208,7 @@ def tree_text(
         out.append("\n")
         if roots and row.nodes:
             _append_source(out, tree, row, " " * 28 + _guides((*row.last, True))[:-2], width, roots)
+    out.right_crop(1)
     return out
 
 

@@ -234,6 +234,8 @@ def _forward(trace: Trace) -> np.ndarray:
     lane_of_thread = _forward_lanes(trace, forward, backward, lanes)
     for number, lane in lane_of_thread.items():
         _latest_before(trace, forward[trace.lane[forward] == lane], backward[thread[backward] == number], result)
+    # A thread id may be missing or reused: better the latest row of any lane than none.
+    _latest_before(trace, forward, backward[result[backward] < 0], result)
     return result
 
 

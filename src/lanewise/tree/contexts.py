@@ -131,7 +131,9 @@ def _recorded_parents(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Event of the recorded Python parent of each frame (-1 for a root), and whether it can be believed.
 
-    A parent that begins after its child is refused: ids come from the file, and a cycle must not be possible.
+    A parent that begins after its child is refused: ids come from the file, and a cycle must not be possible. So is one
+    on another lane: for the first frame of a thread, as of a hook that the autograd engine calls, the profiler names
+    whatever frame the main thread was in.
     """
     order = np.argsort(own, kind="stable")
     at = np.minimum(np.searchsorted(own[order], above), len(order) - 1)
@@ -142,8 +144,8 @@ def _recorded_parents(
     earlier = (trace.start[candidate] < trace.start[child]) | (
         (trace.start[candidate] == trace.start[child]) & (rank[candidate] < rank[child])
     )
-    believed = (exists & earlier) | (above < 0)
-    return np.where(exists & earlier, candidate, -1), believed
+    good = exists & earlier & (trace.lane[candidate] == trace.lane[child])
+    return np.where(good, candidate, -1), good | (above < 0)
 
 
 def _roles(trace: Trace, lanes: np.ndarray) -> list[str]:

@@ -43,11 +43,6 @@ _TRANSFERS = (
     r"set_.*|resize_.*|detach.*|lift_fresh|is_nonzero|cpu|cuda|_has_compatible_shallow_copy_type)$"
 )
 
-# With create_graph=True the inner operators of (nearly) every backward function carry a number; under checkpointing
-# only those of the few functions that recompute.
-_DOUBLE_BACKWARD_SHARE = 0.5
-
-
 def is_communication(trace: Trace, contexts: Contexts) -> np.ndarray:
     """Whether each row is communication by its own name, shape (rows,)."""
     result = np.zeros(len(contexts.event), dtype=bool)
@@ -128,9 +123,15 @@ def _recomputed(trace: Trace, contexts: Contexts, backward: Backward, is_backwar
     surely = candidate & ((checkpoint >= 0) | module)
     if surely.any():
         return surely
-    functions = np.count_nonzero(backward.inside[:count] & (sequence >= 0))
-    holding = len(np.unique(within[candidate]))
-    return candidate if holding <= _DOUBLE_BACKWARD_SHARE * functions else np.zeros(count, dtype=bool)
+    # Under create_graph=True gradients are on all the time, so the operators of a backward function are numbered to the
+    # last; a function that recomputes ends with its own, unnumbered work.
+    holder = np.unique(within[candidate])
+    child = np.flatnonzero((trace.kind[event] == Kind.OPERATOR) & np.isin(inner, holder))
+    child = child[np.lexsort((trace.start[event[child]], inner[child]))]
+    last = child[np.concatenate((inner[child][1:] != inner[child][:-1], [True]))]
+    ends_unnumbered = np.zeros(count, dtype=bool)
+    ends_unnumbered[inner[last[sequence[last] < 0]]] = True
+    return candidate & ends_unnumbered[np.maximum(within, 0)]
 
 
 def _by_position(trace: Trace, contexts: Contexts, phase: np.ndarray, has_modules: bool) -> np.ndarray:

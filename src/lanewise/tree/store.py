@@ -73,6 +73,8 @@ def loads(data: bytes, source: str = "the file") -> Tree:
         raw = unpacker.decompress(data[len(MAGIC) + 1 :], _LARGEST)
         if unpacker.unconsumed_tail:
             raise TooLargeError(f"{source} unpacks to more than 1 GiB")
+        if not unpacker.eof:
+            raise InputError(f"{source} is damaged: it ends early")
         content = msgspec.msgpack.decode(raw, type=_File)
         return _tree(content)
     except (zlib.error, msgspec.MsgspecError, KeyError, ValueError, TypeError, OverflowError) as error:
