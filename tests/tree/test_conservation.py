@@ -129,7 +129,8 @@ def test_equal_programs_give_equal_bytes(program: list[list[Action]]) -> None:
 def test_more_steps_give_no_more_contexts(program: list[list[Action]]) -> None:
     """Every step the same program: the set of contexts is that of three steps, however many there are.
 
-    Work without a launch and gradient accumulations stand by position, and the first step has no forward neighbour before
+    Work without a launch and gradient accumulations stand by position, and the first step has no forward neighbour
+    before
     it: both are the same from the second step on.
     """
     few = build(play([program[0]] * 3))

@@ -37,7 +37,7 @@ def test_depth_root_and_levels(parent: np.ndarray) -> None:
     assert depth.tolist() == [len(path(parent, row)) - 1 for row in range(len(parent))]
     assert root.tolist() == [path(parent, row)[-1] for row in range(len(parent))]
     seen = [rows.tolist() for rows in levels(depth)]
-    assert sorted(sum(seen, [])) == list(range(len(parent)))
+    assert sorted(row for rows in seen for row in rows) == list(range(len(parent)))
     assert all(depth[row] == level for level, rows in enumerate(seen) for row in rows)
 
 
