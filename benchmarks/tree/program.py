@@ -2,9 +2,9 @@
 
     python benchmarks/tree/program.py OUT.json [--events 950000] [--layers 12]
 
-About half of all rows are Python frames, as in a recording with stacks. Frames, modules and operators nest as those of a
-transformer do; backward work runs on the autograd thread and carries the sequence numbers of its forward operators. The
-names come from one program, so the number of distinct contexts does not grow with the number of steps.
+About half of all rows are Python frames, as in a recording with stacks. Frames, modules and operators nest as those of
+a transformer do; backward work runs on the autograd thread and carries the sequence numbers of its forward operators.
+The names come from one program, so the number of distinct contexts does not grow with the number of steps.
 """
 
 from __future__ import annotations
@@ -48,14 +48,17 @@ class Program:
         self.modules: dict[str, int] = {}
         self.tape: list[tuple[str, int, str]] = []
 
-    def row(self, category: str, name: str, start: float, duration: float, args: str, process: int, thread: int) -> None:
+    def row(
+        self, category: str, name: str, start: float, duration: float, args: str, process: int, thread: int
+    ) -> None:
         """One complete event."""
         lead = ",\n" if self.events else ""
         # Whole nanoseconds, so that rows nest exactly, as the profiler's own do.
         begin, length = BASE_NS + round(start * 1000), round((start + duration) * 1000) - round(start * 1000)
         self.out.write(
             f'{lead}  {{\n    "ph": "X", "cat": "{category}", "name": "{name}", "pid": {process}, "tid": {thread},\n'
-            f'    "ts": {begin // 1000}.{begin % 1000:03}, "dur": {length // 1000}.{length % 1000:03},\n    "args": {{\n      {args}\n    }}\n  }}'
+            f'    "ts": {begin // 1000}.{begin % 1000:03}, "dur": {length // 1000}.{length % 1000:03},\n'
+            f'    "args": {{\n      {args}\n    }}\n  }}'
         )
         self.events += 1
 
@@ -72,9 +75,9 @@ class Program:
         self.now += tail
         self.frames.pop()
         module = ', "Python module id": 0' if name.startswith("nn.Module") else ""
+        above = "null" if parent is None else parent
         self.row("python_function", name, begin, self.now - begin,
-                 f'"Python parent id": {"null" if parent is None else parent}, "Python id": {own}{module}, "Ev Idx": {own}',
-                 PROCESS, self.thread)
+                 f'"Python parent id": {above}, "Python id": {own}{module}, "Ev Idx": {own}', PROCESS, self.thread)
 
     def builtin(self, name: str) -> None:
         """A short call of a built-in function."""
@@ -82,7 +85,9 @@ class Program:
             pass
 
     @contextmanager
-    def operator(self, name: str, *, sequence: int = -1, forward_thread: int = 0, shapes: bool = True) -> Iterator[None]:
+    def operator(
+        self, name: str, *, sequence: int = -1, forward_thread: int = 0, shapes: bool = True
+    ) -> Iterator[None]:
         """An operator around what the block states."""
         self.externals += 1
         begin = self.now
@@ -93,9 +98,8 @@ class Program:
         numbers = f'"Sequence number": {sequence}, "Fwd thread id": {forward_thread}, ' if sequence >= 0 else ""
         dims = ('"Concrete Inputs": ["", "", ""], "Input type": ["c10::BFloat16", "c10::BFloat16", "Scalar"], '
                 '"Input Strides": [[4096, 1], [1, 4096], []], "Input Dims": [[8192, 4096], [4096, 4096], []], ')
-        self.row("cpu_op", name, begin, self.now - begin,
-                 f'"External id": {external}, "Record function id": 0, {numbers}{dims if shapes else ""}"Ev Idx": {external}',
-                 PROCESS, self.thread)
+        arguments = f'"External id": {external}, "Record function id": 0, {numbers}{dims if shapes else ""}'
+        self.row("cpu_op", name, begin, self.now - begin, f'{arguments}"Ev Idx": {external}', PROCESS, self.thread)
 
     def launch(self, kernel: str, mean: float) -> None:
         """A launch and its kernel."""
@@ -103,7 +107,8 @@ class Program:
         call = self.now
         self.now += self.rng.uniform(2.5, 4.0)
         self.row("cuda_runtime", "cudaLaunchKernel", call, self.now - call - 0.2,
-                 f'"External id": {self.externals}, "cbid": 211, "correlation": {self.correlation}', PROCESS, self.thread)
+                 f'"External id": {self.externals}, "cbid": 211, "correlation": {self.correlation}', PROCESS,
+                 self.thread)
         start = max(self.device_free, call + 6.0)
         duration = self.rng.uniform(0.7, 1.3) * mean
         self.device_free = start + duration
@@ -115,13 +120,13 @@ class Program:
 
     # -- the program ---------------------------------------------------------------------------------------------------
 
-    def operation(self, name: str, backward: str, kernel: str, inner: str = "") -> None:
+    def operation(self, name: str, backward: str, kernel: str) -> None:
         """A differentiable operator with one kernel."""
         sequence = self.sequence
         self.sequence += 1
-        with self.operator(name, sequence=sequence):
-            with self.operator(inner or name.replace("aten::", "aten::_"), shapes=False):
-                self.launch(kernel, 9.0)
+        inner = name.replace("aten::", "aten::_")
+        with self.operator(name, sequence=sequence), self.operator(inner, shapes=False):
+            self.launch(kernel, 9.0)
         self.tape.append((backward, sequence, kernel + "_backward"))
 
     @contextmanager
@@ -166,7 +171,8 @@ class Program:
                                 self.operator(f"aten::{name}"):
                             pass
                 with self.frame("<built-in function scaled_dot_product_attention>"):
-                    self.operation("aten::_scaled_dot_product_flash_attention", "ScaledDotProductFlashAttentionBackward0",
+                    self.operation("aten::_scaled_dot_product_flash_attention",
+                                   "ScaledDotProductFlashAttentionBackward0",
                                    "pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64>>")
                 self.linear(f"{path}.attention.o")
             self.norm(f"{path}.norm2")
@@ -174,7 +180,8 @@ class Program:
                 self.linear(f"{path}.mlp.up")
                 with self.frame("torch/nn/functional.py(1800): gelu"), \
                         self.frame("<built-in function gelu>"):
-                    self.operation("aten::gelu", "GeluBackward0", "void at::native::vectorized_elementwise_kernel<8, Gelu>")
+                    self.operation("aten::gelu", "GeluBackward0",
+                                   "void at::native::vectorized_elementwise_kernel<8, Gelu>")
                 self.linear(f"{path}.mlp.down")
             for _ in range(2):
                 self.operation("aten::add", "AddBackward0", "void at::native::vectorized_elementwise_kernel<8, Add>")
@@ -217,8 +224,9 @@ class Program:
                     with self.operator("aten::mm" if function == "AddmmBackward0" else "aten::backward"):
                         self.launch(f"{kernel}_{part}", 9.0)
             if function == "AddmmBackward0":
-                with self.operator("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", shapes=False), \
-                        self.operator("torch::autograd::AccumulateGrad"), self.operator("aten::detach", shapes=False):
+                name = "torch::autograd::AccumulateGrad"
+                with self.operator(f"autograd::engine::evaluate_function: {name}", shapes=False), \
+                        self.operator(name), self.operator("aten::detach", shapes=False):
                     pass
         self.tape = []
         self.thread, self.frames = PROCESS, frames
