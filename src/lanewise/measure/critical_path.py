@@ -108,7 +108,7 @@ class _Walk:
         work = trace.device_work
         # Without a duration nothing can be waited for (and the walk would not move).
         near = (trace.start[work] < end) & (trace.end[work] > start) & (trace.duration[work] > 0)
-        near &= trace["lanes"]["process"][trace.lane[work]] == facts.classes.device
+        near &= (trace["lanes"]["process"] == facts.classes.device)[trace.lane[work]]
         rows = np.flatnonzero(near)
         rows = rows[np.lexsort((trace.start[work[rows]], trace.lane[work[rows]]))]
         self.event = work[rows]

@@ -34,47 +34,76 @@ COMMUNICATION = re.compile(
     r"nccl|rccl|xccl::|hccl::|oneccl|msccl|cross_device_reduce|all_?reduce_|multimem_|all_gather_kernel", re.IGNORECASE
 )
 
+
+def _lower_case(pattern: str) -> re.Pattern[str]:
+    """The pattern for names in lower case, which is ten times faster than ignoring case; escapes such as `\\W` stay."""
+    return re.compile(re.sub(r"\\.|[A-Z]", lambda part: part[0] if part[0][0] == "\\" else part[0].lower(), pattern))
+
+
 # Ordered: the first pattern that matches decides.
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (name, re.compile(pattern, re.IGNORECASE))
+    (name, _lower_case(pattern))
     for name, pattern in (
         ("communication", COMMUNICATION.pattern),
-        ("attention", r"flash_fwd|flash_bwd|flash_?attn|fmha|_sdpa_|attn_fwd|attn_bwd|attention|paged_attention|fwd_kernel_mla"),
+        (
+            "attention",
+            r"flash_fwd|flash_bwd|flash_?attn|fmha|_sdpa_|attn_fwd|attn_bwd|attention|paged_attention|fwd_kernel_mla",
+        ),
         ("layout", r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|transpose_?readWrite|batched_transpose|im2col|col2im"),
         ("gemm helper", r"splitK_?reduce|ReduceSplitK|cublasLt::epilogue|SplitKReduce"),
-        ("convolution", r"convolve|conv2d|conv1d|conv3d|_conv_|dgrad|wgrad|fprop|cudnn::cnn|winograd|fft.*conv|gcgemm|"
-                        r"implicit_con|xdlops_conv|miopen.*conv|igemm_fwd|igemm_bwd|igemm_wrw|naive_conv|ConvBin"),
-        ("optimizer", r"FusedOptimizer|FusedAdam|fused_adam|FusedSgd|multi_tensor_apply_kernel.*(Adam|Sgd|Lamb)Functor"),
+        (
+            "convolution",
+            r"convolve|conv2d|conv1d|conv3d|_conv_|dgrad|wgrad|fprop|cudnn::cnn|winograd|fft.*conv|gcgemm|"
+            r"implicit_con|xdlops_conv|miopen.*conv|igemm_fwd|igemm_bwd|igemm_wrw|naive_conv|ConvBin",
+        ),
+        (
+            "optimizer",
+            r"FusedOptimizer|FusedAdam|fused_adam|FusedSgd|multi_tensor_apply_kernel.*(Adam|Sgd|Lamb)Functor",
+        ),
         ("foreach", r"multi_tensor_apply"),
-        ("gemm", r"nvjet|gemm|gemv|cutlass.*(sgemm|hgemm|tensorop)|ampere_|volta_|turing_|hopper_|xmma|Cijk_|"
-                 r"matmul|wmma|_mm_|dot_kernel|cublas"),
-        ("normalisation", r"layer_?norm|rms_?norm|batch_?norm|bn_fw|bn_bw|group_?norm|instance_norm|RowwiseMoments|"
-                          r"GammaBeta|cuCompute.*Grad"),
+        (
+            "gemm",
+            r"nvjet|gemm|gemv|cutlass.*(sgemm|hgemm|tensorop)|ampere_|volta_|turing_|hopper_|xmma|Cijk_|"
+            r"matmul|wmma|_mm_|dot_kernel|cublas",
+        ),
+        (
+            "normalisation",
+            r"layer_?norm|rms_?norm|batch_?norm|bn_fw|bn_bw|group_?norm|instance_norm|RowwiseMoments|"
+            r"GammaBeta|cuCompute.*Grad",
+        ),
         ("softmax", r"softmax"),
         ("triton", r"^triton_"),
         ("embedding and indexing", r"index|embedding|gather|scatter|masked_select|nonzero|take_kernel"),
         ("sort and scan", r"sort|scan|topk|cumsum|DeviceSelect|DevicePartition"),
         ("random", r"distribution|philox|random|dropout|bernoulli"),
         ("reduction", r"reduce_kernel|reduce|DeviceReduce|mean_kernel|norm_kernel"),
-        ("copy kernel", r"direct_copy|copy_kernel|CatArray|batched_copy|bfloat16_copy|float_copy|convert_?kernel|memcpy|"
-                        r"LoadWithCast|fill_kernel|FillFunctor"),
-        ("pointwise", r"elementwise|pointwise|vectorized_|unrolled_|BinaryFunctor|UnaryFunctor|CUDAFunctor|AUnary|BUnary"),
+        (
+            "copy kernel",
+            r"direct_copy|copy_kernel|CatArray|batched_copy|bfloat16_copy|float_copy|convert_?kernel|memcpy|"
+            r"LoadWithCast|fill_kernel|FillFunctor",
+        ),
+        (
+            "pointwise",
+            r"elementwise|pointwise|vectorized_|unrolled_|BinaryFunctor|UnaryFunctor|CUDAFunctor|AUnary|"
+            r"BUnary",
+        ),
     )
 )
 
-_NO_TENSOR = re.compile(
+_NO_TENSOR = _lower_case(
     r"_ffma_|simt|ampere_sgemm|volta_sgemm|maxwell_|(^|_|\W)sgemm_|dgemm|gemv|gemmk1|implicit_convolve_sgemm|"
-    r"wgrad_alg0_engine", re.IGNORECASE
+    r"wgrad_alg0_engine"
 )
-_TENSOR = re.compile(
-    r"nvjet|tensorop|s1688|s16816|s161616|h884|h16816|h1688|i8816|i16832|hmma|imma|wgmma|gmma|warpgroup|tensor16x8x8|tf32|"
-    r"xdlops|mfma|_MI\d+x", re.IGNORECASE
+_TENSOR = _lower_case(
+    r"nvjet|tensorop|s1688|s16816|s161616|h884|h16816|h1688|i8816|i16832|hmma|imma|wgmma|gmma|warpgroup|tensor16x8x8|"
+    r"tf32|xdlops|mfma|_MI\d+x"
 )
-_MATRIX = re.compile(r"gemm|gemv|conv|nvjet|xmma|cutlass|wgrad|dgrad|fprop|matmul|Cijk_", re.IGNORECASE)
+_MATRIX = _lower_case(r"gemm|gemv|conv|nvjet|xmma|cutlass|wgrad|dgrad|fprop|matmul|Cijk_")
 
 
 def family(name: str) -> str:
     """Family of a kernel, one of FAMILIES."""
+    name = name.lower()
     for label, pattern in _PATTERNS:
         if pattern.search(name):
             return label
@@ -86,6 +115,7 @@ def tensor_cores(name: str) -> bool | None:
 
     `ffma` and `simt` decide before anything else: `xmma` is a generator, not evidence.
     """
+    name = name.lower()
     if not _MATRIX.search(name):
         return None
     if _NO_TENSOR.search(name):

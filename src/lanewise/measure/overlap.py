@@ -53,7 +53,7 @@ def measure_overlap(facts: Facts) -> Overlap:
     """Measure overlap on the device with the most work."""
     trace = facts.trace
     work = trace.device_work
-    mine = trace["lanes"]["process"][trace.lane[work]] == facts.classes.device
+    mine = (trace["lanes"]["process"] == facts.classes.device)[trace.lane[work]]
     copying = mine & (trace.kind[work] != Kind.KERNEL)
     communicating = mine & facts.is_family("communication")
     computing = mine & ~copying & ~communicating

@@ -58,7 +58,7 @@ def measure_queue(facts: Facts) -> Queue:
     """Measure the queue of the device with the most work."""
     trace, links = facts.trace, facts.trace.links
     work = trace.device_work
-    mine = (trace["lanes"]["process"][trace.lane[work]] == facts.classes.device) & (links.launch >= 0)
+    mine = (trace["lanes"]["process"] == facts.classes.device)[trace.lane[work]] & (links.launch >= 0)
     events, launch = work[mine], links.launch[mine]
     time = np.concatenate((trace.start[launch], trace.end[events]))
     change = np.concatenate((np.ones(len(launch), np.int64), -np.ones(len(events), np.int64)))

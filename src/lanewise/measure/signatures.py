@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from lanewise.measure.keys import combined
 from lanewise.trace.model import Trace
 
 __all__ = ["DTYPE_BYTES", "Signature", "Signatures", "Tensor"]
@@ -135,13 +136,11 @@ class Signatures:
         trace = self._trace
         args = trace["operator_args"]
         rows = trace.lookup("operator_args", events)
-        key = trace.name[events].astype(np.int64)
-        for column in ("dims_text", "types_text", "strides_text", "concrete_text"):
-            if len(args["event"]) == 0:
-                break
-            text = np.where(rows >= 0, args[column][np.maximum(rows, 0)].astype(np.int64) + 1, 0)
-            # Ranks of the pairs so far stay below the number of events, so the product never overflows.
-            key = np.unique(key, return_inverse=True)[1] * (len(trace.texts) + 2) + text
+        columns: list[np.ndarray] = [trace.name[events]]
+        if len(args["event"]):
+            texts = ("dims_text", "types_text", "strides_text", "concrete_text")
+            columns += [np.where(rows >= 0, args[name][np.maximum(rows, 0)].astype(np.int64) + 1, 0) for name in texts]
+        key = combined(*columns)
         _, example, group = np.unique(key, return_index=True, return_inverse=True)
         return events[example], group.reshape(-1)
 

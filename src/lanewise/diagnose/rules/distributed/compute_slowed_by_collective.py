@@ -67,7 +67,7 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
         excess = float(np.maximum(duration[beside] - plain, 0).sum()) / steps
         plain_total += plain * int(beside.sum())
         beside_total += float(duration[beside].sum())
-        row = int(trace.lookup("kernel_args", np.array([group.example]))[0])
+        row = group.arguments
         found.append((excess, {
             "kernel": kernel_label(facts, group.example), "shapes": shapes_label(facts, group.operator),
             "blocks": int(facts.occupancy.blocks[row]) if row >= 0 else -1, "count": int(beside.sum()) / steps,
@@ -107,7 +107,7 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
 
 def _kind(facts: Facts, group: KernelGroup) -> tuple[int, int, float]:
     """What makes two kernels comparable: name, grid, and the FLOPs of their operator (a product and its transpose)."""
-    row = int(facts.trace.lookup("kernel_args", np.array([group.example]))[0])
+    row = group.arguments
     call = facts.signatures.of(group.operator)
     work = work_of(facts.trace.name_of(group.operator), call) if call else None
     flops = work.flops if work and work.flops else float(hash(call) if call else -1)

@@ -44,7 +44,7 @@ def data_parallel_or_slow_backend(facts: Facts) -> Outcome:
     trace = facts.trace
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
-    devices = len(np.unique(trace["lanes"]["process"][trace.lane[trace.device_work]]))
+    devices = len(np.unique(trace["lanes"]["process"][np.unique(trace.lane[trace.device_work])]))
     marks = np.flatnonzero(np.isin(trace.kind, (Kind.ANNOTATION, Kind.OPERATOR))
                            & trace.name_mask(r"^DataParallel\.forward")[trace.name])
     marks = in_steady_steps(facts, marks)

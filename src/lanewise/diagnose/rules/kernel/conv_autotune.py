@@ -13,7 +13,7 @@ from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, text, time
 
-_GENERIC = r"(?i)implicit_convolve_sgemm|wgrad_alg0|explicit_convolve|im2col|col2im|precomp_sgemm"
+_GENERIC = r"implicit_convolve_sgemm|wgrad_alg0|explicit_convolve|im2col|col2im|precomp_sgemm"
 
 
 @rule(

@@ -14,7 +14,7 @@ from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 from lanewise.trace.schema import Kind
 
-_CONVERSION = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_"
+_CONVERSION = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_"
 
 
 @rule(

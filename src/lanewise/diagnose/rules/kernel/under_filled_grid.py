@@ -92,17 +92,17 @@ def under_filled_grid(
 
 
 def _thin(facts: Facts, group: KernelGroup, blocks_below: float, waves_below: float, last_below: float) -> _Thin | None:
+    if group.arguments < 0:
+        return None
+    blocks, sms = int(facts.occupancy.blocks[group.arguments]), facts.device.sms
+    waves = float(facts.occupancy.waves[group.arguments])
+    last = waves % 1
+    if 0 < blocks < blocks_below * sms:
+        lost = 1 - blocks / sms
+    elif 1 < waves < waves_below and 0 < last < last_below:
+        lost = 1 - waves / math.ceil(waves)
+    else:
+        return None
     if _OWN_GRID.search(facts.trace.name_of(group.example)):
         return None
-    row = int(facts.trace.lookup("kernel_args", np.array([group.example]))[0])
-    if row < 0 or facts.occupancy.blocks[row] <= 0:
-        return None
-    blocks, sms = int(facts.occupancy.blocks[row]), facts.device.sms
-    waves = float(facts.occupancy.waves[row])
-    shown = round(waves, 2) if waves == waves else -1.0
-    if blocks < blocks_below * sms:
-        return _Thin(group, blocks, shown, 1 - blocks / sms)
-    last = waves % 1
-    if waves == waves and 1 < waves < waves_below and 0 < last < last_below:
-        return _Thin(group, blocks, shown, 1 - waves / math.ceil(waves))
-    return None
+    return _Thin(group, blocks, round(waves, 2) if waves == waves else -1.0, lost)

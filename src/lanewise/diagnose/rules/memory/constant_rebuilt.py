@@ -51,9 +51,7 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     if steps < 2:
         return NeedsCapture("at least two steady steps, to compare them: more active steps in the schedule")
     example, group = facts.signatures.groups(building)
-    step = trace.steps.of_event[building]
-    steady = np.flatnonzero(facts.steps.steady)
-    constant = [at for at in range(len(example)) if _equally_often(step[group == at], steady)]
+    constant = _equally_often(facts, building, group, len(example))
     chosen = building[np.isin(group, constant)]
     if len(chosen) / steps < per_step_from:
         return Clear("what is built differs between steps")
@@ -85,6 +83,9 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     )
 
 
-def _equally_often(step: np.ndarray, steady: np.ndarray) -> bool:
-    counts = [int(np.count_nonzero(step == row)) for row in steady.tolist()]
-    return bool(counts) and min(counts) == max(counts) > 0
+def _equally_often(facts: Facts, events: np.ndarray, group: np.ndarray, groups: int) -> list[int]:
+    """Groups with the same number of events in each steady step, at least one."""
+    counts = np.zeros((groups, len(facts.steps.steady)), dtype=np.int64)
+    np.add.at(counts, (group, facts.trace.steps.of_event[events]), 1)
+    counts = counts[:, facts.steps.steady]
+    return np.flatnonzero((counts.min(axis=1) == counts.max(axis=1)) & (counts.min(axis=1) > 0)).tolist()

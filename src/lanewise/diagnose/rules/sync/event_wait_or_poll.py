@@ -45,7 +45,7 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
     event_wait = links.calls("wait")
-    event_wait = event_wait[trace.name_mask("(?i)event")[trace.name[event_wait]]]
+    event_wait = event_wait[trace.name_mask("[eE]vent")[trace.name[event_wait]]]
     dispatching = np.unique(trace.lane[facts.launches.call])
 
     def mine(calls: np.ndarray) -> np.ndarray:

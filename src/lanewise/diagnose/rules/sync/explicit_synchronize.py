@@ -46,7 +46,7 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         return NotApplicable("the trace holds no device work")
     waits = trace.links.calls("wait")
     waits = in_steady_steps(facts, waits[host.waiting[waits]])
-    waits = waits[~trace.name_mask("(?i)event")[trace.name[waits]]]
+    waits = waits[~trace.name_mask("[eE]vent")[trace.name[waits]]]
     # Inside an operator the wait belongs to a copy or a readback; a user's call has no operator around it.
     waits = waits[nearest(host.parent, trace.kind == Kind.OPERATOR, waits) < 0]
     if len(waits) == 0:

@@ -16,8 +16,8 @@ from lanewise.trace.schema import Kind
 _FILLS = ("aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_", "aten::random_", "aten::bernoulli_",
           "aten::exponential_")
 _CREATED = (
-    r"^aten::(zeros|ones|full|rand|randn|randint|arange|linspace|eye|zeros_like|ones_like|full_like|rand_like|randn_like|"
-    r"new_zeros|new_ones|new_full)$"
+    r"^aten::(zeros|ones|full|rand|randn|randint|arange|linspace|eye|zeros_like|ones_like|full_like|rand_like|"
+    r"randn_like|new_zeros|new_ones|new_full)$"
 )
 _MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
 
