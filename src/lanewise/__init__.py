@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from lanewise.diagnose.explain import explain
     from lanewise.errors import InputError, LanewiseError, NotATraceError, UsageError
     from lanewise.measure.facts import Facts
+    from lanewise.record.recorder import Recorder, handler, record
     from lanewise.report.model import Finding, Report
     from lanewise.trace.model import Trace
     from lanewise.trace.reader import read
+    from lanewise.tree.build import build as build_tree
+    from lanewise.tree.model import Tree
 
 __all__ = [
     "Facts",
@@ -29,13 +32,18 @@ __all__ = [
     "InputError",
     "LanewiseError",
     "NotATraceError",
+    "Recorder",
     "Report",
     "Settings",
     "Trace",
+    "Tree",
     "UsageError",
     "__version__",
+    "build_tree",
     "explain",
+    "handler",
     "read",
+    "record",
 ]
 
 _HOMES = {
@@ -44,18 +52,25 @@ _HOMES = {
     "InputError": "lanewise.errors",
     "LanewiseError": "lanewise.errors",
     "NotATraceError": "lanewise.errors",
+    "Recorder": "lanewise.record.recorder",
     "Report": "lanewise.report.model",
     "Settings": "lanewise.diagnose.engine",
     "Trace": "lanewise.trace.model",
+    "Tree": "lanewise.tree.model",
     "UsageError": "lanewise.errors",
+    "build_tree": "lanewise.tree.build",
     "explain": "lanewise.diagnose.explain",
+    "handler": "lanewise.record.recorder",
     "read": "lanewise.trace.reader",
+    "record": "lanewise.record.recorder",
 }
+# Names that the module itself spells differently.
+_SPELLED = {"build_tree": "build"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        value = getattr(importlib.import_module(_HOMES[name]), _SPELLED.get(name, name))
         globals()[name] = value
         return value
     raise AttributeError(f"module 'lanewise' has no attribute {name!r}")
