@@ -20,7 +20,7 @@ __all__ = ["CHUNK_BYTES", "Chunk", "chunks"]
 CHUNK_BYTES = 1 << 20
 """Small enough that the objects of a chunk stay in the processor's cache, large enough to hide the cost per chunk."""
 
-_LARGEST_ROW = 64 << 20
+_LARGEST_ROW = 16 << 20
 _WINDOWS = (1 << 14, 1 << 18)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lanewise.errors import InputError, NotATraceError
+from lanewise.trace.mend import plain_value
 from lanewise.trace.reading import Reading
-from lanewise.trace.repair import plain_value
 from lanewise.trace.scan import Member, members, skip_space
 
 __all__ = ["Head", "Metadata", "read_head", "read_tail"]
@@ -25,7 +25,8 @@ _KINETO_KEYS = {
     "distributedInfo",
     "record_shapes",
 }
-_LARGEST_HEAD = 64 << 20
+_LARGEST_HEAD = 32 << 20
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _LARGEST_VALUE = 1 << 20
 _LARGEST_METADATA = 8 << 20
 
@@ -49,9 +50,8 @@ class Metadata:
         if found is None:
             self._reading.lose("metadata that cannot be read", f"{key}: {text[:100].decode('utf-8', 'replace')}")
             return
-        value, reasons = found
-        for reason in reasons:
-            self._reading.repair(reason, key)
+        value, mended = found
+        mended.count_in(self._reading)
         self._size += len(text)
         self.values[key] = value
 
@@ -80,31 +80,20 @@ def read_head(more: Callable[[], bytes], metadata: Metadata, reading: Reading) -
         return _list_head(text, more)
     if text[:1] != b"{":
         raise NotATraceError(_not_json(text))
-    wanted = 1 << 16
-    ended = closed = False
-    while True:
-        found = list(members(text, 1))
-        events = next((member for member in found if member.key == "traceEvents"), None)
-        if events is not None and events.start < len(text):
-            break
-        if not ended and len(text) < _LARGEST_HEAD and not _is_foreign(found) and (found or len(text) < 1 << 16):
-            ended, text = _grow(text, more, wanted)
-            wanted *= 2
-            continue
-        events = None
-        if not ended or _is_foreign(found):
-            raise NotATraceError(_other_json(found))
+    found, events, text, ended = _walk(text, more)
+    closed = False
+    if events is None and not _is_foreign(found):
         after = found[-1].end if found else 1
-        closed = after >= 0 and text[skip_space(text, after) :][:1] == b"}"
-        if len({member.key for member in found} & _KINETO_KEYS) >= (2 if closed else 1):
-            break
-        if closed:
-            raise NotATraceError(_other_json(found))
-        raise NotATraceError("it is cut off, or not JSON: no list of events begins in it")
+        closed = ended and after >= 0 and text[skip_space(text, after) :][:1] == b"}"
+        if not closed and (named := _EVENTS.search(text)):
+            reading.lose("metadata that cannot be read", text[max(after, 0) :][:100].decode("utf-8", "replace"))
+            events = Member("traceEvents", named.end() - 1, -1)
+    if events is None:
+        likely = len({member.key for member in found} & _KINETO_KEYS) >= (2 if closed else 1)
+        if not ended or not likely or _is_foreign(found):
+            raise NotATraceError(_other_json(found, whole=closed))
     for member in found:
-        if member is events:
-            break
-        if member.end >= 0:
+        if member.key != "traceEvents" and member.end >= 0:
             metadata.add(member.key, text[member.start : member.end])
     if events is None:
         reading.truncated = not closed
@@ -113,9 +102,25 @@ def read_head(more: Callable[[], bytes], metadata: Metadata, reading: Reading) -
     if text[events.start : events.start + 1] == b"[":
         return Head(True, text[events.start + 1 :], False)
     if text[events.start : events.start + 4] == b"null":
-        reading.repair("`traceEvents` is null", "")
+        reading.repair("`traceEvents` is null")
         return Head(True, b"]" + text[events.start + 4 :], False)
     raise NotATraceError("its `traceEvents` is not a list of events")
+
+
+def _walk(text: bytes, more: Callable[[], bytes]) -> tuple[list[Member], Member | None, bytes, bool]:
+    """Members up to `traceEvents`, that one if there is one, all text read so far, whether the file ends with it."""
+    wanted, ended = 1 << 16, False
+    while True:
+        found: list[Member] = []
+        for member in members(text, 1):
+            if member.key == "traceEvents" and member.start < len(text):
+                return found, member, text, ended
+            found.append(member)
+        hopeless = _is_foreign(found) or len(text) > _LARGEST_HEAD or (not found and len(text) >= 1 << 16)
+        if hopeless or ended:
+            return found, None, text, ended
+        ended, text = _grow(text, more, wanted)
+        wanted *= 2
 
 
 def read_tail(text: bytes, metadata: Metadata, reading: Reading, *, in_object: bool) -> bytes | None:
@@ -214,7 +219,7 @@ _FOREIGN = {
 }
 
 
-def _other_json(found: list[Member]) -> str:
+def _other_json(found: list[Member], *, whole: bool) -> str:
     keys = [member.key for member in found]
     for key in keys:
         if key in _FOREIGN:
@@ -222,6 +227,8 @@ def _other_json(found: list[Member]) -> str:
             if key == "nodes" and "samples" in keys:
                 what = "a V8 CPU profile"
             return f"it is {what}, not a profiler trace; record one with torch.profiler and export_chrome_trace"
+    if not whole:
+        return "it is cut off, or not JSON: no list of events begins in it"
     if keys:
         return f"it is JSON without `traceEvents`; its keys are {_listing(keys)}"
     return "it is JSON without `traceEvents`"

@@ -31,6 +31,7 @@ from lanewise.trace.decode.chunk import ChunkDecoder
 from lanewise.trace.decode.columns import Batch
 from lanewise.trace.decode.worker import Worker, worth_a_worker
 from lanewise.trace.envelope import Head, Metadata, read_head, read_tail
+from lanewise.trace.mend import mended
 from lanewise.trace.reading import Reading
 from lanewise.trace.repair import salvage
 from lanewise.trace.source import DEFAULT_MAX_BYTES, Source, resolve, unwrap
@@ -43,6 +44,11 @@ __all__ = ["read"]
 
 Progress = Callable[[int, int | None], None]
 """Called with the stored bytes read so far and their total, None if unknown."""
+
+_LARGEST_LEFTOVER = 4 << 20
+"""A row that goes on this long over chunks that cannot be decoded is no row: each retry reads all of it again."""
+
+_MOST_BARREN = 16 << 20
 
 _USUAL_RATIO = 12
 """How many times larger a compressed trace is when unpacked; decides only whether a second process is worth it."""
@@ -82,7 +88,7 @@ def read(
         with _collector_paused():
             assembled = _Reader(origin, reading, metadata, progress, max_bytes).run()
     except InputError as error:
-        raise type(error)(f"{origin.name}: {error}") from None
+        raise type(error)(_printable(f"{origin.name}: {error}")) from None
     reading.seconds = time.perf_counter() - begun
     trace = Trace(
         tables=assembled.tables,
@@ -95,6 +101,11 @@ def read(
     if store is not None and before == _version(origin.path) and reading.bytes_read == origin.size:
         store.keep(trace, reading.bytes_read)
     return trace
+
+
+def _printable(text: str) -> str:
+    """One line that does nothing to a terminal: messages quote names and keys of the file."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _version(path: Path | None) -> tuple[int, int] | None:
@@ -137,6 +148,8 @@ class _Reader:
         self._decoded: dict[int, tuple[bytes, Batch | None, object]] = {}
         self._next = 0
         self._leftover = b""
+        self._barren = 0
+        """Bytes read since the last row that could be read."""
         self._tail: list[bytes] | None = None
         """What follows the list of events, once its end has been seen."""
 
@@ -147,7 +160,9 @@ class _Reader:
             more = unwrap(stream, self._source.name, self._reading, self._max_bytes, digest.update)
             head = read_head(more, self._metadata, self._reading)
             if not head.no_events:
-                self._read_last(self._read_chunks(head, more), head.in_object)
+                last = self._read_chunks(head, more)
+                if last is not None:
+                    self._read_last(last, head.in_object)
             self._reading.digest = digest.hexdigest()
         if not self._reading.rows and self._reading.lost and not self._metadata.values:
             raise NotATraceError("it starts like a trace, but holds no row that can be read")
@@ -156,9 +171,9 @@ class _Reader:
             offset = 0
         return self._assembler.finish(offset, self._reading)
 
-    def _read_chunks(self, head: Head, more: Callable[[], bytes]) -> bytes:
-        """Read all chunks but the last; returns the text of that."""
-        last = b""
+    def _read_chunks(self, head: Head, more: Callable[[], bytes]) -> bytes | None:
+        """Read all chunks but the last; returns the text of that, None if reading on is pointless."""
+        last = None
         with ExitStack() as stack:
             worker = stack.enter_context(Worker()) if self._worth_a_worker() else None
             for chunk in chunks(head.rest, more, CHUNK_BYTES):
@@ -172,6 +187,10 @@ class _Reader:
                 self._take_up(worker, wait=chunk.last)
                 if self._progress is not None:
                     self._progress(self._reading.bytes_read, self._source.size)
+                if self._barren > _MOST_BARREN:
+                    self._reading.truncated = True
+                    self._reading.lose("the rest of the file, after much text without a row")
+                    return None
         return last
 
     def _worth_a_worker(self) -> bool:
@@ -203,19 +222,29 @@ class _Reader:
         """Decode a chunk that the fast way, or the worker, did not."""
         text = b",".join(filter(None, (self._leftover, text)))
         self._leftover = b""
-        if not at_end and (batch := self._late.decode(text)) is not None:
-            self._add(batch, self._late)
-            return
+        for candidate in mended(text) if not at_end else ():
+            batch = self._late.decode(candidate.text)
+            if batch is not None:
+                candidate.count_in(self._reading)
+                self._add(batch, self._late)
+                return
         found = Reading()
         saved = salvage(text, found, at_end=at_end)
         self._add(self._late.batch(saved.rows, saved.args, found), self._late)
         self._leftover = saved.leftover
+        self._barren = 0 if saved.rows else self._barren + len(text)
+        if len(self._leftover) > _LARGEST_LEFTOVER:
+            self._reading.lose("row that cannot be read", self._leftover[:200].decode("utf-8", "replace"))
+            self._leftover = b""
         self._tail = None if saved.after is None else [saved.after]
 
     def _read_last(self, text: bytes, in_object: bool) -> None:
         """Read the last chunk and what follows the list of events."""
-        if self._tail is None and not self._leftover and self._decode_to_end(text, in_object):
-            return
+        if self._tail is None and not self._leftover:
+            for candidate in mended(text):
+                if self._decode_to_end(candidate.text, in_object):
+                    candidate.count_in(self._reading)
+                    return
         if self._tail is None:
             self._retry(text, at_end=True)
         else:
