@@ -56,13 +56,13 @@ def test_slow_first_recorded_steps_do_not_count_as_distortion() -> None:
     for us in [5000.0, 900.0, 500.0, 300.0, 200.0, *[150.0] * 40]:
         bench.steps(1, us=us)
     assert bench.window.measured.distortion == pytest.approx(1.5)
-    assert bench.window.measured.settled_after == 3
+    assert bench.window.measured.settled_after == 5
     assert bench.window.measured.stopped_by == "settled"
 
 
 def test_the_window_shrinks_before_the_trace_gets_too_large() -> None:
     bench = Bench(Plan(trace_bytes=35_000_000), bytes_per_step=10_000_000)
-    bench.steps(60)
+    bench.steps(60, us=2000.0)
     assert bench.window.measured.stopped_by == "size"
     assert bench.window.measured.active == 3
 
@@ -157,3 +157,21 @@ def test_a_disabled_window_ignores_everything() -> None:
     bench.steps(40)
     bench.window.finish("program ended")
     assert bench.log == []
+
+
+def test_what_the_recorder_does_at_a_boundary_is_no_part_of_a_step() -> None:
+    bench = Bench(Plan(active_min=10, active_max=10, after=0))
+    original = bench.window._record  # pyright: ignore[reportPrivateUsage]
+
+    def slow(self: object) -> None:
+        original()
+        bench.time.pass_us(40)
+
+    from lanewise.record import window
+
+    window._ON_BOUNDARY[Phase.ACTIVE] = slow  # pyright: ignore[reportPrivateUsage]
+    try:
+        bench.steps(60, us=100.0, profiled_us=150.0)
+    finally:
+        window._ON_BOUNDARY[Phase.ACTIVE] = window.Window._record  # pyright: ignore[reportPrivateUsage]
+    assert bench.window.measured.distortion == pytest.approx(1.5)

@@ -14,6 +14,7 @@ class StepAnnotation:
 
     def __init__(self) -> None:
         self._open: Any = None
+        self._make: Any = None
 
     @property
     def is_open(self) -> bool:
@@ -22,7 +23,9 @@ class StepAnnotation:
 
     def begin(self, step: int) -> None:
         """Step `step` begins."""
-        self._open = torch_part("torch.autograd.profiler").record_function(f"ProfilerStep#{step}")
+        if self._make is None:
+            self._make = torch_part("torch.autograd.profiler").record_function
+        self._open = self._make(f"ProfilerStep#{step}")
         self._open.__enter__()
 
     def end(self) -> None:

@@ -20,12 +20,15 @@ __all__ = ["StepClock", "quantile"]
 _MARK_EVERY_NS = 1_000_000
 """A device timestamp costs the host 2 to 4 us, so at most one per millisecond keeps it below 0.4 % of the time."""
 
-_QUEUED_STEPS = 0.5
-"""The device lags if it works on for longer than this share of a step after the last boundary."""
+_KEEPS_UP_US = 50.0
+"""A device that is done within a step, or within this, after the last boundary keeps up: a launch takes 10 us to start,
+and so does the synchronisation that tells."""
 
 
 class StepClock:
     """Times a run of consecutive steps: `open()` at a boundary, `tick()` at each following one, `close()` at the last.
+
+    `resume()` at the end of a boundary keeps what the recorder did there out of the next step.
 
     `open` and `close` synchronise the device. With `marks` the spread is known for device-limited steps too, at the
     price of an event record per millisecond, which would show in a trace: leave it off while recording.
@@ -36,6 +39,7 @@ class StepClock:
         self._with_marks = marks
         self._now = now
         self._stamps: list[int] = []
+        self._begun: list[int] = []
         self._marks: list[tuple[int, Any]] = []
         self._drain_ns = 0
 
@@ -57,7 +61,12 @@ class StepClock:
     @property
     def host_ns(self) -> list[int]:
         """Host time of each step."""
-        return [later - earlier for earlier, later in pairwise(self._stamps)]
+        return [end - begin for begin, end in zip(self._begun, self._stamps[1:], strict=False)]
+
+    @property
+    def last_ns(self) -> int:
+        """Host time of the last complete step; 0 without one."""
+        return self._stamps[-1] - self._begun[len(self._stamps) - 2] if self.steps else 0
 
     def open(self, *, synchronize: bool = True) -> None:
         """Wait for the device, then start the first step."""
@@ -65,16 +74,23 @@ class StepClock:
             self._device.synchronize()
         mark = self._device.mark() if self._with_marks else None
         self._stamps = [self._now()]
+        self._begun = list(self._stamps)
         self._marks = [] if mark is None else [(0, mark)]
 
     def tick(self) -> None:
         """A step ended and the next began."""
         stamp = self._now()
         self._stamps.append(stamp)
+        self._begun.append(stamp)
         if self._marks and stamp - self._stamps[self._marks[-1][0]] >= _MARK_EVERY_NS:
             mark = self._device.mark()
             if mark is not None:
                 self._marks.append((len(self._stamps) - 1, mark))
+
+    def resume(self) -> None:
+        """The recorder is done at this boundary; the next step begins now."""
+        if self._begun:
+            self._begun[-1] = self._now()
 
     def close(self) -> None:
         """Wait for the device after the last boundary; the length of the wait tells who is ahead."""
@@ -85,7 +101,8 @@ class StepClock:
     def samples(self, skip: int = 0) -> tuple[list[float], str]:
         """Times per step in microseconds, the first `skip` steps left out, and the method that gave them."""
         host = [ns / 1000.0 for ns in self.host_ns[skip:]]
-        if not host or self._device.name == "cpu" or self._drain_ns / 1000.0 <= _QUEUED_STEPS * quantile(host, 0.5):
+        drain = self._drain_ns / 1000.0
+        if not host or self._device.name == "cpu" or drain <= max(_KEEPS_UP_US, quantile(host, 0.5)):
             return host, "host"
         blocks = self._device_blocks(skip)
         if len(blocks) >= 3:

@@ -21,6 +21,8 @@ from lanewise.trace.recorded import StepTimes
 _LONGEST = 10.0
 """A step, or a program without any, is cut after so many times the length that all recorded steps may have."""
 
+_TINY_NS = 1_000_000
+
 __all__ = ["Annotation", "Measured", "Phase", "Profiler", "Window"]
 
 
@@ -149,6 +151,8 @@ class Window:
         try:
             self.steps += 1
             _ON_BOUNDARY[self.phase](self)
+            if self._clock is not None:
+                self._clock.resume()
         finally:
             self._busy = False
 
@@ -232,7 +236,9 @@ class Window:
         clock = self._running_clock()
         clock.tick()
         self._annotation.end()
-        reason = self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
+        # Between tiny steps, to think costs more than the step: every fifth of them is enough.
+        tiny = clock.last_ns < _TINY_NS and clock.steps % 5 and clock.steps < self.plan.active_max
+        reason = "" if tiny else self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
         if reason:
             self._end_rows(reason)
             self._begin_after()
