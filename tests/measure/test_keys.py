@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from lanewise.measure.keys import combined
 
 
-@given(st.lists(st.tuples(st.integers(-2, 3), st.integers(0, 2), st.integers(-(2**62), 2**62)), min_size=1, max_size=60))
+@given(
+    st.lists(st.tuples(st.integers(-2, 3), st.integers(0, 2), st.integers(-(2**62), 2**62)), min_size=1, max_size=60)
+)
 def test_rows_have_the_same_key_exactly_if_they_are_equal(rows: list[tuple[int, int, int]]) -> None:
     columns = [np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)]
     keys = combined(*columns)

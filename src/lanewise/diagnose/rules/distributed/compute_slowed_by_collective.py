@@ -20,6 +20,9 @@ from lanewise.report.quantity import count, ratio, share, time
 # A kernel counts as beside a collective when most of it is.
 _BESIDE = 0.5
 
+# Kinds of kernels below this share of the kernels' time cannot add up to a finding.
+_WORTH = 0.001
+
 
 @rule(
     "DIS105",
@@ -53,11 +56,15 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
     steps = steady_count(facts)
     found: list[tuple[float, dict[str, Any], np.ndarray, int]] = []
     plain_total = beside_total = 0.0
-    undisturbed = _undisturbed(facts)
-    for group in facts.kernel_groups:
+    work = trace.device_work
+    inside = covered(spinning, trace.start[work], trace.end[work])
+    everything = sum(group.total for group in facts.kernel_groups)
+    groups = [group for group in facts.kernel_groups if group.total >= _WORTH * everything]
+    undisturbed = _undisturbed(facts, groups, inside)
+    for group in groups:
         events = trace.device_work[group.rows]
         duration = trace.duration[events]
-        beside = covered(spinning, trace.start[events], trace.end[events]) > _BESIDE * duration
+        beside = inside[group.rows] > _BESIDE * duration
         plain = undisturbed.get(_kind(facts, group), 0.0)
         if not beside.any() or not plain:
             continue
@@ -114,13 +121,14 @@ def _kind(facts: Facts, group: KernelGroup) -> tuple[int, int, float]:
     return int(facts.trace.name[group.example]), int(facts.occupancy.blocks[row]) if row >= 0 else -1, flops
 
 
-def _undisturbed(facts: Facts) -> dict[tuple[int, int, float], float]:
+def _undisturbed(
+    facts: Facts, groups: list[KernelGroup], inside: np.ndarray
+) -> dict[tuple[int, int, float], float]:
     """Median duration of comparable kernels that no collective touches, ns."""
-    trace, spinning = facts.trace, facts.overlap.communication
+    trace = facts.trace
     alone: dict[tuple[int, int, float], list[np.ndarray]] = {}
-    for group in facts.kernel_groups:
-        events = trace.device_work[group.rows]
-        free = covered(spinning, trace.start[events], trace.end[events]) == 0
-        if free.any():
-            alone.setdefault(_kind(facts, group), []).append(trace.duration[events[free]])
+    for group in groups:
+        free = group.rows[inside[group.rows] == 0]
+        if len(free):
+            alone.setdefault(_kind(facts, group), []).append(trace.duration[trace.device_work[free]])
     return {kind: float(np.median(np.concatenate(parts))) for kind, parts in alone.items()}

@@ -14,7 +14,7 @@ from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_groups import KernelGroup
-from lanewise.report.quantity import count, share, time
+from lanewise.report.quantity import count, share, text, time
 
 # Kernels that choose their own grid: one block per SM, or one per piece of a split sum, says nothing about idle SMs.
 _OWN_GRID = re.compile(
@@ -35,9 +35,9 @@ class _Thin(NamedTuple):
     "under-filled-grid",
     side="device",
     yields_to=("KER104", "KER105"),
-    title="Kernels that take {share} of the computing time ({total} {per}) start too few blocks for {sms} "
-          "multiprocessors; "
-    "the largest starts {blocks}.",
+    title="Kernels that take {share} of the computing time ({total} {per}) leave {idle} of the {sms} "
+          "multiprocessors idle; "
+    "the largest starts {blocks} blocks{wave}.",
 )
 def under_filled_grid(
     facts: Facts, *, blocks_below: float = 0.75, kernel_from_us: float = 20.0, last_wave_below: float = 0.25,
@@ -72,6 +72,7 @@ def under_filled_grid(
     total = sum(found.group.total for found in thin) / steps
     if not thin or total < share_from * compute:
         return Clear(f"kernels with too small a grid take {total / compute:.1%} of the computing time")
+    lost = sum(found.group.total * found.lost for found in thin) / steps
     rows: list[dict[str, Any]] = [{
         "kernel": kernel_label(facts, found.group.example), "shapes": shapes_label(facts, found.group.operator),
         "blocks": found.blocks, "waves": found.waves, "count": len(found.group.rows) / steps,
@@ -79,8 +80,9 @@ def under_filled_grid(
     } for found in thin]
     return Found(
         values={"share": share(total / compute), "total": time(total), "per": per(facts), "sms": count(sms),
-                "blocks": count(thin[0].blocks)},
-        gain_ns=sum(found.group.total * found.lost for found in thin) / steps,
+                "blocks": count(thin[0].blocks), "idle": share(lost / max(1.0, total)),
+                "wave": text("" if thin[0].blocks < sms else ", the last of them in a nearly empty wave")},
+        gain_ns=lost,
         evidence=[table("Kernels and their grids", {
             "kernel": ("text", "kernel"), "shapes": ("text", "shapes"), "blocks": ("count", "blocks"),
             "waves": ("count", "waves"), "count": ("count", "per step"), "duration": ("time", "mean"),

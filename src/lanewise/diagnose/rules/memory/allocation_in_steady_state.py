@@ -41,6 +41,8 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
     trace, links = facts.trace, facts.trace.links
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
+    if not trace.steps.recorded:
+        return NotApplicable("without steps, warming up cannot be told from the steady state")
     calls = in_steady_steps(facts, links.calls("allocate", "free"))
     if len(calls) == 0:
         return Clear("no driver allocations in steady steps")

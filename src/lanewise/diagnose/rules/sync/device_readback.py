@@ -11,6 +11,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.sync.readbacks import SMALL_BYTES, find_readbacks, host_events_inside
 from lanewise.diagnose.select import counted, named, per, sites
 from lanewise.measure.facts import Facts
+from lanewise.measure.intervals import covered, merge
 from lanewise.report.model import TextBlock
 from lanewise.report.quantity import count, time
 from lanewise.trace.schema import Kind
@@ -33,8 +34,8 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     Until the value arrives the host launches nothing, so the queue in front of the device runs empty and the device
     waits for the next launch in turn. It also keeps the code around it from being captured in a CUDA graph.
 
-    Costs: the time of the calls that read and wait. What the device loses afterwards is shown, not added: it lasts
-    until the host has caught up.
+    Costs: the time of the calls that read and wait, less what the device computes meanwhile; where it had to be waited
+    for, also what it idles afterwards until the next launch.
 
     Fix: keep the value on the device (`torch.where`, masks, comparing tensors), read it only every N steps, or copy it
     with `non_blocking=True` into pinned memory and look at it one step later. In a generation loop test for the end
@@ -59,9 +60,15 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         return Clear(f"{number:.1f} readbacks per step" if number else "the host reads no device values")
     cost = trace.duration[found.root]
     waited = facts.host.wait_inside[found.root]
+    begin, end = trace.start[found.root], trace.end[found.root]
     launches = np.sort(trace.start[facts.launches.call])
-    at = np.searchsorted(launches, trace.end[found.root])
-    idle = np.where(at < len(launches), launches[np.minimum(at, len(launches) - 1)] - trace.end[found.root], 0)
+    following = np.searchsorted(launches, end)
+    until = np.where(following < len(launches), launches[np.minimum(following, len(launches) - 1)], end)
+    idle = covered(facts.classes.sets["host"], end, until)
+    # Waiting for work that has to be done anyway costs nothing; draining the queue in front of it does.
+    working = covered(merge(facts.overlap.compute, facts.overlap.communication), begin, end)
+    drained = working * 2 > waited
+    lost = float((cost - working).sum() + idle[drained].sum()) / steps
     places = sites(facts, found.root)
     rows: list[dict[str, Any]] = [
         {
@@ -85,7 +92,7 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             "total": time(total),
         },
         title=_GENERATION_TITLE if 2 <= tokens <= number else None,
-        gain_ns=total,
+        gain_ns=max(0.0, lost),
         evidence=[
             table(
                 "Readbacks per step",
@@ -94,7 +101,7 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
                     "count": ("count", "times"),
                     "total": ("time", "host time"),
                     "wait": ("time", "of it waiting"),
-                    "after": ("time", "then, until the next launch"),
+                    "after": ("time", "device idle afterwards"),
                 },
                 rows,
             ),
