@@ -1,1 +1,1 @@
-"""What recording costs: finding steps, the delay and size of a large recording, the time to a report, the distortion."""
+"""What recording costs: finding steps, delay and size of a large recording, time to a report, distortion."""

@@ -49,9 +49,7 @@ def main() -> None:
     output = args.output or Path(__file__).parents[1] / "results" / f"recorder-{now:%Y-%m-%d}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    shown = {
-        name: {key: value for key, value in result[name].items() if "samples" not in key} for name in args.only
-    }
+    shown = {name: {key: value for key, value in result[name].items() if "samples" not in key} for name in args.only}
     if "step_finder" in shown:
         shown["step_finder"] = {
             source: {key: value for key, value in found.items() if key != "samples_us"}

@@ -1,4 +1,4 @@
-"""The four measurements. Each returns plain data with its raw samples; a fresh process per measurement that profiles."""
+"""The four measurements. Each returns plain data with its raw samples, and profiles in fresh processes only."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ def step_finder() -> dict[str, Any]:
     import torch
 
     sys.path.insert(0, str(ROOT))
+    from tests.record.fakes import Bench
+
     from lanewise.record.finder import StepFinder
     from lanewise.record.functions import FunctionSteps
     from lanewise.record.plan import Plan
-    from tests.record.fakes import Bench
 
     torch.set_num_threads(1)
     module, value = torch.nn.Identity().eval(), torch.ones(1)
@@ -140,7 +141,8 @@ from lanewise.record.plan import Plan
 from lanewise.record.profiler import Flags
 megabytes, folder = int(sys.argv[1]), Path(sys.argv[2])
 per_step = int(megabytes * 1e6 / 445 / 10)
-recording = Recording(Options(plan=Plan(skip=1, timed_min=1, timed_max=1, active_min=10, active_max=10, after=0), out=folder))
+plan = Plan(skip=1, timed_min=1, timed_max=1, active_min=10, active_max=10, after=0)
+recording = Recording(Options(plan=plan, out=folder))
 recording.start()
 x = torch.ones(8)
 last = 0
@@ -154,8 +156,10 @@ recording.finish()
 words = [sys.executable, "-m", "lanewise.cli.recorded", str(recording.trace), "text"]
 done = subprocess.run(words, capture_output=True, text=True, check=True)
 assert "Can you trust it?" in done.stdout
-print(json.dumps({"save_s": saved - last, "explain_s": time.perf_counter() - saved, "costs_ms": recording.facts.costs_ms,
-                  "trace": str(recording.trace)}))
+explained = time.perf_counter()
+costs = recording.facts.costs_ms
+spent = {"save_s": saved - last, "explain_s": explained - saved, "costs_ms": costs}
+print(json.dumps(spent | {"trace": str(recording.trace)}))
 """
     samples: list[dict[str, Any]] = []
     for _ in range(3):
@@ -185,10 +189,8 @@ def distortion(rounds: int = 5) -> dict[str, Any]:
             draw.shuffle(order)
             for arm in order:
                 if arm == "recorder":
-                    _python(
-                        folder, "-m", "lanewise", "run", "--no-explain", "--active", "40", "--stop", "--name", f"r{number}",
-                        str(ROOT / "examples" / "matmul_add.py"), "--device", "cpu",
-                    )  # fmt: skip
+                    words = ["-m", "lanewise", "run", "--no-explain", "--active", "40", "--stop", "--name", f"r{number}"]
+                    _python(folder, *words, str(ROOT / "examples" / "matmul_add.py"), "--device", "cpu")
                     arms[arm].append(_facts(Path(folder) / "lanewise-out" / f"r{number}.json.gz")["distortion"])
                 else:
                     given = json.dumps({"program": "matmul_add", "arm": arm}) + "\n"

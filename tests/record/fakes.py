@@ -98,6 +98,7 @@ class Bench:
         self.log: list[str] = []
         self.bytes_per_step = bytes_per_step
         self.bytes = 0
+        self.again = False
         self.time = FakeTime()
         self.device = FakeDevice(self.time, "cpu")
         self.window = Window(
@@ -105,10 +106,15 @@ class Bench:
             profiler=lambda _: (FakeProfiler(self.log), FakeSize(self)),
             device=lambda: self.device,
             annotation=FakeAnnotation(self.log),
-            recorded=lambda: self.log.append("recorded"),
+            recorded=self._recorded,
             done=lambda: self.log.append("done"),
             now=self.time.now,
         )
+
+    def _recorded(self) -> bool:
+        self.log.append("recorded")
+        again, self.again = self.again, False
+        return again
 
     def steps(self, count: int, us: float = 100.0, profiled_us: float | None = None) -> None:
         """`count` steps, longer while a profiler is attached."""

@@ -175,3 +175,15 @@ def test_what_the_recorder_does_at_a_boundary_is_no_part_of_a_step() -> None:
     finally:
         window._ON_BOUNDARY[Phase.ACTIVE] = window.Window._record  # pyright: ignore[reportPrivateUsage]
     assert bench.window.measured.distortion == pytest.approx(1.5)
+
+
+def test_lost_device_records_are_recorded_once_more_without_timing_again() -> None:
+    bench = Bench(SMALL)
+    bench.again = True
+    bench.steps(40)
+    assert [word for word in bench.log if not word.startswith("step")] == [
+        *["prepare", "start", "stop", "recorded"] * 2,
+        "done",
+    ]
+    assert bench.window.measured.unprofiled is not None
+    assert bench.window.measured.unprofiled.steps == 3

@@ -21,7 +21,7 @@ __all__ = ["clocks", "command_line", "describe"]
 _VARIABLES = re.compile(
     r"^(TORCH|PYTORCH|TRITON|CUDA|CUBLAS|CUDNN|NCCL|OMP|MKL|KINETO|TEARDOWN_CUPTI|DISABLE_CUPTI|NVIDIA_TF32|HIP|ROCR)"
 )
-_SECRET = re.compile(r"(?i)token|secret|passw|credential|api_?key|auth")
+_SECRET = re.compile(r"(?i)token|secret|passw|credential|api[-_]?key|auth")
 _THROTTLE = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -42,8 +42,12 @@ def describe() -> dict[str, Any]:
 
 
 def command_line(words: list[str]) -> list[str]:
-    """The command with absolute paths made relative to the working directory (or reduced to their last part)."""
-    return [_private(word) for word in words]
+    """The command without secrets, absolute paths made relative to the working directory or cut to their last part."""
+    kept: list[str] = []
+    for before, word in zip(["", *words], words, strict=False):
+        named = before.startswith("-") and "=" not in before and _SECRET.search(before)
+        kept.append("..." if named and not word.startswith("-") else _private(word))
+    return kept
 
 
 def clocks() -> dict[str, Any]:

@@ -71,6 +71,8 @@ class _Monitoring:
                 monitoring.use_tool_id(tool, "lanewise")
                 monitoring.register_callback(tool, monitoring.events.PY_START, self._started)
                 monitoring.set_events(tool, monitoring.events.PY_START)
+                # Functions that an earlier recording has looked at and left count as new again.
+                monitoring.restart_events()
                 self._tool = tool
                 return
 

@@ -86,6 +86,7 @@ class Recording:
         self._ending = False
         self._faults: list[Fault] = []
         self._aside = False
+        self._again = False
         self._own = OwnProfiler(self.finder.found, self._step_aside)
         self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watch = ImportWatch("torch", self._torch_is_ready)
@@ -151,21 +152,34 @@ class Recording:
     def _attach(self, device: Device) -> tuple[Session, TraceSize]:
         if profiler_is_running():
             raise LanewiseError("another torch profiler is recording in this process")
+        self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watchdog.start()
         self._session = Session(self.options.flags, device.name)
         return self._session, TraceSize(self.options.flags)
 
-    def _recorded(self) -> None:
-        """Recording has stopped: bring the rows to disk before anything else happens to the process."""
+    def _recorded(self) -> bool:
+        """Recording has stopped: bring the rows to disk before anything else happens to the process.
+
+        Answers whether to record once more, which cures the loss of device records at the start of a first session.
+        """
         self._watchdog.stop()
         session = self._session
         if session is None:
-            return
+            return False
         self._raw = self._export(session)
         found = contents.scan(self._raw)
         self._faults = faults.find(found, self.options.flags, session.messages, session.missing)
+        if faults.worth_a_retry(self._faults) and not self._ending and not self._again:
+            self._log(f"{self._faults[0].sentence}; recording once more")
+            self._again = True
+            self._raw.unlink(missing_ok=True)
+            self._raw = None
+            return True
+        if self._again:
+            self._faults.append(Fault(code="recorded-again", sentence="the first recording lost device records"))
         self.facts = self._describe(session)
         self._log(f"recorded {self.window.measured.active or 'no complete'} steps, {found.size / 1e6:.1f} MB")
+        return False
 
     def _done(self) -> None:
         """Nothing more to time: leave the program alone, and end it if that was asked for."""

@@ -94,7 +94,7 @@ class Window:
         profiler: makes the session and the size predictor when recording begins, never earlier.
         device: asks for the device in use; called when timing and recording begin.
         annotation: marks steps in the trace.
-        recorded: called once, at the boundary where recording has stopped.
+        recorded: called at the boundary where recording has stopped; if it answers True, steps are recorded once more.
         done: called once, when nothing more is to be timed; whatever is installed in the program can go.
         now: the host clock, nanoseconds.
     """
@@ -106,7 +106,7 @@ class Window:
         profiler: Callable[[Device], tuple[Profiler, Size]],
         device: Callable[[], Device],
         annotation: Annotation,
-        recorded: Callable[[], None],
+        recorded: Callable[[], bool],
         done: Callable[[], None],
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
@@ -240,8 +240,10 @@ class Window:
         tiny = clock.last_ns < _TINY_NS and clock.steps % 5 and clock.steps < self.plan.active_max
         reason = "" if tiny else self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
         if reason:
-            self._end_rows(reason)
-            self._begin_after()
+            if self._end_rows(reason):
+                self._begin_warmup()
+            else:
+                self._begin_after()
         else:
             self._annotation.begin(self.steps)
 
@@ -297,7 +299,8 @@ class Window:
         predicted = self._size.predicted() if self._size is not None else 0
         return "size" if predicted and predicted * (steps + 1) / steps > self.plan.trace_bytes else ""
 
-    def _end_rows(self, reason: str) -> None:
+    def _end_rows(self, reason: str) -> bool:
+        """Stops recording; whether it should be tried once more."""
         clock, profiler = self._running_clock(), self._profiler
         if profiler is None:
             raise AssertionError("rows end after they began")
@@ -317,7 +320,7 @@ class Window:
         self.measured.profiled = clock.summary(unsettled)
         self.measured.interval = ratio_interval(samples, self._unprofiled_samples)
         self._clock = None
-        self._recorded()
+        return self._recorded()
 
     def _begin_after(self) -> None:
         if self.plan.after == 0 or self.measured.unprofiled is None:
