@@ -14,6 +14,7 @@ from lanewise.trace.schema import Kind
 
 __all__ = [
     "Sites",
+    "claim",
     "climb",
     "compute_ns",
     "counted",
@@ -23,10 +24,22 @@ __all__ = [
     "enclosing",
     "host_cost",
     "named",
+    "of_step",
     "outermost",
     "per",
     "sites",
 ]
+
+
+def of_step(facts: Facts, ns: float) -> float:
+    """Share of the step that a time per step is."""
+    return ns / max(1.0, facts.steps.step_ns)
+
+
+def claim(facts: Facts, rows: np.ndarray) -> list[int]:
+    """What a finding about rows of `Trace.device_work` owns: the work, and the calls that launched it."""
+    calls = facts.trace.links.launch[rows]
+    return [*facts.trace.device_work[rows].tolist(), *np.unique(calls[calls >= 0]).tolist()]
 
 
 def counted(number: float, one: str, many: str) -> Quantity:
@@ -145,6 +158,8 @@ def sites(facts: Facts, events: np.ndarray, *, operators: int = 3) -> Sites:
     """Group host events by what called them: the operator around and, with stacks, the nearest frame of the program."""
     trace, parent = facts.trace, facts.host.parent
     above = parent[events]
+    # Each step has a name of its own: what lies directly below it is the same place in all of them.
+    above = np.where((above >= 0) & trace.name_mask("^ProfilerStep#")[trace.name[np.maximum(above, 0)]], -1, above)
     outer = np.where(above >= 0, trace.name[np.maximum(above, 0)].astype(np.int64), -1)
     frames = trace.kind == Kind.PYTHON
     frame = np.full(len(events), -1, dtype=np.int64)

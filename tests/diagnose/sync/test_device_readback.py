@@ -50,7 +50,7 @@ def test_waiting_for_work_costs_the_idle_time_afterwards_not_the_work() -> None:
             item(b)
             b.wait(60)
     finding = found("SYN101", b.build())
-    # The read takes about 1 ms, nearly all of it the product's; then the device idles 60 us and more, but for the last step.
+    # Nearly all of the read is the product; then the device idles for 60 us and more, but for the last step.
     assert 45_000 < finding.gain_ns < 100_000
 
 

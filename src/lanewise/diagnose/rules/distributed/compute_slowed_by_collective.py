@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
-from lanewise.diagnose.select import per
+from lanewise.diagnose.select import of_step, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.flops import work_of
 from lanewise.measure.intervals import covered
@@ -82,7 +82,7 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
         }, events[beside], group.call))
     total = sum(excess for excess, *_ in found)
     if not found or total < share_from * facts.steps.step_ns:
-        return Clear(f"kernels lose {total / max(1.0, facts.steps.step_ns):.1%} of the step beside collectives")
+        return Clear(f"kernels lose {of_step(facts, total):.1%} of the step beside collectives")
     found.sort(key=lambda item: -item[0])
     evidence: list[Block] = [table("Kernels with and without a collective beside them", {
         "kernel": ("text", "kernel"), "shapes": ("text", "shapes"), "blocks": ("count", "blocks"),
@@ -101,7 +101,7 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
             "slower": ratio(beside_total / max(1.0, plain_total)),
             "sms": count(facts.device.sms),
             "excess": time(total),
-            "share": share(total / max(1.0, facts.steps.step_ns)),
+            "share": share(of_step(facts, total)),
             "per": per(facts),
         },
         gain_ns=total,

@@ -6,7 +6,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, device_sum, either_side, enclosing, outermost, per
+from lanewise.diagnose.select import claim, counted, device_sum, either_side, enclosing, of_step, outermost, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
@@ -49,9 +49,8 @@ def ddp_bucket_copies(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     device_ns = device_sum(facts, device)
     host_ns = float(trace.duration[copies].sum()) / steps
     if max(device_ns, host_ns) < share_from * facts.steps.step_ns:
-        return Clear(f"bucket copies take {max(device_ns, host_ns) / max(1.0, facts.steps.step_ns):.1%} of the step")
+        return Clear(f"bucket copies take {of_step(facts, max(device_ns, host_ns)):.1%} of the step")
     side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
-    calls = trace.links.launch[device]
     names = np.unique(trace.name[copies])
     return Found(
         values={
@@ -77,5 +76,5 @@ def ddp_bucket_copies(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             )
         ],
         location=locate(facts, int(copies[0])),
-        claims=[*trace.device_work[device].tolist(), *np.unique(calls[calls >= 0]).tolist(), *copies.tolist()],
+        claims=[*claim(facts, device), *copies.tolist()],
     )

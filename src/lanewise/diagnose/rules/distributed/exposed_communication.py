@@ -8,7 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.select import counted, of_step, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.intervals import covered, subtract, union
 from lanewise.measure.ranks import collectives
@@ -49,7 +49,7 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
         return NotApplicable("the trace holds no collectives")
     alone = facts.steps.class_ns.get("communication", 0.0)
     if alone < share_from * facts.steps.step_ns:
-        return Clear(f"communication runs alone for {alone / max(1.0, facts.steps.step_ns):.1%} of the step")
+        return Clear(f"communication runs alone for {of_step(facts, alone):.1%} of the step")
     ranks = facts.ranks
     if ranks is None:
         return NeedsCapture(
@@ -67,7 +67,7 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     exposed = exposed_set.total / steps
     if exposed < share_from * facts.steps.step_ns:
         return Clear(
-            f"data moves unhidden for {exposed / max(1.0, facts.steps.step_ns):.1%} of the step, the rest is waiting"
+            f"data moves unhidden for {of_step(facts, exposed):.1%} of the step, the rest is waiting"
         )
     found = collectives(facts)
     order = np.argsort(found.event)
@@ -87,7 +87,7 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     call = int(found.call[order[np.searchsorted(found.event[order], event[np.argmax(alone_of)])]])
     return Found(
         values={"collectives": counted(len(event) / steps, "collective", "collectives"), "per": per(facts),
-                "exposed": time(exposed), "share": share(exposed / max(1.0, facts.steps.step_ns)),
+                "exposed": time(exposed), "share": share(of_step(facts, exposed)),
                 "hidden": share(1 - exposed_set.total / max(1, moving.total))},
         gain_ns=exposed,
         evidence=[table("Collectives by size", {

@@ -9,7 +9,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, host_cost, per
+from lanewise.diagnose.select import counted, host_cost, of_step, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.ranks import collectives
 from lanewise.report.quantity import byte_size, share, time
@@ -56,7 +56,7 @@ def small_collectives(
     number = float(small.sum()) / steps
     if number < collectives_from or host < share_from * facts.steps.step_ns:
         return Clear(f"{number:g} small collectives per step; all calls cost the host "
-                     f"{host / max(1.0, facts.steps.step_ns):.1%} of the step")
+                     f"{of_step(facts, host):.1%} of the step")
     count_all = len(event) / steps
     needed = math.ceil(float(np.maximum(size, 0).sum()) / steps / _BUCKET)
     rows: list[dict[str, Any]] = []
@@ -74,7 +74,7 @@ def small_collectives(
             "limit": byte_size(below_bytes),
             "bytes": byte_size(float(size[small].sum()) / steps),
             "host": time(host),
-            "share": share(host / max(1.0, facts.steps.step_ns)),
+            "share": share(of_step(facts, host)),
         },
         gain_ns=max(0.0, (count_all - needed) / count_all * host),
         evidence=[

@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
-from lanewise.diagnose.select import counted, either_side, enclosing, host_cost, named, outermost, per
+from lanewise.diagnose.select import claim, counted, either_side, enclosing, host_cost, named, outermost, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
@@ -77,7 +77,7 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
             "operator": ("text", "operator"), "shapes": ("text", "input, weight, bias"), "count": ("count", "per step"),
         }, table_rows)],
         location=locate(facts, int(roots[0])),
-        claims=[*trace.device_work[rows].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+        claims=claim(facts, rows),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
-from lanewise.diagnose.select import counted, enclosing, named, outermost, per
+from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import byte_size, time
@@ -83,7 +83,6 @@ def hand_written_attention(facts: Facts) -> Outcome:
         for leaf in example.tolist()
     ]
     device = leaves.rows(np.concatenate(kept))
-    calls = trace.links.launch[device]
     return Found(
         values={"chains": counted(len(kept) / steps, "chain", "chains"), "per": per(facts), "total": time(total),
                 "scores": byte_size(scores)},
@@ -93,7 +92,7 @@ def hand_written_attention(facts: Facts) -> Outcome:
             "operator": ("text", "operator"), "shapes": ("text", "shapes"), "time": ("time", "device time"),
         }, rows, limit=12)],
         location=locate(facts, int(leaves.operator[int(example[0])])),
-        claims=[*trace.device_work[device].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+        claims=claim(facts, device),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
-from lanewise.diagnose.select import counted, device_rows, device_sum, either_side, per
+from lanewise.diagnose.select import claim, counted, device_rows, device_sum, either_side, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 from lanewise.trace.schema import Kind
@@ -73,5 +73,5 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
             "total": ("time", "time per step"),
         }, table_rows)],
         location=locate(facts, int(linked[0])) if len(linked) else None,
-        claims=[*trace.device_work[rows].tolist(), *np.unique(linked).tolist()],
+        claims=claim(facts, rows),
     )

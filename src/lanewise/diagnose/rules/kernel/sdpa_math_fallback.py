@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
-from lanewise.diagnose.select import counted, enclosing, named, outermost, per
+from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
@@ -89,11 +89,6 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
             "count": ("count", "per step"), "time": ("time", "time of a call"),
         }, rows)],
         location=locate(facts, int(calls[0])),
-        claims=_claims(facts, np.flatnonzero(inside)),
+        claims=claim(facts, leaves.rows(np.flatnonzero(inside))),
     )
 
-
-def _claims(facts: Facts, leaves: np.ndarray) -> list[int]:
-    rows = facts.leaves.rows(leaves)
-    calls = facts.trace.links.launch[rows]
-    return [*facts.trace.device_work[rows].tolist(), *np.unique(calls[calls >= 0]).tolist()]

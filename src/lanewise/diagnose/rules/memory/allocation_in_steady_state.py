@@ -8,7 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, per, sites
+from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.measure.intervals import covered
 from lanewise.report.quantity import share, time
@@ -54,7 +54,7 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
     total = float(trace.duration[calls].sum()) / steps
     drained = float(covered(facts.classes.sets.get("host", facts.classes.busy), trace.end[frees], until).sum()) / steps
     if total < share_from * facts.steps.step_ns:
-        return Clear(f"driver allocations take {total / max(1.0, facts.steps.step_ns):.2%} of the step")
+        return Clear(f"driver allocations take {of_step(facts, total):.2%} of the step")
     places = sites(facts, calls)
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
@@ -64,7 +64,7 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
     rows.sort(key=lambda row: -row["total"])
     return Found(
         values={"calls": counted(len(calls) / steps, "call", "calls"), "per": per(facts), "total": time(total),
-                "share": share(total / max(1.0, facts.steps.step_ns))},
+                "share": share(of_step(facts, total))},
         gain_ns=total + drained,
         evidence=[table("Driver allocations", {
             "call": ("text", "call"), "site": ("text", "called by"), "count": ("count", "per step"),

@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.memory.copies import Copies, cost_of, device_copies, share_of_time
-from lanewise.diagnose.select import counted, per, sites
+from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
@@ -60,7 +60,6 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
                      "host": float(trace.duration[casts.root[mine]].sum()) / steps})
     rows.sort(key=lambda row: -row["device"])
     device = facts.leaves.rows(casts.leaf)
-    calls = trace.links.launch[device]
     return Found(
         values={
             "casts": counted(len(casts.leaf) / steps, "conversion", "conversions"),
@@ -87,7 +86,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
             )
         ],
         location=locate(facts, int(casts.root[np.argmax(facts.leaves.time[casts.leaf])])),
-        claims=[*trace.device_work[device].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+        claims=claim(facts, device),
     )
 
 

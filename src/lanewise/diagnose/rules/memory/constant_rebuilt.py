@@ -9,7 +9,17 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
-from lanewise.diagnose.select import counted, device_sum, either_side, enclosing, host_cost, named, outermost, per
+from lanewise.diagnose.select import (
+    claim,
+    counted,
+    device_sum,
+    either_side,
+    enclosing,
+    host_cost,
+    named,
+    outermost,
+    per,
+)
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
@@ -79,7 +89,7 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             "count": ("count", "per step"), "host": ("time", "host time"),
         }, table_rows)],
         location=locate(facts, int(chosen[0])),
-        claims=[*trace.device_work[rows].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+        claims=claim(facts, rows),
     )
 
 

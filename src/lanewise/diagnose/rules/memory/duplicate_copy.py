@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.memory.copies import Copies, cost_of, device_copies, share_of_time
-from lanewise.diagnose.select import counted, per, sites
+from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import text, time
 
@@ -69,7 +69,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
                      "device": float(facts.leaves.time[copies.leaf[mine]].sum()) / steps,
                      "host": float(trace.duration[copies.root[mine]].sum()) / steps})
     rows.sort(key=lambda row: -row["device"])
-    device, calls = facts.leaves.rows(copies.leaf), trace.links.launch[facts.leaves.rows(copies.leaf)]
+    device = facts.leaves.rows(copies.leaf)
     share = share_of_time(facts, device_ns, host_ns)
     return Found(
         values={
@@ -96,7 +96,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             )
         ],
         location=locate(facts, int(copies.root[0])),
-        claims=[*trace.device_work[device].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+        claims=claim(facts, device),
     )
 
 

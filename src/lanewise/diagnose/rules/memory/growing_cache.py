@@ -9,7 +9,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, device_sum, either_side, host_cost, named, per
+from lanewise.diagnose.select import claim, counted, device_sum, either_side, host_cost, named, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import byte_size, count, time
@@ -96,7 +96,7 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
             )
         ],
         location=locate(facts, int(leaves.operator[mine[0]])),
-        claims=[*trace.device_work[rows].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+        claims=claim(facts, rows),
     )
 
 

@@ -10,7 +10,7 @@ from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.memory.copies import Copies, cost_of, device_copies, parent_name, share_of_time
 from lanewise.diagnose.rules.memory.duplicate_copy import OUT_OF_PLACE
-from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.select import claim, counted, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 
@@ -72,7 +72,6 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
         })
     rows.sort(key=lambda row: -row["device"])
     device = facts.leaves.rows(copies.leaf)
-    calls = trace.links.launch[device]
     return Found(
         values={
             "copies": counted(len(copies.leaf) / steps, "copy", "copies"),
@@ -98,7 +97,7 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
             )
         ],
         location=locate(facts, int(copies.root[np.argmax(facts.leaves.time[copies.leaf])])),
-        claims=[*trace.device_work[device].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+        claims=claim(facts, device),
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, device_sum, either_side, enclosing, host_cost, outermost, per
+from lanewise.diagnose.select import claim, counted, device_sum, either_side, enclosing, host_cost, outermost, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
@@ -53,5 +53,5 @@ def zero_grad_fill(facts: Facts) -> Outcome:
         gain_ns=gain,
         side=side,
         location=locate(facts, int(zeroing[0])),
-        claims=[*trace.device_work[rows].tolist(), *np.unique(calls[calls >= 0]).tolist()],
+        claims=claim(facts, rows),
     )

@@ -8,11 +8,11 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, device_rows, per
+from lanewise.diagnose.rules.sync.host_copies import host_copies
+from lanewise.diagnose.select import claim, counted, of_step, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.intervals import covered, subtract, union
 from lanewise.report.quantity import share, time
-from lanewise.trace.schema import Kind
 
 
 @rule(
@@ -44,25 +44,17 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
     compute = facts.steps.class_ns.get("compute", 0.0)
     if compute < compute_from * facts.steps.step_ns:
         return NotApplicable("the step has no computation to hide copies behind")
-    rows = device_rows(facts, Kind.MEMCPY)
-    events = trace.device_work[rows]
-    args = trace["copy_args"]
-    at = trace.lookup("copy_args", events)
-    rows, events, at = rows[at >= 0], events[at >= 0], at[at >= 0]
-    host = (args["direction"][at] == "HtoD") | (args["direction"][at] == "DtoH")
-    pageable = (args["source"][at] == "pageable") | (args["destination"][at] == "pageable")
-    chosen = host & ~pageable
-    rows, events, at = rows[chosen], events[chosen], at[chosen]
+    found = host_copies(facts)
+    found = found.of(~found.pageable)
+    events, size, direction = found.event, found.bytes, found.direction
     if len(events) == 0:
         return Clear("no copies from or to pinned memory in steady steps")
     exposed_set = subtract(union(trace.start[events], trace.end[events]), facts.classes.sets["compute"])
     steps = steady_count(facts)
     exposed = exposed_set.total / steps
     if exposed < share_from * facts.steps.step_ns:
-        return Clear(f"copies run alone for {exposed / max(1.0, facts.steps.step_ns):.1%} of the step")
+        return Clear(f"copies run alone for {of_step(facts, exposed):.1%} of the step")
     alone = covered(exposed_set, trace.start[events], trace.end[events])
-    size = args["bytes"][at]
-    direction = args["direction"][at]
     table_rows: list[dict[str, Any]] = []
     for way in np.unique(direction).tolist():
         mine = direction == way
@@ -70,16 +62,14 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
             "direction": way, "count": int(mine.sum()) / steps, "bytes": float(np.maximum(size[mine], 0).sum()) / steps,
             "total": float(trace.duration[events[mine]].sum()) / steps, "alone": float(alone[mine].sum()) / steps,
         })
-    longest = int(rows[np.argmax(alone)])
-    calls = trace.links.launch[rows]
     return Found(
         values={"copies": counted(len(events) / steps, "copy", "copies"), "per": per(facts), "exposed": time(exposed),
-                "share": share(exposed / max(1.0, facts.steps.step_ns))},
+                "share": share(of_step(facts, exposed))},
         gain_ns=min(exposed, compute),
         evidence=[table("Copies", {
             "direction": ("text", "direction"), "count": ("count", "per step"), "bytes": ("bytes", "bytes"),
             "total": ("time", "time"), "alone": ("time", "of it with nothing beside"),
         }, table_rows)],
-        location=locate(facts, int(trace.links.launch[longest])),
-        claims=[*events.tolist(), *np.unique(calls[calls >= 0]).tolist()],
+        location=locate(facts, int(found.call[np.argmax(alone)])),
+        claims=claim(facts, found.row),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, per, sites
+from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
@@ -58,7 +58,7 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
     many = len(polls) / steps > polls_from
     if waited < share_from * facts.steps.step_ns and not many:
         return Clear(
-            f"event waits take {waited / max(1.0, facts.steps.step_ns):.1%} of the step, {len(polls) / steps:.0f} "
+            f"event waits take {of_step(facts, waited):.1%} of the step, {len(polls) / steps:.0f} "
             "polls per step"
         )
     calls = np.concatenate((waits, polls)) if many else waits
@@ -76,7 +76,7 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
     by_ddp = len(waits) > 0 and float(trace.duration[waits[annotation >= 0]].sum()) / steps > 0.9 * total
     return Found(
         values={"calls": counted(len(calls) / steps, "call", "calls"), "per": per(facts), "total": time(total),
-                "share": share(total / max(1.0, facts.steps.step_ns))},
+                "share": share(of_step(facts, total))},
         title=_DDP_TITLE if by_ddp else None,
         gain_ns=total,
         evidence=[table("Event waits and polls", {

@@ -8,7 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, per, sites
+from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.measure.intervals import covered
 from lanewise.report.quantity import share, time
@@ -60,7 +60,7 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     followed = max(1, int(np.count_nonzero(row < len(starts))))
     idle = float(after.sum()) / followed * len(waits) / steps
     if idle < share_from * facts.steps.step_ns:
-        return Clear(f"after its waits the device idles for {idle / max(1.0, facts.steps.step_ns):.1%} of the step")
+        return Clear(f"after its waits the device idles for {of_step(facts, idle):.1%} of the step")
     places = sites(facts, waits)
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
@@ -77,7 +77,7 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     rows.sort(key=lambda row: -row["after"])
     return Found(
         values={"waits": counted(len(waits) / steps, "wait", "waits"), "per": per(facts), "after": time(idle),
-                "share": share(idle / max(1.0, facts.steps.step_ns))},
+                "share": share(of_step(facts, idle))},
         gain_ns=idle,
         evidence=[table("Waits and what follows", {
             "call": ("text", "call"), "site": ("text", "called by"), "count": ("count", "per step"),

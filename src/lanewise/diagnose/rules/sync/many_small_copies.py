@@ -8,7 +8,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, device_rows, per, sites
+from lanewise.diagnose.rules.sync.host_copies import host_copies
+from lanewise.diagnose.select import counted, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.measure.operator_kinds import is_collective, is_framework
 from lanewise.report.quantity import byte_size, time
@@ -39,20 +40,15 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
     trace = facts.trace
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
-    rows = device_rows(facts, Kind.MEMCPY)
-    rows = rows[trace.links.launch[rows] >= 0]
-    args = trace["copy_args"]
-    at = trace.lookup("copy_args", trace.device_work[rows])
-    rows, at = rows[at >= 0], at[at >= 0]
-    size = args["bytes"][at]
-    host = (args["direction"][at] == "HtoD") | (args["direction"][at] == "DtoH")
-    small = host & (size >= 0) & (size < below_bytes)
-    rows, at, size = rows[small], at[small], size[small]
-    calls = trace.links.launch[rows]
+    found = host_copies(facts)
+    found = found.of((found.bytes >= 0) & (found.bytes < below_bytes))
     theirs = (is_framework(trace) | is_collective(trace))[trace.name]
     theirs &= np.isin(trace.kind, (Kind.ANNOTATION, Kind.OPERATOR))
-    own = nearest(facts.host.parent, theirs & ~trace.name_mask(r"^(Optimizer\.|autograd::)")[trace.name], calls) < 0
-    at, size, calls = at[own], size[own], calls[own]
+    own = (
+        nearest(facts.host.parent, theirs & ~trace.name_mask(r"^(Optimizer\.|autograd::)")[trace.name], found.call) < 0
+    )
+    found = found.of(own)
+    size, calls = found.bytes, found.call
     steps = steady_count(facts)
     if len(calls) / steps < copies_from:
         return Clear(f"{len(calls) / steps:g} small copies per step")
@@ -64,19 +60,18 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
         table_rows.append(
             {
                 "site": label,
-                "direction": str(args["direction"][at[mine]][0]),
+                "direction": str(found.direction[mine][0]),
                 "count": int(mine.sum()) / steps,
                 "bytes": float(np.median(size[mine])),
                 "total": float(trace.duration[calls[mine]].sum()) / steps,
             }
         )
     table_rows.sort(key=lambda row: -row["total"])
-    pageable = (args["source"][at] == "pageable") | (args["destination"][at] == "pageable")
     return Found(
         values={"copies": counted(len(calls) / steps, "copy", "copies"), "per": per(facts),
                 "bytes": byte_size(float(np.median(size))), "cost": time(cost)},
         gain_ns=(len(calls) / steps - 1) * cost,
-        side="transfer" if pageable.mean() > 0.5 else "host",
+        side="transfer" if found.pageable.mean() > 0.5 else "host",
         evidence=[table("Small copies", {
             "site": ("text", "copied by"), "direction": ("text", "direction"), "count": ("count", "per step"),
             "bytes": ("bytes", "median size"), "total": ("time", "time of the calls"),

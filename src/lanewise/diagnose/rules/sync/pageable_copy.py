@@ -8,11 +8,11 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.sync.host_copies import host_copies
 from lanewise.diagnose.rules.sync.readbacks import SMALL_BYTES
-from lanewise.diagnose.select import counted, device_rows, per, sites
+from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import bandwidth, byte_size, time
-from lanewise.trace.schema import Kind
 
 
 @rule(
@@ -44,17 +44,10 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     trace = facts.trace
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
-    rows = device_rows(facts, Kind.MEMCPY)
-    rows = rows[trace.links.launch[rows] >= 0]
-    copies, calls = trace.device_work[rows], trace.links.launch[rows]
-    args = trace["copy_args"]
-    at = trace.lookup("copy_args", copies)
-    copies, calls, at = copies[at >= 0], calls[at >= 0], at[at >= 0]
-    pageable = (args["source"][at] == "pageable") | (args["destination"][at] == "pageable")
-    size = args["bytes"][at]
-    readback = (args["direction"][at] == "DtoH") & (size >= 0) & (size <= SMALL_BYTES)
-    chosen = pageable & ~readback
-    copies, calls, at, size = copies[chosen], calls[chosen], at[chosen], np.maximum(size[chosen], 0)
+    found = host_copies(facts)
+    readback = (found.direction == "DtoH") & (found.bytes >= 0) & (found.bytes <= SMALL_BYTES)
+    found = found.of(found.pageable & ~readback)
+    copies, calls, size, direction = found.event, found.call, np.maximum(found.bytes, 0), found.direction
     if len(copies) == 0:
         return Clear("no pageable copies in the steady steps")
     steps = steady_count(facts)
@@ -62,10 +55,9 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         return Clear("pageable copies are made in half of the steps or fewer")
     blocked = float(trace.duration[calls].sum()) / steps
     if blocked < share_from * facts.steps.step_ns:
-        return Clear(f"pageable copies block the host for {blocked / max(1.0, facts.steps.step_ns):.1%} of the step")
+        return Clear(f"pageable copies block the host for {of_step(facts, blocked):.1%} of the step")
 
     places = sites(facts, calls)
-    direction = args["direction"][at]
     table_rows: list[dict[str, Any]] = []
     for i, label in enumerate(places.label):
         for way in np.unique(direction):

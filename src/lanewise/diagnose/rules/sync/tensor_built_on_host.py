@@ -8,7 +8,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import climb, counted, device_rows, enclosing, named, outermost, per, sites
+from lanewise.diagnose.rules.sync.host_copies import host_copies
+from lanewise.diagnose.select import climb, counted, enclosing, named, outermost, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, text, time
 from lanewise.trace.schema import Kind
@@ -48,26 +49,21 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     trace = facts.trace
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
-    rows = device_rows(facts, Kind.MEMCPY)
-    args = trace["copy_args"]
-    at = trace.lookup("copy_args", trace.device_work[rows])
-    known = (at >= 0) & (trace.links.operator[rows] >= 0)
-    rows, at = rows[known], at[known]
-    up = args["direction"][at] == "HtoD"
-    rows, at = rows[up], at[up]
-    if len(rows) == 0:
+    found = host_copies(facts)
+    found = found.of((found.direction == "HtoD") & (trace.links.operator[found.row] >= 0))
+    if len(found.row) == 0:
         return Clear("nothing is copied to the device in steady steps")
     through = np.zeros(len(trace.names), dtype=bool)
     through[trace.name_ids(*_MOVES)] = True
-    root = climb(facts, trace.links.operator[rows], through)
+    root = climb(facts, trace.links.operator[found.row], through)
     created = _creation_before(facts, root)
     if not (created >= 0).any():
         return Clear("no tensor is created on the CPU right before it is copied")
     if not facts.health.shapes:
         return NeedsCapture("shapes, to tell the created tensor from another one: `record_shapes=True`")
     size = _created_bytes(facts, created)
-    fits = (created >= 0) & (size == args["bytes"][at]) & (size > 0)
-    root, created, size, call = root[fits], created[fits], size[fits], trace.links.launch[rows[fits]]
+    fits = (created >= 0) & (size == found.bytes) & (size > 0)
+    root, created, size, call = root[fits], created[fits], size[fits], found.call[fits]
     steps = steady_count(facts)
     if len(root) / steps < per_step_from:
         return Clear("what is created on the CPU is not what is copied")

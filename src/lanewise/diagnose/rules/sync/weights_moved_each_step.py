@@ -8,8 +8,9 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.sync.host_copies import host_copies
 from lanewise.diagnose.rules.sync.readbacks import host_events_inside
-from lanewise.diagnose.select import device_rows, outermost, per
+from lanewise.diagnose.select import of_step, outermost, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, count, share, time
 from lanewise.trace.nesting import nearest
@@ -41,29 +42,23 @@ def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: 
     trace = facts.trace
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
-    rows = device_rows(facts, Kind.MEMCPY)
-    rows = rows[trace.links.launch[rows] >= 0]
-    args = trace["copy_args"]
-    at = trace.lookup("copy_args", trace.device_work[rows])
-    rows, at = rows[at >= 0], at[at >= 0]
+    found = host_copies(facts)
     moves = np.zeros(len(trace.names), dtype=bool)
     moves[trace.name_ids("aten::to")] = True
-    by_to = nearest(facts.host.parent, (trace.kind == Kind.OPERATOR) & moves[trace.name], trace.links.launch[rows]) >= 0
-    host = (args["direction"][at] == "HtoD") | (args["direction"][at] == "DtoH")
-    rows, at = rows[by_to & host], at[by_to & host]
+    by_to = nearest(facts.host.parent, (trace.kind == Kind.OPERATOR) & moves[trace.name], found.call) >= 0
+    found = found.of(by_to)
+    size, direction, calls = found.bytes, found.direction, found.call
     steps = steady_count(facts)
-    if len(rows) < copies_from * steps:
-        return Clear(f"{len(rows) / steps:g} copies per step under `to`")
-    step = trace.steps.of_event[trace.device_work[rows]]
-    size, direction = args["bytes"][at], args["direction"][at]
+    if len(calls) < copies_from * steps:
+        return Clear(f"{len(calls) / steps:g} copies per step under `to`")
+    step = trace.steps.of_event[found.event]
     multisets = {tuple(np.sort(np.where(direction[step == s] == "HtoD", size[step == s], -size[step == s])).tolist())
                  for s in np.flatnonzero(facts.steps.steady).tolist()}
     if len(multisets) > 1:
         return Clear("the copies under `to` differ between steps")
-    calls = trace.links.launch[rows]
     total = float(trace.duration[calls].sum()) / steps
     if total < share_from * facts.steps.step_ns:
-        return Clear(f"the calls of these copies take {total / max(1.0, facts.steps.step_ns):.0%} of the step")
+        return Clear(f"the calls of these copies take {of_step(facts, total):.0%} of the step")
     table_rows: list[dict[str, Any]] = [{
         "direction": way, "count": int((direction == way).sum()) / steps,
         "bytes": float(size[direction == way].sum()) / steps,
@@ -73,11 +68,11 @@ def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: 
     roots = outermost(facts, np.unique(facts.host.outermost_operator[calls]))
     return Found(
         values={
-            "copies": count(round(len(rows) / steps)),
+            "copies": count(round(len(calls) / steps)),
             "bytes": byte_size(float(size.sum()) / steps),
             "per": per(facts),
             "total": time(total),
-            "share": share(total / max(1.0, facts.steps.step_ns)),
+            "share": share(of_step(facts, total)),
         },
         gain_ns=total,
         evidence=[
