@@ -142,7 +142,7 @@ def test_tiles(shape, dtype):
     w, up = (torch.randn(n, k, device="cuda").to(dtype) / k**0.5 for _ in range(2))
     bias, more = torch.randn(n, device="cuda").to(dtype), torch.randn(m, n, device="cuda").to(dtype)
     exact = x.double() @ w.double().t() + bias.double()
-    for blocks in (TileBlocks(128, 128, 64, 8, 3), TileBlocks(128, 256, 64, 8, 3, halves=2, flatten=True)):
+    for blocks in (TileBlocks(128, 128, 64, 8, 3), TileBlocks(128, 128, 64, 8, 3, halves=2, flatten=True)):
         for activation in ("relu", "gelu", "gelu_tanh", "silu", None):
             out = torch.full((m, n), float("nan"), device="cuda", dtype=dtype)
             matmul.tiles(x, w, None, bias, more, ACTIVATIONS[activation], out, blocks)

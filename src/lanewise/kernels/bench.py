@@ -128,11 +128,11 @@ def measure(case: Case, copy: float, rounds: int = 10, modes: Sequence[str] = ("
     return record
 
 
-def _work(index: int, count: int, groups: tuple[str, ...], modes: tuple[str, ...]) -> None:
+def _work(index: int, count: int, groups: tuple[str, ...], modes: tuple[str, ...], match: str, tuning_too: bool) -> None:
     """Compile a share of what a run will need, into the caches on disk."""
     jobs: list[tuple[Case, Any]] = []
-    for case in cases(groups):
-        jobs += [(case, candidate) for candidate in (case.tune[2] if case.tune else (None,))]
+    for case in cases(groups, match):
+        jobs += [(case, candidate) for candidate in (case.tune[2] if case.tune and tuning_too else (None,))]
         jobs += [(case, mode) for mode in modes if mode in case.compiled]
     for number, (case, what) in enumerate(jobs):
         if number % count != index:
@@ -142,7 +142,7 @@ def _work(index: int, count: int, groups: tuple[str, ...], modes: tuple[str, ...
             if isinstance(what, str):
                 _compiled(case, what)(*inputs)
             else:
-                if case.tune is not None:
+                if case.tune is not None and what is not None:
                     tuning.override(case.tune[0], case.tune[1], what)
                 case.arms.get("triton", case.arms["lanewise"])(*inputs)
             torch.cuda.synchronize()
@@ -151,11 +151,18 @@ def _work(index: int, count: int, groups: tuple[str, ...], modes: tuple[str, ...
         torch.cuda.empty_cache()
 
 
-def warm(groups: tuple[str, ...], workers: int, modes: tuple[str, ...] = ("compile",), seconds: float = 150) -> float:
+def warm(
+    groups: tuple[str, ...],
+    workers: int,
+    modes: tuple[str, ...] = ("compile",),
+    seconds: float = 150,
+    match: str = "",
+    tuning_too: bool = True,
+) -> float:
     """Compile candidates and torch.compile arms in parallel processes; returns the seconds it took."""
     start = time.perf_counter()
     context = multiprocessing.get_context("spawn")
-    running = [context.Process(target=_work, args=(i, workers, groups, modes)) for i in range(workers)]
+    running = [context.Process(target=_work, args=(i, workers, groups, modes, match, tuning_too)) for i in range(workers)]
     for process in running:
         process.start()
     for process in running:
@@ -175,10 +182,12 @@ def run(
     tuning_too: bool = True,
     modes: tuple[str, ...] = ("compile",),
     workers: int = 0,
+    match: str = "",
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Run the cases within `seconds`; what was not reached is listed under `skipped`."""
     start = time.perf_counter()
+    late = 0.8  # past this share of the time the slow compilations are left out
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "question": "Which kernels beat the best alternative on this card, and by how much?",
@@ -189,12 +198,14 @@ def run(
         "skipped": [],
     }
     if workers:
-        document["warm_seconds"] = round(warm(groups, workers, tuple(m for m in modes if m == "compile")), 1)
+        document["warm_seconds"] = round(
+            warm(groups, workers, tuple(m for m in modes if m == "compile"), match=match, tuning_too=tuning_too), 1
+        )
         say(f"compiled in {document['warm_seconds']} s")
     document["calibration_start"] = calibrate()
     copy = document["calibration_start"]["copy_gb_per_s"]
     say(f"copy {copy} GB/s, bf16 {document['calibration_start']['bf16_tflop_per_s']} TFLOP/s")
-    for case in cases(groups):
+    for case in cases(groups, match):
         if time.perf_counter() - start > seconds:
             document["skipped"].append(case.name)
             continue
@@ -206,9 +217,15 @@ def run(
                 if tuning_too:
                     record["tuning"] = tune(case)
                     record["gate_after_tuning"] = gate(case)
-                record.update(measure(case, copy, rounds, modes))
+                    if not record["gate_after_tuning"]["ok"]:
+                        raise ArithmeticError(f"wrong after tuning: {record['gate_after_tuning']}")
+                start_case = time.perf_counter()
+                record.update(measure(case, copy, rounds, modes if start_case - start < seconds * late else modes[:1]))
                 record["binaries"] = _binaries()
                 record["gate_after_timing"] = gate(case)
+                if not record["gate_after_timing"]["ok"]:
+                    del record["arms"]
+                    raise ArithmeticError(f"wrong after timing: {record['gate_after_timing']}")
         except Exception as failure:
             record["failed"] = f"{type(failure).__name__}: {failure}"[:500]
         document["cases"].append(record)

@@ -6,6 +6,7 @@ and `max-autotune` are torch.compile of the eager arm (default mode and max-auto
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,7 @@ from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, skinny, tiles
 from lanewise.kernels.mlps import Blocks
 from lanewise.kernels.norm_kernels import norm_backward
 from lanewise.kernels.pointwise_chain import PointBlocks, pointwise
-from lanewise.kernels.rowwise import Layout, next_power_of_2
+from lanewise.kernels.rowwise import WIDEST_ROW, Layout, next_power_of_2
 from lanewise.kernels.softmaxes import softmax_backward_into
 
 __all__ = ["GROUPS", "Case", "cases", "error"]
@@ -85,25 +86,22 @@ ROW_SHAPES = (
 def _row_layouts(cols: int) -> tuple[Layout, ...]:
     block = next_power_of_2(cols)
     if cols <= 2048:
-        return tuple(
-            Layout(rows, block, 1, warps)
-            for rows, warps in ((1, 2), (1, 4), (2, 4), (2, 8), (4, 8))
-        ) + (Layout(2, block, 1, 4, 4, 2),)
+        return tuple(Layout(rows, block, 1, warps) for rows, warps in ((1, 2), (1, 4), (2, 4), (2, 8), (4, 8)))
     if cols <= 8192:
-        return (
-            Layout(1, block, 1, 4),
-            Layout(1, block, 1, 8),
-            Layout(1, block, 1, 16),
-            Layout(1, block, 1, 8, 4, 2),
-        )
-    split = tuple(
-        Layout(1, part, -(-cols // part), warps, per_sm)
-        for part, warps, per_sm in ((4096, 8, 4), (8192, 8, 4), (8192, 16, 2), (8192, 16, 3), (16384, 16, 2), (16384, 32, 1))
-        if part < cols
+        return tuple(Layout(1, block, 1, warps) for warps in (4, 8, 16))
+    whole = (
+        Layout(1, block, 1, 8),
+        Layout(1, block, 1, 16),
+        Layout(1, block, 1, 16, registers=64),
+        Layout(1, block, 1, 32),
     )
-    if cols <= 32768:
-        return (Layout(1, block, 1, 16), Layout(1, block, 1, 32), *split)
-    return split
+    parts = tuple(
+        Layout(1, part, -(-cols // part), warps, per_sm)
+        for part, warps, per_sm in ((16384, 16, 1), (8192, 16, 2), (16384, 32, 1), (8192, 8, 2), (16384, 16, 2))
+    )
+    if cols <= WIDEST_ROW:
+        return whole
+    return parts if cols > 32768 else whole[1:] + parts[:2]
 
 
 def _softmax_cases() -> Iterator[Case]:
@@ -233,11 +231,11 @@ def _backward_cases() -> Iterator[Case]:
         def ours_rms(dy: Any, x: Any, w: Any, mean: Any, rstd: Any, root: Any) -> Any:
             return tuple(norm_backward(dy, None, x, w, root, root, True, True, False))[:2]
 
-        layouts = tuple(
-            Layout(max(1, 1024 // cols), next_power_of_2(cols), 1, warps, per_sm, stages)
-            for warps, per_sm, stages in ((4, 4, 1), (8, 2, 1), (8, 4, 1), (8, 2, 2), (16, 1, 1), (16, 2, 1), (32, 1, 1))
-            if 8 <= cols / (32 * warps) <= 32
-        )
+        if cols <= 1024:
+            cuts = ((1, 4, 4), (1, 4, 8), (2, 8, 4), (2, 4, 4), (4, 8, 2))
+        else:
+            cuts = ((1, 8, 2), (1, 16, 1), (1, 32, 1), (1, 8, 3))
+        layouts = tuple(Layout(tall, next_power_of_2(cols), 1, warps, per_sm) for tall, warps, per_sm in cuts)
         for name, ours, eager, exact in (
             ("rms_norm", ours_rms, eager_rms, exact_rms),
             ("layer_norm", ours_layer, eager_layer, exact_layer),
@@ -249,7 +247,7 @@ def _backward_cases() -> Iterator[Case]:
                 {"lanewise": ours, "eager": eager},
                 cost.norm_backward_cost(rows, cols, 2, rms=name == "rms_norm"),
                 exact,
-                tune=("norm_backward", (BF16, cols), layouts) if cols <= 16384 else None,
+                tune=("norm_backward", (BF16, cols, name == "rms_norm"), layouts) if cols <= (16384 if name == "rms_norm" else 8192) else None,
                 shape={"rows": rows, "cols": cols},
             )
 
@@ -266,7 +264,10 @@ def _chain(operations: int) -> Callable[[torch.Tensor], torch.Tensor]:
 
 def _pointwise_cases() -> Iterator[Case]:
     n = 1 << 28
-    blocks = tuple(PointBlocks(*cut) for cut in ((512, 4), (1024, 4), (2048, 4), (2048, 8), (4096, 8)))
+    blocks = tuple(
+        PointBlocks(*cut)
+        for cut in ((1024, 4, True), (1024, 4, False), (2048, 4, False), (2048, 8, False), (4096, 8, False))
+    )
     for operations in (1, 2, 5, 10, 30):
         expression = _chain(operations)
         yield Case(
@@ -335,24 +336,24 @@ def _mlp_cases() -> Iterator[Case]:
             Blocks(bm, 0, warps, stages, per_sm)
             for bm, warps, stages, per_sm in (
                 (64, 4, 2, 2),
-                (64, 4, 2, 3),
-                (64, 4, 2, 4),
+                (64, 4, 3, 2),
                 (64, 4, 3, 4),
-                (128, 8, 2, 1),
+                (64, 4, 4, 4),
+                (64, 8, 2, 1),
+                (64, 8, 2, 2),
+                (64, 4, 1, 2),
                 (128, 8, 2, 2),
-                (128, 4, 2, 2),
-                (128, 4, 2, 3),
             )
         ]
         walk = [
             Blocks(bm, bh, warps, stages, 1)
             for bm, bh, warps, stages in (
                 (64, 64, 4, 2),
-                (64, 128, 4, 2),
-                (128, 64, 8, 2),
+                (64, 64, 4, 3),
                 (128, 64, 8, 3),
-                (128, 128, 8, 2),
                 (128, 64, 4, 2),
+                (128, 128, 8, 2),
+                (128, 32, 4, 3),
                 (256, 64, 8, 2),
             )
             if bh <= h
@@ -434,11 +435,11 @@ def _gemm_cases() -> Iterator[Case]:
                         TileBlocks(128, 256, 64, 8, 3, 8, 2, False),
                         TileBlocks(128, 256, 64, 8, 4, 8, 2, False),
                         TileBlocks(128, 256, 64, 8, 3, 8, 2, True),
-                        TileBlocks(128, 128, 64, 8, 4, 8, 1, True),
-                        TileBlocks(128, 128, 64, 4, 4, 8, 2, True),
                         TileBlocks(256, 128, 64, 8, 3, 8, 2, True),
+                        TileBlocks(128, 256, 64, 8, 3, 16, 2, True),
                     ),
                 )
+            tune_now = tune if activation == "gelu_tanh" or m == 2048 else None
             yield Case(
                 "gemm",
                 f"linear + {activation} {m}x{n}x{k}",
@@ -447,7 +448,7 @@ def _gemm_cases() -> Iterator[Case]:
                 cost.linear_cost(m, n, k, 2),
                 lambda x, w, b, act=activation: gemm_epilogue.reference(x.float(), w.float(), b.float(), act),
                 compiled=("compile", "max-autotune") if activation == "gelu_tanh" else ("compile",),
-                tune=tune if activation == "gelu_tanh" else None,
+                tune=tune_now,
                 shape={"m": m, "n": n, "k": k},
             )
 
@@ -529,6 +530,6 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
 }
 
 
-def cases(groups: tuple[str, ...] = ()) -> list[Case]:
-    """The cases of the groups, all of them by default."""
-    return [case for name in (groups or tuple(GROUPS)) for case in GROUPS[name]()]
+def cases(groups: tuple[str, ...] = (), match: str = "") -> list[Case]:
+    """The cases of the groups (all by default) whose name holds the regular expression `match`."""
+    return [case for name in (groups or tuple(GROUPS)) for case in GROUPS[name]() if re.search(match, case.name)]

@@ -7,33 +7,38 @@ says how many calls each kernel took and why the others did not reach it.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import torch
 
 from lanewise.kernels.launch import INTERPRETED
 
-__all__ = ["counts", "eager", "fell_back", "hit", "refuse_norm", "refuse_tensor", "reset_counts", "wants_grad"]
+__all__ = ["counts", "eager", "fell_back", "hit", "kind", "refuse_norm", "refuse_tensor", "reset_counts", "wants_grad"]
 
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 _COUNTS: Counter[tuple[str, str]] = Counter()
+_HITS: defaultdict[str, int] = defaultdict(int)
 _stack_length = torch._C._len_torch_dispatch_stack
+_transform = torch._C._functorch.peek_interpreter_stack
+_compiling = torch.compiler.is_dynamo_compiling
 
 
 def counts() -> dict[str, dict[str, int]]:
     """Calls per function: `{"softmax": {"kernel": 12, "cpu tensor": 1}}`."""
     table: dict[str, dict[str, int]] = {}
-    for (name, outcome), number in sorted(_COUNTS.items()):
+    taken = {(name, "kernel"): number for name, number in _HITS.items()}
+    for (name, outcome), number in sorted({**_COUNTS, **taken}.items()):
         table.setdefault(name, {})[outcome] = number
     return table
 
 
 def reset_counts() -> None:
     _COUNTS.clear()
+    _HITS.clear()
 
 
 def hit(name: str) -> None:
-    _COUNTS[name, "kernel"] += 1
+    _HITS[name] += 1
 
 
 def fell_back(name: str, reason: str) -> None:
@@ -83,6 +88,11 @@ def refuse_norm(x: torch.Tensor, *others: torch.Tensor | None) -> str | None:
     return None
 
 
+def kind(tensor: torch.Tensor | None) -> tuple[object, ...] | None:
+    """What of a tensor decides how a kernel is launched on it, layout and address aside."""
+    return None if tensor is None else (type(tensor), tensor.shape, tensor.dtype, tensor.device)
+
+
 def _traced(tensor: torch.Tensor) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
     from torch._subclasses.functional_tensor import FunctionalTensor
@@ -95,15 +105,14 @@ def eager() -> bool:
 
     Then the cheap launch path is used; otherwise the registered operator is, which all of those can see.
     """
-    return (
-        not torch.compiler.is_compiling()
-        and _stack_length() == 0
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
+    return not _compiling() and _stack_length() == 0 and _transform() is None
 
 
 def wants_grad(*tensors: torch.Tensor | None) -> bool:
     """Whether autograd has to record this call."""
     if not torch.is_grad_enabled():
         return False
-    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
+    for tensor in tensors:  # noqa: SIM110 - a generator costs more than the rest of the call
+        if tensor is not None and tensor.requires_grad:
+            return True
+    return False

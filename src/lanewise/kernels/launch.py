@@ -15,6 +15,7 @@ switch it off for as long as they are installed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -26,7 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.library import wrap_triton
 from triton import knobs
 
-__all__ = ["INTERPRETED", "Kernel", "Launch", "NoRoomError", "direct", "resident", "sm_count"]
+__all__ = ["INTERPRETED", "Kernel", "Launch", "Memo", "NoRoomError", "Remembered", "direct", "resident", "sm_count"]
 
 INTERPRETED: bool = bool(knobs.runtime.interpret)
 """True when kernels run in Triton's interpreter (TRITON_INTERPRET=1), on CPU tensors."""
@@ -71,10 +72,10 @@ class Launch:
         return options
 
 
-class _Remembered:
+class Remembered:
     """A compiled kernel with every argument bound except the pointers."""
 
-    __slots__ = ("_device", "_grid", "_head", "_launch", "_run", "_tail", "compiled")
+    __slots__ = ("_bound", "_device", "_grid", "_head", "_launch", "_run", "_tail", "compiled")
 
     def __init__(self, compiled: Any, launch: Launch, device: int) -> None:
         self.compiled = compiled
@@ -98,6 +99,18 @@ class _Remembered:
                 None,  # enter hook
                 None,  # exit hook
             )
+            self._bound = functools.partial(self._launch, *self._grid)
+
+    def go(self, *tensors: torch.Tensor) -> bool:
+        """Launch if nothing but the tensors' addresses changed; False, and nothing done, if it takes a closer look."""
+        pointers = [tensor.data_ptr() for tensor in tensors]
+        low_bits = 0
+        for pointer in pointers:
+            low_bits |= pointer
+        if low_bits & 15 or self._launch is None or _current_device() != self._device or _hooked():
+            return False
+        self._bound(_raw_stream(self._device), *self._head, *pointers, *self._tail)
+        return True
 
     def __call__(self, pointers: Sequence[int], tensors: Sequence[torch.Tensor]) -> None:
         device = self._device
@@ -115,9 +128,11 @@ class _Remembered:
 
 
 def _hooked() -> bool:
-    runtime = knobs.runtime
-    enter, leave = runtime.launch_enter_hook, runtime.launch_exit_hook
+    enter, leave = _RUNTIME.launch_enter_hook, _RUNTIME.launch_exit_hook
     return bool(getattr(enter, "calls", enter)) or bool(getattr(leave, "calls", leave))
+
+
+_RUNTIME = knobs.runtime
 
 
 class Kernel:
@@ -128,15 +143,20 @@ class Kernel:
     def __init__(self, fn: Any) -> None:
         self.fn = fn
         Kernel.instances.append(self)
-        self._remembered: dict[Hashable, _Remembered] = {}
+        self._remembered: dict[Hashable, Remembered] = {}
 
-    def __call__(self, key: Hashable, tensors: Sequence[torch.Tensor], launch: Callable[[], Launch]) -> None:
-        """Launch on real tensors; `launch()` is asked only when `key` is new."""
+    def __call__(
+        self, key: Hashable, tensors: Sequence[torch.Tensor], launch: Callable[[], Launch]
+    ) -> Remembered | None:
+        """Launch on real tensors; `launch()` is asked only when `key` is new.
+
+        Returns what was remembered if it holds for all aligned tensors of that key, so that a caller can keep it.
+        """
         if INTERPRETED:
             what = launch()
             if 0 not in what.grid:
                 self.fn[what.grid](*tensors, *what.scalars, **what.meta)
-            return
+            return None
         pointers = [tensor.data_ptr() for tensor in tensors]
         low_bits = 0
         for pointer in pointers:
@@ -146,10 +166,10 @@ class Kernel:
         remembered = self._remembered.get(key)
         if remembered is not None:
             remembered(pointers, tensors)
-            return
+            return None if low_bits & 15 else remembered
         what = launch()
         if 0 in what.grid:
-            return
+            return None
         self._check(len(tensors), what)
         device = tensors[0].device.index
         with torch.cuda.device(device):
@@ -161,7 +181,8 @@ class Kernel:
             compiled = self.fn[what.grid](*tensors, *what.scalars, **what.meta, **what.options)
         if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
-        self._remembered[key] = _Remembered(compiled, what, device)
+        remembered = self._remembered[key] = Remembered(compiled, what, device)
+        return None if low_bits & 15 else remembered
 
     def _check(self, tensors: int, launch: Launch) -> None:
         """The direct call passes arguments by position, so the order of the signature is a contract."""
@@ -195,6 +216,23 @@ class Kernel:
     def forget(self) -> None:
         """Drop what is remembered (another configuration is to be used for a key that was seen)."""
         self._remembered.clear()
+        for memo in Memo.instances:
+            memo.clear()
+
+
+class Memo(dict[Hashable, Any]):
+    """What a public function remembers per kind of call, to launch without looking at it again; bounded."""
+
+    instances: ClassVar[list[Memo]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        Memo.instances.append(self)
+
+    def __setitem__(self, key: Hashable, value: Any) -> None:
+        if len(self) >= _MAX_REMEMBERED:
+            self.clear()
+        super().__setitem__(key, value)
 
 
 class NoRoomError(RuntimeError):

@@ -21,8 +21,8 @@ import triton.language as tl
 
 from lanewise.kernels import tuning
 from lanewise.kernels.activations import ACTIVATIONS, fast_activate
-from lanewise.kernels.guard import eager, fell_back, hit, refuse_tensor, wants_grad
-from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, sm_count
+from lanewise.kernels.guard import eager, fell_back, hit, kind, refuse_tensor, wants_grad
+from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, Memo, Remembered, sm_count
 from lanewise.kernels.rowwise import as_rows, next_power_of_2
 
 __all__ = ["Blocks", "mlp", "mlp_into", "reference"]
@@ -49,6 +49,7 @@ def _mlp_resident(
     HAS_B2: tl.constexpr,
     FAST: tl.constexpr,
     BM: tl.constexpr,
+    EVEN: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Both weights stay in shared memory while the program walks its blocks of rows."""
@@ -63,9 +64,11 @@ def _mlp_resident(
         b2 = tl.load(b2_ptr + o, mask=o < O, other=0.0).to(tl.float32)
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, BM), tl.num_programs(0), num_stages=STAGES):
         row = tile * BM + tl.arange(0, BM).to(tl.int64)
-        x = tl.load(
-            x_ptr + row[:, None] * x_stride + d[None, :], mask=(row[:, None] < rows) & (d[None, :] < D), other=0.0
-        )
+        if EVEN:
+            x = tl.load(x_ptr + row[:, None] * x_stride + d[None, :])
+        else:
+            inside = (row[:, None] < rows) & (d[None, :] < D)
+            x = tl.load(x_ptr + row[:, None] * x_stride + d[None, :], mask=inside, other=0.0)
         hidden = tl.dot(x, w1, input_precision="ieee")
         if HAS_B1:
             hidden += b1[None, :]
@@ -73,11 +76,11 @@ def _mlp_resident(
         out = tl.dot(hidden, w2, input_precision="ieee")
         if HAS_B2:
             out += b2[None, :]
-        tl.store(
-            y_ptr + row[:, None] * O + o[None, :],
-            out.to(y_ptr.dtype.element_ty),
-            mask=(row[:, None] < rows) & (o[None, :] < O),
-        )
+        if EVEN:
+            tl.store(y_ptr + row[:, None] * O + o[None, :], out.to(y_ptr.dtype.element_ty))
+        else:
+            inside = (row[:, None] < rows) & (o[None, :] < O)
+            tl.store(y_ptr + row[:, None] * O + o[None, :], out.to(y_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -100,6 +103,7 @@ def _mlp_walk(
     HAS_B2: tl.constexpr,
     FAST: tl.constexpr,
     BM: tl.constexpr,
+    EVEN: tl.constexpr,
     BH: tl.constexpr,
     STAGES: tl.constexpr,
 ):
@@ -107,12 +111,20 @@ def _mlp_walk(
     d = tl.arange(0, DP)
     o = tl.arange(0, OP)
     row = tl.program_id(0) * BM + tl.arange(0, BM).to(tl.int64)
-    x = tl.load(x_ptr + row[:, None] * x_stride + d[None, :], mask=(row[:, None] < rows) & (d[None, :] < D), other=0.0)
+    if EVEN:
+        x = tl.load(x_ptr + row[:, None] * x_stride + d[None, :])
+    else:
+        inside = (row[:, None] < rows) & (d[None, :] < D)
+        x = tl.load(x_ptr + row[:, None] * x_stride + d[None, :], mask=inside, other=0.0)
     out = tl.zeros([BM, OP], tl.float32)
     for start in tl.range(0, H, BH, num_stages=STAGES):
         h = start + tl.arange(0, BH)
-        w1 = tl.load(w1_ptr + d[:, None] + h[None, :] * D, mask=(d[:, None] < D) & (h[None, :] < H), other=0.0)
-        w2 = tl.load(w2_ptr + h[:, None] + o[None, :] * H, mask=(h[:, None] < H) & (o[None, :] < O), other=0.0)
+        if EVEN:
+            w1 = tl.load(w1_ptr + d[:, None] + h[None, :] * D)
+            w2 = tl.load(w2_ptr + h[:, None] + o[None, :] * H)
+        else:
+            w1 = tl.load(w1_ptr + d[:, None] + h[None, :] * D, mask=(d[:, None] < D) & (h[None, :] < H), other=0.0)
+            w2 = tl.load(w2_ptr + h[:, None] + o[None, :] * H, mask=(h[:, None] < H) & (o[None, :] < O), other=0.0)
         hidden = tl.dot(x, w1, input_precision="ieee")
         if HAS_B1:
             hidden += tl.load(b1_ptr + h, mask=h < H, other=0.0).to(tl.float32)[None, :]
@@ -176,13 +188,13 @@ def mlp_into(
     activation: str,
     y: torch.Tensor,
     traced: bool = False,
-) -> None:
+) -> Remembered | None:
     """Write the MLP of x [..., d] into the contiguous y [..., o]."""
     flat = as_rows(x)
     rows, d = flat.shape
     h, o = w1.shape[0], w2.shape[0]
     if rows == 0:
-        return
+        return None
     scalars = (rows, flat.stride(0))
     has_b1, has_b2 = b1 is not None, b2 is not None
     tensors = (flat, w1, flat if b1 is None else b1, w2, flat if b2 is None else b2, y)
@@ -194,9 +206,11 @@ def mlp_into(
         "HAS_B2": has_b2,
         "FAST": not INTERPRETED,
         "BM": blocks.bm,
+        "EVEN": bool(pad["DP"] == d and pad["OP"] == o and rows % blocks.bm == 0 and h % (blocks.bh or 16) == 0),
     }
     tiles = -(-rows // blocks.bm)
     if blocks.bh == 0:
+        # EVEN is about rows, d and o here; the weights are loaded once and may be masked.
         kernel = RESIDENT_KERNEL
         meta = {"D": d, "H": h, "O": o, **pad, **flags, "STAGES": blocks.stages}
         grid = (min(tiles, blocks.per_sm * sm_count(x.device)),)
@@ -208,9 +222,9 @@ def mlp_into(
     launch = Launch(grid, scalars, meta, blocks.warps, blocks.stages)
     if traced:
         kernel.trace(tensors, launch)
-    else:
-        key = (scalars, d, h, o, activation, has_b1, has_b2, x.dtype, x.device.index)
-        kernel(key, tensors, lambda: launch)
+        return None
+    key = (scalars, d, h, o, activation, has_b1, has_b2, x.dtype, x.device.index)
+    return kernel(key, tensors, lambda: launch)
 
 
 def refuse(
@@ -253,6 +267,21 @@ def mlp(
     activation: str = "gelu_tanh",
 ) -> torch.Tensor:
     """Two linear layers with `activation` (relu, gelu, gelu_tanh, silu) between them, in one kernel where it pays."""
+    key = (kind(x), kind(w1), kind(b1), kind(w2), kind(b2), activation)
+    kept = _MEMO.get(key)
+    if (
+        kept is not None
+        and eager()
+        and not wants_grad(x, w1, b1, w2, b2)
+        and x.is_contiguous()
+        and w1.is_contiguous()
+        and w2.is_contiguous()
+        and not _autocast()
+    ):
+        y = torch.empty((*x.shape[:-1], w2.shape[0]), dtype=x.dtype, device=x.device)
+        if kept.go(x, w1, x if b1 is None else b1, w2, x if b2 is None else b2, y):
+            hit("mlp")
+            return y
     refused = refuse(x, w1, b1, w2, b2, activation)
     if refused is not None:
         fell_back("mlp", refused)
@@ -261,5 +290,11 @@ def mlp(
     if not eager():
         return torch.ops.lanewise.mlp(x, w1, b1, w2, b2, activation)
     y = torch.empty((*x.shape[:-1], w2.shape[0]), dtype=x.dtype, device=x.device)
-    mlp_into(x, w1, b1, w2, b2, activation, y)
+    kept = mlp_into(x, w1, b1, w2, b2, activation, y)
+    if kept is not None and x.is_contiguous():
+        _MEMO[key] = kept
     return y
+
+
+_MEMO = Memo()
+_autocast = torch._C._is_any_autocast_enabled

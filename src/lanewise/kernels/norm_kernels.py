@@ -21,7 +21,8 @@ import triton
 import triton.language as tl
 
 from lanewise.kernels import tuning
-from lanewise.kernels.launch import Kernel, Launch, sm_count
+from lanewise.kernels.guard import kind
+from lanewise.kernels.launch import Kernel, Launch, Memo, Remembered, sm_count
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
     Layout,
@@ -36,9 +37,22 @@ from lanewise.kernels.rowwise import (
     trace_split,
 )
 
-__all__ = ["NormGrads", "NormOutputs", "norm_backward", "norm_forward"]
+__all__ = ["NormGrads", "NormOutputs", "norm_backward", "norm_forward", "remembered_forward"]
 
+_autocast = torch._C._is_any_autocast_enabled
 _WIDEST_BACKWARD = 16384  # columns whose weight gradient one program can keep in registers
+
+
+@triton.jit
+def _row(x_ptr, r, rows, stride, col, inside):
+    """The program's part of row r, in its own dtype; nothing is read past the last row."""
+    base = x_ptr + stride * (r + tl.program_id(0).to(tl.int64) * 0)
+    return tl.load(base + col, mask=inside & (r < rows), other=0.0, eviction_policy="evict_first")
+
+
+@triton.jit
+def _add_pairs(a, b, c, d):
+    return a + c, b + d
 
 
 @triton.jit
@@ -81,7 +95,12 @@ def _norm_rows(
         else:
             mean = tl.sum(x, axis=1)[:, None] / cols
             centred = tl.where(inside, x - mean, 0.0)
-            var = tl.sum(centred * centred, axis=1)[:, None] / cols
+            # The mean above is rounded; what it missed is the mean of what is left, found in the pass of the variance.
+            missed, square = tl.reduce((centred, centred * centred), 1, _add_pairs)
+            missed = missed[:, None] / cols
+            mean += missed
+            centred -= missed
+            var = tl.maximum(square[:, None] / cols - missed * missed, 0.0, propagate_nan=tl.PropagateNan.ALL)
         rstd = tl.rsqrt(var + EPS)
         if SAVE:
             first = (col == 0) & (row < rows)
@@ -129,11 +148,18 @@ def _norm_split(
     col = part * BLOCK + tl.arange(0, BLOCK)
     within = col < cols
     parts = tl.arange(0, PARTS_2)
-    for r in range(group, rows, tl.num_programs(0) // PARTS):
+    step = tl.num_programs(0) // PARTS
+    ahead = _row(x_ptr, group, rows, x_stride, col, within)
+    if ADD:
+        r_ahead = _row(r_ptr, group, rows, r_stride, col, within)
+    for r in range(group, rows, step):
         row = r + group.to(tl.int64) * 0
-        x = tl.load(x_ptr + row * x_stride + col, mask=within, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        x = ahead.to(tl.float32)
+        # The next row of this group is on its way while this one waits for its partners.
+        ahead = _row(x_ptr, r + step, rows, x_stride, col, within)
         if ADD:
-            other = tl.load(r_ptr + row * r_stride + col, mask=within, other=0.0, eviction_policy="evict_first")
+            other = r_ahead
+            r_ahead = _row(r_ptr, r + step, rows, r_stride, col, within)
             total = (x + other.to(tl.float32)).to(s_ptr.dtype.element_ty)
             if PHASE != 2:
                 tl.store(s_ptr + row * cols + col, total, mask=within)
@@ -148,8 +174,10 @@ def _norm_split(
                 size = tl.minimum(cols - part * BLOCK, BLOCK)
                 centre = tl.sum(x, axis=0) / size
                 apart = tl.where(within, x - centre, 0.0)
-                tl.store(here + part, centre)
-                tl.store(here + PARTS + part, tl.sum(apart * apart, axis=0))
+                missed, square = tl.reduce((apart, apart * apart), 0, _add_pairs)
+                missed = missed / size
+                tl.store(here + part, centre + missed)
+                tl.store(here + PARTS + part, square - size * missed * missed)
         if PHASE == 0:
             token = tl.multiple_of(meet(count_ptr + row, PARTS), 16)
         if PHASE != 1:
@@ -175,9 +203,9 @@ def _norm_split(
                         tl.store(mean_ptr + row, mean)
             y = centred * rstd
             if HAS_W:
-                y = y * tl.load(w_ptr + token + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
+                y = y * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
             if HAS_B:
-                y = y + tl.load(b_ptr + token + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
+                y = y + tl.load(b_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
             tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
 
 
@@ -413,16 +441,18 @@ def norm_forward(
 
     def shape() -> Layout:
         return tuning.pick(
-            "rms_norm" if rms else "layer_norm", (x.dtype, cols, add), layout(cols, inputs=1 + add)
+            "rms_norm" if rms else "layer_norm", (x.dtype, int(cols), add), layout(cols, inputs=1 + add)
         )
 
     key = (scalars, eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
     spread = None if cols <= WIDEST_ROW else shape()
     if spread is None or spread.parts == 1:
         if traced:
-            ROWS_KERNEL.trace(tensors, rows_launch(rows, shape(), scalars, meta(), x.device))
+            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, shape(), scalars, meta(), x.device))
         else:
-            ROWS_KERNEL(key, tensors, lambda: rows_launch(rows, shape(), scalars, meta(), x.device))
+            kept = ROWS_KERNEL(key, tensors, lambda: rows_launch(rows, cols, shape(), scalars, meta(), x.device))
+            if kept is not None and x.is_contiguous() and (residual is None or residual.is_contiguous()):
+                _FORWARD[kind(x), kind(residual), kind(w), kind(b), eps, rms, save] = kept
         return NormOutputs(y, total, mean, rstd)
     split = {**meta(), "PARTS": spread.parts, "PARTS_2": next_power_of_2(spread.parts), "BLOCK": spread.block}
     if traced:
@@ -432,6 +462,40 @@ def norm_forward(
         stats, count = exchange_buffers(x.device, 2 * spread.parts * rows, rows)
         launch_split(SPLIT_KERNEL, key, (*tensors, stats, count), scalars, split, rows, spread)
     return NormOutputs(y, total, mean, rstd)
+
+
+_FORWARD = Memo()
+_BACKWARD = Memo()
+
+
+def remembered_forward(
+    x: torch.Tensor,
+    residual: torch.Tensor | None,
+    w: torch.Tensor | None,
+    b: torch.Tensor | None,
+    eps: float,
+    rms: bool,
+    save: bool,
+) -> NormOutputs | None:
+    """The forward kernel without any check, if a call with the same shapes, dtypes and layouts went before."""
+    kept: Remembered | None = _FORWARD.get((kind(x), kind(residual), kind(w), kind(b), eps, rms, save))
+    if kept is None or not x.is_contiguous() or _autocast():
+        return None
+    if (w is not None and not w.is_contiguous()) or (b is not None and not b.is_contiguous()):
+        return None
+    y = torch.empty_like(x)
+    total, more = y, x
+    if residual is not None:
+        if not residual.is_contiguous():
+            return None
+        total, more = torch.empty_like(x), residual
+    mean = rstd = y
+    if save:
+        rstd = torch.empty(x.numel() // x.shape[-1], dtype=torch.float32, device=x.device)
+        mean = rstd if rms else torch.empty_like(rstd)
+    if kept.go(x, more, x if w is None else w, x if b is None else b, y, total, mean, rstd):
+        return NormOutputs(y, total, mean, rstd)
+    return None
 
 
 class NormGrads(NamedTuple):
@@ -457,6 +521,12 @@ def norm_backward(
     `x` is what was normalised, contiguous. dw and db have w's dtype.
     """
     dx = torch.empty_like(x)
+    memo_key = (kind(dy), kind(ds), kind(x), kind(w), rms, need_w, need_b)
+    remembered = None if traced else _BACKWARD.get(memo_key)
+    if remembered is not None and dy.is_contiguous() and (ds is None or ds.is_contiguous()):
+        again = _repeat(remembered, dy, ds, x, w, mean, rstd, dx, need_w, need_b)
+        if again is not None:
+            return again
     flat_x = as_rows(x)
     grad = as_rows(dy)
     rows, cols = grad.shape
@@ -473,19 +543,20 @@ def norm_backward(
     flags = {"RMS": rms, "HAS_W": w is not None, "NEED_W": need_w, "NEED_B": need_b, "ADD": ds is not None}
     key = (scalars, *flags.values(), dy.dtype, x.dtype, None if ds is None else ds.dtype, x.device.index)
 
-    def go(kernel: Kernel, tensors: tuple[torch.Tensor, ...], launch: Launch) -> None:
+    def go(kernel: Kernel, tensors: tuple[torch.Tensor, ...], launch: Launch) -> Remembered | None:
         if traced:
             kernel.trace(tensors, launch)
-        else:
-            kernel((key, launch.grid), tensors, lambda: launch)
+            return None
+        return kernel((key, launch.grid), tensors, lambda: launch)
 
-    wide = cols > _WIDEST_BACKWARD
+    first = second = None
+    wide = cols > (_WIDEST_BACKWARD if rms else _WIDEST_BACKWARD // 2)
     if wide:
         block = 2048
         blocks = -(-cols // block)
         programs = max(1, min(rows, 4 * sm_count(x.device) // blocks))
     else:
-        shape = tuning.pick("norm_backward", (x.dtype, cols), _backward_layout(cols))
+        shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols), rms))
         tiles = -(-rows // shape.rows)
         programs = min(tiles, (shape.persistent or 2) * sm_count(x.device))
     partial_w = torch.empty((programs, cols), dtype=torch.float32, device=x.device) if need_w else dx
@@ -503,7 +574,7 @@ def norm_backward(
             Launch((blocks, programs), scalars, {**flags, "BLOCK": block}, 8),
         )
     else:
-        go(
+        first = go(
             BACKWARD_KERNEL,
             (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b),
             Launch(
@@ -515,15 +586,50 @@ def norm_backward(
             ),
         )
     if need_w or need_b:
-        go(
+        second = go(
             ADD_UP_KERNEL,
             (partial_w, partial_b, dx if dw is None else dw, dx if db is None else db),
             Launch((-(-cols // 32),), (programs, cols), {"NEED_W": need_w, "NEED_B": need_b, "BLOCK": 32}, 4),
         )
+    if first is not None and dy.is_contiguous() and (ds is None or ds.is_contiguous()):
+        _BACKWARD[memo_key] = (first, second, programs)
     return NormGrads(dx, dw, db)
 
 
-def _backward_layout(cols: int) -> Layout:
+def _repeat(
+    remembered: tuple[Remembered, Remembered | None, int],
+    dy: torch.Tensor,
+    ds: torch.Tensor | None,
+    x: torch.Tensor,
+    w: torch.Tensor | None,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    dx: torch.Tensor,
+    need_w: bool,
+    need_b: bool,
+) -> NormGrads | None:
+    """The two launches of a backward pass whose shapes and layouts were seen before."""
+    first, second, programs = remembered
+    cols = x.shape[-1]
+    partial = torch.empty((need_w + need_b, programs, cols), dtype=torch.float32, device=x.device)
+    partial_w = partial[0] if need_w else dx
+    partial_b = partial[need_w + 0] if need_b else dx
+    if not first.go(dy, x, x if w is None else w, dy if ds is None else ds, mean, rstd, dx, partial_w, partial_b):
+        return None
+    dw = torch.empty(cols, dtype=x.dtype, device=x.device) if need_w else None
+    db = torch.empty(cols, dtype=x.dtype, device=x.device) if need_b else None
+    if second is not None and not second.go(
+        partial_w, partial_b, dx if dw is None else dw, dx if db is None else db
+    ):
+        return None
+    return NormGrads(dx, dw, db)
+
+
+def _backward_layout(cols: int, rms: bool) -> Layout:
     block = max(next_power_of_2(cols), 16)
-    rows = max(1, 1024 // block)
-    return Layout(rows, block, 1, min(max(rows * block // (32 * 16), 1), 16), 2 if block > 4096 else 4)
+    if block <= 1024:
+        rows = max(1, 2048 // block)
+        return Layout(rows, block, 1, min(max(rows * block // 256, 1), 8), 4)
+    if block <= 4096:
+        return Layout(1, block, 1, 8, 2)
+    return Layout(1, block, 1, 16, 1)

@@ -32,17 +32,18 @@ import triton.language as tl
 from lanewise.errors import UsageError
 from lanewise.kernels import activations, tuning
 from lanewise.kernels.guard import eager, fell_back, hit, wants_grad
-from lanewise.kernels.launch import INTERPRETED, Kernel, Launch
+from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, Memo
 
 __all__ = ["Chain", "PointBlocks", "UnsupportedError", "pointwise"]
 
 
 @dataclass(frozen=True, slots=True)
 class PointBlocks:
-    """Elements and warps of a program."""
+    """Elements and warps of a program; `stream` marks loads and stores as not worth keeping in L2."""
 
     block: int
     warps: int
+    stream: bool = False
 
 
 class UnsupportedError(UsageError):
@@ -255,7 +256,7 @@ def _source(body: _Body, sizes: list[int], steps: list[list[int]], out: str, wid
     """Python source of the kernel for one geometry. Inner sizes and strides are literals: they belong to the model."""
     lines = ["@triton.jit", "def lanewise_chain("]
     lines += [f"    p{i}," for i in range(len(steps))]
-    lines += ["    out_ptr,", "    n,", "    seed,", "    BLOCK: tl.constexpr,", "):"]
+    lines += ["    out_ptr,", "    n,", "    seed,", "    BLOCK: tl.constexpr,", "    POLICY: tl.constexpr,", "):"]
     start = "tl.program_id(0).to(tl.int64)" if wide else "tl.program_id(0)"
     lines += [f"    index = {start} * BLOCK + tl.arange(0, BLOCK)", "    inside = index < n"]
     dense: list[int] = []
@@ -277,7 +278,7 @@ def _source(body: _Body, sizes: list[int], steps: list[list[int]], out: str, wid
             lines.append(f"    in{number} = tl.load(p{number}){convert}")
             continue
         if strides == dense:
-            at, hint = "index", ', eviction_policy="evict_first"'
+            at, hint = "index", ', eviction_policy=POLICY'
         else:
             at = " + ".join(f"i{axis} * {stride}" for axis, stride in enumerate(strides) if stride)
             hint = ""
@@ -285,7 +286,7 @@ def _source(body: _Body, sizes: list[int], steps: list[list[int]], out: str, wid
     lines += [f"    {line}" for line in body.lines]
     lines.append(f"    result = {body.result}")
     if any(any(strides) for strides in steps):
-        lines.append(f'    tl.store(out_ptr + index, result.to({out}), mask=inside, eviction_policy="evict_first")')
+        lines.append(f'    tl.store(out_ptr + index, result.to({out}), mask=inside, eviction_policy=POLICY)')
     else:
         lines.append(f"    tl.store(out_ptr + index, (result + index * 0).to({out}), mask=inside)")
     return "\n".join(lines) + "\n"
@@ -326,13 +327,21 @@ class Chain:
         self.name = getattr(expression, "__name__", "chain")
         self._prepared: dict[tuple[Any, ...], tuple[Kernel, torch.Size, torch.dtype, Callable[[], Launch]]] = {}
         self._generation = tuning.generation
+        self._kept = Memo()
 
     def __repr__(self) -> str:
         return f"<Chain of {self.operations} operations over {', '.join(self.inputs)}>"
 
     def __call__(self, *tensors: torch.Tensor, seed: int = 0) -> torch.Tensor:
         """Evaluate on the tensors; `seed` feeds dropout (same seed, same mask, whatever the launch)."""
-        key = tuple([(t.shape, t.stride(), t.dtype, t.device) for t in tensors])
+        key = tuple([(t.shape, t.is_contiguous() or t.stride(), t.dtype, t.device, type(t)) for t in tensors])
+        kept = self._kept.get(key)
+        if kept is not None and eager() and not wants_grad(*tensors):
+            remembered, shape, dtype = kept
+            out = torch.empty(shape, dtype=dtype, device=tensors[0].device)
+            if remembered.go(*tensors, out):
+                hit("pointwise")
+                return out
         if self._generation != tuning.generation:
             self._prepared.clear()
             self._generation = tuning.generation
@@ -353,7 +362,9 @@ class Chain:
                 scalars = (what.scalars[0], seed)
                 kernel((key, seed), (*tensors, out), lambda: Launch(what.grid, scalars, what.meta, what.num_warps))
             else:
-                kernel(key, (*tensors, out), launch)
+                remembered = kernel(key, (*tensors, out), launch)
+                if remembered is not None:
+                    self._kept[key] = (remembered, shape, dtype)
         return out
 
     def _refuse(self, tensors: tuple[torch.Tensor, ...]) -> str | None:
@@ -395,7 +406,7 @@ class Chain:
         kernel = _kernel(source)
         n = shape.numel()
         cut = tuning.pick("pointwise", (max(t.element_size() for t in tensors), len(tensors)), PointBlocks(1024, 4))
-        launch = Launch((-(-n // cut.block),), (n, 0), {"BLOCK": cut.block}, cut.warps)
+        launch = Launch((-(-n // cut.block),), (n, 0), {"BLOCK": cut.block, "POLICY": "evict_first" if cut.stream else ""}, cut.warps)
         return kernel, shape, dtype, lambda: launch
 
 

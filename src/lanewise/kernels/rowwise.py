@@ -61,6 +61,8 @@ class Layout:
     per multiprocessor, 0 meaning 2."""
     stages: int = 1
     """Tiles in flight through shared memory while walking (software pipelining); 1 turns it off."""
+    registers: int = 0
+    """Bound on the registers of a thread; 0 leaves it to the compiler."""
 
 
 def layout(cols: int, inputs: int = 1) -> Layout:
@@ -80,14 +82,16 @@ def layout(cols: int, inputs: int = 1) -> Layout:
 
 
 def rows_launch(
-    rows: int, shape: Layout, scalars: tuple[int | float, ...], meta: dict[str, Any], device: torch.device
+    rows: int, cols: int, shape: Layout, scalars: tuple[int | float, ...], meta: dict[str, Any], device: torch.device
 ) -> Launch:
     """Launch of a kernel that walks tiles of `shape.rows` whole rows."""
+    if shape.parts != 1 or shape.block < cols:
+        raise ValueError(f"{shape} does not hold a row of {cols} columns")
     tiles = -(-rows // shape.rows)
     if shape.persistent:
         tiles = min(tiles, shape.persistent * sm_count(device))
     meta = {**meta, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages}
-    return Launch((tiles,), scalars, meta, shape.warps, shape.stages)
+    return Launch((tiles,), scalars, meta, shape.warps, shape.stages, 0, shape.registers)
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:
@@ -105,20 +109,27 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
 def meet(count_ptr, PARTS: tl.constexpr):  # noqa: N803
     """Publish what this program stored, then wait until all `PARTS` programs of the row have; returns 0.
 
-    The low 16 bits of the counter count arrivals, the high 16 bits departures (`depart`). Arrival is a release and
-    every thread acquires, so what the partners stored is visible afterwards; adding the returned zero to an address
-    keeps the loads behind the wait.
+    The low 16 bits of the counter count arrivals, the high 16 bits departures (`depart`). One thread announces (release)
+    and polls (acquire), then the block's barrier lets the others go on: a poll by every thread would keep the counter's
+    line in L2 so busy that the arrivals themselves are held up. Adding the returned zero to an address keeps the loads
+    behind the wait; they must bypass L1.
     """
     tl.atomic_add(count_ptr, 1, sem="release", scope="gpu")
     seen = tl.inline_asm_elementwise(
         """{
-        .reg .pred missing;
-        .reg .b32 arrived;
+        .reg .pred missing, other;
+        .reg .b32 arrived, thread;
+        mov.u32 thread, %tid.x;
+        mov.b32 arrived, 0;
+        setp.ne.u32 other, thread, 0;
+        @other bra all_together;
         wait_for_partners:
         ld.acquire.gpu.global.b32 arrived, [$1];
         and.b32 arrived, arrived, 65535;
         setp.lt.u32 missing, arrived, $2;
         @missing bra wait_for_partners;
+        all_together:
+        bar.sync 0;
         mov.b32 $0, arrived;
         }""",
         "=r,l,r",
@@ -132,10 +143,27 @@ def meet(count_ptr, PARTS: tl.constexpr):  # noqa: N803
 
 @triton.jit
 def depart(count_ptr, PARTS: tl.constexpr):  # noqa: N803
-    """Say that this program has read what it waited for; the last one to say so zeroes the counter."""
-    before = tl.atomic_add(count_ptr, 65536, sem="acq_rel", scope="gpu")
-    if (before >> 16) == PARTS - 1:
-        tl.store(count_ptr, 0)
+    """Say that this program is past its wait; the last one to say so zeroes the counter for the next launch."""
+    tl.inline_asm_elementwise(
+        """{
+        .reg .pred other, last;
+        .reg .b32 before, thread;
+        mov.u32 thread, %tid.x;
+        setp.ne.u32 other, thread, 0;
+        @other bra gone;
+        atom.global.acq_rel.gpu.add.u32 before, [$1], 65536;
+        shr.u32 before, before, 16;
+        setp.eq.u32 last, before, $2;
+        @last st.relaxed.gpu.global.u32 [$1], 0;
+        gone:
+        mov.b32 $0, 0;
+        }""",
+        "=r,l,r",
+        [count_ptr.to(tl.int64), PARTS - 1],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 _BUFFERS: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
@@ -178,7 +206,13 @@ def launch_split(
     if not INTERPRETED and (kernel, shape) not in _NO_ROOM:
         per_sm = shape.persistent or 2
         fused = Launch(
-            (programs,), scalars, {**meta, "PHASE": FUSED}, shape.warps, 1, shape.parts, 65536 // (shape.warps * 32 * per_sm)
+            (programs,),
+            scalars,
+            {**meta, "PHASE": FUSED},
+            shape.warps,
+            1,
+            shape.parts,
+            min(65536 // (shape.warps * 32 * per_sm), 255),
         )
         try:
             kernel((key, FUSED), tensors, lambda: fused)

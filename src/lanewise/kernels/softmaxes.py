@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from lanewise.kernels import tuning
 from lanewise.kernels.guard import eager, fell_back, hit, refuse_tensor
-from lanewise.kernels.launch import Kernel
+from lanewise.kernels.launch import Kernel, Memo, Remembered
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
     Layout,
@@ -42,7 +42,13 @@ _LOG2E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def _logits(x_ptr, mask_ptr, at, mask_at, inside, SCALE: tl.constexpr, HAS_MASK: tl.constexpr):
-    x = tl.load(x_ptr + at, mask=inside, other=float("-inf"), eviction_policy="evict_first").to(tl.float32)
+    x = tl.load(x_ptr + at, mask=inside, other=float("-inf"), eviction_policy="evict_first")
+    return _scaled(x, mask_ptr, mask_at, inside, SCALE, HAS_MASK)
+
+
+@triton.jit
+def _scaled(x, mask_ptr, mask_at, inside, SCALE: tl.constexpr, HAS_MASK: tl.constexpr):
+    x = x.to(tl.float32)
     if SCALE != 1.0:
         x = x * SCALE
     if HAS_MASK:
@@ -52,6 +58,13 @@ def _logits(x_ptr, mask_ptr, at, mask_at, inside, SCALE: tl.constexpr, HAS_MASK:
         # A padding column must stay -inf whatever the sign of the scale.
         x = tl.where(inside, x, float("-inf"))
     return x
+
+
+@triton.jit
+def _row(x_ptr, r, rows, stride, col, inside, OTHER: tl.constexpr):
+    """The program's part of row r, in its own dtype; nothing is read past the last row."""
+    base = x_ptr + stride * (r + tl.program_id(0).to(tl.int64) * 0)
+    return tl.load(base + col, mask=inside & (r < rows), other=OTHER, eviction_policy="evict_first")
 
 
 @triton.jit
@@ -105,11 +118,14 @@ def _softmax_split(
     col = part * BLOCK + tl.arange(0, BLOCK)
     inside = col < cols
     parts = tl.arange(0, PARTS_2)
-    for r in range(group, rows, tl.num_programs(0) // PARTS):
+    step = tl.num_programs(0) // PARTS
+    ahead = _row(x_ptr, group, rows, x_stride, col, inside, float("-inf"))
+    for r in range(group, rows, step):
         row = r + group.to(tl.int64) * 0
-        x = _logits(
-            x_ptr, mask_ptr, row * x_stride + col, row * mask_stride + col, inside, SCALE, HAS_MASK
-        )
+        raw = ahead
+        # The next row of this group is on its way while this one waits for its partners.
+        ahead = _row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"))
+        x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         here = stats_ptr + row * (2 * PARTS)
         token = 0
         if PHASE != 2:
@@ -179,10 +195,14 @@ def _softmax_backward_split(
     col = part * BLOCK + tl.arange(0, BLOCK)
     inside = col < cols
     parts = tl.arange(0, PARTS_2)
-    for r in range(group, rows, tl.num_programs(0) // PARTS):
+    step = tl.num_programs(0) // PARTS
+    dy_ahead = _row(dy_ptr, group, rows, dy_stride, col, inside, 0.0)
+    y_ahead = _row(y_ptr, group, rows, cols, col, inside, 0.0)
+    for r in range(group, rows, step):
         row = r + group.to(tl.int64) * 0
-        dy = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0).to(tl.float32)
-        y = tl.load(y_ptr + row * cols + col, mask=inside, other=0.0).to(tl.float32)
+        dy, y = dy_ahead.to(tl.float32), y_ahead.to(tl.float32)
+        dy_ahead = _row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0)
+        y_ahead = _row(y_ptr, r + step, rows, cols, col, inside, 0.0)
         here = stats_ptr + row * PARTS
         token = 0
         if PHASE != 2:
@@ -223,12 +243,12 @@ def _mask_rows(mask: torch.Tensor | None, x: torch.Tensor, flat: torch.Tensor) -
 
 def softmax_into(
     x: torch.Tensor, out: torch.Tensor, scale: float, mask: torch.Tensor | None, traced: bool = False
-) -> None:
-    """Write the softmax of `x` into the contiguous `out` of the same shape."""
+) -> Remembered | None:
+    """Write the softmax of `x` into the contiguous `out` of the same shape. Returns a launch worth keeping, if any."""
     flat = as_rows(x)
     rows, cols = flat.shape
     if rows == 0 or cols == 0:
-        return
+        return None
     mask_bytes, mask_stride = (flat, 0) if mask is None else _mask_rows(mask, x, flat)
     x_stride = flat.stride(0)
     scalars = (rows, cols, x_stride, mask_stride)
@@ -237,14 +257,13 @@ def softmax_into(
     if shape is None or shape.parts == 1:
         tensors = (flat, mask_bytes, out)
         if traced:
-            ROWS_KERNEL.trace(tensors, rows_launch(rows, _layout(x, cols), scalars, flags, x.device))
-            return
-        ROWS_KERNEL(
+            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, _layout(x, cols), scalars, flags, x.device))
+            return None
+        return ROWS_KERNEL(
             (scalars, scale, x.dtype, x.device.index, mask is None),
             tensors,
-            lambda: rows_launch(rows, _layout(x, cols), scalars, flags, x.device),
+            lambda: rows_launch(rows, cols, _layout(x, cols), scalars, flags, x.device),
         )
-        return
     meta: dict[str, Any] = {
         **flags,
         "PARTS": shape.parts,
@@ -254,14 +273,15 @@ def softmax_into(
     if traced:
         stats = torch.empty(2 * shape.parts * rows, device=x.device)
         trace_split(SPLIT_KERNEL, (flat, mask_bytes, out, stats, stats), scalars, meta, rows, shape)
-        return
+        return None
     stats, count = exchange_buffers(x.device, 2 * shape.parts * rows, rows)
     key = (scalars, scale, x.dtype, x.device.index, mask is None)
     launch_split(SPLIT_KERNEL, key, (flat, mask_bytes, out, stats, count), scalars, meta, rows, shape)
+    return None
 
 
 def _layout(x: torch.Tensor, cols: int) -> Layout:
-    return tuning.pick("softmax", (x.dtype, cols), layout(cols))
+    return tuning.pick("softmax", (x.dtype, int(cols)), layout(cols))
 
 
 def softmax_backward_into(
@@ -278,10 +298,10 @@ def softmax_backward_into(
     if shape is None or shape.parts == 1:
         tensors = (grad, y, dx)
         if traced:
-            BACKWARD_ROWS_KERNEL.trace(tensors, rows_launch(rows, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device))
+            BACKWARD_ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device))
             return
         BACKWARD_ROWS_KERNEL(
-            key, tensors, lambda: rows_launch(rows, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device)
+            key, tensors, lambda: rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device)
         )
         return
     meta = {
@@ -299,7 +319,7 @@ def softmax_backward_into(
 
 
 def _backward_layout(y: torch.Tensor, cols: int) -> Layout:
-    return tuning.pick("softmax_backward", (y.dtype, cols), layout(cols, inputs=2))
+    return tuning.pick("softmax_backward", (y.dtype, int(cols)), layout(cols, inputs=2))
 
 
 class _Softmax(torch.autograd.Function):
@@ -326,6 +346,18 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     x [..., cols] fp32, fp16 or bf16, any strides (a row whose elements are not adjacent is copied first); `mask` has
     the shape of x or broadcasts to it. Differentiable once with respect to x. Anything else runs `reference`.
     """
+    key = (type(x), x.shape, x.dtype, x.device, scale)
+    remembered = _MEMO.get(key) if mask is None else None
+    if (
+        remembered is not None
+        and eager()
+        and x.is_contiguous()
+        and not (x.requires_grad and torch.is_grad_enabled())
+    ):
+        out = torch.empty_like(x)
+        if remembered.go(x, x, out):
+            hit("softmax")
+            return out
     refused = refuse_tensor(x)
     if refused is None and (x.dim() == 0 or (mask is not None and mask.dtype != torch.bool)):
         refused = "mask dtype or rank 0"
@@ -338,5 +370,10 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     if x.requires_grad and torch.is_grad_enabled():
         return _Softmax.apply(x, float(scale), mask)  # pyright: ignore[reportReturnType]
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    softmax_into(x, out, float(scale), mask)
+    kept = softmax_into(x, out, float(scale), mask)
+    if kept is not None and mask is None and x.is_contiguous():
+        _MEMO[key] = kept
     return out
+
+
+_MEMO = Memo()

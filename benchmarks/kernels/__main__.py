@@ -1,0 +1,41 @@
+"""Measure the kernels on this machine's card: `python -m benchmarks.kernels OUT.json [--group softmax ...]`.
+
+ID kernels. Question: which kernels beat the best alternative on this card, and by how much? Cases, arms, costs and checks
+are those of `lanewise.kernels.cases`; the rules of timing those of `lanewise.kernels.measuring`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from lanewise.kernels.bench import run
+from lanewise.kernels.cases import GROUPS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--group", action="append", choices=list(GROUPS), default=[])
+    parser.add_argument("--match", default="", help="regular expression that the name of a case must hold")
+    parser.add_argument("--seconds", type=float, default=500, help="start no case after this many seconds")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--no-tuning", action="store_true")
+    parser.add_argument("--max-autotune", action="store_true", help="also compile with max-autotune-no-cudagraphs")
+    parser.add_argument("--workers", type=int, default=0, help="processes that compile ahead")
+    options = parser.parse_args()
+    run(
+        options.out,
+        tuple(options.group),
+        seconds=options.seconds,
+        rounds=options.rounds,
+        tuning_too=not options.no_tuning,
+        modes=("compile", "max-autotune") if options.max_autotune else ("compile",),
+        workers=options.workers,
+        match=options.match,
+        say=lambda text: print(text, flush=True),
+    )
+
+
+if __name__ == "__main__":
+    main()
