@@ -170,6 +170,26 @@ def test_a_gradient_is_accumulated_beside_the_function_that_made_it() -> None:
     assert tree.info.accumulated == 2
 
 
+def test_an_accumulation_follows_a_function_whose_hooks_hide_its_number() -> None:
+    """Under FSDP the engine's row runs a hook first and carries no number; the function inside does."""
+    b = TraceBuilder()
+    with b.step():
+        with b.frame("nn.Module: LayerNorm_0"), b.op("aten::native_layer_norm", sequence=1, forward_thread=0):
+            b.launch("norm")
+        b.thread = "200"
+        with b.op("autograd::engine::evaluate_function: NativeLayerNormBackward0"):
+            with b.span("FSDP::pre_backward (0)"), b.op("nccl:_all_gather_base"):
+                b.launch("ncclDevKernel_AllGather", stream="17")
+            with b.op("NativeLayerNormBackward0", sequence=1, forward_thread=1):
+                b.launch("grad")
+        b.thread = "100"
+        Engine(b).accumulate("add")
+    found = kernels(placed(build(b.build()), "forward"))
+    assert "LayerNorm" in found["grad"][0]
+    assert "LayerNorm" in found["add"][0]
+    assert found["ncclDevKernel_AllGather"][0].startswith("autograd threads")
+
+
 def test_an_accumulation_that_starts_communication_stays_where_it_ran() -> None:
     b = TraceBuilder()
     engine = Engine(b)

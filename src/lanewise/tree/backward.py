@@ -66,7 +66,12 @@ def find_backward(trace: Trace, contexts: Contexts, communication: np.ndarray) -
     around = np.where(above >= 0, found[above], -1) if count else above
     start = np.where((found >= 0) & (found != around), found, -1)
 
-    placed = _accumulations(trace, contexts, start, evaluate & operator, accumulate & operator, communication[:count])
+    # A function that runs hooks first (as under FSDP) has its number on the inner row only.
+    follows = start.copy()
+    inside = np.flatnonzero((start >= 0) & (above >= 0))
+    inside = inside[evaluate[above[inside]] & (start[above[inside]] < 0)]
+    follows[above[inside]] = start[inside]
+    placed = _accumulations(trace, contexts, follows, evaluate & operator, accumulate & operator, communication[:count])
     start = np.where(placed >= 0, placed, start)
     padding = np.full(len(contexts.event) - count, -1, dtype=np.int64)
     return Backward(

@@ -69,7 +69,7 @@ def flat(tree: Tree, by: str, *, sort: str = "total_device") -> Columns:
         # A phase is a part of the whole, not a place in it: what stands inside one may be of another.
         whole = metrics[name] if by == "phase" else _totals(tree, tree.metrics[name], outermost, key, loose, size)
         columns[f"total_{name}"] = whole
-    for phase in np.unique(tree.phase[tree.metrics["device"] != 0]).tolist() if by != "phase" else ():
+    for phase in sorted(set(tree.phase[tree.metrics["device"] != 0].tolist())) if by != "phase" else ():
         part = np.where(tree.phase == phase, tree.metrics["device"], 0)
         columns[f"phase_{PHASES[phase]}"] = _totals(tree, part, outermost, key, loose, size)
     count = np.maximum(columns["count"], 1)

@@ -98,7 +98,7 @@ def user_frames(tree: Tree) -> np.ndarray:
 
 def _library_strings(tree: Tree) -> np.ndarray:
     frames = np.zeros(len(tree.strings), dtype=bool)
-    for row in np.unique(tree.name[tree.kind == NodeKind.FRAME]).tolist():
+    for row in sorted(set(tree.name[tree.kind == NodeKind.FRAME].tolist())):
         frames[row] = is_library(parse_frame(tree.strings[int(row)]).file)
     return frames
 
@@ -114,7 +114,7 @@ def fold_libraries(tree: Tree) -> Tree:
     own = user_frames(tree)
     library = frame & ~own
     transparent = np.zeros(len(tree.strings), dtype=bool)
-    for row in np.unique(tree.name[library]).tolist():
+    for row in sorted(set(tree.name[library].tolist())):
         parsed = parse_frame(tree.strings[int(row)])
         transparent[row] = not parsed.file or parsed.file.startswith("<") or bool(_MACHINERY.match(parsed.function))
     solid = (frame & ~(library & transparent[tree.name])) | (tree.kind == NodeKind.MODULE)
@@ -132,7 +132,7 @@ def _repeats(tree: Tree) -> np.ndarray:
     """Operators that have the name of the operator around them, the engine's wrapper included."""
     plain = np.arange(len(tree.strings), dtype=np.int64)
     row_of = {text: row for row, text in enumerate(tree.strings)}
-    for row in np.unique(tree.name[tree.kind == NodeKind.OPERATOR]).tolist():
+    for row in sorted(set(tree.name[tree.kind == NodeKind.OPERATOR].tolist())):
         text = tree.strings[int(row)]
         if text.startswith(_ENGINE):
             plain[int(row)] = int(row_of.get(text.removeprefix(_ENGINE), int(row)))
@@ -202,7 +202,7 @@ def merge_layers(tree: Tree) -> Tree:
     strings = list(tree.strings)
     row_of = {text: row for row, text in enumerate(strings)}
     renamed = np.arange(len(strings), dtype=np.int64)
-    for row in np.unique(tree.name[tree.kind == NodeKind.MODULE]).tolist():
+    for row in sorted(set(tree.name[tree.kind == NodeKind.MODULE].tolist())):
         text = _INDEX.sub("*", strings[int(row)])
         if text != strings[row]:
             if text not in row_of:
