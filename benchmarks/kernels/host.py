@@ -13,8 +13,7 @@ from pathlib import Path
 import torch
 import triton
 
-from lanewise.kernels import add_rms_norm, layer_norm, mlp, pointwise, rms_norm, softmax
-from lanewise.kernels import layer_norms, mlps, rms_norms
+from lanewise.kernels import add_rms_norm, layer_norm, layer_norms, mlp, mlps, pointwise, rms_norm, rms_norms, softmax
 from lanewise.kernels.elementwise import _add_masked, add_masked, silu_mul
 from lanewise.kernels.measuring import host_times, machine
 from lanewise.kernels.softmaxes import _softmax_rows

@@ -7,7 +7,6 @@ import gc
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.kernels.helpers import error, gradients, same
 
 from lanewise.kernels import (
     add_rms_norm,
@@ -15,22 +14,22 @@ from lanewise.kernels import (
     counts,
     gated_linear,
     layer_norm,
-
+    layer_norms,
     linear_act,
-
+    matmul,
     mlp,
-
+    mlps,
     pointwise,
     rms_norm,
-
+    rms_norms,
     silu_mul,
     softmax,
-
+    softmaxes,
 )
-from lanewise.kernels import layer_norms, matmul, mlps, rms_norms, softmaxes
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.launch import Kernel, direct
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
+from tests.kernels.helpers import error, gradients, same
 
 pytestmark = pytest.mark.gpu
 BF16 = torch.bfloat16

@@ -7,10 +7,19 @@ import math
 
 import pytest
 import torch
-from tests.kernels.helpers import error, gradients, same
 
-from lanewise.kernels import add_layer_norm, add_rms_norm, counts, layer_norm, rms_norm, softmax
-from lanewise.kernels import layer_norms, rms_norms, softmaxes
+from lanewise.kernels import (
+    add_layer_norm,
+    add_rms_norm,
+    counts,
+    layer_norm,
+    layer_norms,
+    rms_norm,
+    rms_norms,
+    softmax,
+    softmaxes,
+)
+from tests.kernels.helpers import error, gradients, same
 
 # Rank 1 to 4, one row, one column, primes, powers of two and their neighbours, and rows shared by several programs.
 SHAPES = [(7,), (1, 1), (2, 3, 17), (2, 2, 3, 64), (1, 1023), (3, 1025), (70, 16)]

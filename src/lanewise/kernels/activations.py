@@ -90,7 +90,7 @@ def fast_exact_gelu(x):
 
 
 @triton.jit
-def activate(x, ACTIVATION: tl.constexpr):  # noqa: N803
+def activate(x, ACTIVATION: tl.constexpr):
     if ACTIVATION == 1:
         x = relu(x)
     elif ACTIVATION == 2:
@@ -103,7 +103,7 @@ def activate(x, ACTIVATION: tl.constexpr):  # noqa: N803
 
 
 @triton.jit
-def fast_activate(x, ACTIVATION: tl.constexpr, FAST: tl.constexpr):  # noqa: N803
+def fast_activate(x, ACTIVATION: tl.constexpr, FAST: tl.constexpr):
     """`activate` by shorter formulas, where FAST says that the result is rounded to half precision anyway."""
     if FAST and ACTIVATION == 2:
         x = fast_exact_gelu(x)

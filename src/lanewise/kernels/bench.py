@@ -146,7 +146,7 @@ def _work(index: int, count: int, groups: tuple[str, ...], modes: tuple[str, ...
                     tuning.override(case.tune[0], case.tune[1], what)
                 case.arms.get("triton", case.arms["lanewise"])(*inputs)
             torch.cuda.synchronize()
-        except Exception as failure:  # noqa: PERF203 - the main process meets the same failure and records it
+        except Exception as failure:
             print(f"warm {case.name} {what}: {type(failure).__name__}: {str(failure)[:120]}", flush=True)
         torch.cuda.empty_cache()
 
@@ -174,7 +174,7 @@ def warm(
 
 
 def run(
-    out: Path,
+    out: Path | None,
     groups: tuple[str, ...] = (),
     *,
     seconds: float = 500,
@@ -183,6 +183,7 @@ def run(
     modes: tuple[str, ...] = ("compile",),
     workers: int = 0,
     match: str = "",
+    keep: bool = False,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Run the cases within `seconds`; what was not reached is listed under `skipped`."""
@@ -230,14 +231,19 @@ def run(
             record["failed"] = f"{type(failure).__name__}: {failure}"[:500]
         document["cases"].append(record)
         say(line(record))
-        out.write_text(json.dumps(document))
+        if out is not None:
+            out.write_text(json.dumps(document))
+        if keep and record.get("tuning") and case.tune is not None and "arms" in record:
+            kernel_name, key, _ = case.tune
+            tuning.record(kernel_name, key, tuning.pick(kernel_name, key, None))
         for kernel in Kernel.instances:
             kernel.forget()
         torch._dynamo.reset()
         torch.cuda.empty_cache()
     document["calibration_end"] = calibrate()
     document["seconds"] = round(time.perf_counter() - start, 1)
-    out.write_text(json.dumps(document))
+    if out is not None:
+        out.write_text(json.dumps(document))
     return document
 
 

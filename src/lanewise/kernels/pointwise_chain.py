@@ -188,7 +188,7 @@ class _Body:
             raise UnsupportedError(f"{name} is not a pointwise operation that a kernel can be generated for")
         self._only(name, kwargs)
         template = _OPS[name]
-        wanted = template.count("{1}") and (3 if "{2}" in template else 2) or 1
+        wanted = (template.count("{1}") and (3 if "{2}" in template else 2)) or 1
         if len(args) != wanted:
             raise UnsupportedError(f"{name} with {len(args)} operands")
         operands = [self._operand(arg) for arg in args]

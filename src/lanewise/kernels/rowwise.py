@@ -106,7 +106,7 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
 
 
 @triton.jit
-def meet(count_ptr, PARTS: tl.constexpr):  # noqa: N803
+def meet(count_ptr, PARTS: tl.constexpr):
     """Publish what this program stored, then wait until all `PARTS` programs of the row have; returns 0.
 
     The low 16 bits of the counter count arrivals, the high 16 bits departures (`depart`). One thread announces (release)
@@ -142,7 +142,7 @@ def meet(count_ptr, PARTS: tl.constexpr):  # noqa: N803
 
 
 @triton.jit
-def depart(count_ptr, PARTS: tl.constexpr):  # noqa: N803
+def depart(count_ptr, PARTS: tl.constexpr):
     """Say that this program is past its wait; the last one to say so zeroes the counter for the next launch."""
     tl.inline_asm_elementwise(
         """{
