@@ -66,7 +66,8 @@ def build_page(web: Path, out: Path) -> str:
             environment = _with_node(Path(scratch))
             if environment is None:
                 return "no Node.js 20 or newer with npm on the PATH, and none could be had from the package index"
-            _run(["npm", "ci", "--ignore-scripts", "--fetch-retries=1", "--fetch-timeout=60000"], web, environment)
+            if not _installed(web):
+                _run(["npm", "ci", "--ignore-scripts", "--fetch-retries=1", "--fetch-timeout=60000"], web, environment)
             _run(["npm", "run", "build"], web, environment)
         except subprocess.TimeoutExpired as error:
             return f"{error.cmd[0]} {error.cmd[1]} took more than {_MINUTES} minutes"
@@ -76,6 +77,12 @@ def build_page(web: Path, out: Path) -> str:
             return str(error)
     stamp.write_text(digest)
     return ""
+
+
+def _installed(web: Path) -> bool:
+    """Whether npm installed exactly what the lock file names: its own record of that is newer."""
+    record = web / "node_modules" / ".package-lock.json"
+    return record.exists() and record.stat().st_mtime >= (web / "package-lock.json").stat().st_mtime
 
 
 def _digest(web: Path) -> str:

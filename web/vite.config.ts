@@ -5,6 +5,7 @@ export default defineConfig({
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   build: {
     target: 'es2022',
+    minify: process.env.LANEWISE_PAGE_DEBUG ? false : 'oxc',
     outDir: process.env.LANEWISE_PAGE_OUT ?? '../src/lanewise/show/page',
     emptyOutDir: true,
     cssCodeSplit: false,

@@ -167,6 +167,8 @@ export class Timeline {
   readonly series: Series[] = []
   readonly names: string[]
   private readonly shortNames: Record<string, string>
+  /** Calls that wait for the device, by slice. */
+  readonly waits: Uint8Array
   private lower: string[] | null = null
   private rowOfName: Map<string, number> | null = null
 
@@ -200,6 +202,8 @@ export class Timeline {
       }
       this.series.push({ info, time: c[`time:${info.key}`], value, low, high })
     }
+    this.waits = new Uint8Array(this.slices.count)
+    for (let i = 0; c.waiting && i < c.waiting.length; i++) this.waits[c.waiting[i]] = 1
     this.names = extra.names?.text ?? []
     this.shortNames = extra.names?.short ?? {}
   }
@@ -319,10 +323,6 @@ export class Timeline {
     const found: number[] = []
     for (let i = 0; forward && i < forward.length; i++) if (forward[i] === slice) found.push(backward[i])
     return found
-  }
-
-  waits(slice: number): boolean {
-    return find(this.columns.waiting, slice) >= 0
   }
 
   /** Arguments of a slice: name, value, unit and meaning. */

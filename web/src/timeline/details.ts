@@ -1,6 +1,6 @@
 // What is known about one slice, in the words of a hover card; and what a stretch of time holds.
 
-import { find, isDevice, KIND, type Timeline } from '../data/timeline'
+import { isDevice, KIND, type Timeline } from '../data/timeline'
 
 /** A slice as the page refers to it, whether its columns are in the page or on the server. */
 export interface SliceRef {
@@ -50,7 +50,7 @@ export function detailsOf(timeline: Timeline, slice: number): Details {
   return {
     slice: ref(slice),
     self: timeline.selfTime(slice),
-    waits: timeline.waits(slice),
+    waits: timeline.waits[slice] === 1,
     args: timeline.argsOf(slice),
     ancestors: timeline.ancestors(launch >= 0 ? launch : slice).map(ref),
     launch: launch >= 0 ? ref(launch) : null,
@@ -199,5 +199,3 @@ function nextWork(timeline: Timeline, time: number): number {
   }
   return best
 }
-
-export { find }

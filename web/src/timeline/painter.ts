@@ -1,6 +1,6 @@
 // Draws the timeline on its canvas: a picture of pixels for the slices, text and marks over it.
 
-import { find, isDevice, Slices, type Timeline } from '../data/timeline'
+import { isDevice, Slices, type Timeline } from '../data/timeline'
 import { characterWidth, clean, formatQuantity, formatTime } from '../format'
 import { CLASS_WORDS } from '../parts/classes'
 import type { Details, SliceRef } from './details'
@@ -28,6 +28,9 @@ export interface Scene {
   folded: ReadonlySet<number>
 }
 
+/** Packed pixels, as in palette.ts. */
+const CURVE = { light: 0xffecc8a9, dark: 0xffa86e3a }
+
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
 
 export class Painter {
@@ -41,7 +44,11 @@ export class Painter {
   private readonly context: CanvasRenderingContext2D
 
   constructor(private readonly canvas: HTMLCanvasElement) {
-    this.context = canvas.getContext('2d', { alpha: false }) as CanvasRenderingContext2D
+    this.context = canvas.getContext('2d', {
+      alpha: false,
+      // Every frame is a picture made by the CPU: the canvas stays where that is cheap.
+      willReadFrequently: true,
+    }) as CanvasRenderingContext2D
   }
 
   paint(scene: Scene): void {
@@ -65,6 +72,7 @@ export class Painter {
     if (this.line.pixels.length !== plot) this.line = lineOf(plot)
     const labels = this.slices(scene, palette, ratio, width, height, left)
     this.causeLine(scene, palette, ratio, width, left)
+    this.curveColumns(scene, ratio, width, height, left)
     this.context.setTransform(1, 0, 0, 1, 0, 0)
     this.context.putImageData(this.picture, 0, 0)
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0)
@@ -74,11 +82,11 @@ export class Painter {
   /** The rows; returns the labels to write over them. */
   private slices(scene: Scene, palette: Palette, ratio: number, width: number, height: number, left: number) {
     const { timeline, layout, view, scroll, found } = scene
-    const { slices, columns } = timeline
+    const { slices } = timeline
     const labels: { x: number; y: number; width: number; text: string; faint: boolean }[] = []
-    const waiting = columns.waiting
+    const { waits } = timeline
     const colourOf = (slice: number): number => {
-      if (waiting?.length && find(waiting, slice) >= 0) return palette.wait
+      if (waits[slice]) return palette.wait
       return (isDevice(slices.kind[slice]) ? palette.ofWork : palette.ofName)[slices.name[slice]]
     }
     const clipTop = Math.round(STICKY * ratio)
@@ -194,48 +202,56 @@ export class Painter {
     c.globalAlpha = 1
   }
 
+  /** Frames and highest values of the curves, whose columns are in the picture already. */
   private curves(scene: Scene, ink: string, dim: string): void {
     const { context: c } = this
-    const { timeline, view, width } = scene
-    const plot = width - GUTTER
+    const plot = scene.width - GUTTER
+    c.strokeStyle = dim
+    c.textAlign = 'right'
     for (const band of scene.layout.bands) {
-      if (band.kind !== 'series') continue
       const top = band.y - scene.scroll + STICKY
-      if (top > scene.height || top + band.height < STICKY) continue
-      const series = timeline.series[band.series]
-      const range = series.high - series.low || 1
-      const yOf = (value: number) => top + band.height - 3 - ((value - series.low) / range) * (band.height - 6)
-      const from = Math.max(0, lowerBound(series.time, view.from) - 1)
-      c.fillStyle = scene.dark ? '#3a6ea8' : '#a9c8ec'
-      c.beginPath()
-      let x = GUTTER
-      let y = yOf(0)
-      c.moveTo(GUTTER, yOf(Math.max(0, series.low)))
-      let pixel = -1
-      let peak = Infinity
-      for (let i = from; i < series.time.length && series.time[i] <= view.to; i++) {
-        x = Math.max(GUTTER, GUTTER + xOf(view, plot, series.time[i]))
-        const here = Math.floor(x * 2)
-        const value = yOf(series.value[i])
-        // Of many points in one half pixel only the highest is drawn, and the last one's level goes on.
-        peak = here === pixel ? Math.min(peak, value) : value
-        c.lineTo(x, here === pixel ? peak : y)
-        y = value
-        c.lineTo(x, here === pixel ? peak : y)
-        pixel = here
-      }
-      c.lineTo(width, y)
-      c.lineTo(width, yOf(Math.max(0, series.low)))
-      c.closePath()
-      c.fill()
-      c.strokeStyle = dim
+      if (band.kind !== 'series' || top > scene.height || top + band.height < STICKY) continue
+      const { info, high } = scene.timeline.series[band.series]
       c.globalAlpha = 0.4
       c.strokeRect(GUTTER - 0.5, top + 0.5, plot + 1, band.height - 1)
       c.globalAlpha = 1
       c.fillStyle = ink
-      c.textAlign = 'right'
-      c.fillText(formatQuantity(series.info.type, series.high), width - 4, top + 9)
-      c.textAlign = 'left'
+      c.fillText(formatQuantity(info.type, high), scene.width - 4, top + 9)
+    }
+    c.textAlign = 'left'
+  }
+
+  /** The curves as one column of pixels each: of many points in one pixel the highest counts. A path of as many corners
+   * would cost a frame's whole time. */
+  private curveColumns(scene: Scene, ratio: number, width: number, height: number, left: number): void {
+    const { timeline, view, dark } = scene
+    const plot = width - left
+    const colour = dark ? CURVE.dark : CURVE.light
+    const clipTop = Math.round(STICKY * ratio)
+    for (const band of scene.layout.bands) {
+      const y = band.y - scene.scroll + STICKY
+      if (band.kind !== 'series' || y > scene.height || y + band.height < STICKY) continue
+      const { time, value, low, high } = timeline.series[band.series]
+      const top = Math.round((y + 3) * ratio)
+      const bottom = Math.round((y + band.height - 2) * ratio)
+      const scale = (bottom - top) / (high - low || 1)
+      const zero = Math.round(bottom - (Math.max(0, low) - low) * scale)
+      let i = lowerBound(time, view.from)
+      let level = i > 0 ? value[i - 1] : Number.NaN
+      for (let x = 0; x < plot; x++) {
+        const until = view.from + ((x + 1) / plot) * (view.to - view.from)
+        let peak = level
+        for (; i < time.length && time[i] < until; i++) {
+          level = value[i]
+          if (!(peak >= level)) peak = level
+        }
+        // Nothing is known before the first point.
+        if (Number.isNaN(peak)) continue
+        const end = Math.round(bottom - (peak - low) * scale)
+        const from = Math.max(clipTop, Math.min(zero, end))
+        const to = Math.min(height, Math.max(zero, end, Math.min(zero, end) + 1))
+        for (let at = from * width + left + x, stop = to * width; at < stop; at += width) this.pixels[at] = colour
+      }
     }
   }
 

@@ -1,7 +1,7 @@
 // Where slices come from: the page itself, or the local server, a window at a time. Both answer the same questions.
 
 import { fetchBlock } from '../data/load'
-import { find, Timeline, type TimelineExtra } from '../data/timeline'
+import { Timeline, type TimelineExtra } from '../data/timeline'
 import { type Details, detailsOf, type Measured, measure, refOf, type SliceRef } from './details'
 import { perPixel, type Viewport } from './viewport'
 
@@ -135,5 +135,3 @@ function matching(names: string[], text: string): Uint8Array {
   const needle = text.toLowerCase()
   return Uint8Array.from(names, (name) => (name.toLowerCase().includes(needle) ? 1 : 0))
 }
-
-export { find }

@@ -1,0 +1,1 @@
+"""How fast and how large the page is, in a real browser."""

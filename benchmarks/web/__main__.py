@@ -1,0 +1,205 @@
+"""Opens pages in headless Chromium and measures what a user waits for.
+
+    python -m benchmarks.web TRACE [--rounds 5] [-o results.json]
+
+For each round, in a fresh browser: first paint; time until the timeline has drawn its first frame and answers; frame times
+while the view pans and zooms as if keys were held; memory of the page's process. Frame times are distances between
+animation frames, so that drawing, layout and everything else of the browser count. Results hold the machine's class,
+versions and every sample's summary; no host name and no path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from lanewise.diagnose.explain import facts_of, report_of
+from lanewise.show.html import report_html
+from lanewise.trace.reader import read
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync", "--enable-precise-memory-info"]
+
+# Pans to and fro, then zooms in and out, for about ten seconds, and records the distance of frames.
+_FRAMES = """async ({keys, milliseconds}) => {
+  const canvas = document.querySelector('.canvas-box canvas')
+  canvas.focus()
+  const result = {}
+  for (const key of keys) {
+    const frames = []
+    let last = 0
+    const begun = performance.now()
+    canvas.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))
+    await new Promise((done) => {
+      const step = (now) => {
+        if (last) frames.push(now - last)
+        last = now
+        if (now - begun < milliseconds) requestAnimationFrame(step)
+        else done()
+      }
+      requestAnimationFrame(step)
+    })
+    canvas.dispatchEvent(new KeyboardEvent('keyup', {key, bubbles: true}))
+    result[key] = (result[key] ?? []).concat(frames)
+  }
+  return result
+}"""
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each movement")
+    parser.add_argument("-o", "--output", type=Path, default=None)
+    options = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page, facts = _page(options.trace, Path(folder) / "report.html")
+        rounds: list[dict[str, Any]] = []
+        load = [os.getloadavg()[0]]
+        for _ in range(options.rounds):
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+            version = browser.version
+            rounds.append(_round(browser, page, options.seconds))
+            browser.close()
+        load.append(os.getloadavg()[0])
+        result = {
+            "schema": "lanewise.benchmark.web/1",
+            "command": f"python -m benchmarks.web TRACE --rounds {options.rounds} --seconds {options.seconds:g}",
+            "machine": {"cpus": os.cpu_count(), "shared": True, "load_average": [round(value, 1) for value in load],
+                        "architecture": platform.machine(), "gpu": "none: drawn by the CPU"},
+            "versions": {"chromium": version, "python": platform.python_version()},
+            "viewport": [1400, 900],
+            "trace": facts,
+            "rounds": options.rounds,
+            "measured": _summary(rounds),
+        }
+    text = json.dumps(result, indent=2) + "\n"
+    if options.output:
+        options.output.write_text(text)
+    sys.stdout.write(text)
+    return 0
+
+
+def _page(trace_path: Path, out: Path) -> tuple[Path, dict[str, Any]]:
+    trace = read(str(trace_path))
+    facts = facts_of(trace)
+    report = report_of(facts)
+    begun = time.process_time()
+    out.write_text(report_html(facts, report), encoding="utf-8")
+    cpu = time.process_time() - begun
+    return out, {"bytes": trace_path.stat().st_size, "slices": len(trace), "lanes": len(trace["lanes"]["side"]),
+                 "page_bytes": out.stat().st_size, "page_written_cpu_s": round(cpu, 2)}
+
+
+def _round(browser: Any, page_path: Path, seconds: float) -> dict[str, Any]:
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto(page_path.as_uri())
+    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+    page.goto("about:blank")
+    page.goto(page_path.as_uri() + "#view=timeline")
+    interactive = page.evaluate("""() => new Promise((done) => {
+      const look = () => document.querySelector('.canvas-box canvas')?.width > 300
+        ? requestAnimationFrame(() => setTimeout(() => done(performance.now()))) : requestAnimationFrame(look)
+      look()
+    })""")
+    # At the whole trace, where most slices share pixels; then zoomed in by a factor of about 8; then moving between.
+    frames: dict[str, list[float]] = {}
+
+    def run(keys: list[str]) -> dict[str, list[float]]:
+        return page.evaluate(_FRAMES, {"keys": keys, "milliseconds": seconds * 1e3})
+
+    page.evaluate("document.querySelector('.canvas-box canvas').focus()")
+    for _ in range(4):
+        page.keyboard.press("+")
+    cdp = page.context.new_cdp_session(page)
+    cdp.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before = _task_seconds(cdp)
+    for values in run(["d", "a"]).values():
+        frames.setdefault("pan", []).extend(values)
+    cpu = (_task_seconds(cdp) - before) * 1e3 / max(1, len(frames["pan"]))
+    for values in run(["w", "s"]).values():
+        frames.setdefault("zoom", []).extend(values)
+    page.keyboard.press("0")
+    for _ in range(9):
+        page.keyboard.press("+")
+    for values in run(["d", "a"]).values():
+        frames.setdefault("pan, close up", []).extend(values)
+    cdp.send("HeapProfiler.collectGarbage")
+    heap = page.evaluate("performance.memory.usedJSHeapSize")
+    memory = _renderer_memory()
+    page.close()
+    if errors:
+        raise SystemExit(f"the page logged errors: {errors[:3]}")
+    return {"first_paint_ms": paint, "interactive_ms": interactive, "heap_mb": heap / 1e6, "process_mb": memory,
+            "pan_cpu_ms_per_frame": cpu, "frames": frames}
+
+
+def _task_seconds(cdp: Any) -> float:
+    """CPU time of the page's main thread so far: what others on the machine do does not count."""
+    metrics = cdp.send("Performance.getMetrics")["metrics"]
+    return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+
+def _renderer_memory() -> float:
+    """Resident memory of the largest renderer process below this one, MB; NaN where the system does not tell."""
+    proc = Path("/proc")
+    if not proc.exists():
+        return float("nan")
+    largest = 0.0
+    for folder in proc.glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+            if b"--type=renderer" not in command or not _below(folder.name):
+                continue
+            for line in (folder / "status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    largest = max(largest, int(line.split()[1]) / 1e3)
+        except OSError:
+            continue
+    return largest
+
+
+def _below(process: str) -> bool:
+    """Whether a process descends from this one."""
+    while process not in {"0", "1"}:
+        if process == str(os.getpid()):
+            return True
+        try:
+            process = (Path("/proc") / process / "stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            return False
+    return False
+
+
+def _summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name in ("first_paint_ms", "interactive_ms", "heap_mb", "process_mb", "pan_cpu_ms_per_frame"):
+        values = sorted(round_[name] for round_ in rounds)
+        result[name] = {"median": round(statistics.median(values), 1), "min": round(values[0], 1),
+                        "max": round(values[-1], 1), "samples": len(values)}
+    for kind in rounds[0]["frames"]:
+        values = sorted(value for round_ in rounds for value in round_["frames"][kind])
+        result[f"frame_ms, {kind}"] = {
+            "median": round(statistics.median(values), 1), "p95": round(values[int(len(values) * 0.95)], 1),
+            "max": round(values[-1], 1), "samples": len(values)}
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
