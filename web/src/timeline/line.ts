@@ -35,6 +35,7 @@ export interface Span {
  *
  * @param colourOf colour index of a slice.
  * @param labelFrom slices at least this wide get a label.
+ * @param patternAll whether pixels that several slices share show a pattern too.
  */
 export function drawLine(
   line: Line,
@@ -45,6 +46,7 @@ export function drawLine(
   palette: Palette,
   colourOf: (slice: number) => number,
   labelFrom: number,
+  patternAll = false,
 ): void {
   const { pixels, patterns } = line
   const width = pixels.length
@@ -92,7 +94,8 @@ export function drawLine(
       const level = Math.min(LEVELS - 1, Math.floor(covered * LEVELS))
       const colour = colourOf(longest)
       pixels[x] = palette.pixels[colour * LEVELS + level]
-      patterns[x] = 0
+      patterns[x] = patternAll ? palette.pattern[colour] : 0
+      line.patterned ||= patterns[x] > 0
     }
     i = Math.max(next, i + 1)
   }

@@ -143,7 +143,7 @@ export class Painter {
     const causes = this.causes as Slices
     const which = timeline.columns.cause
     const row = { first: 0, end: causes.count }
-    drawLine(this.line, causes, row, view.from, view.to, palette, (i) => palette.ofClass[which[i]], 1e9)
+    drawLine(this.line, causes, row, view.from, view.to, palette, (i) => palette.ofClass[which[i]], 1e9, true)
     const top = Math.round((RULER + STEPS + 2) * ratio)
     const bar = Math.round((CAUSES - 4) * ratio)
     stamp(this.pixels, width, left, top, bar, this.line, palette, 0, this.picture?.height ?? 0)
