@@ -99,8 +99,20 @@ def _with_node(scratch: Path) -> dict[str, str] | None:
     if _node_version(environment) >= _OLDEST_NODE and shutil.which("npm"):
         return environment
     # -I: a build environment hides the pip that made it; isolated mode finds it again.
-    install = [sys.executable, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:",
-               "--disable-pip-version-check", "--target", str(scratch), _NODE_WHEEL]
+    install = [
+        sys.executable,
+        "-I",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--disable-pip-version-check",
+        "--target",
+        str(scratch),
+        _NODE_WHEEL,
+    ]
     if shutil.which("uv") and subprocess.run([*install[:4], "--version"], capture_output=True).returncode != 0:
         install = ["uv", "pip", "install", "--quiet", "--no-deps", "--target", str(scratch), _NODE_WHEEL]
     try:
@@ -134,8 +146,17 @@ def _node_version(environment: dict[str, str]) -> tuple[int, int]:
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     program = shutil.which(command[0], path=environment.get("PATH")) or command[0]
-    subprocess.run([program, *command[1:]], cwd=folder, env=environment, check=True, text=True, timeout=_MINUTES * 60,
-                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    subprocess.run(
+        [program, *command[1:]],
+        cwd=folder,
+        env=environment,
+        check=True,
+        text=True,
+        timeout=_MINUTES * 60,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def _last_line(output: str | None) -> str:

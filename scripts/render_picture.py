@@ -23,11 +23,15 @@ OUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "explain.svg"
 
 def main() -> int:
     name, lines = (sys.argv[1] if len(sys.argv) > 1 else "mnist"), 46
-    console = Console(record=True, width=112, file=io.StringIO(), force_terminal=True, color_system="truecolor", markup=False)
+    console = Console(
+        record=True, width=112, file=io.StringIO(), force_terminal=True, color_system="truecolor", markup=False
+    )
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         shutil.copy(bundled_path(name), "trace.json.gz")
         report = explain(read("trace.json.gz", cache=False))
-    capture = Console(record=True, width=112, file=io.StringIO(), force_terminal=True, color_system="truecolor", markup=False)
+    capture = Console(
+        record=True, width=112, file=io.StringIO(), force_terminal=True, color_system="truecolor", markup=False
+    )
     print_report(report, capture)
     from rich.text import Text
 

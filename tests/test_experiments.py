@@ -66,9 +66,13 @@ def test_e1_the_first_step_is_slow_even_warm() -> None:
 # -- E2: no wait, no warm-up; twenty steps -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("run", "request_us", "first_launch"), [
-    ("01_matmul_add_64_nowait", 2420, 2534), ("01_matmul_add_64_active20", 2567, 2671),
-])
+@pytest.mark.parametrize(
+    ("run", "request_us", "first_launch"),
+    [
+        ("01_matmul_add_64_nowait", 2420, 2534),
+        ("01_matmul_add_64_active20", 2567, 2671),
+    ],
+)
 def test_e2_one_buffer_request_inside_the_first_matmul(run: str, request_us: int, first_launch: int) -> None:
     facts = facts_of(run)
     stalls = facts.host.stalls
@@ -96,16 +100,26 @@ def test_e2_host_times_settle_after_nine_steps_and_means_mislead() -> None:
 def test_e3_the_chain_from_annotation_to_kernel() -> None:
     links = facts_of("01_matmul_add_64_warm_eager").chain().links
     assert [(link.depth, link.name.split("<")[0].split("_")[0]) for link in links] == [
-        (0, "ProfilerStep#4"), (1, "matmul"), (2, "aten::matmul"), (3, "aten::mm"), (4, "cuLaunchKernelEx"), (5, "nvjet"),
-        (2, "aten::add"), (3, "cudaLaunchKernel"), (4, "void at::native::vectorized"),
+        (0, "ProfilerStep#4"),
+        (1, "matmul"),
+        (2, "aten::matmul"),
+        (3, "aten::mm"),
+        (4, "cuLaunchKernelEx"),
+        (5, "nvjet"),
+        (2, "aten::add"),
+        (3, "cudaLaunchKernel"),
+        (4, "void at::native::vectorized"),
     ]
 
 
-@pytest.mark.parametrize(("run", "calls"), [
-    ("01_matmul_add_64_warm_eager", ["cuLaunchKernelEx", "cudaLaunchKernel"]),
-    ("01_matmul_add_4096_warm_eager", ["cudaMemsetAsync", "cuLaunchKernelEx", "cudaLaunchKernel"]),
-    ("01_matmul_add_4096_fp32_warm", ["cudaFuncGetAttributes", "cudaLaunchKernelExC", "cudaLaunchKernel"]),
-])
+@pytest.mark.parametrize(
+    ("run", "calls"),
+    [
+        ("01_matmul_add_64_warm_eager", ["cuLaunchKernelEx", "cudaLaunchKernel"]),
+        ("01_matmul_add_4096_warm_eager", ["cudaMemsetAsync", "cuLaunchKernelEx", "cudaLaunchKernel"]),
+        ("01_matmul_add_4096_fp32_warm", ["cudaFuncGetAttributes", "cudaLaunchKernelExC", "cudaLaunchKernel"]),
+    ],
+)
 def test_e3_signatures_of_a_gemm(run: str, calls: list[str]) -> None:
     assert calls_per_step(facts_of(run)) == calls
 
@@ -113,10 +127,15 @@ def test_e3_signatures_of_a_gemm(run: str, calls: list[str]) -> None:
 # -- E4: the trailing synchronise ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("run", "took"), [
-    ("01_matmul_add_64_cold_eager", 20.1), ("01_matmul_add_64_warm_eager", 9.9), ("01_matmul_add_4096_warm_eager", 372),
-    ("01_matmul_add_4096_fp32_warm", 9944),
-])
+@pytest.mark.parametrize(
+    ("run", "took"),
+    [
+        ("01_matmul_add_64_cold_eager", 20.1),
+        ("01_matmul_add_64_warm_eager", 9.9),
+        ("01_matmul_add_4096_warm_eager", 372),
+        ("01_matmul_add_4096_fp32_warm", 9944),
+    ],
+)
 def test_e4_the_profilers_synchronise_is_found_and_no_step_waits(run: str, took: float) -> None:
     facts = facts_of(run)
     sync = facts.host.profiler_sync
@@ -200,9 +219,13 @@ def test_e9_compiling_the_mlp_keeps_the_kernel_count_and_the_gemms() -> None:
     assert any(r["name"] == "triton_poi_fused_gelu_0" for r in compiled.kernels.rows())
 
 
-@pytest.mark.parametrize(("run", "device", "torch_device"), [
-    ("02_mlp_4096_16384_b4096_eager", 4.400, 5.163), ("02_swiglu_4096_16384_b4096_eager", 6.963, 8.565),
-])
+@pytest.mark.parametrize(
+    ("run", "device", "torch_device"),
+    [
+        ("02_mlp_4096_16384_b4096_eager", 4.400, 5.163),
+        ("02_swiglu_4096_16384_b4096_eager", 6.963, 8.565),
+    ],
+)
 def test_e9_work_of_unrecorded_steps_is_left_out(run: str, device: float, torch_device: float) -> None:
     facts = facts_of(run)
     everything = int(facts.trace.duration[facts.trace.device_work].sum()) / 1e6
@@ -214,7 +237,10 @@ def test_e9_work_of_unrecorded_steps_is_left_out(run: str, device: float, torch_
 
 
 def test_e13_pinned_against_pageable() -> None:
-    pinned, pageable = facts_of("07_good_pinned_copy").copies.rows()[0], facts_of("07_bad_pageable_copy").copies.rows()[0]
+    pinned, pageable = (
+        facts_of("07_good_pinned_copy").copies.rows()[0],
+        facts_of("07_bad_pageable_copy").copies.rows()[0],
+    )
     assert pinned["bandwidth"] == pytest.approx(54, abs=1.5)
     assert pageable["bandwidth"] == pytest.approx(7, abs=0.5)
     assert pageable["call_time"] >= pageable["total"]

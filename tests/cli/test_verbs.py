@@ -54,10 +54,15 @@ def test_explain_markdown_is_short_enough_to_paste() -> None:
 
 
 def test_every_bundled_trace_has_a_verdict() -> None:
-    regimes = {name: json.loads(run("explain", str(bundled_path(name)), "--json").stdout)["regime"]["name"]
-               for name in BUNDLED}
-    assert regimes == {"mnist": "host-bound", "matmul-small": "host-bound", "matmul-large": "device-bound",
-                       "item-loop": "host-bound"}
+    regimes = {
+        name: json.loads(run("explain", str(bundled_path(name)), "--json").stdout)["regime"]["name"] for name in BUNDLED
+    }
+    assert regimes == {
+        "mnist": "host-bound",
+        "matmul-small": "host-bound",
+        "matmul-large": "device-bound",
+        "item-loop": "host-bound",
+    }
 
 
 def test_standard_input_reads_plain_and_compressed() -> None:
@@ -139,7 +144,10 @@ def test_output_files_are_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["explain", "table", "chain"])
 def test_input_that_is_no_trace_is_exit_code_3_and_one_line(verb: str, tmp_path: Path) -> None:
     for name, content in {
-        "empty.json": b"", "text.json": b"hello", "other.json": b'{"nodes": [], "schema": "1.0"}', "binary.json": b"\x00\xff" * 40,
+        "empty.json": b"",
+        "text.json": b"hello",
+        "other.json": b'{"nodes": [], "schema": "1.0"}',
+        "binary.json": b"\x00\xff" * 40,
     }.items():
         path = tmp_path / name
         path.write_bytes(content)

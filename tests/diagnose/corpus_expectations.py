@@ -139,9 +139,7 @@ EXPECTED: dict[str, Expected] = {
     "08_fsdp2_rank0": Expected(
         "communication", "REG104 OPT102 MEA110", "SYN101 DIS103 MEA101 LAU110 LAU103", "KER104 DIS105"
     ),
-    "08_fsdp2_rank1": Expected(
-        "host", "REG101 OPT102 LAU101 MEA110", "SYN101 DIS103 MEA101 LAU110 LAU103", "KER104"
-    ),
+    "08_fsdp2_rank1": Expected("host", "REG101 OPT102 LAU101 MEA110", "SYN101 DIS103 MEA101 LAU110 LAU103", "KER104"),
     "08_manual_allreduce_no_overlap_rank0": Expected(
         "host", "REG101 DIS103 LAU101", "LAU103 LAU110 DIS105 MEA101 MEA110 MEA111", "KER104"
     ),

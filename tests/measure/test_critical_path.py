@@ -100,8 +100,16 @@ def test_a_real_straggler_waits_for_communication_and_the_late_rank_for_its_host
     assert late["host"] > 0.9
 
 
-@pytest.mark.parametrize("name", ["04_resnet50_model_to_device_each_step", "05_llama_generate", "03_mnist_train_stack",
-                                  "07_bad_item_loop", "08_fsdp2_rank0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "04_resnet50_model_to_device_each_step",
+        "05_llama_generate",
+        "03_mnist_train_stack",
+        "07_bad_item_loop",
+        "08_fsdp2_rank0",
+    ],
+)
 def test_every_nanosecond_of_a_real_step_lies_on_the_path_once(name: str) -> None:
     facts = facts_of(name)
     for step in range(len(facts.trace.steps)):

@@ -107,14 +107,17 @@ def turned(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (shape[0], shape[2], shape[1], shape[3])
 
 
-@pytest.mark.parametrize(("name", "first"), [
-    ("aten::_scaled_dot_product_flash_attention", True),
-    ("aten::_scaled_dot_product_efficient_attention", True),
-    ("aten::_scaled_dot_product_cudnn_attention", True),
-    ("aten::_cudnn_attention_forward", True),
-    ("aten::_flash_attention_forward", False),
-    ("aten::_efficient_attention_forward", False),
-])
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("aten::_scaled_dot_product_flash_attention", True),
+        ("aten::_scaled_dot_product_efficient_attention", True),
+        ("aten::_scaled_dot_product_cudnn_attention", True),
+        ("aten::_cudnn_attention_forward", True),
+        ("aten::_flash_attention_forward", False),
+        ("aten::_efficient_attention_forward", False),
+    ],
+)
 def test_attention_equals_the_flop_counters_formula(name: str, first: bool) -> None:
     from torch.utils.flop_counter import sdpa_backward_flop_count, sdpa_flop_count
 

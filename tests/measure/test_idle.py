@@ -95,8 +95,18 @@ def test_the_unprofiled_step_time_shrinks_the_hosts_share_only() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["kernel", "copy", "nccl", "pageable", "graph", "wait"]),
-                          st.floats(0, 80), st.floats(1, 200), st.sampled_from(["7", "20"])), min_size=1, max_size=25))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["kernel", "copy", "nccl", "pageable", "graph", "wait"]),
+            st.floats(0, 80),
+            st.floats(1, 200),
+            st.sampled_from(["7", "20"]),
+        ),
+        min_size=1,
+        max_size=25,
+    )
+)
 def test_the_classes_of_every_step_sum_to_its_period(actions: list[tuple[str, float, float, str]]) -> None:
     b = TraceBuilder()
     for _ in range(3):

@@ -38,13 +38,16 @@ def test_family(name: str, label: str) -> None:
     assert family(name) == label
 
 
-@pytest.mark.parametrize(("name", "answer"), [
-    ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_stage3_ffma_aligna4", False),
-    ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x128_8x5_nn_align1>", False),
-    ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x16_tensor16x8x8", True),
-    ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x16_MI32x32x8", True),
-    ("sm80_xmma_gemm_bf16bf16", None),
-    ("vectorized_elementwise_kernel", None),
-])
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_stage3_ffma_aligna4", False),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x128_8x5_nn_align1>", False),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x16_tensor16x8x8", True),
+        ("Cijk_Ailk_Bljk_HHS_BH_MT128x128x16_MI32x32x8", True),
+        ("sm80_xmma_gemm_bf16bf16", None),
+        ("vectorized_elementwise_kernel", None),
+    ],
+)
 def test_tensor_cores(name: str, answer: bool | None) -> None:
     assert tensor_cores(name) is answer

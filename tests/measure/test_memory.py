@@ -26,9 +26,17 @@ class Allocator(TraceBuilder):
     def _record(self, size: int, address: int, at: float | None, device_type: int) -> None:
         if device_type == 1:
             self.total += size
-        self.row("memory", time=round((self.now if at is None else at) * 1000), lane=self.lane("host", "100", "100"),
-                 bytes=size, address=address, allocated=self.total, reserved=self.held, device_type=device_type,
-                 device_id=0 if device_type == 1 else -1)
+        self.row(
+            "memory",
+            time=round((self.now if at is None else at) * 1000),
+            lane=self.lane("host", "100", "100"),
+            bytes=size,
+            address=address,
+            allocated=self.total,
+            reserved=self.held,
+            device_type=device_type,
+            device_id=0 if device_type == 1 else -1,
+        )
         self.now += 0.5
 
 
@@ -60,7 +68,9 @@ def test_the_peak_its_time_and_its_owners() -> None:
     found = measured(b)
     assert (found.peak, found.peak_time, found.known_at_peak) == (600, round(top * 1000), 500)
     assert [(o.operator, o.module, o.step, o.bytes) for o in found.owners] == [
-        ("aten::addmm", "Linear_0", 2, 300), ("aten::gelu", "", 2, 200)]
+        ("aten::addmm", "Linear_0", 2, 300),
+        ("aten::gelu", "", 2, 200),
+    ]
 
 
 def test_a_block_freed_at_the_peaks_moment_is_not_its_owner() -> None:

@@ -57,8 +57,13 @@ def test_a_block_that_cannot_fit_is_not_claimed() -> None:
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the recorded corpus is not beside this checkout")
 def test_agrees_with_the_profiler_where_that_is_right() -> None:
     compared = 0
-    for path in ("h100/05_llama_train", "h100/04_resnet50_infer", "h100/03_mnist_train_stack", "h100/08_ddp_good_rank0",
-                 "public/TraceLens/b200/eager_trace"):
+    for path in (
+        "h100/05_llama_train",
+        "h100/04_resnet50_infer",
+        "h100/03_mnist_train_stack",
+        "h100/08_ddp_good_rank0",
+        "public/TraceLens/b200/eager_trace",
+    ):
         facts = Facts(read(CORPUS / f"{path}.json.gz", cache=False))
         args, found = facts.trace["kernel_args"], occupancy(facts)
         threads = args["block_x"].astype(np.int64) * args["block_y"] * args["block_z"]

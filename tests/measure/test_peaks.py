@@ -9,21 +9,24 @@ from lanewise.measure.peaks import PEAKS, peak_of
 from tests.support.builder import H100
 
 
-@pytest.mark.parametrize(("name", "sms", "card"), [
-    ("NVIDIA H100 80GB HBM3", 132, "H100 SXM5 80GB"),
-    ("NVIDIA H100 PCIe", 114, "H100 PCIe"),
-    ("NVIDIA H100 NVL", 132, "H100 NVL"),
-    ("NVIDIA H200", 132, "H200 SXM"),
-    ("NVIDIA A100-SXM4-40GB", 108, "A100 SXM 40GB"),
-    ("NVIDIA A100-SXM4-80GB", 108, "A100 SXM 80GB"),
-    ("NVIDIA A100 80GB PCIe", 108, "A100 PCIe 80GB"),
-    ("NVIDIA L4", 58, "L4"),
-    ("NVIDIA L40S", 142, "L40S"),
-    ("NVIDIA GeForce RTX 4090", 128, "RTX 4090"),
-    ("NVIDIA B200", 148, "B200"),
-    ("AMD Instinct MI300X VF", 304, "MI300X"),
-    ("Tesla T4", 40, "T4"),
-])
+@pytest.mark.parametrize(
+    ("name", "sms", "card"),
+    [
+        ("NVIDIA H100 80GB HBM3", 132, "H100 SXM5 80GB"),
+        ("NVIDIA H100 PCIe", 114, "H100 PCIe"),
+        ("NVIDIA H100 NVL", 132, "H100 NVL"),
+        ("NVIDIA H200", 132, "H200 SXM"),
+        ("NVIDIA A100-SXM4-40GB", 108, "A100 SXM 40GB"),
+        ("NVIDIA A100-SXM4-80GB", 108, "A100 SXM 80GB"),
+        ("NVIDIA A100 80GB PCIe", 108, "A100 PCIe 80GB"),
+        ("NVIDIA L4", 58, "L4"),
+        ("NVIDIA L40S", 142, "L40S"),
+        ("NVIDIA GeForce RTX 4090", 128, "RTX 4090"),
+        ("NVIDIA B200", 148, "B200"),
+        ("AMD Instinct MI300X VF", 304, "MI300X"),
+        ("Tesla T4", 40, "T4"),
+    ],
+)
 def test_known_cards(name: str, sms: int, card: str) -> None:
     peak = peak_of(name, sms)
     assert peak is not None
@@ -31,16 +34,19 @@ def test_known_cards(name: str, sms: int, card: str) -> None:
     assert peak.source
 
 
-@pytest.mark.parametrize(("name", "sms"), [
-    ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 132),
-    ("NVIDIA H100 80GB HBM3", 16),  # a slice that kept the name
-    ("NVIDIA H100", 132),
-    ("NVIDIA H200 NVL", 132),
-    ("NVIDIA L40", 142),
-    ("NVIDIA A100-PG509-200", 108),
-    ("NVIDIA GeForce RTX 4090 Laptop GPU", 76),
-    ("", 132),
-])
+@pytest.mark.parametrize(
+    ("name", "sms"),
+    [
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 132),
+        ("NVIDIA H100 80GB HBM3", 16),  # a slice that kept the name
+        ("NVIDIA H100", 132),
+        ("NVIDIA H200 NVL", 132),
+        ("NVIDIA L40", 142),
+        ("NVIDIA A100-PG509-200", 108),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 76),
+        ("", 132),
+    ],
+)
 def test_unknown_cards_have_no_peak(name: str, sms: int) -> None:
     assert peak_of(name, sms) is None
 

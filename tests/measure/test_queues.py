@@ -22,7 +22,13 @@ def test_depth_rises_with_launches_and_falls_with_completions() -> None:
     found = queue(b)
     # Launched at 1, 6 and 11 us; done at 111, 211 and 311 us.
     assert list(zip(found.time.tolist(), found.depth.tolist(), strict=True)) == [
-        (1_000, 1), (6_000, 2), (11_000, 3), (111_000, 2), (211_000, 1), (311_000, 0)]
+        (1_000, 1),
+        (6_000, 2),
+        (11_000, 3),
+        (111_000, 2),
+        (211_000, 1),
+        (311_000, 0),
+    ]
 
 
 def test_a_queue_that_runs_dry_is_empty_part_of_the_step() -> None:

@@ -21,7 +21,7 @@ def rank_trace(rank: int, durations: list[float], *, sizes: list[int] | None = N
             for i, duration in enumerate(durations):
                 with b.op("aten::mm"):
                     b.launch("gemm", duration=20)
-                b.collective(elements=(sizes or [1000] * len(durations))[i] , duration=duration, rank=rank)
+                b.collective(elements=(sizes or [1000] * len(durations))[i], duration=duration, rank=rank)
             b.synchronize()
     assert step == 2
     return Facts(b.build())
@@ -68,10 +68,15 @@ def test_message_sizes() -> None:
     assert found.bytes.tolist() == [4 << 20] * 3
 
 
-@pytest.mark.parametrize(("name", "late", "least"), [
-    ("08_ddp_good", 0, 12), ("08_ddp_straggler_rank1_8ms", 1, 12), ("08_fsdp2", 1, 50),
-    ("08_manual_allreduce_no_overlap", 0, 216),
-])
+@pytest.mark.parametrize(
+    ("name", "late", "least"),
+    [
+        ("08_ddp_good", 0, 12),
+        ("08_ddp_straggler_rank1_8ms", 1, 12),
+        ("08_fsdp2", 1, 50),
+        ("08_manual_allreduce_no_overlap", 0, 216),
+    ],
+)
 def test_real_pairs_name_the_rank_that_came_last(name: str, late: int, least: int) -> None:
     pair = [facts_of(f"{name}_rank{rank}") for rank in range(2)]
     found = matched(*pair)

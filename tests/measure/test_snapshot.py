@@ -17,19 +17,37 @@ MB = 1 << 20
 
 
 def block(size: int, state: str, *frames: str) -> dict[str, Any]:
-    return {"size": size, "requested_size": size - 1, "state": state,
-            "frames": [{"filename": "model.py", "line": at, "name": name} for at, name in enumerate(frames, 1)]}
+    return {
+        "size": size,
+        "requested_size": size - 1,
+        "state": state,
+        "frames": [{"filename": "model.py", "line": at, "name": name} for at, name in enumerate(frames, 1)],
+    }
 
 
 def snapshot() -> dict[str, Any]:
     return {
         "segments": [
-            {"device": 0, "address": 1, "total_size": 20 * MB, "stream": 0, "blocks": [
-                block(6 * MB, "active_allocated", "forward", "main"), block(4 * MB, "inactive"),
-                block(8 * MB, "active_allocated", "backward"), block(2 * MB, "active_pending_free")]},
+            {
+                "device": 0,
+                "address": 1,
+                "total_size": 20 * MB,
+                "stream": 0,
+                "blocks": [
+                    block(6 * MB, "active_allocated", "forward", "main"),
+                    block(4 * MB, "inactive"),
+                    block(8 * MB, "active_allocated", "backward"),
+                    block(2 * MB, "active_pending_free"),
+                ],
+            },
             {"device": 0, "address": 2, "total_size": 10 * MB, "stream": 0, "blocks": [block(10 * MB, "inactive")]},
-            {"device": 0, "address": 3, "total_size": 6 * MB, "stream": 0, "blocks": [
-                block(6 * MB, "active_allocated", "forward", "main")]},
+            {
+                "device": 0,
+                "address": 3,
+                "total_size": 6 * MB,
+                "stream": 0,
+                "blocks": [block(6 * MB, "active_allocated", "forward", "main")],
+            },
         ],
         "device_traces": [[{"action": "alloc"}, {"action": "alloc"}, {"action": "free_completed"}]],
     }
@@ -73,22 +91,27 @@ def test_nothing_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not (tmp_path / "executed").exists()
 
 
-@pytest.mark.parametrize("content", [
-    pickle.dumps([1, 2]),
-    pickle.dumps({"segments": 3}),
-    b"not a pickle",
-    pickle.dumps(snapshot())[:-20],
-    b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x011\x85R.",
-    b"\x80\x02U\x03abcQ.",
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps([1, 2]),
+        pickle.dumps({"segments": 3}),
+        b"not a pickle",
+        pickle.dumps(snapshot())[:-20],
+        b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x011\x85R.",
+        b"\x80\x02U\x03abcQ.",
+    ],
+)
 def test_anything_else_is_refused_by_what_it_is(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(NotATraceError, match="not a memory snapshot"):
         read_snapshot(write(tmp_path, content))
 
 
 def test_odd_contents_are_left_out_not_believed(tmp_path: Path) -> None:
-    odd = {"segments": [5, {"total_size": -3, "blocks": "x"}, {"total_size": True, "blocks": [{"size": "big"}, None]}],
-           "device_traces": {"a": 1}}
+    odd = {
+        "segments": [5, {"total_size": -3, "blocks": "x"}, {"total_size": True, "blocks": [{"size": "big"}, None]}],
+        "device_traces": {"a": 1},
+    }
     found = read_snapshot(write(tmp_path, pickle.dumps(odd)))
     assert (found.reserved, found.allocated, found.free) == (0, 0, 0)
 

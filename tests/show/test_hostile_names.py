@@ -19,8 +19,16 @@ from lanewise.show.text import clean
 from tests.support.builder import TraceBuilder
 
 HOSTILE = [
-    "\x1b[2J\x1b]0;owned\x07kernel", "[bold red]markup[/]", "{values} {0} %s", "<script>alert(1)</script>", "| a | b |",
-    "=cmd|' /C calc'!A0", "\u202egnp.exe", "a" * 100_000, "`code` *x* [link](javascript:1)", "line\nbreak\ttab",
+    "\x1b[2J\x1b]0;owned\x07kernel",
+    "[bold red]markup[/]",
+    "{values} {0} %s",
+    "<script>alert(1)</script>",
+    "| a | b |",
+    "=cmd|' /C calc'!A0",
+    "\u202egnp.exe",
+    "a" * 100_000,
+    "`code` *x* [link](javascript:1)",
+    "line\nbreak\ttab",
 ]
 
 

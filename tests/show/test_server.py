@@ -33,8 +33,9 @@ def server() -> Iterator[PageServer]:
     thread.join(5)
 
 
-def ask(server: PageServer, path: str, *, token: str | None = None, host: str | None = None,
-        method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+def ask(
+    server: PageServer, path: str, *, token: str | None = None, host: str | None = None, method: str = "GET"
+) -> tuple[int, dict[str, str], bytes]:
     url = urlsplit(server.address)
     connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=20)
     prefix = server.token if token is None else token
@@ -66,8 +67,9 @@ def test_unknown_paths_and_missing_arguments(server: PageServer, path: str) -> N
     assert ask(server, path)[0] in {400, 404}
 
 
-@pytest.mark.parametrize("query", ["from=x&to=1&pixel=1", "from=-1&to=1&pixel=1", "from=0&to=1&pixel=nan",
-                                   "from=0&to=1e400&pixel=1"])
+@pytest.mark.parametrize(
+    "query", ["from=x&to=1&pixel=1", "from=-1&to=1&pixel=1", "from=0&to=1&pixel=nan", "from=0&to=1e400&pixel=1"]
+)
 def test_arguments_that_are_no_numbers_are_refused_in_one_line(server: PageServer, query: str) -> None:
     status, _, body = ask(server, f"slices?{query}")
     assert status == 400

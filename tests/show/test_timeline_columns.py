@@ -20,8 +20,9 @@ def test_rows_are_sorted_and_their_slices_do_not_overlap() -> None:
     facts = Facts(training())
     timeline, trace = timeline_of(facts), facts.trace
     assert sorted(timeline.event.tolist()) == list(range(len(trace)))
-    for first, count, lane, depth in zip(timeline.row_first, timeline.row_count, timeline.row_lane, timeline.row_depth,
-                                         strict=True):
+    for first, count, lane, depth in zip(
+        timeline.row_first, timeline.row_count, timeline.row_lane, timeline.row_depth, strict=True
+    ):
         events = timeline.event[first : first + count]
         assert (np.diff(trace.start[events]) >= 0).all()
         assert (trace.end[events][:-1] <= trace.start[events][1:]).all()
@@ -47,8 +48,10 @@ def test_ranges_on_a_stream_do_not_push_its_kernels_down() -> None:
         b.launch("outside", duration=10, delay=200)
     facts = Facts(b.build())
     timeline = timeline_of(facts)
-    rows = {facts.trace.name_of(int(timeline.event[first])): (timeline.lanes[lane]["label"], depth)
-            for first, lane, depth in zip(timeline.row_first, timeline.row_lane, timeline.row_depth, strict=True)}
+    rows = {
+        facts.trace.name_of(int(timeline.event[first])): (timeline.lanes[lane]["label"], depth)
+        for first, lane, depth in zip(timeline.row_first, timeline.row_lane, timeline.row_depth, strict=True)
+    }
     assert rows["a range"] == ("ranges, stream 7", 0)
     assert rows["inside"] == ("stream 7", 0)
     assert timeline.row_count[list(rows).index("inside")] == 2

@@ -68,7 +68,8 @@ def test_a_measured_stretch_adds_up(facts: Facts) -> None:
     assert measured["deviceSlices"] == len(trace.device_work)
     assert sum(measured["classes"].values()) <= trace.end.max() + 1
     assert measured["kernels"][0]["time"] == max(
-        trace.duration[(trace.name == n) & np.isin(trace.kind, (7, 8, 9))].sum() for n in range(len(trace.names)))
+        trace.duration[(trace.name == n) & np.isin(trace.kind, (7, 8, 9))].sum() for n in range(len(trace.names))
+    )
     assert Windows(facts).measure(0, 1)["deviceSlices"] == 0
 
 

@@ -50,19 +50,39 @@ class TraceBuilder:
         """Let time pass on the host."""
         self.now += us
 
-    def slice(self, name: str, kind: int, at: float, duration: float, *, side: str = "host", process: str = "100",
-              thread: str | None = None, **columns: int) -> int:
+    def slice(
+        self,
+        name: str,
+        kind: int,
+        at: float,
+        duration: float,
+        *,
+        side: str = "host",
+        process: str = "100",
+        thread: str | None = None,
+        **columns: int,
+    ) -> int:
         """One event, placed by hand; returns its id."""
-        self._events.append({
-            "lane": self.lane(side, process, thread or self.thread), "kind": kind, "name": self._name(name),
-            "start": round(at * NS), "duration": round(duration * NS), "correlation": -1, "external_id": -1,
-            "sequence": -1, "forward_thread": -1, **columns,
-        })
+        self._events.append(
+            {
+                "lane": self.lane(side, process, thread or self.thread),
+                "kind": kind,
+                "name": self._name(name),
+                "start": round(at * NS),
+                "duration": round(duration * NS),
+                "correlation": -1,
+                "external_id": -1,
+                "sequence": -1,
+                "forward_thread": -1,
+                **columns,
+            }
+        )
         return len(self._events) - 1
 
     @contextmanager
-    def span(self, name: str, kind: int = Kind.ANNOTATION, *, head: float = 1.0, tail: float = 1.0,
-             **columns: int) -> Iterator[int]:
+    def span(
+        self, name: str, kind: int = Kind.ANNOTATION, *, head: float = 1.0, tail: float = 1.0, **columns: int
+    ) -> Iterator[int]:
         """An event around what the block states; `head` passes before its content, `tail` after."""
         event = self.slice(name, kind, self.now, 0, **columns)
         begin = self.now
@@ -80,17 +100,36 @@ class TraceBuilder:
             yield event
 
     @contextmanager
-    def op(self, name: str, *, head: float = 1.0, tail: float = 1.0, dims: Any = None, types: Any = None,
-           strides: Any = None, concrete: Any = None, sequence: int = -1, forward_thread: int = -1) -> Iterator[int]:
+    def op(
+        self,
+        name: str,
+        *,
+        head: float = 1.0,
+        tail: float = 1.0,
+        dims: Any = None,
+        types: Any = None,
+        strides: Any = None,
+        concrete: Any = None,
+        sequence: int = -1,
+        forward_thread: int = -1,
+    ) -> Iterator[int]:
         """An operator around what the block states."""
-        with self.span(name, Kind.OPERATOR, head=head, tail=tail, sequence=sequence,
-                       forward_thread=forward_thread) as event:
+        with self.span(
+            name, Kind.OPERATOR, head=head, tail=tail, sequence=sequence, forward_thread=forward_thread
+        ) as event:
             if dims is not None or types is not None or concrete is not None:
-                self._rows["operator_args"].append({
-                    "event": event, "dims_text": self._json(dims), "types_text": self._json(types),
-                    "strides_text": self._json(strides), "concrete_text": self._json(concrete),
-                    "call_stack_text": 0, "module_text": 0, "scope_text": 0,
-                })
+                self._rows["operator_args"].append(
+                    {
+                        "event": event,
+                        "dims_text": self._json(dims),
+                        "types_text": self._json(types),
+                        "strides_text": self._json(strides),
+                        "concrete_text": self._json(concrete),
+                        "call_stack_text": 0,
+                        "module_text": 0,
+                        "scope_text": 0,
+                    }
+                )
             yield event
 
     @contextmanager
@@ -99,10 +138,14 @@ class TraceBuilder:
         with self.span(name, Kind.PYTHON, head=0.5, tail=0.5) as event:
             self._python += 1
             number = self._python
-            self._rows["python_args"].append({
-                "event": event, "python_id": number, "parent_id": self._frames[-1] if self._frames else -1,
-                "module_id": 1 if name.startswith("nn.Module") else -1,
-            })
+            self._rows["python_args"].append(
+                {
+                    "event": event,
+                    "python_id": number,
+                    "parent_id": self._frames[-1] if self._frames else -1,
+                    "module_id": 1 if name.startswith("nn.Module") else -1,
+                }
+            )
             self._frames.append(number)
             yield event
             self._frames.pop()
@@ -119,42 +162,116 @@ class TraceBuilder:
 
     # -- device --------------------------------------------------------------------------------------------------
 
-    def launch(self, kernel: str | Sequence[str] = "kernel", *, duration: float = 5.0, call: float = 5.0,
-               delay: float = 8.0, stream: str = "7", api: str | None = None, grid: Sequence[int] = (264, 1, 1),
-               block: Sequence[int] = (128, 1, 1), registers: int = 32, shared: int = 0, occupancy: float = 50.0,
-               device: str = "0", **kernel_args: Any) -> list[int]:
+    def launch(
+        self,
+        kernel: str | Sequence[str] = "kernel",
+        *,
+        duration: float = 5.0,
+        call: float = 5.0,
+        delay: float = 8.0,
+        stream: str = "7",
+        api: str | None = None,
+        grid: Sequence[int] = (264, 1, 1),
+        block: Sequence[int] = (128, 1, 1),
+        registers: int = 32,
+        shared: int = 0,
+        occupancy: float = 50.0,
+        device: str = "0",
+        **kernel_args: Any,
+    ) -> list[int]:
         """A launch and its kernel; several kernels make it a graph launch. Returns [call, *kernels]."""
         kernels = [kernel] if isinstance(kernel, str) else list(kernel)
         api = api or ("cudaGraphLaunch" if len(kernels) > 1 else "cudaLaunchKernel")
         correlation = self._id()
-        events = [self.slice(api, Kind.DRIVER if api.startswith("cu") and not api.startswith("cuda") else Kind.RUNTIME,
-                             self.now, call, correlation=correlation)]
+        events = [
+            self.slice(
+                api,
+                Kind.DRIVER if api.startswith("cu") and not api.startswith("cuda") else Kind.RUNTIME,
+                self.now,
+                call,
+                correlation=correlation,
+            )
+        ]
         ready = self.now + delay
         self.now += call
         for name in kernels:
-            events.append(self.kernel(name, ready, duration, stream=stream, correlation=correlation, grid=grid,
-                                      block=block, registers=registers, shared=shared, occupancy=occupancy,
-                                      device=device, **kernel_args))
+            events.append(
+                self.kernel(
+                    name,
+                    ready,
+                    duration,
+                    stream=stream,
+                    correlation=correlation,
+                    grid=grid,
+                    block=block,
+                    registers=registers,
+                    shared=shared,
+                    occupancy=occupancy,
+                    device=device,
+                    **kernel_args,
+                )
+            )
         return events
 
-    def kernel(self, name: str, at: float, duration: float, *, stream: str = "7", correlation: int = -1,
-               grid: Sequence[int] = (264, 1, 1), block: Sequence[int] = (128, 1, 1), registers: int = 32,
-               shared: int = 0, occupancy: float = 50.0, device: str = "0", **kernel_args: Any) -> int:
+    def kernel(
+        self,
+        name: str,
+        at: float,
+        duration: float,
+        *,
+        stream: str = "7",
+        correlation: int = -1,
+        grid: Sequence[int] = (264, 1, 1),
+        block: Sequence[int] = (128, 1, 1),
+        registers: int = 32,
+        shared: int = 0,
+        occupancy: float = 50.0,
+        device: str = "0",
+        **kernel_args: Any,
+    ) -> int:
         """A kernel, no earlier than `at` and than its stream is free; without a correlation it is an orphan."""
         begin = self._place(device + "/" + stream, at, duration)
-        event = self.slice(name, Kind.KERNEL, begin, duration, side="device", process=device, thread=stream,
-                           correlation=correlation)
-        self._rows["kernel_args"].append({
-            "event": event, "grid_x": grid[0], "grid_y": grid[1], "grid_z": grid[2], "block_x": block[0],
-            "block_y": block[1], "block_z": block[2], "registers": registers, "shared_memory": shared,
-            "blocks_per_sm": grid[0] * grid[1] * grid[2] / 132, "warps_per_sm": 0.0, "occupancy": occupancy,
-            "queued": 0, "context": 1, "priority": 0, "graph_id": -1, "graph_node_id": -1, **kernel_args,
-        })
+        event = self.slice(
+            name, Kind.KERNEL, begin, duration, side="device", process=device, thread=stream, correlation=correlation
+        )
+        self._rows["kernel_args"].append(
+            {
+                "event": event,
+                "grid_x": grid[0],
+                "grid_y": grid[1],
+                "grid_z": grid[2],
+                "block_x": block[0],
+                "block_y": block[1],
+                "block_z": block[2],
+                "registers": registers,
+                "shared_memory": shared,
+                "blocks_per_sm": grid[0] * grid[1] * grid[2] / 132,
+                "warps_per_sm": 0.0,
+                "occupancy": occupancy,
+                "queued": 0,
+                "context": 1,
+                "priority": 0,
+                "graph_id": -1,
+                "graph_node_id": -1,
+                **kernel_args,
+            }
+        )
         return event
 
-    def collective(self, name: str = "allreduce", *, elements: int = 1000, duration: float = 50.0, rank: int = 0,
-                   size: int = 2, dtype: str = "Float", group: str = "0", stream: str = "20",
-                   kernel: str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL", **launch: Any) -> list[int]:
+    def collective(
+        self,
+        name: str = "allreduce",
+        *,
+        elements: int = 1000,
+        duration: float = 50.0,
+        rank: int = 0,
+        size: int = 2,
+        dtype: str = "Float",
+        group: str = "0",
+        stream: str = "20",
+        kernel: str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        **launch: Any,
+    ) -> list[int]:
         """A collective: its operators, its launch, and its kernel with the arguments. Returns [call, kernel]."""
         arguments = {
             "collective_text": self.text(name),
@@ -175,9 +292,19 @@ class TraceBuilder:
         self.row("collective_args", event=events[1], **arguments)
         return events
 
-    def copy(self, direction: str = "HtoD", *, source: str | None = None, destination: str | None = None,
-             size: int = 1 << 20, duration: float = 20.0, call: float | None = None, delay: float = 8.0,
-             stream: str = "7", device: str = "0") -> list[int]:
+    def copy(
+        self,
+        direction: str = "HtoD",
+        *,
+        source: str | None = None,
+        destination: str | None = None,
+        size: int = 1 << 20,
+        duration: float = 20.0,
+        call: float | None = None,
+        delay: float = 8.0,
+        stream: str = "7",
+        device: str = "0",
+    ) -> list[int]:
         """A copy and its call. `source` and `destination` default to pinned memory and the device; a pageable copy
         keeps its call busy until it is done."""
         ends = {"HtoD": ("pinned", "device"), "DtoH": ("device", "pinned"), "DtoD": ("device", "device")}[direction]
@@ -189,34 +316,74 @@ class TraceBuilder:
         event = self.slice("cudaMemcpyAsync", Kind.RUNTIME, self.now, took, correlation=correlation)
         begin = self._place(device + "/" + stream, self.now + delay, duration)
         self.now += took
-        copy = self.slice(name, Kind.MEMCPY, begin, duration, side="device", process=device, thread=stream,
-                          correlation=correlation)
-        self._rows["copy_args"].append({
-            "event": copy, "bytes": size, "bandwidth": size / duration / 1e3, "direction": direction, "source": source,
-            "destination": destination,
-        })
+        copy = self.slice(
+            name, Kind.MEMCPY, begin, duration, side="device", process=device, thread=stream, correlation=correlation
+        )
+        self._rows["copy_args"].append(
+            {
+                "event": copy,
+                "bytes": size,
+                "bandwidth": size / duration / 1e3,
+                "direction": direction,
+                "source": source,
+                "destination": destination,
+            }
+        )
         return [event, copy]
 
-    def memset(self, *, size: int = 4, duration: float = 0.8, call: float = 4.0, delay: float = 8.0, stream: str = "7",
-               device: str = "0") -> list[int]:
+    def memset(
+        self,
+        *,
+        size: int = 4,
+        duration: float = 0.8,
+        call: float = 4.0,
+        delay: float = 8.0,
+        stream: str = "7",
+        device: str = "0",
+    ) -> list[int]:
         """A set and its call. Returns [call, set]."""
         correlation = self._id()
         event = self.slice("cudaMemsetAsync", Kind.RUNTIME, self.now, call, correlation=correlation)
         begin = self._place(device + "/" + stream, self.now + delay, duration)
         self.now += call
-        done = self.slice("Memset (Device)", Kind.MEMSET, begin, duration, side="device", process=device, thread=stream,
-                          correlation=correlation)
-        self._rows["copy_args"].append({"event": done, "bytes": size, "bandwidth": size / duration / 1e3,
-                                        "direction": "set", "source": "?", "destination": "device"})
+        done = self.slice(
+            "Memset (Device)",
+            Kind.MEMSET,
+            begin,
+            duration,
+            side="device",
+            process=device,
+            thread=stream,
+            correlation=correlation,
+        )
+        self._rows["copy_args"].append(
+            {
+                "event": done,
+                "bytes": size,
+                "bandwidth": size / duration / 1e3,
+                "direction": "set",
+                "source": "?",
+                "destination": "device",
+            }
+        )
         return [event, done]
 
-    def as_copy(self, kernel: int, direction: str, *, size: int, source: str = "device",
-                destination: str = "device") -> None:
+    def as_copy(
+        self, kernel: int, direction: str, *, size: int, source: str = "device", destination: str = "device"
+    ) -> None:
         """Turn a node of a graph launch into a copy."""
         self._events[kernel]["kind"] = Kind.MEMCPY
         self._rows["kernel_args"] = [row for row in self._rows["kernel_args"] if row["event"] != kernel]
-        self._rows["copy_args"].append({"event": kernel, "bytes": size, "bandwidth": 1.0, "direction": direction,
-                                        "source": source, "destination": destination})
+        self._rows["copy_args"].append(
+            {
+                "event": kernel,
+                "bytes": size,
+                "bandwidth": 1.0,
+                "direction": direction,
+                "source": source,
+                "destination": destination,
+            }
+        )
 
     def synchronize(self, api: str = "cudaStreamSynchronize") -> int:
         """A wait until all streams are done."""
@@ -250,15 +417,23 @@ class TraceBuilder:
         for table, columns in TABLES.items():
             rows = self._events if table == "events" else self._rows[table]
             if table == "lanes":
-                rows = [{"side": s, "process": p, "thread": t, "label": label}
-                        for (s, p, t), (_, label) in self._lanes.items()]
+                rows = [
+                    {"side": s, "process": p, "thread": t, "label": label}
+                    for (s, p, t), (_, label) in self._lanes.items()
+                ]
             if "event" in columns:
                 rows = sorted(rows, key=lambda row: row["event"])
             tables[table] = {
                 name: np.array([row[name] for row in rows], dtype=column.dtype) for name, column in columns.items()
             }
-        return Trace(tables=tables, names=list(self._names), texts=list(self._texts), metadata=self.metadata, base_ns=0,
-                     reading=reading or Reading(source="built", rows=len(self._events)))
+        return Trace(
+            tables=tables,
+            names=list(self._names),
+            texts=list(self._texts),
+            metadata=self.metadata,
+            base_ns=0,
+            reading=reading or Reading(source="built", rows=len(self._events)),
+        )
 
     def _place(self, stream: str, at: float, duration: float) -> float:
         begin = max(at, self._free.get(stream, 0.0))
@@ -281,8 +456,18 @@ class TraceBuilder:
 
 
 H100: dict[str, Any] = {
-    "id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85017493504, "computeMajor": 9, "computeMinor": 0,
-    "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
-    "sharedMemPerBlock": 49152, "numSms": 132, "regsPerMultiprocessor": 65536, "sharedMemPerBlockOptin": 232448,
+    "id": 0,
+    "name": "NVIDIA H100 80GB HBM3",
+    "totalGlobalMem": 85017493504,
+    "computeMajor": 9,
+    "computeMinor": 0,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsPerMultiprocessor": 2048,
+    "regsPerBlock": 65536,
+    "warpSize": 32,
+    "sharedMemPerBlock": 49152,
+    "numSms": 132,
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerBlockOptin": 232448,
     "sharedMemPerMultiprocessor": 233472,
 }

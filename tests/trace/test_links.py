@@ -86,8 +86,10 @@ def test_backward_belongs_to_the_latest_innermost_forward_row_of_its_number() ->
     with b.step():
         with b.op("aten::to", sequence=7, forward_thread=0):
             pass
-        with b.op("aten::conv2d", sequence=7, forward_thread=0), b.op("aten::convolution", sequence=7,
-                                                                     forward_thread=0) as inner:
+        with (
+            b.op("aten::conv2d", sequence=7, forward_thread=0),
+            b.op("aten::convolution", sequence=7, forward_thread=0) as inner,
+        ):
             b.launch("conv")
         b.thread = "200"
         with b.op("ConvolutionBackward0", sequence=7, forward_thread=1) as backward:

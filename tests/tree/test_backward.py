@@ -68,7 +68,8 @@ def test_the_innermost_and_latest_row_with_the_number_owns_it() -> None:
                   "ConvolutionBackward0", "backward"),
     }  # fmt: skip
     assert kernels(placed(tree, "ran"))["dgrad"] == (
-        "autograd threads > ConvolutionBackward0 > ConvolutionBackward0", "backward"
+        "autograd threads > ConvolutionBackward0 > ConvolutionBackward0",
+        "backward",
     )
     assert (tree.info.backward, tree.info.linked) == (2, 2)
 

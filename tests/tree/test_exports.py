@@ -31,7 +31,7 @@ from tests.support.builder import TraceBuilder
 from tests.tree.samples import CASES, corpus_tree, small_tree
 
 READERS = Path(__file__).parent / "readers"
-HOSTILE = "a;b%\n\x1b[2J[bold]{0}\u202e<script>é\\\""
+HOSTILE = 'a;b%\n\x1b[2J[bold]{0}\u202e<script>é\\"'
 
 
 def named(name: str) -> Tree:

@@ -12,8 +12,9 @@ __all__ = ["chain"]
 
 @click.command()
 @click.argument("source", metavar="TRACE")
-@click.option("--step", type=int, default=None, metavar="N", help="Number of the step as recorded; default: the last "
-                                                                   "steady one.")
+@click.option(
+    "--step", type=int, default=None, metavar="N", help="Number of the step as recorded; default: the last steady one."
+)
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=200, show_default=True, help="Links shown.")
 @json_option
 @cache_option
@@ -31,7 +32,11 @@ def chain(source: str, step: int | None, limit: int, as_json: bool, cache: bool)
     if step is not None:
         rows = np.flatnonzero(facts.trace.steps.number == step)
         if not facts.trace.steps.recorded or len(rows) == 0:
-            have = ", ".join(str(n) for n in facts.trace.steps.number.tolist()[:20]) if facts.trace.steps.recorded else "none"
+            have = (
+                ", ".join(str(n) for n in facts.trace.steps.number.tolist()[:20])
+                if facts.trace.steps.recorded
+                else "none"
+            )
             raise UsageError(f"the trace has no step {step}; steps: {have}")
         row = int(rows[0])
     data = facts.chain(row)

@@ -32,22 +32,36 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def cache_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--no-cache`."""
-    return click.option("--cache/--no-cache", default=True, show_default=True,
-                        help="Keep a parsed copy, so that opening the same trace again is fast.")(command)
+    return click.option(
+        "--cache/--no-cache",
+        default=True,
+        show_default=True,
+        help="Keep a parsed copy, so that opening the same trace again is fast.",
+    )(command)
 
 
 def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`-o` and `--force`."""
     command = click.option("--force", is_flag=True, help="Overwrite the output file.")(command)
-    return click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=None,
-                        help="Write to a file instead of the terminal.")(command)
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default=None,
+        help="Write to a file instead of the terminal.",
+    )(command)
 
 
 def step_time_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--step-time`."""
-    return click.option("--step-time", metavar="US", type=click.FloatRange(min=0, min_open=True), default=None,
-                        help="Step time without a profiler, in microseconds, if you measured it: host times in a trace "
-                             "are inflated. Traces that lanewise recorded carry it.")(command)
+    return click.option(
+        "--step-time",
+        metavar="US",
+        type=click.FloatRange(min=0, min_open=True),
+        default=None,
+        help="Step time without a profiler, in microseconds, if you measured it: host times in a trace "
+        "are inflated. Traces that lanewise recorded carry it.",
+    )(command)
 
 
 def open_trace(source: str, *, cache: bool) -> Trace:
@@ -75,8 +89,14 @@ def _progress() -> Generator[Callable[[int, int | None], None] | None]:
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-            bar = Progress(TextColumn("reading"), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-                           console=Console(stderr=True), transient=True)
+            bar = Progress(
+                TextColumn("reading"),
+                BarColumn(),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
             task = bar.add_task("reading", total=total)
             bar.start()
         bar.update(task, completed=done, total=total)

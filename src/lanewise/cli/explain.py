@@ -14,16 +14,32 @@ __all__ = ["explain"]
 @click.command()
 @click.argument("source", metavar="TRACE")
 @json_option
-@click.option("--format", "format_", type=click.Choice(["text", "md", "json"]), default="text", show_default=True,
-              help="md is short enough to paste into an issue or an assistant.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "md", "json"]),
+    default="text",
+    show_default=True,
+    help="md is short enough to paste into an issue or an assistant.",
+)
 @click.option("--select", multiple=True, metavar="CODE", help="Only rules whose code starts with this (repeatable).")
 @click.option("--ignore", multiple=True, metavar="CODE", help="Leave out rules whose code starts with this.")
 @click.option("-v", "--verbose", is_flag=True, help="Also list every check that found nothing, and why.")
 @step_time_option
 @cache_option
 @output_option
-def explain(source: str, as_json: bool, format_: str, select: tuple[str, ...], ignore: tuple[str, ...], verbose: bool,
-            step_time: float | None, cache: bool, output: Path | None, force: bool) -> None:
+def explain(
+    source: str,
+    as_json: bool,
+    format_: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    verbose: bool,
+    step_time: float | None,
+    cache: bool,
+    output: Path | None,
+    force: bool,
+) -> None:
     """Say what a trace is bound by, what dominates, and what to look at first.
 
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.

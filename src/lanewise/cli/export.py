@@ -17,23 +17,39 @@ if TYPE_CHECKING:
 
 __all__ = ["export"]
 
-_ENDINGS = {"perfetto": ".perfetto.json.gz", "speedscope": ".speedscope.json", "html": ".html", "parquet": ".parquet",
-            "csv": ".csv"}
+_ENDINGS = {
+    "perfetto": ".perfetto.json.gz",
+    "speedscope": ".speedscope.json",
+    "html": ".html",
+    "parquet": ".parquet",
+    "csv": ".csv",
+}
 
 
 @click.command()
 @click.argument("source", metavar="TRACE")
-@click.option("--to", "format_", type=click.Choice(list(_ENDINGS)), required=True,
-              help="perfetto: JSON with lanewise's own tracks; speedscope: the calling-context tree; html: the page; "
-                   "parquet, csv: one table of columns.")
+@click.option(
+    "--to",
+    "format_",
+    type=click.Choice(list(_ENDINGS)),
+    required=True,
+    help="perfetto: JSON with lanewise's own tracks; speedscope: the calling-context tree; html: the page; "
+    "parquet, csv: one table of columns.",
+)
 @click.option("--table", default="events", show_default=True, metavar="NAME", help="Which table, for parquet and csv.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=None,
-              help="Where to; by default beside the working directory's other files, named after the trace.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    help="Where to; by default beside the working directory's other files, named after the trace.",
+)
 @click.option("--force", is_flag=True, help="Overwrite the output file.")
 @step_time_option
 @cache_option
-def export(source: str, format_: str, table: str, output: Path | None, force: bool, step_time: float | None,
-           cache: bool) -> None:
+def export(
+    source: str, format_: str, table: str, output: Path | None, force: bool, step_time: float | None, cache: bool
+) -> None:
     """Write a trace for another tool.
 
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.

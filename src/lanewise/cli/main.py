@@ -92,5 +92,7 @@ def main() -> None:
             raise
         # A bug of ours: one line is enough for a user, the traceback is a variable away for a report.
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        click.echo(f"lanewise: internal error ({reason}); set LANEWISE_DEBUG=1 for the traceback and report it", err=True)
+        click.echo(
+            f"lanewise: internal error ({reason}); set LANEWISE_DEBUG=1 for the traceback and report it", err=True
+        )
         sys.exit(1)

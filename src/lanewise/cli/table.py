@@ -22,8 +22,17 @@ _TABLES = ("operators", "kernels", "api", "copies", "steps")
 @click.option("--format", "format_", type=click.Choice(["text", "md", "csv", "json"]), default="text")
 @cache_option
 @output_option
-def table(source: str, which: str, limit: int, sort: str | None, as_json: bool, format_: str, cache: bool,
-          output: Path | None, force: bool) -> None:
+def table(
+    source: str,
+    which: str,
+    limit: int,
+    sort: str | None,
+    as_json: bool,
+    format_: str,
+    cache: bool,
+    output: Path | None,
+    force: bool,
+) -> None:
     """Operators, kernels, API calls and copies: count, total, mean, median, min, max, standard deviation.
 
     Device totals come from kernels, copies and sets alone; the synchronise that the profiler itself adds at the end is

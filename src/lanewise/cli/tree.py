@@ -18,21 +18,49 @@ __all__ = ["tree"]
 
 _BY = ("kernel", "operator", "module", "class", "line", "file", "function", "phase")
 _PHASES = ("forward", "backward", "recompute", "optimizer", "data loading", "communication", "other")
-_METRICS = ("device", "kernel", "copy", "set", "htod", "dtoh", "dtod", "host", "wait", "count", "launches", "calls",
-            "bytes", "gap", "idle", "delay", "allocated", "allocations")
+_METRICS = (
+    "device",
+    "kernel",
+    "copy",
+    "set",
+    "htod",
+    "dtoh",
+    "dtod",
+    "host",
+    "wait",
+    "count",
+    "launches",
+    "calls",
+    "bytes",
+    "gap",
+    "idle",
+    "delay",
+    "allocated",
+    "allocations",
+)
 _FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "hatchet")
 
 
 @click.command()
 @click.argument("sources", metavar="TRACE...", nargs=-1, required=True)
-@click.option("--view", type=click.Choice(["top-down", "bottom-up", "modules", "flat"]), default="top-down",
-              show_default=True, help="From the program to its kernels, from the kernels to their callers, the network "
-              "alone, or a table.")
+@click.option(
+    "--view",
+    type=click.Choice(["top-down", "bottom-up", "modules", "flat"]),
+    default="top-down",
+    show_default=True,
+    help="From the program to its kernels, from the kernels to their callers, the network alone, or a table.",
+)
 @click.option("--by", type=click.Choice(_BY), default=None, help="One row per such thing; implies --view flat.")
-@click.option("--metric", type=click.Choice(_METRICS), default="device", show_default=True,
-              help="What to show and sort by.")
-@click.option("--placement", type=click.Choice(["forward", "ran"]), default="forward", show_default=True,
-              help="Backward work under its forward operator, or where it ran.")
+@click.option(
+    "--metric", type=click.Choice(_METRICS), default="device", show_default=True, help="What to show and sort by."
+)
+@click.option(
+    "--placement",
+    type=click.Choice(["forward", "ran"]),
+    default="forward",
+    show_default=True,
+    help="Backward work under its forward operator, or where it ran.",
+)
 @click.option("--phase", "phases", type=click.Choice(_PHASES), multiple=True, help="Only this phase. Repeatable.")
 @click.option("--match", "text", metavar="TEXT", default="", help="Only contexts named so, with all above and below.")
 @click.option("--step", "steps", type=int, multiple=True, help="Only this recorded step. Repeatable.")
@@ -41,21 +69,54 @@ _FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "hatchet")
 @click.option("--merge-layers", is_flag=True, help="Equal layers as one: layers.0 and layers.1 become layers.*.")
 @click.option("--baseline", metavar="TRACE", default=None, help="Show what changed since this trace or tree, per step.")
 @click.option("--depth", type=click.IntRange(min=0), default=None, help="Show no deeper levels.")
-@click.option("--min-share", type=click.FloatRange(0, 100), default=1.0, show_default=True,
-              help="Contexts below this percentage are summed up.")
+@click.option(
+    "--min-share",
+    type=click.FloatRange(0, 100),
+    default=1.0,
+    show_default=True,
+    help="Contexts below this percentage are summed up.",
+)
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=60, show_default=True, help="Rows.")
-@click.option("--source", "roots", type=click.Path(exists=True, file_okay=False, path_type=Path), multiple=True,
-              help="Show source lines from files below this directory. Repeatable.")
-@click.option("--to", "format_", type=click.Choice(_FORMATS), default=None,
-              help="Write another format; `tree` keeps the whole tree for later.")
+@click.option(
+    "--source",
+    "roots",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    help="Show source lines from files below this directory. Repeatable.",
+)
+@click.option(
+    "--to",
+    "format_",
+    type=click.Choice(_FORMATS),
+    default=None,
+    help="Write another format; `tree` keeps the whole tree for later.",
+)
 @json_option
 @cache_option
 @output_option
-def tree(sources: tuple[str, ...], view: str, by: str | None, metric: str, placement: Placement,
-         phases: tuple[str, ...], text: str, steps: tuple[int, ...], streams: tuple[str, ...], frames: bool,
-         merge_layers: bool, baseline: str | None, depth: int | None, min_share: float, limit: int,
-         roots: tuple[Path, ...], format_: str | None, as_json: bool, cache: bool, output: Path | None,
-         force: bool) -> None:
+def tree(
+    sources: tuple[str, ...],
+    view: str,
+    by: str | None,
+    metric: str,
+    placement: Placement,
+    phases: tuple[str, ...],
+    text: str,
+    steps: tuple[int, ...],
+    streams: tuple[str, ...],
+    frames: bool,
+    merge_layers: bool,
+    baseline: str | None,
+    depth: int | None,
+    min_share: float,
+    limit: int,
+    roots: tuple[Path, ...],
+    format_: str | None,
+    as_json: bool,
+    cache: bool,
+    output: Path | None,
+    force: bool,
+) -> None:
     """Device time, copies, launches and host time at their place in the program.
 
     Every kernel stands under the Python frames, modules and operators that launched it; backward work under the line
@@ -123,8 +184,7 @@ def _load(sources: tuple[str, ...], steps: tuple[int, ...], streams: tuple[str, 
     return merge(trees)
 
 
-def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, output: Path | None,
-          force: bool) -> None:
+def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, output: Path | None, force: bool) -> None:
     from lanewise.errors import UsageError
     from lanewise.tree.flat import flat
 

@@ -19,17 +19,31 @@ __all__ = ["view"]
 
 @click.command()
 @click.argument("source", metavar="TRACE")
-@click.option("--max-slices", type=click.IntRange(min=1), default=None, metavar="N",
-              help="Slices inside one page. A file leaves out the shortest ones above that, and says so; a server lets "
-                   "the page ask for what is on screen instead.")
+@click.option(
+    "--max-slices",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="N",
+    help="Slices inside one page. A file leaves out the shortest ones above that, and says so; a server lets "
+    "the page ask for what is on screen instead.",
+)
 @click.option("--perfetto", is_flag=True, help="Open the trace in the Perfetto UI, with lanewise's own tracks added.")
-@click.option("--browser/--no-browser", default=True, show_default=True,
-              help="Open a browser, or only print the address.")
+@click.option(
+    "--browser/--no-browser", default=True, show_default=True, help="Open a browser, or only print the address."
+)
 @step_time_option
 @cache_option
 @output_option
-def view(source: str, max_slices: int | None, perfetto: bool, browser: bool, step_time: float | None, cache: bool,
-         output: Path | None, force: bool) -> None:
+def view(
+    source: str,
+    max_slices: int | None,
+    perfetto: bool,
+    browser: bool,
+    step_time: float | None,
+    cache: bool,
+    output: Path | None,
+    force: bool,
+) -> None:
     """Show a trace and what is wrong with it on a page: in the browser, or with -o in one file to send.
 
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.

@@ -163,8 +163,16 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
                 places=places_of(facts, outcome),
             )
         )
-    findings.sort(key=lambda f: (_ORDER[f.kind], not f.on_bottleneck, bool(f.claims_from), -f.recoverable_us_per_step,
-                                 -f.potential_us_per_step, f.code))
+    findings.sort(
+        key=lambda f: (
+            _ORDER[f.kind],
+            not f.on_bottleneck,
+            bool(f.claims_from),
+            -f.recoverable_us_per_step,
+            -f.potential_us_per_step,
+            f.code,
+        )
+    )
     return findings
 
 

@@ -47,35 +47,73 @@ def _device(facts: Facts) -> list[Note]:
     missing = health.launches_without_work
     if missing:
         level: Level = "bad" if health.records_missing_share > 0.02 else "info"
-        notes.append(Note(level, "device", f"{_count(missing)} of {_count(health.launches)} launches have no device "
-                                           "record"))
+        notes.append(
+            Note(level, "device", f"{_count(missing)} of {_count(health.launches)} launches have no device record")
+        )
     if health.other_orphans:
         level = "bad" if health.records_missing_share > 0.02 else "info"
-        notes.append(Note(level, "device", f"{_count(health.other_orphans)} device ops have no launch in the trace; they "
-                                           "are kept and given to the step that was running"))
+        notes.append(
+            Note(
+                level,
+                "device",
+                f"{_count(health.other_orphans)} device ops have no launch in the trace; they "
+                "are kept and given to the step that was running",
+            )
+        )
     if health.head_orphans:
-        notes.append(Note("warn", "device", f"{_count(health.head_orphans)} device ops were launched before the recording "
-                                            "began; they belong to no recorded step and are left out of its totals"))
+        notes.append(
+            Note(
+                "warn",
+                "device",
+                f"{_count(health.head_orphans)} device ops were launched before the recording "
+                "began; they belong to no recorded step and are left out of its totals",
+            )
+        )
     if health.impossible_overlaps:
-        notes.append(Note("warn", "device", f"{_count(health.impossible_overlaps)} kernels run more than 20 us into the "
-                                            "next one of their stream: impossible durations, counted once by the union"))
+        notes.append(
+            Note(
+                "warn",
+                "device",
+                f"{_count(health.impossible_overlaps)} kernels run more than 20 us into the "
+                "next one of their stream: impossible durations, counted once by the union",
+            )
+        )
     if health.clock_errors:
-        notes.append(Note("info", "device", f"{_count(health.clock_errors)} device ops start before their launch: host and "
-                                            "device clocks disagree slightly"))
+        notes.append(
+            Note(
+                "info",
+                "device",
+                f"{_count(health.clock_errors)} device ops start before their launch: host and "
+                "device clocks disagree slightly",
+            )
+        )
     if health.graph_nodes:
         share = format_quantity("share", health.graph_time_share)
-        notes.append(Note("info", "device", f"{_count(health.graph_launches)} graph launches replay "
-                                            f"{_count(health.graph_nodes)} device ops, {share} of device time; a replay "
-                                            "names no operators"))
+        notes.append(
+            Note(
+                "info",
+                "device",
+                f"{_count(health.graph_launches)} graph launches replay "
+                f"{_count(health.graph_nodes)} device ops, {share} of device time; a replay "
+                "names no operators",
+            )
+        )
     if health.unattributed_time_share > 0.01 and not health.graph_nodes:
         share = format_quantity("share", health.unattributed_time_share)
         notes.append(Note("info", "device", f"{share} of device time has no operator"))
     if health.unknown_kernels:
-        notes.append(Note("warn", "device", f"{_count(health.unknown_kernels)} kernels are named 'unknown' by the "
-                                            "profiler"))
+        notes.append(
+            Note("warn", "device", f"{_count(health.unknown_kernels)} kernels are named 'unknown' by the profiler")
+        )
     if health.linked and not missing and not health.other_orphans:
-        notes.append(Note("ok", "device", f"every recorded launch has its device work "
-                                          f"({_count(health.linked)} of {_count(health.device_ops)} device ops linked)"))
+        notes.append(
+            Note(
+                "ok",
+                "device",
+                f"every recorded launch has its device work "
+                f"({_count(health.linked)} of {_count(health.device_ops)} device ops linked)",
+            )
+        )
     return notes
 
 
@@ -84,17 +122,35 @@ def _order(facts: Facts) -> list[Note]:
     notes: list[Note] = []
     if facts.host.profiler_sync >= 0:
         took = format_quantity("time", int(facts.trace.duration[facts.host.profiler_sync]))
-        notes.append(Note("info", "profiler", f"the last synchronise ({took}) belongs to the profiler and is left out of "
-                                              "host time; idle time is measured from the gaps between device ops"))
+        notes.append(
+            Note(
+                "info",
+                "profiler",
+                f"the last synchronise ({took}) belongs to the profiler and is left out of "
+                "host time; idle time is measured from the gaps between device ops",
+            )
+        )
     for name, (count, total) in health.overhead.items():
-        notes.append(Note("info", "profiler", f"{_count(count)} x {name}, {format_quantity('time', total)} in all: the "
-                                              "profiler's or driver's own work"))
+        notes.append(
+            Note(
+                "info",
+                "profiler",
+                f"{_count(count)} x {name}, {format_quantity('time', total)} in all: the "
+                "profiler's or driver's own work",
+            )
+        )
     notes.extend(Note("warn", "profiler", line) for line in health.log_lines)
     if health.duplicates:
         notes.append(Note("warn", "file", f"{_count(health.duplicates)} device rows are exact duplicates"))
     if health.crossing:
-        notes.append(Note("info", "order", f"{_count(health.crossing)} events outlive the event around them; they are "
-                                           "closed with it for nesting only"))
+        notes.append(
+            Note(
+                "info",
+                "order",
+                f"{_count(health.crossing)} events outlive the event around them; they are "
+                "closed with it for nesting only",
+            )
+        )
     if health.zero_durations:
         notes.append(Note("info", "order", f"{_count(health.zero_durations)} kernels have no duration"))
     return notes
@@ -124,5 +180,11 @@ def _capture(facts: Facts) -> list[Note]:
     missing = [label for label, there in (("shapes", health.shapes), ("stacks", health.stacks)) if not there]
     if not missing or len(facts.trace) == 0:
         return []
-    return [Note("info", "capture", f"recorded without {' and '.join(missing)}: findings name operators, not "
-                                    f"{'source lines' if 'stacks' in missing else 'sizes'}")]
+    return [
+        Note(
+            "info",
+            "capture",
+            f"recorded without {' and '.join(missing)}: findings name operators, not "
+            f"{'source lines' if 'stacks' in missing else 'sizes'}",
+        )
+    ]

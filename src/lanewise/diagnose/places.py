@@ -30,11 +30,15 @@ def places_of(facts: Facts, outcome: Found, limit: int = _MAX_PLACES) -> list[Pl
     for row in rows[np.argsort(~steady[rows], kind="stable")][:limit].tolist():
         events = claimed[step == row]
         longest = int(events[np.argmax(trace.duration[events])])
-        places.append(Place(
-            step=int(steps.number[row]) if row >= 0 and steps.recorded else -1,
-            start_ns=int(trace.start[events].min()), end_ns=int(trace.end[events].max()), event=longest,
-            events=len(events),
-        ))
+        places.append(
+            Place(
+                step=int(steps.number[row]) if row >= 0 and steps.recorded else -1,
+                start_ns=int(trace.start[events].min()),
+                end_ns=int(trace.end[events].max()),
+                event=longest,
+                events=len(events),
+            )
+        )
     return places
 
 
@@ -43,6 +47,13 @@ def _whole_steps(facts: Facts, outcome: Found) -> list[Place]:
     if len(steps) == 0:
         return []
     rows = [int(row) for row in outcome.steps] or np.flatnonzero(facts.steps.steady).tolist()
-    return [Place(step=int(steps.number[row]) if steps.recorded else -1, start_ns=int(steps.start[row]),
-                  end_ns=int(max(steps.end[row], facts.classes.window_end[row])), event=int(steps.event[row]), events=0)
-            for row in rows]
+    return [
+        Place(
+            step=int(steps.number[row]) if steps.recorded else -1,
+            start_ns=int(steps.start[row]),
+            end_ns=int(max(steps.end[row], facts.classes.window_end[row])),
+            event=int(steps.event[row]),
+            events=0,
+        )
+        for row in rows
+    ]

@@ -143,4 +143,3 @@ def rule(
         return Rule(code, name, side, title, kind, regimes, check, yields_to)
 
     return declare
-

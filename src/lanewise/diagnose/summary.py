@@ -16,31 +16,66 @@ from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBl
 from lanewise.report.quantity import QuantityType, format_quantity
 from lanewise.trace.schema import Kind
 
-__all__ = ["API_COLUMNS", "COPY_COLUMNS", "KERNEL_COLUMNS", "OPERATOR_COLUMNS", "Headings", "chain_block", "chain_rows", "gap_block",
-           "regime_summary", "report_tables", "source_summary", "step_block", "verdict"]
+__all__ = [
+    "API_COLUMNS",
+    "COPY_COLUMNS",
+    "KERNEL_COLUMNS",
+    "OPERATOR_COLUMNS",
+    "Headings",
+    "chain_block",
+    "chain_rows",
+    "gap_block",
+    "regime_summary",
+    "report_tables",
+    "source_summary",
+    "step_block",
+    "verdict",
+]
 
 Headings = Mapping[str, tuple[QuantityType, str]]
 
 _SPREAD: Headings = {
-    "mean": ("time", "mean"), "median": ("time", "median"), "min": ("time", "min"), "max": ("time", "max"),
+    "mean": ("time", "mean"),
+    "median": ("time", "median"),
+    "min": ("time", "min"),
+    "max": ("time", "max"),
     "stddev": ("time", "stddev"),
 }
 OPERATOR_COLUMNS: Headings = {
-    "name": ("text", "operator"), "count": ("count", "count"), "host_self": ("time", "host self"),
-    "host_total": ("time", "host total"), "host_waiting": ("time", "of it waiting"), "device_self": ("time", "device self"),
-    "device_total": ("time", "device total"), **_SPREAD,
+    "name": ("text", "operator"),
+    "count": ("count", "count"),
+    "host_self": ("time", "host self"),
+    "host_total": ("time", "host total"),
+    "host_waiting": ("time", "of it waiting"),
+    "device_self": ("time", "device self"),
+    "device_total": ("time", "device total"),
+    **_SPREAD,
 }
 KERNEL_COLUMNS: Headings = {
-    "name": ("text", "kernel"), "family": ("text", "family"), "count": ("count", "count"), "total": ("time", "total"),
-    "share": ("share", "share"), **_SPREAD,
+    "name": ("text", "kernel"),
+    "family": ("text", "family"),
+    "count": ("count", "count"),
+    "total": ("time", "total"),
+    "share": ("share", "share"),
+    **_SPREAD,
 }
 API_COLUMNS: Headings = {
-    "name": ("text", "API call"), "role": ("text", "role"), "count": ("count", "count"), "total": ("time", "total"),
-    "self": ("time", "self"), "waiting": ("time", "waiting"), **_SPREAD,
+    "name": ("text", "API call"),
+    "role": ("text", "role"),
+    "count": ("count", "count"),
+    "total": ("time", "total"),
+    "self": ("time", "self"),
+    "waiting": ("time", "waiting"),
+    **_SPREAD,
 }
 COPY_COLUMNS: Headings = {
-    "name": ("text", "copy"), "count": ("count", "count"), "total": ("time", "device time"), "bytes": ("bytes", "bytes"),
-    "bandwidth": ("bandwidth", "bandwidth"), "call_time": ("time", "host time of the calls"), **_SPREAD,
+    "name": ("text", "copy"),
+    "count": ("count", "count"),
+    "total": ("time", "device time"),
+    "bytes": ("bytes", "bytes"),
+    "bandwidth": ("bandwidth", "bandwidth"),
+    "call_time": ("time", "host time of the calls"),
+    **_SPREAD,
 }
 
 _MAX_CHAIN = 16
@@ -52,20 +87,40 @@ def source_summary(facts: Facts) -> SourceSummary:
     properties = trace.metadata.get("deviceProperties")
     devices: list[Any] = properties if isinstance(properties, list) else []
     first = devices[0] if devices and isinstance(devices[0], dict) else {}
-    used = {p for p, s in zip(trace["lanes"]["process"].tolist(), trace["lanes"]["side"].tolist(), strict=True)
-            if s == "device"}
+    used = {
+        p
+        for p, s in zip(trace["lanes"]["process"].tolist(), trace["lanes"]["side"].tolist(), strict=True)
+        if s == "device"
+    }
     software: dict[str, str] = {}
-    for key in ("cuda_runtime_version", "cuda_driver_version", "cupti_version", "hip_runtime_version", "hip_driver_version",
-                "roctracer_version"):
+    for key in (
+        "cuda_runtime_version",
+        "cuda_driver_version",
+        "cupti_version",
+        "hip_runtime_version",
+        "hip_driver_version",
+        "roctracer_version",
+    ):
         value = trace.metadata.get(key)
         if isinstance(value, int | str):
             software[key] = str(value)[:40]
     health = facts.health
     return SourceSummary(
-        path=reading.source, bytes=reading.bytes_read, digest=reading.digest, events=len(trace),
-        generation=reading.generation, device=str(first.get("name", ""))[:100], devices=len(used), software=software,
-        recorded={"shapes": health.shapes, "stacks": health.stacks, "modules": health.modules, "memory": health.memory,
-                  "sync_events": health.sync_events},
+        path=reading.source,
+        bytes=reading.bytes_read,
+        digest=reading.digest,
+        events=len(trace),
+        generation=reading.generation,
+        device=str(first.get("name", ""))[:100],
+        devices=len(used),
+        software=software,
+        recorded={
+            "shapes": health.shapes,
+            "stacks": health.stacks,
+            "modules": health.modules,
+            "memory": health.memory,
+            "sync_events": health.sync_events,
+        },
     )
 
 
@@ -75,10 +130,16 @@ def regime_summary(facts: Facts, findings: list[Finding]) -> RegimeSummary:
     code, name = REGIMES[regime.name]
     sentence = next((f.title for f in findings if f.kind == "regime"), "")
     return RegimeSummary(
-        code=code, name=name, sentence=sentence, shares={k: round(v, 4) for k, v in regime.shares.items()},
-        busy_share=round(regime.busy_share, 4), step_us=round(steps.step_ns / 1e3, 3),
-        recorded_step_us=round(steps.period_ns / 1e3, 3), unprofiled=steps.rebased,
-        per_step=[REGIMES[r][1] for r in regime.per_step], as_recorded=REGIMES[regime.as_recorded][1],
+        code=code,
+        name=name,
+        sentence=sentence,
+        shares={k: round(v, 4) for k, v in regime.shares.items()},
+        busy_share=round(regime.busy_share, 4),
+        step_us=round(steps.step_ns / 1e3, 3),
+        recorded_step_us=round(steps.period_ns / 1e3, 3),
+        unprofiled=steps.rebased,
+        per_step=[REGIMES[r][1] for r in regime.per_step],
+        as_recorded=REGIMES[regime.as_recorded][1],
     )
 
 
@@ -86,9 +147,14 @@ def step_block(facts: Facts) -> TableBlock:
     """One row per step."""
     data = facts.steps.table
     headings: dict[str, tuple[QuantityType, str]] = {
-        "number": ("text", "step"), "host_duration": ("time", "host window"), "period": ("time", "period"),
-        "busy": ("time", "device busy"), "kernels": ("count", "kernels"), "copies": ("count", "copies"),
-        "launches": ("count", "launches"), "wait_time": ("time", "host waits"),
+        "number": ("text", "step"),
+        "host_duration": ("time", "host window"),
+        "period": ("time", "period"),
+        "busy": ("time", "device busy"),
+        "kernels": ("count", "kernels"),
+        "copies": ("count", "copies"),
+        "launches": ("count", "launches"),
+        "wait_time": ("time", "host waits"),
     }
     seen = [name for name in CLASSES if data[name].any()]
     headings.update({name: ("time", name) for name in seen})
@@ -108,9 +174,12 @@ def gap_block(facts: Facts) -> TableBlock | None:
     if not (data["first_dispatch"] >= 0).any():
         return None
     headings: Headings = {
-        "number": ("text", "step"), "annotation_start": ("time", "annotation starts"),
-        "first_dispatch": ("time", "first operator"), "gap": ("time", "gap between"),
-        "before_launch": ("time", "in operator, before launch"), "first_delay": ("time", "launch to start"),
+        "number": ("text", "step"),
+        "annotation_start": ("time", "annotation starts"),
+        "first_dispatch": ("time", "first operator"),
+        "gap": ("time", "gap between"),
+        "before_launch": ("time", "in operator, before launch"),
+        "first_delay": ("time", "launch to start"),
         "annotation_duration": ("time", "annotation lasts"),
     }
     rows = data.rows(24)
@@ -152,7 +221,10 @@ def chain_block(facts: Facts) -> TableBlock | None:
         links = _way_to_longest(facts, links)
         title += ": the way to its longest device op"
     headings: Headings = {
-        "what": ("text", "what"), "start": ("time", "start"), "gap": ("time", "gap before"), "duration": ("time", "time"),
+        "what": ("text", "what"),
+        "start": ("time", "start"),
+        "gap": ("time", "gap before"),
+        "duration": ("time", "time"),
         "delay": ("time", "launch to start"),
     }
     return table(title, headings, chain_rows(facts, links), limit=len(links))
@@ -161,10 +233,16 @@ def chain_block(facts: Facts) -> TableBlock | None:
 def chain_rows(facts: Facts, links: Sequence[Link]) -> list[dict[str, Any]]:
     """Rows `what, start, gap, duration, delay` of a chain; `what` is indented by nesting."""
     base = min((link.depth for link in links), default=0)
-    return [{
-        "what": "  " * (link.depth - base) + _chain_label(facts, link), "start": link.start_ns, "gap": link.gap_ns,
-        "duration": link.duration_ns, "delay": link.delay_ns,
-    } for link in links]
+    return [
+        {
+            "what": "  " * (link.depth - base) + _chain_label(facts, link),
+            "start": link.start_ns,
+            "gap": link.gap_ns,
+            "duration": link.duration_ns,
+            "delay": link.delay_ns,
+        }
+        for link in links
+    ]
 
 
 def _chain_label(facts: Facts, link: Link) -> str:

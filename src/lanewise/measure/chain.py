@@ -79,12 +79,36 @@ def dispatch_chain(trace: Trace, host: Host, step: int, *, max_links: int = _MAX
         previous_end[parent] = int(trace.end[event])
         depth = int(host.depth[event]) - base
         role = str(trace.links.role_of_name[trace.name[event]]) if trace.kind[event] in (3, 4) else ""
-        links.append(Link(event, depth, KINDS[int(trace.kind[event])], trace.name_of(event), begin - origin,
-                          int(trace.duration[event]), max(0, begin - anchor), role, -1, int(trace.lane[event])))
+        links.append(
+            Link(
+                event,
+                depth,
+                KINDS[int(trace.kind[event])],
+                trace.name_of(event),
+                begin - origin,
+                int(trace.duration[event]),
+                max(0, begin - anchor),
+                role,
+                -1,
+                int(trace.lane[event]),
+            )
+        )
         for device in work:
             start = int(trace.start[device])
-            links.append(Link(device, depth + 1, KINDS[int(trace.kind[device])], trace.name_of(device), start - origin,
-                              int(trace.duration[device]), 0, "", max(0, start - begin), int(trace.lane[device])))
+            links.append(
+                Link(
+                    device,
+                    depth + 1,
+                    KINDS[int(trace.kind[device])],
+                    trace.name_of(device),
+                    start - origin,
+                    int(trace.duration[device]),
+                    0,
+                    "",
+                    max(0, start - begin),
+                    int(trace.lane[device]),
+                )
+            )
     return Chain(step, int(trace.steps.number[step]), tuple(links), max(0, total - len(links)))
 
 
@@ -106,9 +130,18 @@ def gap_table(trace: Trace, host: Host) -> Columns:
     """
     steps = trace.steps
     count = len(steps)
-    columns = {name: np.full(count, -1, dtype=np.int64) for name in (
-        "annotation_start", "annotation_duration", "first_dispatch", "gap", "first_launch", "before_launch", "first_delay"
-    )}
+    columns = {
+        name: np.full(count, -1, dtype=np.int64)
+        for name in (
+            "annotation_start",
+            "annotation_duration",
+            "first_dispatch",
+            "gap",
+            "first_launch",
+            "before_launch",
+            "first_delay",
+        )
+    }
     own = np.zeros(len(trace), dtype=bool)
     own[steps.event[steps.event >= 0]] = True
     annotation = _first(trace, np.flatnonzero((trace.kind == Kind.ANNOTATION) & ~own), count)

@@ -76,8 +76,18 @@ def group_statistics(key: np.ndarray, value: np.ndarray) -> Columns:
     """
     if len(key) == 0:
         ints, floats = np.empty(0, np.int64), np.empty(0, np.float64)
-        return Columns({"key": key, "count": ints, "total": ints, "mean": floats, "median": floats, "min": ints,
-                        "max": ints, "stddev": floats})
+        return Columns(
+            {
+                "key": key,
+                "count": ints,
+                "total": ints,
+                "mean": floats,
+                "median": floats,
+                "min": ints,
+                "max": ints,
+                "stddev": floats,
+            }
+        )
     order = np.lexsort((value, key))
     keys, values = key[order], value[order]
     first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
@@ -87,7 +97,15 @@ def group_statistics(key: np.ndarray, value: np.ndarray) -> Columns:
     middle = (values[first + (count - 1) // 2] + values[first + count // 2]) / 2
     centred = values - np.repeat(mean, count)
     stddev = np.sqrt(np.add.reduceat(centred * centred, first) / count)
-    return Columns({
-        "key": keys[first], "count": count, "total": total, "mean": mean, "median": middle, "min": values[first],
-        "max": values[first + count - 1], "stddev": stddev,
-    })
+    return Columns(
+        {
+            "key": keys[first],
+            "count": count,
+            "total": total,
+            "mean": mean,
+            "median": middle,
+            "min": values[first],
+            "max": values[first + count - 1],
+            "stddev": stddev,
+        }
+    )

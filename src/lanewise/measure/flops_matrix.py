@@ -40,8 +40,9 @@ def _mm(call: Signature) -> Work | None:
     return _product(call.tensor(0), call.tensor(1))
 
 
-@FORMULAS.of("aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::addbmm",
-             "aten::_addmm_activation")
+@FORMULAS.of(
+    "aten::addmm", "aten::addmm_", "aten::baddbmm", "aten::baddbmm_", "aten::addbmm", "aten::_addmm_activation"
+)
 def _addmm(call: Signature) -> Work | None:
     return _product(call.tensor(1), call.tensor(2), call.tensor(0))
 
@@ -109,8 +110,17 @@ def _broadcast_shape(left: Sequence[int], right: Sequence[int]) -> tuple[int, ..
 # -- convolutions ----------------------------------------------------------------------------------------------------
 
 
-def _convolution(call: Signature, *, stride: int, padding: int, dilation: int, groups: int, transposed: bool = False,
-                 output_padding: int = -1, bias: int = -1) -> Work | None:
+def _convolution(
+    call: Signature,
+    *,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+    transposed: bool = False,
+    output_padding: int = -1,
+    bias: int = -1,
+) -> Work | None:
     """A forward convolution whose options are the concrete values at the given positions."""
     image, weight = call.tensor(0), call.tensor(1)
     if image is None or weight is None or len(weight.shape) < 3 or len(image.shape) != len(weight.shape):
@@ -124,13 +134,17 @@ def _convolution(call: Signature, *, stride: int, padding: int, dilation: int, g
     kernel, area = weight.shape[2:], image.shape[2:]
     if transposed:
         extra = _per_dimension(call, output_padding, space) or (0,) * space
-        out = [(a - 1) * s - 2 * p + d * (k - 1) + 1 + e
-               for a, s, p, d, k, e in zip(area, steps, pads, spread, kernel, extra, strict=True)]
+        out = [
+            (a - 1) * s - 2 * p + d * (k - 1) + 1 + e
+            for a, s, p, d, k, e in zip(area, steps, pads, spread, kernel, extra, strict=True)
+        ]
         channels = weight.shape[1] * g
         work = math.prod(area)
     else:
-        out = [(a + 2 * p - d * (k - 1) - 1) // s + 1
-               for a, s, p, d, k in zip(area, steps, pads, spread, kernel, strict=True)]
+        out = [
+            (a + 2 * p - d * (k - 1) - 1) // s + 1
+            for a, s, p, d, k in zip(area, steps, pads, spread, kernel, strict=True)
+        ]
         channels = weight.shape[0]
         work = math.prod(out)
     if min(out, default=0) <= 0:
@@ -176,8 +190,9 @@ def _conv(call: Signature) -> Work | None:
 
 @FORMULAS.of("aten::convolution", "aten::_convolution", "aten::convolution_overrideable")
 def _general(call: Signature) -> Work | None:
-    return _convolution(call, bias=2, stride=3, padding=4, dilation=5, transposed=call.value(6) == "True",
-                        output_padding=7, groups=8)
+    return _convolution(
+        call, bias=2, stride=3, padding=4, dilation=5, transposed=call.value(6) == "True", output_padding=7, groups=8
+    )
 
 
 @FORMULAS.of("aten::_conv_depthwise2d", "aten::conv_depthwise3d")
@@ -216,8 +231,15 @@ def _convolution_backward(call: Signature) -> Work | None:
 # -- attention -------------------------------------------------------------------------------------------------------
 
 
-def _attention(query: Tensor | None, key: Tensor | None, value: Tensor | None, *, heads_first: bool, causal: bool,
-               backward: bool = False) -> Work | None:
+def _attention(
+    query: Tensor | None,
+    key: Tensor | None,
+    value: Tensor | None,
+    *,
+    heads_first: bool,
+    causal: bool,
+    backward: bool = False,
+) -> Work | None:
     if query is None or key is None or value is None:
         return None
     if not len(query.shape) == len(key.shape) == len(value.shape) == 4:

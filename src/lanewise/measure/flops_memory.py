@@ -22,22 +22,35 @@ FORMULAS = Formulas()
 # FLOPs per element -> operators. Number of tensors that a call reads at most.
 _POINTWISE: dict[tuple[int, int], str] = {
     (1, 1): "neg abs sign square relu relu_ clamp clamp_ clamp_min clamp_min_ clamp_max clamp_max_ hardtanh hardtanh_ "
-            "threshold threshold_ leaky_relu leaky_relu_ reciprocal floor ceil round trunc bitwise_not logical_not "
-            "isnan isfinite isinf triu tril frac",
+    "threshold threshold_ leaky_relu leaky_relu_ reciprocal floor ceil round trunc bitwise_not logical_not "
+    "isnan isfinite isinf triu tril frac",
     (10, 1): "exp exp2 expm1 log log2 log10 log1p sqrt sqrt_ rsqrt rsqrt_ sin cos tan tanh tanh_ sigmoid sigmoid_ silu "
-             "silu_ gelu erf erfc erfinv softplus elu elu_ celu selu mish hardswish hardswish_ hardsigmoid log_sigmoid "
-             "exp_ log_ neg_ sin_ cos_ logit acos asin atan polar",
+    "silu_ gelu erf erfc erfinv softplus elu elu_ celu selu mish hardswish hardswish_ hardsigmoid log_sigmoid "
+    "exp_ log_ neg_ sin_ cos_ logit acos asin atan polar",
     (1, 2): "add add_ sub sub_ rsub mul mul_ div div_ maximum minimum fmax fmin eq ne lt le gt ge bitwise_and "
-            "bitwise_or bitwise_xor logical_and logical_or logical_xor masked_fill masked_fill_ threshold_backward "
-            "hardtanh_backward leaky_relu_backward fmod remainder floor_divide floor_divide_ bitwise_and_ bitwise_or_ "
-            "ge_ gt_ le_ lt_ eq_ ne_ mse_loss",
+    "bitwise_or bitwise_xor logical_and logical_or logical_xor masked_fill masked_fill_ threshold_backward "
+    "hardtanh_backward leaky_relu_backward fmod remainder floor_divide floor_divide_ bitwise_and_ bitwise_or_ "
+    "ge_ gt_ le_ lt_ eq_ ne_ mse_loss",
     (10, 2): "pow pow_ float_power silu_backward gelu_backward sigmoid_backward tanh_backward softplus_backward "
-             "elu_backward mish_backward hardswish_backward atan2 hypot xlogy",
+    "elu_backward mish_backward hardswish_backward atan2 hypot xlogy",
     (2, 3): "lerp lerp_ addcmul addcmul_ addcdiv addcdiv_ where native_dropout_backward smooth_l1_loss",
 }
 
-_COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isfinite", "isinf", "logical_not", "logical_and",
-                "logical_or", "logical_xor"}
+_COMPARISONS = {
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "isnan",
+    "isfinite",
+    "isinf",
+    "logical_not",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+}
 
 
 def _pointwise(call: Signature, *, name: str, flops: int, arity: int) -> Work | None:
@@ -57,8 +70,15 @@ for (_flops, _arity), _names in _POINTWISE.items():
         FORMULAS[f"aten::{_name}"] = partial(_pointwise, name=_name, flops=_flops, arity=_arity)
 
 
-@FORMULAS.of("aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_", "aten::random_", "aten::bernoulli_",
-         "aten::exponential_")
+@FORMULAS.of(
+    "aten::fill_",
+    "aten::zero_",
+    "aten::normal_",
+    "aten::uniform_",
+    "aten::random_",
+    "aten::bernoulli_",
+    "aten::exponential_",
+)
 def _fill(call: Signature) -> Work | None:
     target = call.tensor(0)
     return Work("pointwise", float(target.numel), 0, target.numel * target.itemsize, target.dtype) if target else None
@@ -319,4 +339,3 @@ def _adam(call: Signature) -> Work | None:
     size = [sum(tensor.numel * tensor.itemsize for tensor in tensors) for tensors in lists[:4]]
     elements = sum(tensor.numel for tensor in lists[0])
     return Work("optimizer", 14.0 * elements, sum(size), size[0] + size[2] + size[3], lists[0][0].dtype)
-

@@ -123,7 +123,9 @@ def _profiler_sync(trace: Trace, waiting: np.ndarray) -> int:
     if len(calls) == 0:
         return -1
     last = int(calls[np.argmax(trace.start[calls])])
-    parent = int(nearest(trace.nesting.parent, np.isin(trace.kind, (Kind.ANNOTATION, Kind.OPERATOR)), np.array([last]))[0])
+    parent = int(
+        nearest(trace.nesting.parent, np.isin(trace.kind, (Kind.ANNOTATION, Kind.OPERATOR)), np.array([last]))[0]
+    )
     # Pageable copies are waits too, but only an API call of the wait role can be the profiler's.
     is_wait = last in trace.links.calls("wait")
     outside_steps = not trace.steps.recorded or int(trace.steps.of_event[last]) < 0

@@ -70,8 +70,17 @@ def classify_time(facts: Facts) -> TimeClasses:
     rows, device = _busiest_device(facts)
     if len(rows) == 0:
         steps = len(trace.steps)
-        return TimeClasses("", {name: Union.empty() for name in CLASSES}, Union.empty(), trace.steps.start,
-                           trace.steps.end, np.zeros((steps, len(CLASSES)), np.int64), False, 0, Union.empty())
+        return TimeClasses(
+            "",
+            {name: Union.empty() for name in CLASSES},
+            Union.empty(),
+            trace.steps.start,
+            trace.steps.end,
+            np.zeros((steps, len(CLASSES)), np.int64),
+            False,
+            0,
+            Union.empty(),
+        )
 
     event = trace.device_work[rows]
     start, end = trace.start[event], trace.end[event]
@@ -156,9 +165,7 @@ def _next_work(
     return starts[order], launches[order]
 
 
-def _host_part(
-    gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray, last_end: int
-) -> tuple[Union, Union]:
+def _host_part(gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray, last_end: int) -> tuple[Union, Union]:
     """The part of each gap in which the op that ends it was not launched yet; and gaps that end with an op whose launch
     is not in the trace."""
     if len(gaps.start) == 0 or len(ready_start) == 0:

@@ -89,7 +89,9 @@ def _combine(a: Union, b: Union, needed: int) -> Union:
     time = np.concatenate((a.start, b.start, a.end, b.end))
     if len(time) == 0:
         return Union.empty()
-    change = np.concatenate((np.ones(len(a.start) + len(b.start), np.int64), -np.ones(len(a.end) + len(b.end), np.int64)))
+    change = np.concatenate(
+        (np.ones(len(a.start) + len(b.start), np.int64), -np.ones(len(a.end) + len(b.end), np.int64))
+    )
     # Closing before opening at one instant: touching intervals do not overlap.
     order = np.lexsort((change, time))
     time, level = time[order], np.cumsum(change[order])

@@ -64,7 +64,13 @@ def kernel_groups(facts: Facts) -> list[KernelGroup]:
     bounds = np.searchsorted(group[by_group], np.arange(len(first) + 1))
     launch = trace.links.launch[rows]
     return [
-        KernelGroup(rows[by_group[bounds[i] : bounds[i + 1]]], int(events[first[i]]), int(at[first[i]]),
-                    int(launch[first[i]]), int(operator[first[i]]), int(total[i]))
+        KernelGroup(
+            rows[by_group[bounds[i] : bounds[i + 1]]],
+            int(events[first[i]]),
+            int(at[first[i]]),
+            int(launch[first[i]]),
+            int(operator[first[i]]),
+            int(total[i]),
+        )
         for i in np.argsort(-total, kind="stable")[:_MOST].tolist()
     ]

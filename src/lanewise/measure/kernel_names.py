@@ -135,7 +135,7 @@ def short_name(name: str, limit: int = 72) -> str:
     text = _LEADING.sub("", name).replace("(anonymous namespace)::", "")
     functor = ""
     if "::" in text and "<" in text:
-        found = re.search(r"(\w*(?:Functor|functor|_kernel_cuda|_kernel_impl|Ops?)\w*)", text[text.index("<"):])
+        found = re.search(r"(\w*(?:Functor|functor|_kernel_cuda|_kernel_impl|Ops?)\w*)", text[text.index("<") :])
         if found and found[1] not in text[: text.index("<")]:
             functor = found[1]
     previous = ""

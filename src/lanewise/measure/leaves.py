@@ -49,11 +49,11 @@ class Leaves:
     def find(self, pattern: str) -> Iterator[np.ndarray]:
         """Leaves of each match of a regular expression over the word, in order."""
         for match in re.finditer(pattern, self.word):
-            yield self.at[match.start():match.end()]
+            yield self.at[match.start() : match.end()]
 
     def rows(self, leaves: np.ndarray) -> np.ndarray:
         """Rows of `Trace.device_work` that the given leaves launched."""
-        parts = [self.row[self.first[leaf]:self.first[leaf + 1]] for leaf in leaves.tolist()]
+        parts = [self.row[self.first[leaf] : self.first[leaf + 1]] for leaf in leaves.tolist()]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 

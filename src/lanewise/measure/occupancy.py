@@ -29,8 +29,19 @@ _SHARED_UNIT = 128
 _SHARED_RESERVED = 1024
 
 # Blocks per SM, by compute capability; 16 where it is not listed.
-_BLOCKS_PER_SM = {(7, 0): 32, (7, 2): 32, (7, 5): 16, (8, 0): 32, (8, 6): 16, (8, 7): 16, (8, 9): 24, (9, 0): 32,
-                  (10, 0): 32, (10, 3): 32, (12, 0): 24}
+_BLOCKS_PER_SM = {
+    (7, 0): 32,
+    (7, 2): 32,
+    (7, 5): 16,
+    (8, 0): 32,
+    (8, 6): 16,
+    (8, 7): 16,
+    (8, 9): 24,
+    (9, 0): 32,
+    (10, 0): 32,
+    (10, 3): 32,
+    (12, 0): 24,
+}
 
 
 @dataclass(frozen=True, eq=False)

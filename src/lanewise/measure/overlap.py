@@ -65,8 +65,9 @@ def measure_overlap(facts: Facts) -> Overlap:
     compute, copies, communication = time_of(computing), time_of(copying), time_of(communicating)
     lanes = np.unique(trace.lane[work[mine]])
     busy = {int(lane): time_of(mine & (trace.lane[work] == lane)) for lane in lanes}
-    rows: dict[str, list[int | str]] = {name: [] for name in (
-        "stream", "label", "ops", "busy", "compute", "copies", "communication", "alone")}
+    rows: dict[str, list[int | str]] = {
+        name: [] for name in ("stream", "label", "ops", "busy", "compute", "copies", "communication", "alone")
+    }
     for lane, own in busy.items():
         here = trace.lane[work] == lane
         others = [set_ for other, set_ in busy.items() if other != lane]
@@ -80,8 +81,15 @@ def measure_overlap(facts: Facts) -> Overlap:
     hidden_copies = intersect(copies, compute).total
     hidden_communication = intersect(communication, compute).total
     return Overlap(
-        compute, copies, communication, hidden_copies, hidden_communication, copies.total - hidden_copies,
-        communication.total - hidden_communication, _columns(rows), _concurrent(list(busy.values())),
+        compute,
+        copies,
+        communication,
+        hidden_copies,
+        hidden_communication,
+        copies.total - hidden_copies,
+        communication.total - hidden_communication,
+        _columns(rows),
+        _concurrent(list(busy.values())),
     )
 
 

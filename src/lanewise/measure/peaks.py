@@ -50,11 +50,23 @@ class Peak:
         return self.fp8 if dtype.startswith("c10::Float8") else 0.0
 
 
-def _card(card: str, half: float, tf32: float, fp8: float, fp32: float, bandwidth: float, sms: int, l2: float,
-          source: str, verified: bool = True) -> Peak:
+def _card(
+    card: str,
+    half: float,
+    tf32: float,
+    fp8: float,
+    fp32: float,
+    bandwidth: float,
+    sms: int,
+    l2: float,
+    source: str,
+    verified: bool = True,
+) -> Peak:
     """A row in the units of datasheets: TFLOP/s, GB/s, MB."""
     tera = 1e12
-    return Peak(card, half * tera, tf32 * tera, fp8 * tera, fp32 * tera, bandwidth * 1e9, sms, l2 * 1e6, source, verified)
+    return Peak(
+        card, half * tera, tf32 * tera, fp8 * tera, fp32 * tera, bandwidth * 1e9, sms, l2 * 1e6, source, verified
+    )
 
 
 # Pattern of the device name -> card. First match decides; the values are checked by hand against the sources.
@@ -63,8 +75,10 @@ PEAKS: tuple[tuple[re.Pattern[str], Peak], ...] = tuple(
     for pattern, peak in (
         (r"H100 PCIe", _card("H100 PCIe", 756, 378, 1513, 51, 2000, 114, 50, "NVIDIA H100 PCIe product brief")),
         (r"H100 NVL", _card("H100 NVL", 835, 417, 1671, 60, 3900, 132, 50, "NVIDIA H100 datasheet", False)),
-        (r"H100 80GB HBM3|H100 SXM",
-         _card("H100 SXM5 80GB", 989.4, 494.7, 1979, 67, 3350, 132, 50, "NVIDIA H100 datasheet, dense")),
+        (
+            r"H100 80GB HBM3|H100 SXM",
+            _card("H100 SXM5 80GB", 989.4, 494.7, 1979, 67, 3350, 132, 50, "NVIDIA H100 datasheet, dense"),
+        ),
         (r"H200(?! NVL)", _card("H200 SXM", 989.4, 494.7, 1979, 67, 4800, 132, 50, "NVIDIA H200 datasheet, dense")),
         (r"A100-SXM\d?-40GB", _card("A100 SXM 40GB", 312, 156, 0, 19.5, 1555, 108, 40, "NVIDIA A100 datasheet")),
         (r"A100-SXM\d?-80GB", _card("A100 SXM 80GB", 312, 156, 0, 19.5, 2039, 108, 40, "NVIDIA A100 datasheet")),
@@ -72,8 +86,10 @@ PEAKS: tuple[tuple[re.Pattern[str], Peak], ...] = tuple(
         (r"A100-PCIE-40GB", _card("A100 PCIe 40GB", 312, 156, 0, 19.5, 1555, 108, 40, "NVIDIA A100 datasheet")),
         (r"\bL40S\b", _card("L40S", 362, 183, 733, 91.6, 864, 142, 96, "NVIDIA L40S datasheet")),
         (r"\bL4\b", _card("L4", 121, 60, 242.5, 30.3, 300, 58, 48, "NVIDIA L4 datasheet", False)),
-        (r"GeForce RTX 4090$",
-         _card("RTX 4090", 165.2, 82.6, 330.3, 82.6, 1008, 128, 72, "NVIDIA Ada whitepaper, fp32 sums", False)),
+        (
+            r"GeForce RTX 4090$",
+            _card("RTX 4090", 165.2, 82.6, 330.3, 82.6, 1008, 128, 72, "NVIDIA Ada whitepaper, fp32 sums", False),
+        ),
         (r"\bB200\b", _card("B200", 2250, 1125, 4500, 75, 8000, 148, 126.5, "NVIDIA Blackwell datasheet", False)),
         (r"MI300X", _card("MI300X", 1307.4, 653.7, 2614.9, 163.4, 5300, 304, 256, "AMD MI300X datasheet")),
         (r"MI325X", _card("MI325X", 1307, 654, 2615, 163, 6000, 304, 256, "AMD MI325X datasheet", False)),

@@ -112,10 +112,12 @@ def _per_step(facts: Facts, time: np.ndarray, depth: np.ndarray) -> Columns:
     span = np.maximum(end - start, 1)
     before = np.maximum(np.minimum(time[0], end) - start, 0)
     low, high = np.searchsorted(time, start), np.searchsorted(time, end)
-    deepest = np.array([int(depth[max(0, a - 1):max(b, a)].max(initial=0)) for a, b in zip(low, high, strict=True)])
-    return Columns({
-        "step": number,
-        "mean": (up_to(area, depth, end) - up_to(area, depth, start)) / span,
-        "deepest": deepest,
-        "empty": (up_to(idle, empty_value, end) - up_to(idle, empty_value, start) + before) / span,
-    })
+    deepest = np.array([int(depth[max(0, a - 1) : max(b, a)].max(initial=0)) for a, b in zip(low, high, strict=True)])
+    return Columns(
+        {
+            "step": number,
+            "mean": (up_to(area, depth, end) - up_to(area, depth, start)) / span,
+            "deepest": deepest,
+            "empty": (up_to(idle, empty_value, end) - up_to(idle, empty_value, start) + before) / span,
+        }
+    )

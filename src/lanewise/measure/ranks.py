@@ -22,8 +22,20 @@ if TYPE_CHECKING:
 __all__ = ["Collectives", "Ranks", "align", "collectives", "rank_of"]
 
 # Names of c10 types as collective arguments spell them.
-_BYTES = {"float": 4, "double": 8, "half": 2, "bfloat16": 2, "long": 8, "int": 4, "short": 2, "char": 1, "byte": 1,
-          "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}
+_BYTES = {
+    "float": 4,
+    "double": 8,
+    "half": 2,
+    "bfloat16": 2,
+    "long": 8,
+    "int": 4,
+    "short": 2,
+    "char": 1,
+    "byte": 1,
+    "bool": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +99,16 @@ def collectives(facts: Facts) -> Collectives:
     call = trace.links.launch[at]
     texts = [str(text) for text in trace.texts] if len(rows) else []
     elements = np.maximum(args["in_elements"][rows], args["out_elements"][rows])
-    key = [(texts[group], texts[name], texts[dtype], int(size)) for group, name, dtype, size in zip(
-        args["group_text"][rows].tolist(), args["collective_text"][rows].tolist(), args["dtype_text"][rows].tolist(),
-        args["in_elements"][rows].tolist(), strict=True)]
+    key = [
+        (texts[group], texts[name], texts[dtype], int(size))
+        for group, name, dtype, size in zip(
+            args["group_text"][rows].tolist(),
+            args["collective_text"][rows].tolist(),
+            args["dtype_text"][rows].tolist(),
+            args["in_elements"][rows].tolist(),
+            strict=True,
+        )
+    ]
     size = np.array([_BYTES.get(dtype.lower().removeprefix("c10::"), 0) for _, _, dtype, _ in key], dtype=np.int64)
     bytes_ = np.where((size > 0) & (elements >= 0), size * elements, -1)
     return Collectives(event, call, trace.steps.of_event[event].astype(np.int64), key, bytes_)
@@ -144,7 +163,8 @@ def _clock_spread(ranks: Sequence[Facts], event: np.ndarray) -> float:
     if any(facts.trace.base_ns == 0 for facts in ranks):
         return -1.0
     base = min(facts.trace.base_ns for facts in ranks)
-    ends = np.stack([facts.trace.end[event[:, column]] + (facts.trace.base_ns - base)
-                     for column, facts in enumerate(ranks)], axis=1)
+    ends = np.stack(
+        [facts.trace.end[event[:, column]] + (facts.trace.base_ns - base) for column, facts in enumerate(ranks)], axis=1
+    )
     apart = ends - ends[:, :1]
     return float(np.median(np.abs(apart - np.median(apart, axis=0))))

@@ -58,7 +58,9 @@ def regime_of(shares: dict[str, float]) -> str:
         return "undetermined"
     if shares.get("unknown", 0.0) > _UNKNOWN_FROM:
         return "undetermined"
-    candidates = sorted(((shares.get(c, 0.0), c) for c in ("host", "compute", "transfer", "communication")), reverse=True)
+    candidates = sorted(
+        ((shares.get(c, 0.0), c) for c in ("host", "compute", "transfer", "communication")), reverse=True
+    )
     (best, name), (second, _) = candidates[0], candidates[1]
     return name if best >= _WINS_FROM and best - second >= _LEAD else "mixed"
 

@@ -100,7 +100,7 @@ def roofline(facts: Facts) -> list[Roof]:
     bounds = np.searchsorted(group[by_group], np.arange(len(example) + 1))
     result: list[Roof] = []
     for at in np.argsort(-time, kind="stable")[:_MOST].tolist():
-        mine = rows[by_group[bounds[at]:bounds[at + 1]]]
+        mine = rows[by_group[bounds[at] : bounds[at + 1]]]
         operator = int(example[at])
         result.append(_judge(facts, operator, mine, int(number[at]), int(time[at]), int(matrix_time[at])))
     return result
@@ -167,8 +167,13 @@ def _judge(facts: Facts, operator: int, rows: np.ndarray, calls: int, time: int,
     short = time / calls / kernels < _LAUNCH_NS and max(least_compute, least_memory) < _LAUNCH_SHARE * time / calls
     bound = "launch" if short else "compute" if least_compute >= least_memory else "memory"
     impossible = of_compute > _IMPOSSIBLE_ABOVE and work.kind in _MATRIX_KINDS
-    return blank._replace(of_compute=of_compute, of_memory=math.nan if resident else of_memory, bound=bound,
-                          resident=resident, impossible=impossible)
+    return blank._replace(
+        of_compute=of_compute,
+        of_memory=math.nan if resident else of_memory,
+        bound=bound,
+        resident=resident,
+        impossible=impossible,
+    )
 
 
 def _tensor_cores(facts: Facts, rows: np.ndarray) -> bool:
@@ -211,16 +216,18 @@ def roofline_table(facts: Facts) -> Columns:
     bound = np.empty(len(roofs), dtype=object)
     label[:] = [r.name for r in roofs]
     bound[:] = [r.bound for r in roofs]
-    return Columns({
-        "operator": label,
-        "event": np.array([r.operator for r in roofs], dtype=np.int64),
-        "calls": np.array([r.calls for r in roofs], dtype=np.int64),
-        "time": np.array([r.time for r in roofs], dtype=np.int64),
-        "flops": np.array(flops, dtype=np.float64),
-        "bytes": np.array([r.work.bytes if r.work else -1 for r in roofs], dtype=np.int64),
-        "flop_rate": np.array([r.flop_rate for r in roofs], dtype=np.float64),
-        "byte_rate": np.array([r.byte_rate for r in roofs], dtype=np.float64),
-        "of_compute": np.array([r.of_compute for r in roofs], dtype=np.float64),
-        "of_memory": np.array([r.of_memory for r in roofs], dtype=np.float64),
-        "bound": bound,
-    })
+    return Columns(
+        {
+            "operator": label,
+            "event": np.array([r.operator for r in roofs], dtype=np.int64),
+            "calls": np.array([r.calls for r in roofs], dtype=np.int64),
+            "time": np.array([r.time for r in roofs], dtype=np.int64),
+            "flops": np.array(flops, dtype=np.float64),
+            "bytes": np.array([r.work.bytes if r.work else -1 for r in roofs], dtype=np.int64),
+            "flop_rate": np.array([r.flop_rate for r in roofs], dtype=np.float64),
+            "byte_rate": np.array([r.byte_rate for r in roofs], dtype=np.float64),
+            "of_compute": np.array([r.of_compute for r in roofs], dtype=np.float64),
+            "of_memory": np.array([r.of_memory for r in roofs], dtype=np.float64),
+            "bound": bound,
+        }
+    )

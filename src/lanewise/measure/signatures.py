@@ -120,8 +120,12 @@ class Signatures:
         if row < 0:
             return None
         args = self._trace["operator_args"]
-        key = (int(args["dims_text"][row]), int(args["types_text"][row]), int(args["strides_text"][row]),
-               int(args["concrete_text"][row]))
+        key = (
+            int(args["dims_text"][row]),
+            int(args["types_text"][row]),
+            int(args["strides_text"][row]),
+            int(args["concrete_text"][row]),
+        )
         if key not in self._made:
             self._made[key] = self._make(*key)
         return self._made[key]

@@ -47,7 +47,9 @@ def operator_table(trace: Trace, host: Host) -> Columns:
     stats = group_statistics(key, trace.duration[events])
     rows = {
         "name": labels[stats["key"]],
-        "kind": np.where(_kind_by_key(key, trace.kind[events], stats["key"]) == Kind.OPERATOR, "operator", "annotation"),
+        "kind": np.where(
+            _kind_by_key(key, trace.kind[events], stats["key"]) == Kind.OPERATOR, "operator", "annotation"
+        ),
         "count": stats["count"],
         "host_total": _sum_outermost(trace, host, events, key, trace.duration, stats["key"]),
         "host_self": _sums(key, host.self_time[events], stats["key"]),
@@ -66,14 +68,16 @@ def kernel_table(trace: Trace, family_of_name: np.ndarray) -> Columns:
     stats = group_statistics(trace.name[events].astype(np.int64), trace.duration[events])
     total = max(1, int(stats["total"].sum()))
     families = np.array(FAMILIES, dtype=object)
-    return Columns({
-        "name": _labels(trace)[stats["key"].astype(np.int64)],
-        "family": families[family_of_name[stats["key"].astype(np.int64)]],
-        "count": stats["count"],
-        "total": stats["total"],
-        "share": stats["total"] / total,
-        **{name: stats[name] for name in ("mean", "median", "min", "max", "stddev")},
-    }).sorted_by("total")
+    return Columns(
+        {
+            "name": _labels(trace)[stats["key"].astype(np.int64)],
+            "family": families[family_of_name[stats["key"].astype(np.int64)]],
+            "count": stats["count"],
+            "total": stats["total"],
+            "share": stats["total"] / total,
+            **{name: stats[name] for name in ("mean", "median", "min", "max", "stddev")},
+        }
+    ).sorted_by("total")
 
 
 def api_table(trace: Trace, host: Host) -> Columns:
@@ -85,16 +89,18 @@ def api_table(trace: Trace, host: Host) -> Columns:
     stats = group_statistics(trace.name[events].astype(np.int64), trace.duration[events])
     key = trace.name[events].astype(np.int64)
     waiting = np.where(host.waiting, trace.duration, 0)
-    return Columns({
-        "name": _labels(trace)[stats["key"]],
-        "side": np.where(_kind_by_key(key, trace.kind[events], stats["key"]) == Kind.DRIVER, "driver", "runtime"),
-        "role": trace.links.role_of_name[stats["key"]] if len(stats["key"]) else np.empty(0, object),
-        "count": stats["count"],
-        "total": stats["total"],
-        "self": _sums(key, host.self_time[events], stats["key"]),
-        "waiting": _sums(key, waiting[events], stats["key"]),
-        **{name: stats[name] for name in ("mean", "median", "min", "max", "stddev")},
-    }).sorted_by("total")
+    return Columns(
+        {
+            "name": _labels(trace)[stats["key"]],
+            "side": np.where(_kind_by_key(key, trace.kind[events], stats["key"]) == Kind.DRIVER, "driver", "runtime"),
+            "role": trace.links.role_of_name[stats["key"]] if len(stats["key"]) else np.empty(0, object),
+            "count": stats["count"],
+            "total": stats["total"],
+            "self": _sums(key, host.self_time[events], stats["key"]),
+            "waiting": _sums(key, waiting[events], stats["key"]),
+            **{name: stats[name] for name in ("mean", "median", "min", "max", "stddev")},
+        }
+    ).sorted_by("total")
 
 
 def copy_table(trace: Trace) -> Columns:
@@ -107,7 +113,9 @@ def copy_table(trace: Trace) -> Columns:
     stats = group_statistics(key, trace.duration[events])
     rows = trace.lookup("copy_args", events)
     args = trace["copy_args"]
-    payload = np.where(rows >= 0, args["bytes"][np.maximum(rows, 0)], -1) if len(args["event"]) else np.full(len(rows), -1)
+    payload = (
+        np.where(rows >= 0, args["bytes"][np.maximum(rows, 0)], -1) if len(args["event"]) else np.full(len(rows), -1)
+    )
     direction = args["direction"][np.maximum(rows, 0)] if len(args["event"]) else np.full(len(rows), "?")
     launch = trace.links.launch[np.searchsorted(trace.device_work, events)]
     call_time = np.where(launch >= 0, trace.duration[np.maximum(launch, 0)], 0)
@@ -116,16 +124,18 @@ def copy_table(trace: Trace) -> Columns:
         bandwidth = np.where(stats["total"] > 0, moved / stats["total"], np.nan)
     order = np.argsort(key, kind="stable")
     first = order[np.searchsorted(key[order], stats["key"])]
-    return Columns({
-        "name": _labels(trace)[stats["key"]],
-        "direction": direction[first].astype(object) if len(first) else np.empty(0, object),
-        "count": stats["count"],
-        "total": stats["total"],
-        "bytes": moved,
-        "bandwidth": bandwidth,
-        "call_time": _sums(key, call_time, stats["key"]),
-        **{name: stats[name] for name in ("mean", "median", "min", "max", "stddev")},
-    }).sorted_by("total")
+    return Columns(
+        {
+            "name": _labels(trace)[stats["key"]],
+            "direction": direction[first].astype(object) if len(first) else np.empty(0, object),
+            "count": stats["count"],
+            "total": stats["total"],
+            "bytes": moved,
+            "bandwidth": bandwidth,
+            "call_time": _sums(key, call_time, stats["key"]),
+            **{name: stats[name] for name in ("mean", "median", "min", "max", "stddev")},
+        }
+    ).sorted_by("total")
 
 
 def _labels(trace: Trace) -> np.ndarray:

@@ -73,9 +73,25 @@ def broadcast(*tensors: Tensor) -> int:
     return total
 
 
-_RANK = ("bool", "unsigned char", "signed char", "char", "short int", "short", "int", "long int", "long",
-         "c10::Float8_e5m2", "c10::Float8_e4m3fn", "at::Half", "c10::Half", "at::BFloat16", "c10::BFloat16",
-         "float", "double")
+_RANK = (
+    "bool",
+    "unsigned char",
+    "signed char",
+    "char",
+    "short int",
+    "short",
+    "int",
+    "long int",
+    "long",
+    "c10::Float8_e5m2",
+    "c10::Float8_e4m3fn",
+    "at::Half",
+    "c10::Half",
+    "at::BFloat16",
+    "c10::BFloat16",
+    "float",
+    "double",
+)
 
 
 def promoted(*tensors: Tensor) -> str:

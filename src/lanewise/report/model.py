@@ -11,8 +11,23 @@ import msgspec
 
 from lanewise.report.quantity import Quantity, QuantityType
 
-__all__ = ["SCHEMA", "Block", "Check", "Finding", "Location", "Note", "Place", "RegimeSummary", "Report", "SourceSummary",
-           "Stack", "StepsSummary", "TableBlock", "TableColumn", "TextBlock"]
+__all__ = [
+    "SCHEMA",
+    "Block",
+    "Check",
+    "Finding",
+    "Location",
+    "Note",
+    "Place",
+    "RegimeSummary",
+    "Report",
+    "SourceSummary",
+    "Stack",
+    "StepsSummary",
+    "TableBlock",
+    "TableColumn",
+    "TextBlock",
+]
 
 SCHEMA = "lanewise.report/1"
 

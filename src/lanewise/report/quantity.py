@@ -10,8 +10,18 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Quantity", "QuantityType", "bandwidth", "byte_size", "count", "format_quantity", "ratio", "share", "text",
-           "time"]
+__all__ = [
+    "Quantity",
+    "QuantityType",
+    "bandwidth",
+    "byte_size",
+    "count",
+    "format_quantity",
+    "ratio",
+    "share",
+    "text",
+    "time",
+]
 
 QuantityType = Literal["time", "share", "count", "bytes", "bandwidth", "ratio", "text"]
 

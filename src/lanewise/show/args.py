@@ -13,13 +13,32 @@ __all__ = ["ARGUMENT_TABLES", "Arguments", "arguments"]
 
 # Tables and columns that a hover card shows. Identifiers that differ on every row would say nothing and cost much.
 ARGUMENT_TABLES: dict[str, tuple[str, ...]] = {
-    "kernel_args": ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "shared_memory",
-                    "blocks_per_sm", "occupancy", "graph_id"),
+    "kernel_args": (
+        "grid_x",
+        "grid_y",
+        "grid_z",
+        "block_x",
+        "block_y",
+        "block_z",
+        "registers",
+        "shared_memory",
+        "blocks_per_sm",
+        "occupancy",
+        "graph_id",
+    ),
     "copy_args": ("bytes", "direction", "source", "destination"),
     "operator_args": ("dims_text", "types_text", "strides_text", "concrete_text", "module_text", "scope_text"),
     "triton_args": ("kernel_file_text", "grid_text", "num_warps", "num_stages"),
-    "collective_args": ("collective_text", "dtype_text", "group_text", "ranks_text", "in_elements", "out_elements",
-                        "group_size", "asynchronous"),
+    "collective_args": (
+        "collective_text",
+        "dtype_text",
+        "group_text",
+        "ranks_text",
+        "in_elements",
+        "out_elements",
+        "group_size",
+        "asynchronous",
+    ),
     "sync_args": ("sync_text", "wait_on_stream"),
 }
 

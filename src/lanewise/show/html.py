@@ -75,17 +75,19 @@ def page(report: Report, overview: dict[str, Any], blocks: dict[str, bytes], *, 
     """
     built = bundle()
     script, style = _no_end_tag(built.script, "script"), _no_end_tag(built.style, "style")
-    policy = "; ".join((
-        "default-src 'none'",
-        f"script-src {_hash(script)}",
-        f"style-src {_hash(style)}",
-        "img-src data: blob:",
-        f"connect-src {chr(39)}self{chr(39)}" if server else "connect-src 'none'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    ))
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {_hash(script)}",
+            f"style-src {_hash(style)}",
+            "img-src data: blob:",
+            f"connect-src {chr(39)}self{chr(39)}" if server else "connect-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
     verdict = html.escape(clean(report.verdict, 700))
     title = html.escape(clean(report.verdict, 120) or "a trace")
     plain = to_plain(report)
@@ -102,8 +104,10 @@ def page(report: Report, overview: dict[str, Any], blocks: dict[str, bytes], *, 
         f"<div id=app><noscript><p>{verdict}</p><p>The page needs JavaScript.</p></noscript></div>",
         f'<script type="application/json" id="data">{data}</script>',
         f"<script>{script}</script>",
-        *(f'<script type="application/octet-stream" id="block-{name}">{base64.b64encode(body).decode()}</script>'
-          for name, body in blocks.items()),
+        *(
+            f'<script type="application/octet-stream" id="block-{name}">{base64.b64encode(body).decode()}</script>'
+            for name, body in blocks.items()
+        ),
         "</body>\n</html>\n",
     ]
     return "\n".join(parts)

@@ -22,8 +22,11 @@ def report_markdown(report: Report) -> str:
     source = report.source
     lines = [f"# {escape(report.verdict, 600)}", ""]
     device = escape(source.device) or "no device"
-    lines += [f"`{clean(source.path, 80).replace('`', '?')}`: {source.events:,} events, {device}, "
-              f"{report.steps.count or 'no'} recorded steps; lanewise {report.version}", ""]
+    lines += [
+        f"`{clean(source.path, 80).replace('`', '?')}`: {source.events:,} events, {device}, "
+        f"{report.steps.count or 'no'} recorded steps; lanewise {report.version}",
+        "",
+    ]
     lines += ["## Can the measurement be trusted?", ""]
     lines += [f"- {_MARKS[note.level]}: {escape(note.text, 400)}" for note in report.health]
     lines += [f"- **{f.code} {f.name}**: {escape(f.title, 400)}" for f in report.findings if f.kind == "validity"]
@@ -94,11 +97,16 @@ def table_markdown(block: TableBlock, *, rows: int | None = None, columns: int |
     """A table block as Markdown lines."""
     headings = block.columns[:columns]
     body = block.rows[:rows]
-    lines = [f"**{escape(block.title)}**", "", "| " + " | ".join(escape(h.label) for h in headings) + " |",
-             "|" + "|".join("---" if h.type == "text" else "---:" for h in headings) + "|"]
+    lines = [
+        f"**{escape(block.title)}**",
+        "",
+        "| " + " | ".join(escape(h.label) for h in headings) + " |",
+        "|" + "|".join("---" if h.type == "text" else "---:" for h in headings) + "|",
+    ]
     for row in body:
-        cells = [escape(str(row[h.key]), 70) if h.type == "text" else format_quantity(h.type, row[h.key])
-                 for h in headings]
+        cells = [
+            escape(str(row[h.key]), 70) if h.type == "text" else format_quantity(h.type, row[h.key]) for h in headings
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     omitted = block.omitted + len(block.rows) - len(body)
     if omitted:

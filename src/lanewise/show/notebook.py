@@ -37,5 +37,7 @@ class NotebookView:
         except MissingDependencyError as error:
             return f"<p>{html.escape(clean(self.report.verdict, 700))}</p><p>{html.escape(str(error))}</p>"
         # The sandbox gives the frame an origin of its own: no cookies, no access to the notebook's page.
-        return (f'<iframe srcdoc="{html.escape(page, quote=True)}" sandbox="allow-scripts allow-downloads" '
-                f'style="width:100%;height:{self.height}px;border:1px solid #ccc" title="lanewise report"></iframe>')
+        return (
+            f'<iframe srcdoc="{html.escape(page, quote=True)}" sandbox="allow-scripts allow-downloads" '
+            f'style="width:100%;height:{self.height}px;border:1px solid #ccc" title="lanewise report"></iframe>'
+        )

@@ -42,20 +42,40 @@ def timeline_block(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES
     event = timeline.event
     used, code = np.unique(trace.name[event], return_inverse=True)
     columns |= {
-        "start": trace.start[event], "duration": trace.duration[event], "name": code, "kind": trace.kind[event],
+        "start": trace.start[event],
+        "duration": trace.duration[event],
+        "name": code,
+        "kind": trace.kind[event],
         **_links(facts, timeline),
     }
-    extra |= {"names": names_block(facts, used), "args": _arguments(facts, timeline, columns),
-              "omitted": timeline.omitted, "total": int(np.count_nonzero(trace.kind != Kind.COUNTER))}
+    extra |= {
+        "names": names_block(facts, used),
+        "args": _arguments(facts, timeline, columns),
+        "omitted": timeline.omitted,
+        "total": int(np.count_nonzero(trace.kind != Kind.COUNTER)),
+    }
     columns["name_family"] = families_of(facts, used)
     places = {place.event for finding in report.findings for place in finding.places if place.event >= 0}
     extra["places"] = {event: int(timeline.position[event]) for event in sorted(places)}
-    return pack(columns, delta=[*_DELTA, *(name for name in columns if name.startswith(("time:", "event:")))],
-                extra=extra)
+    return pack(
+        columns, delta=[*_DELTA, *(name for name in columns if name.startswith(("time:", "event:")))], extra=extra
+    )
 
 
-_DELTA = ("start", "row_first", "cause_start", "device", "launch", "backward", "forward", "waiting", "step_start",
-          "step_end", "window_start", "window_end")
+_DELTA = (
+    "start",
+    "row_first",
+    "cause_start",
+    "device",
+    "launch",
+    "backward",
+    "forward",
+    "waiting",
+    "step_start",
+    "step_end",
+    "window_start",
+    "window_end",
+)
 
 
 def overview_columns(facts: Facts, timeline: Timeline) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -65,11 +85,18 @@ def overview_columns(facts: Facts, timeline: Timeline) -> tuple[dict[str, np.nda
     counters, counters_omitted = counter_series(trace)
     series = [*queue_series(facts), *memory_series(trace), *counters]
     columns: dict[str, np.ndarray] = {
-        "row_lane": timeline.row_lane, "row_depth": timeline.row_depth, "row_first": timeline.row_first,
+        "row_lane": timeline.row_lane,
+        "row_depth": timeline.row_depth,
+        "row_first": timeline.row_first,
         "row_count": timeline.row_count,
-        "cause_start": cause_start, "cause_duration": cause_duration, "cause": cause,
-        "step_start": steps.start, "step_end": steps.end, "window_start": facts.classes.window_start,
-        "window_end": facts.classes.window_end, "step_number": steps.number,
+        "cause_start": cause_start,
+        "cause_duration": cause_duration,
+        "cause": cause,
+        "step_start": steps.start,
+        "step_end": steps.end,
+        "window_start": facts.classes.window_start,
+        "window_end": facts.classes.window_end,
+        "step_number": steps.number,
         "step_steady": facts.steps.steady.astype(np.int64),
     }
     for item in series:
@@ -78,10 +105,16 @@ def overview_columns(facts: Facts, timeline: Timeline) -> tuple[dict[str, np.nda
     low = int(trace.start.min()) if len(trace) else 0
     high = int(trace.end.max()) if len(trace) else 1
     extra = {
-        "span": [low, max(high, low + 1)], "lanes": timeline.lanes, "kinds": list(KINDS), "classes": list(CLASSES),
-        "families": list(FAMILIES), "device": facts.classes.device,
-        "regimes": [REGIMES[name][1] for name in facts.regime.per_step], "stepsRecorded": steps.recorded,
-        "series": [plain(item) for item in series], "seriesOmitted": counters_omitted,
+        "span": [low, max(high, low + 1)],
+        "lanes": timeline.lanes,
+        "kinds": list(KINDS),
+        "classes": list(CLASSES),
+        "families": list(FAMILIES),
+        "device": facts.classes.device,
+        "regimes": [REGIMES[name][1] for name in facts.regime.per_step],
+        "stepsRecorded": steps.recorded,
+        "series": [plain(item) for item in series],
+        "seriesOmitted": counters_omitted,
         "baseNs": str(trace.base_ns),
     }
     return columns, extra
@@ -92,8 +125,11 @@ def names_block(facts: Facts, used: np.ndarray) -> dict[str, Any]:
     names = [facts.trace.names[int(row)] for row in used.tolist()]
     device = np.zeros(len(facts.trace.names), dtype=bool)
     device[facts.trace.name[facts.trace.device_work]] = True
-    short = {i: text for i, (row, name) in enumerate(zip(used.tolist(), names, strict=True))
-             if device[row] and (text := short_name(name[:_LONGEST_NAME])) != name}
+    short = {
+        i: text
+        for i, (row, name) in enumerate(zip(used.tolist(), names, strict=True))
+        if device[row] and (text := short_name(name[:_LONGEST_NAME])) != name
+    }
     return {"text": [cut(name) for name in names], "short": short}
 
 
@@ -123,8 +159,13 @@ def _links(facts: Facts, timeline: Timeline) -> dict[str, np.ndarray]:
     back, forward = back[both], forward[both]
     by_back = np.argsort(back, kind="stable")
     waiting = position[np.flatnonzero(facts.host.waiting)]
-    return {"device": device[order], "launch": call[order], "backward": back[by_back], "forward": forward[by_back],
-            "waiting": np.sort(waiting[waiting >= 0])}
+    return {
+        "device": device[order],
+        "launch": call[order],
+        "backward": back[by_back],
+        "forward": forward[by_back],
+        "waiting": np.sort(waiting[waiting >= 0]),
+    }
 
 
 def _arguments(facts: Facts, timeline: Timeline, columns: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -140,7 +181,9 @@ def _arguments(facts: Facts, timeline: Timeline, columns: dict[str, np.ndarray])
         columns[f"event:{table}"] = position[shown][order]
         columns[f"args:{table}"] = found.row[shown][order]
         result[table] = {
-            "columns": found.columns, "rows": found.rows, "omitted": found.omitted,
+            "columns": found.columns,
+            "rows": found.rows,
+            "omitted": found.omitted,
             "units": [TABLES[table][name].unit for name in names],
             "meanings": [TABLES[table][name].meaning for name in names],
         }
@@ -149,10 +192,15 @@ def _arguments(facts: Facts, timeline: Timeline, columns: dict[str, np.ndarray])
 
 def overview_block(facts: Facts, report: Report) -> dict[str, Any]:
     """Small facts beside the Report: environment, distortion, regime shares per step."""
-    return {"environment": environment(facts), "classes": list(CLASSES),
-            "steps": facts.classes.of_step[:1_000].tolist(), "stepNumbers": facts.trace.steps.number[:1_000].tolist(),
-            "steady": facts.steps.steady[:1_000].tolist(), "stepsOmitted": max(0, len(facts.trace.steps) - 1_000),
-            "version": report.version}
+    return {
+        "environment": environment(facts),
+        "classes": list(CLASSES),
+        "steps": facts.classes.of_step[:1_000].tolist(),
+        "stepNumbers": facts.trace.steps.number[:1_000].tolist(),
+        "steady": facts.steps.steady[:1_000].tolist(),
+        "stepsOmitted": max(0, len(facts.trace.steps) - 1_000),
+        "version": report.version,
+    }
 
 
 def environment(facts: Facts) -> list[list[str]]:
@@ -170,8 +218,11 @@ def environment(facts: Facts) -> list[list[str]]:
         rows.append(["while profiling", text])
     if recorded.command:
         rows.append(["command", " ".join(recorded.command)[:500]])
-    rows += [[f"profiler {name}", f"{recorded.costs_ms[name]:,.1f} ms"] for name in ("start", "stop", "export")
-             if name in recorded.costs_ms]
+    rows += [
+        [f"profiler {name}", f"{recorded.costs_ms[name]:,.1f} ms"]
+        for name in ("start", "stop", "export")
+        if name in recorded.costs_ms
+    ]
     rows += _flat(recorded.environment)
     rows += [[f"fault {fault.code}", fault.sentence] for fault in recorded.faults]
     return rows[:200]
@@ -188,8 +239,10 @@ def _flat(value: Any, prefix: str = "") -> list[list[str]]:
 def tables_block(facts: Facts) -> bytes:
     """The profiler's tables with all rows up to a cap, and how the durations of each kernel are distributed."""
     tables = profiler_tables(facts, ("operators", "kernels", "api", "copies"), limit=_TABLE_ROWS)
-    extra = {"tables": {key: _cut_rows(to_plain(block)) for key, block in tables.items()},
-             "histograms": histograms(facts)}
+    extra = {
+        "tables": {key: _cut_rows(to_plain(block)) for key, block in tables.items()},
+        "histograms": histograms(facts),
+    }
     if (points := roofline_points(facts)) is not None:
         extra["roofline"] = points
     return pack({}, extra=extra)
@@ -210,8 +263,13 @@ def roofline_points(facts: Facts) -> dict[str, Any] | None:
         elif len(points) < _ROOFS:
             points.append([cut(roof.name), work.executed * roof.calls, work.bytes * roof.calls, roof.time, roof.calls])
     peaks = {"half, tensor cores": peak.half, "TF32, tensor cores": peak.tf32, "FP32": peak.fp32}
-    return {"bandwidth": peak.bandwidth, "peaks": {name: rate for name, rate in peaks.items() if rate},
-            "kernels": points, "unknown": unknown, "card": peak.card}
+    return {
+        "bandwidth": peak.bandwidth,
+        "peaks": {name: rate for name, rate in peaks.items() if rate},
+        "kernels": points,
+        "unknown": unknown,
+        "card": peak.card,
+    }
 
 
 def _cut_rows(block: dict[str, Any]) -> dict[str, Any]:
@@ -265,15 +323,29 @@ def tree_block(facts: Facts) -> bytes:
         if key == "modules" and not (view.kind == KIND_NAMES.index("module")).any():
             continue
         work = np.isin(np.arange(len(view.strings)), view.name[view.leaf])
-        texts = [short_name(text[:_LONGEST_NAME]) if is_work else cut(text)
-                 for text, is_work in zip(view.strings, work.tolist(), strict=True)]
+        texts = [
+            short_name(text[:_LONGEST_NAME]) if is_work else cut(text)
+            for text, is_work in zip(view.strings, work.tolist(), strict=True)
+        ]
         rows = np.array([strings.setdefault(text, len(strings)) for text in texts], dtype=np.int64)
-        columns |= {f"{key}.parent": view.parent, f"{key}.kind": view.kind, f"{key}.phase": view.phase,
-                    f"{key}.name": rows[view.name], f"{key}.detail": rows[view.detail]}
+        columns |= {
+            f"{key}.parent": view.parent,
+            f"{key}.kind": view.kind,
+            f"{key}.phase": view.phase,
+            f"{key}.name": rows[view.name],
+            f"{key}.detail": rows[view.detail],
+        }
         columns |= {f"{key}.{metric}": view.metrics[metric] for metric in _TREE_METRICS}
         shown[key] = {"nodes": len(view), "total": len(full), "truncated": view.info.truncated}
-    extra = {"strings": list(strings), "kinds": list(KIND_NAMES), "phases": list(PHASES), "views": shown,
-             "metrics": list(_TREE_METRICS), "frames": tree.info.frames, "steps": list(tree.info.steps)}
+    extra = {
+        "strings": list(strings),
+        "kinds": list(KIND_NAMES),
+        "phases": list(PHASES),
+        "views": shown,
+        "metrics": list(_TREE_METRICS),
+        "frames": tree.info.frames,
+        "steps": list(tree.info.steps),
+    }
     return pack(columns, extra=extra)
 
 

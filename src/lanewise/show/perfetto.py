@@ -25,8 +25,14 @@ __all__ = ["perfetto_json"]
 
 _OWN = 1_000_000_000
 _CAUSES, _STEPS, _FINDINGS = 1, 2, 3
-_WORDS = {"compute": "computes", "transfer": "copies", "host": "waits for the host", "communication": "communicates",
-          "dependency": "waits for other work", "unknown": "cannot be told"}
+_WORDS = {
+    "compute": "computes",
+    "transfer": "copies",
+    "host": "waits for the host",
+    "communication": "communicates",
+    "dependency": "waits for other work",
+    "unknown": "cannot be told",
+}
 
 
 def perfetto_json(facts: Facts, report: Report | None = None) -> Iterator[str]:
@@ -62,28 +68,45 @@ def _own_tracks(facts: Facts, report: Report | None) -> Iterator[dict[str, Any]]
         for row, number in enumerate(steps.number.tolist()):
             regime = REGIMES[facts.regime.per_step[row]][1]
             start, end = int(facts.classes.window_start[row]), int(facts.classes.window_end[row])
-            yield _slice(_OWN, _STEPS, f"#{number} {regime}", "lanewise", start, end - start,
-                         {"steady": bool(facts.steps.steady[row])})
+            yield _slice(
+                _OWN,
+                _STEPS,
+                f"#{number} {regime}",
+                "lanewise",
+                start,
+                end - start,
+                {"steady": bool(facts.steps.steady[row])},
+            )
     for index, finding in enumerate(report.findings if report else ()):
         yield _meta("thread_name", _OWN, _FINDINGS + index, name=f"{finding.code} {finding.name}")
         for place in finding.places:
-            yield _slice(_OWN, _FINDINGS + index, finding.code, "lanewise", place.start_ns,
-                         place.end_ns - place.start_ns, {"finding": finding.title, "fix": finding.fix})
+            yield _slice(
+                _OWN,
+                _FINDINGS + index,
+                finding.code,
+                "lanewise",
+                place.start_ns,
+                place.end_ns - place.start_ns,
+                {"finding": finding.title, "fix": finding.fix},
+            )
 
 
 def _ids(facts: Facts) -> list[tuple[int, int]]:
     """Process and thread numbers of every lane: made up, because recorded ones may be text, and may collide."""
     table = facts.trace["lanes"]
     processes: dict[tuple[str, str], int] = {}
-    return [(processes.setdefault((side, process), len(processes) + 1), row + 1)
-            for row, (side, process) in enumerate(zip(table["side"].tolist(), table["process"].tolist(), strict=True))]
+    return [
+        (processes.setdefault((side, process), len(processes) + 1), row + 1)
+        for row, (side, process) in enumerate(zip(table["side"].tolist(), table["process"].tolist(), strict=True))
+    ]
 
 
 def _lanes(facts: Facts) -> Iterator[dict[str, Any]]:
     table = facts.trace["lanes"]
     named: set[int] = set()
-    for (pid, tid), side, process, label in zip(_ids(facts), table["side"].tolist(), table["process"].tolist(),
-                                                table["label"].tolist(), strict=True):
+    for (pid, tid), side, process, label in zip(
+        _ids(facts), table["side"].tolist(), table["process"].tolist(), table["label"].tolist(), strict=True
+    ):
         if pid not in named:
             named.add(pid)
             words = {"device": f"GPU {process}", "host": f"host, process {process}"}.get(side, f"elsewhere {process}")
@@ -96,8 +119,14 @@ def _slices(facts: Facts) -> Iterator[dict[str, Any]]:
     ids = _ids(facts)
     args = _argument_rows(facts)
     for event, (lane, kind, name, start, duration) in enumerate(
-        zip(trace.lane.tolist(), trace.kind.tolist(), trace.name.tolist(), trace.start.tolist(),
-            trace.duration.tolist(), strict=True)
+        zip(
+            trace.lane.tolist(),
+            trace.kind.tolist(),
+            trace.name.tolist(),
+            trace.start.tolist(),
+            trace.duration.tolist(),
+            strict=True,
+        )
     ):
         if kind != Kind.COUNTER:
             pid, tid = ids[lane]
@@ -108,10 +137,13 @@ def _argument_rows(facts: Facts) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     for table in ARGUMENT_TABLES:
         rows = arguments(facts.trace, table)
-        shared = [{name: value for name, value in zip(rows.columns, values, strict=True) if value is not None}
-                  for values in rows.rows]
-        found |= {event: shared[row] for event, row in zip(rows.event.tolist(), rows.row.tolist(), strict=True)
-                  if row >= 0}
+        shared = [
+            {name: value for name, value in zip(rows.columns, values, strict=True) if value is not None}
+            for values in rows.rows
+        ]
+        found |= {
+            event: shared[row] for event, row in zip(rows.event.tolist(), rows.row.tolist(), strict=True) if row >= 0
+        }
     return found
 
 
@@ -120,12 +152,21 @@ def _flows(facts: Facts) -> Iterator[dict[str, Any]]:
     trace = facts.trace
     ids = _ids(facts)
     linked = np.flatnonzero(trace.links.launch >= 0)
-    for number, (call, work) in enumerate(zip(trace.links.launch[linked].tolist(),
-                                              trace.device_work[linked].tolist(), strict=True)):
+    for number, (call, work) in enumerate(
+        zip(trace.links.launch[linked].tolist(), trace.device_work[linked].tolist(), strict=True)
+    ):
         for phase, event in (("s", call), ("f", work)):
             pid, tid = ids[int(trace.lane[event])]
-            yield {"ph": phase, "id": number, "name": "launch", "cat": "launch", "pid": pid, "tid": tid, "bp": "e",
-                   "ts": int(trace.start[event]) / 1e3}
+            yield {
+                "ph": phase,
+                "id": number,
+                "name": "launch",
+                "cat": "launch",
+                "pid": pid,
+                "tid": tid,
+                "bp": "e",
+                "ts": int(trace.start[event]) / 1e3,
+            }
 
 
 def _curves(facts: Facts) -> Iterator[dict[str, Any]]:
@@ -134,10 +175,18 @@ def _curves(facts: Facts) -> Iterator[dict[str, Any]]:
             yield {"ph": "C", "name": series.label, "pid": _OWN, "tid": 0, "ts": time / 1e3, "args": {"value": value}}
 
 
-def _slice(pid: int, tid: int, name: str, category: str, start: int, duration: int,
-           args: dict[str, Any] | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"ph": "X", "name": name, "cat": category, "pid": pid, "tid": tid, "ts": start / 1e3,
-                           "dur": duration / 1e3}
+def _slice(
+    pid: int, tid: int, name: str, category: str, start: int, duration: int, args: dict[str, Any] | None
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        "pid": pid,
+        "tid": tid,
+        "ts": start / 1e3,
+        "dur": duration / 1e3,
+    }
     if args:
         row["args"] = args
     return row

@@ -30,8 +30,10 @@ class PerfettoServer:
         try:
             self._http = ThreadingHTTPServer(("127.0.0.1", port), _handler(self._path, body))
         except OSError as error:
-            raise UsageError(f"port {port}, the only one that the Perfetto UI may read from, is taken "
-                             f"({error.strerror}); close what uses it, or: lanewise export TRACE --to perfetto") from None
+            raise UsageError(
+                f"port {port}, the only one that the Perfetto UI may read from, is taken "
+                f"({error.strerror}); close what uses it, or: lanewise export TRACE --to perfetto"
+            ) from None
         self._http.daemon_threads = True
 
     @property

@@ -42,8 +42,18 @@ def rule_markdown(rule: Rule) -> str:
 def rule_json(code: str | None) -> str:
     """One rule or all of them as data."""
     rules = builtin_rules() if code is None else (find_rule(code),)
-    data = [{"code": r.code, "name": r.name, "kind": r.kind, "side": r.side, "title": r.title, "document": r.document,
-             "thresholds": r.thresholds} for r in rules]
+    data = [
+        {
+            "code": r.code,
+            "name": r.name,
+            "kind": r.kind,
+            "side": r.side,
+            "title": r.title,
+            "document": r.document,
+            "thresholds": r.thresholds,
+        }
+        for r in rules
+    ]
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 

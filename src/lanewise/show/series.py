@@ -56,8 +56,11 @@ def memory_series(trace: Trace) -> list[Series]:
         for column, label in (("allocated", "memory allocated"), ("reserved", "memory reserved")):
             known = rows & (table[column] >= 0)
             if known.any():
-                result.append(_series(f"{column}:{device}", f"{place} {label}", "bytes", table["time"][known],
-                                      table[column][known]))
+                result.append(
+                    _series(
+                        f"{column}:{device}", f"{place} {label}", "bytes", table["time"][known], table[column][known]
+                    )
+                )
     return result[:_MAX_SERIES]
 
 
@@ -96,5 +99,10 @@ def counter_series(trace: Trace) -> tuple[list[Series], int]:
 
 def plain(series: Series) -> dict[str, Any]:
     """What a page needs to know about a series besides its points."""
-    return {"key": series.key, "label": series.label, "type": series.type, "points": len(series.time),
-            "total": series.total}
+    return {
+        "key": series.key,
+        "label": series.label,
+        "type": series.type,
+        "points": len(series.time),
+        "total": series.total,
+    }

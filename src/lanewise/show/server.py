@@ -89,8 +89,10 @@ class PageServer:
             "timeline": lambda: (_BINARY, self._overview),
             "tables": lambda: (_BINARY, self._tables),
             "tree": lambda: (_BINARY, self._tree),
-            "slices": lambda: (_BINARY, self._windows.slices(_whole(query, "from"), _whole(query, "to"),
-                                                             _number(query, "pixel"))),
+            "slices": lambda: (
+                _BINARY,
+                self._windows.slices(_whole(query, "from"), _whole(query, "to"), _number(query, "pixel")),
+            ),
             "details": lambda: _json(self._windows.details(_whole(query, "event"))),
             "measure": lambda: _json(self._windows.measure(_whole(query, "from"), _whole(query, "to"))),
             "search": lambda: _json(self._windows.search(query.get("text", "")[:500])),

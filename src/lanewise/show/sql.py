@@ -34,6 +34,7 @@ def run_query(trace: Trace, query: str, limit: int, format_: str) -> str:
     """The answer as `text`, `csv` or `json`; raises UsageError with the engine's message for a wrong query."""
     try:
         import duckdb
+
         importlib.import_module("pyarrow")  # duckdb reads the frames through it
     except ImportError:
         raise MissingDependencyError("lanewise sql needs duckdb and pyarrow: pip install 'lanewise[sql]'") from None

@@ -41,8 +41,11 @@ def profiler_tables(
         sources["api"] = ("API calls", facts.api, API_COLUMNS)
     if "copies" in wanted:
         copies = facts.copies
-        sources["copies"] = ("Copies and sets", Columns({**{n: copies[n] for n in copies},
-                                                         "bandwidth": copies["bandwidth"] * 1e9}), COPY_COLUMNS)
+        sources["copies"] = (
+            "Copies and sets",
+            Columns({**{n: copies[n] for n in copies}, "bandwidth": copies["bandwidth"] * 1e9}),
+            COPY_COLUMNS,
+        )
     blocks: dict[str, TableBlock] = {}
     for key, (title, data, headings) in sources.items():
         if sort is not None:

@@ -54,7 +54,10 @@ def _head(report: Report) -> Text:
     facts.append(f"{source.events:,} events")
     if report.steps.count:
         left_out = report.steps.count - len(report.steps.steady)
-        facts.append(f"{report.steps.count} step{'s' * (report.steps.count > 1)}" + (f" ({left_out} left out)" if left_out else ""))
+        facts.append(
+            f"{report.steps.count} step{'s' * (report.steps.count > 1)}"
+            + (f" ({left_out} left out)" if left_out else "")
+        )
     else:
         facts.append("no steps marked: one region over the whole recording")
     return Text.assemble((clean(source.path, 90), "bold"), "\n", (" · ".join(facts), "dim"))
@@ -79,8 +82,13 @@ def _verdict(report: Report) -> list[RenderableType]:
             note += f", which would look {regime.as_recorded}"
         lines.append(Text(note, style="dim"))
     elif regime.step_us and regime.shares:
-        lines.append(Text(f"  step time {format_quantity('time', regime.step_us * 1e3)} as recorded; host times are "
-                          "inflated by profiling", style="dim"))
+        lines.append(
+            Text(
+                f"  step time {format_quantity('time', regime.step_us * 1e3)} as recorded; host times are "
+                "inflated by profiling",
+                style="dim",
+            )
+        )
     return lines
 
 
@@ -133,8 +141,13 @@ def _findings(report: Report) -> list[RenderableType]:
     if rest:
         parts.append(_heading("Also seen"))
         for finding in rest:
-            why = (f"its time is counted under {finding.claims_from}" if finding.claims_from
-                   else "less than 1 % of the step" if finding.kind == "note" else "not on the bottleneck now")
+            why = (
+                f"its time is counted under {finding.claims_from}"
+                if finding.claims_from
+                else "less than 1 % of the step"
+                if finding.kind == "note"
+                else "not on the bottleneck now"
+            )
             parts.append(_line("·", "dim", f"{finding.code}  {finding.title} ({why})"))
     return parts
 
@@ -228,8 +241,10 @@ def table_renderable(block: TableBlock, *, max_rows: int | None = None, width: i
     Columns that do not fit are left out from the right, and named below.
     """
     rows = block.rows[:max_rows]
-    texts = {c.key: [cell(row[c.key]) if c.type == "text" else format_quantity(c.type, row[c.key]) for row in rows]
-             for c in block.columns}
+    texts = {
+        c.key: [cell(row[c.key]) if c.type == "text" else format_quantity(c.type, row[c.key]) for row in rows]
+        for c in block.columns
+    }
     kept, dropped = _fit(block.columns, texts, width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="dim")
     for column in kept:
@@ -253,7 +268,9 @@ def _widest(texts: list[str], head: str = "") -> int:
     return max([len(text) for text in texts] + words, default=4)
 
 
-def _fit(columns: list[TableColumn], texts: dict[str, list[str]], width: int) -> tuple[list[TableColumn], list[TableColumn]]:
+def _fit(
+    columns: list[TableColumn], texts: dict[str, list[str]], width: int
+) -> tuple[list[TableColumn], list[TableColumn]]:
     """Columns that fit beside each other, and the rest."""
     used, kept = 0, 0
     for column in columns:

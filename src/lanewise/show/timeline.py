@@ -114,9 +114,16 @@ def _lane_order(facts: Facts, event: np.ndarray, lane_of: np.ndarray) -> tuple[n
     for i in used.tolist():
         row = i % count if count else 0
         label = str(table["label"][row])[:200]
-        lanes.append({"label": f"ranges, {label}" if i >= count else label, "side": sides[row],
-                      "process": str(table["process"][row]), "thread": str(table["thread"][row]),
-                      "events": int(load[i]), "steps": bool(marks[i])})
+        lanes.append(
+            {
+                "label": f"ranges, {label}" if i >= count else label,
+                "side": sides[row],
+                "process": str(table["process"][row]),
+                "thread": str(table["thread"][row]),
+                "events": int(load[i]),
+                "steps": bool(marks[i]),
+            }
+        )
     return rank, lanes
 
 

@@ -189,8 +189,7 @@ def header(tree: Tree) -> Text:
 def tree_text(
     tree: Tree, rows: list[Row], metric: str = "device", *, width: int = 100, roots: Sequence[Path] = ()
 ) -> Text:
-    """The rows as text of at most `width` columns; with `roots`, source lines of the user's functions from below them.
-    """
+    """The rows as text of at most `width` columns; with `roots`, source lines of the user's functions from below them."""
     unit = _UNITS.get(metric, "time")
     out = Text(f"{metric:>10} {'share':>7} {'count':>7}  context\n", style="dim")
     for row in rows:

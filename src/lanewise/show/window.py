@@ -65,10 +65,16 @@ class Windows:
         count = np.bincount(row, minlength=len(self._timeline.row_first))
         event = self._timeline.event[position]
         columns = {
-            "row_first": np.concatenate(([0], np.cumsum(count)[:-1])) if len(count) else count, "row_count": count,
-            "row_lane": self._timeline.row_lane, "row_depth": self._timeline.row_depth,
-            "start": self._start[position], "duration": duration, "name": self._code[position],
-            "kind": self._kind[position], "id": event, "merged": merged,
+            "row_first": np.concatenate(([0], np.cumsum(count)[:-1])) if len(count) else count,
+            "row_count": count,
+            "row_lane": self._timeline.row_lane,
+            "row_depth": self._timeline.row_depth,
+            "start": self._start[position],
+            "duration": duration,
+            "name": self._code[position],
+            "kind": self._kind[position],
+            "id": event,
+            "merged": merged,
             "waiting": np.flatnonzero(self._waiting[event]),
         }
         return pack(columns, delta=["start", "row_first", "waiting"], extra={}, level=1)
@@ -126,11 +132,14 @@ class Windows:
         inner = int(trace.duration[event])
         children = np.flatnonzero(trace.nesting.parent == event)
         return {
-            "slice": self._ref(event), "self": max(0, inner - int(trace.duration[children].sum())),
-            "waits": bool(self._waiting[event]), "args": self._args(event),
+            "slice": self._ref(event),
+            "self": max(0, inner - int(trace.duration[children].sum())),
+            "waits": bool(self._waiting[event]),
+            "args": self._args(event),
             "ancestors": [self._ref(at) for at in self._around(launch if launch >= 0 else event)],
             "launch": self._ref(launch) if launch >= 0 else None,
-            "launched": [self._ref(at) for at in launched[:200].tolist()], "launchedTotal": total,
+            "launched": [self._ref(at) for at in launched[:200].tolist()],
+            "launchedTotal": total,
             "forward": self._ref(forward) if forward >= 0 else None,
             "backward": [self._ref(at) for at in backward.tolist()],
         }
@@ -140,9 +149,15 @@ class Windows:
         position = int(self._timeline.position[event])
         name = cut(trace.name_of(event))
         work = trace.kind[event] in _DEVICE
-        return {"id": event, "row": int(self._row[position]), "start": int(trace.start[event]),
-                "duration": int(trace.duration[event]), "name": name, "short": short_name(name) if work else name,
-                "kind": int(trace.kind[event])}
+        return {
+            "id": event,
+            "row": int(self._row[position]),
+            "start": int(trace.start[event]),
+            "duration": int(trace.duration[event]),
+            "name": name,
+            "short": short_name(name) if work else name,
+            "kind": int(trace.kind[event]),
+        }
 
     def _around(self, event: int) -> list[int]:
         parent, chain = self._facts.trace.nesting.parent, list[int]()
@@ -171,8 +186,14 @@ class Windows:
             for name, value in zip(names, found.rows[0], strict=True):
                 if value is not None:
                     column = TABLES[table][name]
-                    result.append({"name": name.removesuffix("_text"), "value": value, "unit": column.unit,
-                                   "meaning": column.meaning})
+                    result.append(
+                        {
+                            "name": name.removesuffix("_text"),
+                            "value": value,
+                            "unit": column.unit,
+                            "meaning": column.meaning,
+                        }
+                    )
         return result
 
     def measure(self, low: int, high: int, limit: int = 8) -> dict[str, Any]:
@@ -185,9 +206,15 @@ class Windows:
         operators = operators[inside[operators] > 0]
         calls = np.unique(trace.links.launch[trace.links.launch >= 0])
         launches = np.count_nonzero((trace.start[calls] >= low) & (trace.start[calls] < high))
-        return {"from": low, "to": high, "classes": {name: time for name, time in classes.items() if time},
-                "deviceSlices": len(work), "launches": int(launches), "kernels": self._top(work, inside, limit),
-                "operators": self._top(operators, inside, limit)}
+        return {
+            "from": low,
+            "to": high,
+            "classes": {name: time for name, time in classes.items() if time},
+            "deviceSlices": len(work),
+            "launches": int(launches),
+            "kernels": self._top(work, inside, limit),
+            "operators": self._top(operators, inside, limit),
+        }
 
     def _top(self, events: np.ndarray, inside: np.ndarray, limit: int) -> list[dict[str, Any]]:
         trace = self._facts.trace
@@ -195,8 +222,11 @@ class Windows:
         time = np.bincount(names, weights=inside[events], minlength=1)
         count = np.bincount(names, minlength=1)
         best = np.argsort(-time, kind="stable")[:limit]
-        return [{"name": short_name(cut(trace.names[int(name)])), "count": int(count[name]), "time": float(time[name])}
-                for name in best.tolist() if time[name] > 0]
+        return [
+            {"name": short_name(cut(trace.names[int(name)])), "count": int(count[name]), "time": float(time[name])}
+            for name in best.tolist()
+            if time[name] > 0
+        ]
 
     def search(self, text: str, limit: int = 2_000) -> dict[str, Any]:
         """Slices whose name contains a text, regardless of case, in drawing order."""

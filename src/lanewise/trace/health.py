@@ -177,8 +177,13 @@ def _duplicates(trace: Trace) -> int:
     work = trace.device_work
     if len(work) < 2:
         return 0
-    keys = (trace["events"]["correlation"][work], trace.duration[work], trace.name[work], trace.start[work],
-            trace.lane[work])
+    keys = (
+        trace["events"]["correlation"][work],
+        trace.duration[work],
+        trace.name[work],
+        trace.start[work],
+        trace.lane[work],
+    )
     order = np.lexsort(keys)
     same = np.ones(len(work) - 1, dtype=bool)
     for key in keys:

@@ -147,8 +147,9 @@ def _open_at(before: np.ndarray, time: np.ndarray, ends: np.ndarray, parent: np.
         holder[climb] = parent[holder[climb]]
 
 
-def innermost(nesting: Nesting, lane: np.ndarray, start: np.ndarray, end: np.ndarray, at_lane: np.ndarray,
-              at_time: np.ndarray) -> np.ndarray:
+def innermost(
+    nesting: Nesting, lane: np.ndarray, start: np.ndarray, end: np.ndarray, at_lane: np.ndarray, at_time: np.ndarray
+) -> np.ndarray:
     """The innermost event open at given points, or -1.
 
     Args:

@@ -72,10 +72,14 @@ TABLES: dict[str, dict[str, Column]] = {
         "correlation": Column("i8", "", "Joins an API call with the device work that it launched; -1 if absent."),
         "external_id": Column("i8", "", "Operator id (`External id`); -1 if absent."),
         "sequence": Column("i8", "", "Autograd sequence number; -1 if absent."),
-        "forward_thread": Column("i8", "", "Profiler id of the thread of the forward operator; 0 on forward rows, -1 if absent."),
+        "forward_thread": Column(
+            "i8", "", "Profiler id of the thread of the forward operator; 0 on forward rows, -1 if absent."
+        ),
     },
     "lanes": {
-        "side": Column("U6", "", "`host`, `device`, or `none` for rows that belong to neither (profiler overhead, spans)."),
+        "side": Column(
+            "U6", "", "`host`, `device`, or `none` for rows that belong to neither (profiler overhead, spans)."
+        ),
         "process": Column("U64", "", "Process id of a host lane, device ordinal of a device lane, as text."),
         "thread": Column("U64", "", "Thread id of a host lane, stream of a device lane, as text."),
         "label": Column("U128", "", "The thread or stream name that the file gives, or one made from the ids."),
@@ -90,7 +94,9 @@ TABLES: dict[str, dict[str, Column]] = {
         "block_z": Column("i4", "threads", "Block size; -1 if absent."),
         "registers": Column("i4", "per thread", "Registers per thread; -1 if absent."),
         "shared_memory": Column("i8", "bytes", "Static plus dynamic shared memory per block; -1 if absent."),
-        "blocks_per_sm": Column("f4", "", "Grid size divided by the number of SMs: below 1 some SMs get no block. Not residency."),
+        "blocks_per_sm": Column(
+            "f4", "", "Grid size divided by the number of SMs: below 1 some SMs get no block. Not residency."
+        ),
         "warps_per_sm": Column("f4", "", "The same in warps."),
         "occupancy": Column("f4", "%", "The profiler's own estimate; wrong above 48 KiB of shared memory (trap V1)."),
         "queued": Column("i8", "ns", "0 unless requested; not a queue time; -1 if absent."),

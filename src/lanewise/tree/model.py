@@ -24,8 +24,18 @@ from lanewise.tree.forest import depths, subtree_sums
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["COMBINE", "KIND_NAMES", "METRICS", "PHASES", "NodeKind", "Phase", "Tree", "TreeInfo", "identity_keys",
-           "identity_parts"]
+__all__ = [
+    "COMBINE",
+    "KIND_NAMES",
+    "METRICS",
+    "PHASES",
+    "NodeKind",
+    "Phase",
+    "Tree",
+    "TreeInfo",
+    "identity_keys",
+    "identity_parts",
+]
 
 
 class NodeKind:

@@ -47,8 +47,13 @@ def _whole(name: str) -> str:
 
 
 def _needs_work(name: str) -> bool:
-    return "0x" in name or "#" in name or "<eval" in name or "torchinductor" in name or name.startswith("execute_") or (
-        "generation_" in name
+    return (
+        "0x" in name
+        or "#" in name
+        or "<eval" in name
+        or "torchinductor" in name
+        or name.startswith("execute_")
+        or ("generation_" in name)
     )
 
 
@@ -90,15 +95,70 @@ def parse_module(name: str) -> tuple[str, int] | None:
 
 # First directory of packages that people use but rarely write. Frames carry paths relative to where Python found the
 # package, so `site-packages` is usually cut off already.
-_PACKAGES = frozenset({
-    "accelerate", "apex", "bitsandbytes", "cupy", "datasets", "deepspeed", "diffusers", "einops", "flash_attn",
-    "fsspec", "functorch", "huggingface_hub", "ipykernel", "IPython", "jax", "keras", "lanewise", "liger_kernel",
-    "lightning", "lightning_fabric", "lightning_utilities", "megatron", "mlflow", "networkx", "numba", "numpy",
-    "onnx", "packaging", "pandas", "peft", "PIL", "polars", "pyarrow", "pydantic", "pytorch_lightning", "ray",
-    "safetensors", "scipy", "sglang", "sklearn", "sympy", "tensorboard", "tensordict", "timm", "tokenizers",
-    "torch", "torchao", "torchaudio", "torchmetrics", "torchrec", "torchtitan", "torchvision", "tqdm",
-    "transformers", "triton", "trl", "typing_extensions", "vllm", "wandb", "xformers",
-})
+_PACKAGES = frozenset(
+    {
+        "accelerate",
+        "apex",
+        "bitsandbytes",
+        "cupy",
+        "datasets",
+        "deepspeed",
+        "diffusers",
+        "einops",
+        "flash_attn",
+        "fsspec",
+        "functorch",
+        "huggingface_hub",
+        "ipykernel",
+        "IPython",
+        "jax",
+        "keras",
+        "lanewise",
+        "liger_kernel",
+        "lightning",
+        "lightning_fabric",
+        "lightning_utilities",
+        "megatron",
+        "mlflow",
+        "networkx",
+        "numba",
+        "numpy",
+        "onnx",
+        "packaging",
+        "pandas",
+        "peft",
+        "PIL",
+        "polars",
+        "pyarrow",
+        "pydantic",
+        "pytorch_lightning",
+        "ray",
+        "safetensors",
+        "scipy",
+        "sglang",
+        "sklearn",
+        "sympy",
+        "tensorboard",
+        "tensordict",
+        "timm",
+        "tokenizers",
+        "torch",
+        "torchao",
+        "torchaudio",
+        "torchmetrics",
+        "torchrec",
+        "torchtitan",
+        "torchvision",
+        "tqdm",
+        "transformers",
+        "triton",
+        "trl",
+        "typing_extensions",
+        "vllm",
+        "wandb",
+        "xformers",
+    }
+)
 
 
 @lru_cache(maxsize=65536)

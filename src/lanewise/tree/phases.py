@@ -43,6 +43,7 @@ _TRANSFERS = (
     r"set_.*|resize_.*|detach.*|lift_fresh|is_nonzero|cpu|cuda|_has_compatible_shallow_copy_type)$"
 )
 
+
 def is_communication(trace: Trace, contexts: Contexts) -> np.ndarray:
     """Whether each row is communication by its own name, shape (rows,)."""
     result = np.zeros(len(contexts.event), dtype=bool)

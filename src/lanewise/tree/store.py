@@ -135,8 +135,12 @@ def _tree(content: _File) -> Tree:
         kind = np.float64 if name == "squares" else np.int64
         metrics[name] = _unpack(stored).astype(kind) if stored is not None else np.zeros(length, dtype=kind)
     strings = content.strings or [""]
-    for name, most in (("kind", len(KIND_NAMES)), ("phase", len(PHASES)), ("name", len(strings)),
-                       ("detail", len(strings))):
+    for name, most in (
+        ("kind", len(KIND_NAMES)),
+        ("phase", len(PHASES)),
+        ("name", len(strings)),
+        ("detail", len(strings)),
+    ):
         column = columns[name]
         if len(column) and (int(column.min()) < 0 or int(column.max()) >= most):
             raise ValueError(f"column {name} is out of range")

@@ -21,8 +21,17 @@ from lanewise.tree.model import PHASES, NodeKind, Tree
 from lanewise.tree.names import is_library, parse_frame
 from lanewise.tree.rebuild import combine, drop_empty, identities, rebuild, with_metrics
 
-__all__ = ["bottom_up", "fold_libraries", "match", "merge_layers", "modules", "only_phases", "placed", "top_down",
-           "user_frames"]
+__all__ = [
+    "bottom_up",
+    "fold_libraries",
+    "match",
+    "merge_layers",
+    "modules",
+    "only_phases",
+    "placed",
+    "top_down",
+    "user_frames",
+]
 
 Placement = Literal["forward", "ran"]
 

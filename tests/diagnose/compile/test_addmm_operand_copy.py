@@ -12,8 +12,15 @@ GEMM = "nvjet_sm90_tst_64x8_64x16_1x4_h_badd_NNT"
 PLAIN = "sm80_xmma_gemm_f32f32_tf32f32_f32"
 
 
-def addmm(kernel: str = GEMM, *, size: int = 64 * 64 * 2, shapes: bool = False, memset: bool = False, gemm: float = 100,
-          between: bool = False) -> Trace:
+def addmm(
+    kernel: str = GEMM,
+    *,
+    size: int = 64 * 64 * 2,
+    shapes: bool = False,
+    memset: bool = False,
+    gemm: float = 100,
+    between: bool = False,
+) -> Trace:
     b = TraceBuilder()
     dims = [[64, 64], [64, 32], [32, 64]] if shapes else None
     types = ["c10::BFloat16"] * 3 if shapes else None

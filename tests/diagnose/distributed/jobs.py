@@ -10,8 +10,17 @@ from lanewise.measure.facts import Facts
 from tests.support.builder import TraceBuilder
 
 
-def rank(number: int, *, think: float = 10.0, waits: float = 5.0, collectives: int = 4, compute: float = 20.0,
-         elements: int = 1_000_000, ready: bool = True, steps: int = 4) -> Facts:
+def rank(
+    number: int,
+    *,
+    think: float = 10.0,
+    waits: float = 5.0,
+    collectives: int = 4,
+    compute: float = 20.0,
+    elements: int = 1_000_000,
+    ready: bool = True,
+    steps: int = 4,
+) -> Facts:
     """One rank: it thinks, computes, and joins a collective whose kernel lasts `waits`."""
     b = TraceBuilder()
     for _ in range(steps):

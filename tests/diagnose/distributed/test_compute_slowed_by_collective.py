@@ -10,8 +10,9 @@ from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def program(slowed: float = 180, plain: float = 100, *, stream: str = "20", pairs: int = 4,
-            other_shape: bool = False) -> Trace:
+def program(
+    slowed: float = 180, plain: float = 100, *, stream: str = "20", pairs: int = 4, other_shape: bool = False
+) -> Trace:
     """Each step runs the same kernel alone and beside a collective."""
     b = TraceBuilder()
     for _ in range(4):

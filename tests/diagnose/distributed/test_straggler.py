@@ -85,12 +85,15 @@ def test_without_collectives_it_does_not_apply() -> None:
     assert isinstance(checked("DIS102", Facts(b.build())), NotApplicable)
 
 
-@pytest.mark.parametrize(("name", "late", "low_ms", "high_ms"), [
-    ("08_ddp_good", 0, 5.5, 6.5),
-    ("08_ddp_straggler_rank1_8ms", 1, 28, 33),
-    ("08_fsdp2", 1, 0, 0.1),
-    ("08_manual_allreduce_no_overlap", 0, 0.5, 1.5),
-])
+@pytest.mark.parametrize(
+    ("name", "late", "low_ms", "high_ms"),
+    [
+        ("08_ddp_good", 0, 5.5, 6.5),
+        ("08_ddp_straggler_rank1_8ms", 1, 28, 33),
+        ("08_fsdp2", 1, 0, 0.1),
+        ("08_manual_allreduce_no_overlap", 0, 0.5, 1.5),
+    ],
+)
 def test_real_pairs(name: str, late: int, low_ms: float, high_ms: float) -> None:
     traces = [read(trace_path(f"{name}_rank{number}"), cache=False) for number in range(2)]
     other = Facts(traces[1 - late], peers=[Facts(traces[late])])

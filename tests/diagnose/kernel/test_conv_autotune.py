@@ -9,8 +9,9 @@ from tests.support.builder import TraceBuilder
 GENERIC = "void implicit_convolve_sgemm<float, float, 128, 5, 5, 3, 3, 3, 1, false, false, true>"
 
 
-def network(kernel: str = GENERIC, *, duration: float = 100, other: float = 100, shapes: bool = True,
-            vary: bool = False) -> Trace:
+def network(
+    kernel: str = GENERIC, *, duration: float = 100, other: float = 100, shapes: bool = True, vary: bool = False
+) -> Trace:
     b = TraceBuilder()
     for step in range(5):
         with b.step():

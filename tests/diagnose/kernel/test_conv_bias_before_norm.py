@@ -9,8 +9,14 @@ from tests.diagnose.outcomes import cleared, found, needed, skipped
 from tests.support.builder import TraceBuilder
 
 
-def network(*, bias: bool = True, norm: str = "aten::batch_norm", shapes: bool = True, between: bool = False,
-            addition: float = 20.0) -> Trace:
+def network(
+    *,
+    bias: bool = True,
+    norm: str = "aten::batch_norm",
+    shapes: bool = True,
+    between: bool = False,
+    addition: float = 20.0,
+) -> Trace:
     b = TraceBuilder()
 
     def of(*dims: list[int]) -> dict[str, Any]:

@@ -11,8 +11,17 @@ from tests.diagnose.outcomes import cleared, found, needed
 from tests.support.builder import TraceBuilder
 
 
-def program(n: int, *, dtype: str = "c10::BFloat16", kernel: str = "sm80_xmma_gemm_bf16", duration: float = 1000,
-            other: float = 10, shapes: bool = True, strides: Any = None, m: int = 4096) -> Trace:
+def program(
+    n: int,
+    *,
+    dtype: str = "c10::BFloat16",
+    kernel: str = "sm80_xmma_gemm_bf16",
+    duration: float = 1000,
+    other: float = 10,
+    shapes: bool = True,
+    strides: Any = None,
+    m: int = 4096,
+) -> Trace:
     b = TraceBuilder()
     for _ in range(4):
         with b.step():

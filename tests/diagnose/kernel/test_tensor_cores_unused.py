@@ -14,8 +14,14 @@ PLAIN = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize256x128x8_stage3_warpsize
 TENSOR = "sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8_execute_kernel"
 
 
-def program(kernel: str, duration: float = 1000, other: float = 100, *, device: dict[str, Any] | None = None,
-            types: str = "float") -> Trace:
+def program(
+    kernel: str,
+    duration: float = 1000,
+    other: float = 100,
+    *,
+    device: dict[str, Any] | None = None,
+    types: str = "float",
+) -> Trace:
     b = TraceBuilder(metadata={"deviceProperties": [device or H100]})
     for _ in range(4):
         with b.step():
@@ -49,8 +55,9 @@ def test_kernels_below_ten_microseconds_are_left_alone() -> None:
     assert found("KER104", program(PLAIN, duration=11, other=1))
 
 
-@pytest.mark.parametrize(("kernel", "types"), [("sm80_xmma_gemm_f64f64_ffma", "float"), (PLAIN, "double"),
-                                               ("gemv2T_kernel_val", "float")])
+@pytest.mark.parametrize(
+    ("kernel", "types"), [("sm80_xmma_gemm_f64f64_ffma", "float"), (PLAIN, "double"), ("gemv2T_kernel_val", "float")]
+)
 def test_double_precision_and_products_with_a_vector_are_silent(kernel: str, types: str) -> None:
     assert cleared("KER104", program(kernel, types=types))
 

@@ -11,8 +11,15 @@ from tests.diagnose.outcomes import cleared, found, needed, skipped
 from tests.support.builder import H100, TraceBuilder
 
 
-def program(blocks: int, *, kernel: str = "reduce_kernel", duration: float = 100.0, other: float = 10.0,
-            device: dict[str, Any] | None = None, **launch: Any) -> Trace:
+def program(
+    blocks: int,
+    *,
+    kernel: str = "reduce_kernel",
+    duration: float = 100.0,
+    other: float = 10.0,
+    device: dict[str, Any] | None = None,
+    **launch: Any,
+) -> Trace:
     b = TraceBuilder(metadata={"deviceProperties": [device or H100]})
     for _ in range(4):
         with b.step():

@@ -7,8 +7,15 @@ from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def masked(*, calls: int = 1, name: str = "aten::masked_fill", copy: bool = True, own: bool = True, every: int = 1,
-           duration: float = 100) -> Trace:
+def masked(
+    *,
+    calls: int = 1,
+    name: str = "aten::masked_fill",
+    copy: bool = True,
+    own: bool = True,
+    every: int = 1,
+    duration: float = 100,
+) -> Trace:
     b = TraceBuilder()
     for step in range(5):
         with b.step():

@@ -20,8 +20,17 @@ def program(allocated: float, reserved: float, *, device: dict[str, Any] | None 
             b.launch("gemm")
             if not total:
                 total = round(allocated * CAPACITY)
-                b.row("memory", time=round(b.now * 1000), lane=b.lane("host", "100", "100"), bytes=CAPACITY // 10,
-                      address=1, allocated=total, reserved=round(reserved * CAPACITY), device_type=1, device_id=0)
+                b.row(
+                    "memory",
+                    time=round(b.now * 1000),
+                    lane=b.lane("host", "100", "100"),
+                    bytes=CAPACITY // 10,
+                    address=1,
+                    allocated=total,
+                    reserved=round(reserved * CAPACITY),
+                    device_type=1,
+                    device_id=0,
+                )
     return b.build()
 
 

@@ -9,8 +9,13 @@ from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def program(fill: str = "aten::zero_", *, gradients: int = 3, annotation: str = "Optimizer.zero_grad#AdamW.zero_grad",
-            duration: float = 50) -> Trace:
+def program(
+    fill: str = "aten::zero_",
+    *,
+    gradients: int = 3,
+    annotation: str = "Optimizer.zero_grad#AdamW.zero_grad",
+    duration: float = 50,
+) -> Trace:
     b = TraceBuilder()
     for _ in range(4):
         with b.step():

@@ -9,8 +9,15 @@ from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def program(weights: int = 60, *, both: bool = False, vary: bool = False, compute: float = 100, under: str = "aten::to",
-            source: str = "pageable") -> Trace:
+def program(
+    weights: int = 60,
+    *,
+    both: bool = False,
+    vary: bool = False,
+    compute: float = 100,
+    under: str = "aten::to",
+    source: str = "pageable",
+) -> Trace:
     b = TraceBuilder()
     for step in range(5):
         with b.step():

@@ -29,7 +29,7 @@ _WORTH = 0.001
     "compute-slowed-by-collective",
     side="device",
     title="Kernels run {slower} slower beside collectives, which hold some of the {sms} multiprocessors: {excess} "
-          "{per} "
+    "{per} "
     "({share} of the step).",
 )
 def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, share_from: float = 0.02) -> Outcome:
@@ -75,20 +75,41 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
         plain_total += plain * int(beside.sum())
         beside_total += float(duration[beside].sum())
         row = group.arguments
-        found.append((excess, {
-            "kernel": kernel_label(facts, group.example), "shapes": shapes_label(facts, group.operator),
-            "blocks": int(facts.occupancy.blocks[row]) if row >= 0 else -1, "count": int(beside.sum()) / steps,
-            "alone": plain, "beside": slowed, "excess": excess,
-        }, events[beside], group.call))
+        found.append(
+            (
+                excess,
+                {
+                    "kernel": kernel_label(facts, group.example),
+                    "shapes": shapes_label(facts, group.operator),
+                    "blocks": int(facts.occupancy.blocks[row]) if row >= 0 else -1,
+                    "count": int(beside.sum()) / steps,
+                    "alone": plain,
+                    "beside": slowed,
+                    "excess": excess,
+                },
+                events[beside],
+                group.call,
+            )
+        )
     total = sum(excess for excess, *_ in found)
     if not found or total < share_from * facts.steps.step_ns:
         return Clear(f"kernels lose {of_step(facts, total):.1%} of the step beside collectives")
     found.sort(key=lambda item: -item[0])
-    evidence: list[Block] = [table("Kernels with and without a collective beside them", {
-        "kernel": ("text", "kernel"), "shapes": ("text", "shapes"), "blocks": ("count", "blocks"),
-        "count": ("count", "beside one, per step"), "alone": ("time", "alone"), "beside": ("time", "beside one"),
-        "excess": ("time", "excess per step"),
-    }, [row for _, row, *_ in found])]
+    evidence: list[Block] = [
+        table(
+            "Kernels with and without a collective beside them",
+            {
+                "kernel": ("text", "kernel"),
+                "shapes": ("text", "shapes"),
+                "blocks": ("count", "blocks"),
+                "count": ("count", "beside one, per step"),
+                "alone": ("time", "alone"),
+                "beside": ("time", "beside one"),
+                "excess": ("time", "excess per step"),
+            },
+            [row for _, row, *_ in found],
+        )
+    ]
     if facts.regime.name != "compute":
         evidence.append(
             TextBlock(
@@ -121,9 +142,7 @@ def _kind(facts: Facts, group: KernelGroup) -> tuple[int, int, float]:
     return int(facts.trace.name[group.example]), int(facts.occupancy.blocks[row]) if row >= 0 else -1, flops
 
 
-def _undisturbed(
-    facts: Facts, groups: list[KernelGroup], inside: np.ndarray
-) -> dict[tuple[int, int, float], float]:
+def _undisturbed(facts: Facts, groups: list[KernelGroup], inside: np.ndarray) -> dict[tuple[int, int, float], float]:
     """Median duration of comparable kernels that no collective touches, ns."""
     trace = facts.trace
     alone: dict[tuple[int, int, float], list[np.ndarray]] = {}

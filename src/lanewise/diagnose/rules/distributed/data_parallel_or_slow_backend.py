@@ -22,7 +22,7 @@ _FAST = ("nccl", "rccl", "xccl", "ccl", "hccl", "ucc", "mtia")
     kind="statement",
     side="communication",
     title="The process group uses the backend {backend} for tensors of {devices} device(s): every message goes "
-          "through the "
+    "through the "
     "host.",
 )
 def data_parallel_or_slow_backend(facts: Facts) -> Outcome:
@@ -45,15 +45,19 @@ def data_parallel_or_slow_backend(facts: Facts) -> Outcome:
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
     devices = len(np.unique(trace["lanes"]["process"][np.unique(trace.lane[trace.device_work])]))
-    marks = np.flatnonzero(np.isin(trace.kind, (Kind.ANNOTATION, Kind.OPERATOR))
-                           & trace.name_mask(r"^DataParallel\.forward")[trace.name])
+    marks = np.flatnonzero(
+        np.isin(trace.kind, (Kind.ANNOTATION, Kind.OPERATOR)) & trace.name_mask(r"^DataParallel\.forward")[trace.name]
+    )
     marks = in_steady_steps(facts, marks)
     info = trace.metadata.get("distributedInfo")
     backend = info.get("backend") if isinstance(info, dict) else None
     world = info.get("world_size") if isinstance(info, dict) else None
     if len(marks) and devices > 1:
-        return Found(values={"devices": count(devices), "backend": text("")}, title=_REPLICATION_TITLE,
-                     location=locate(facts, int(marks[0])))
+        return Found(
+            values={"devices": count(devices), "backend": text("")},
+            title=_REPLICATION_TITLE,
+            location=locate(facts, int(marks[0])),
+        )
     if not isinstance(backend, str) or not isinstance(world, int) or world < 2:
         return NotApplicable("one process, one device" if devices < 2 else "the trace names no process group")
     if any(name in backend.lower() for name in _FAST):

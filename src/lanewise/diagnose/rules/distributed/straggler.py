@@ -22,7 +22,7 @@ _CLOCK_SPREAD_NS = 1_000_000
     "straggler",
     side="communication",
     title="Rank {late} comes last to {share} of the collectives; the others wait for it {waiting} per step "
-          "({of_step} of the "
+    "({of_step} of the "
     "step).",
 )
 def straggler(
@@ -65,26 +65,51 @@ def straggler(
     waited = float(np.mean(waiting[others]))
     step_ns = max(1.0, facts.steps.step_ns)
     if often < last_from or waited < waiting_from * step_ns:
-        return Clear(f"rank {ranks.rank[late]} comes last to {often:.0%} of the collectives; the others wait "
-                     f"{waited / step_ns:.1%} of the step")
+        return Clear(
+            f"rank {ranks.rank[late]} comes last to {often:.0%} of the collectives; the others wait "
+            f"{waited / step_ns:.1%} of the step"
+        )
     period = max(one.steps.period_ns for one in everyone)
     gain = max(0.0, period - max(_own_pace(everyone[column]) for column in others))
-    rows: list[dict[str, Any]] = [{
-        "rank": ranks.rank[column], "last": counts[column] / len(chosen), "waits": float(waiting[column]),
-        "regime": one.regime.name, "host": _host_active(one), "device": _device_active(one),
-    } for column, one in enumerate(everyone)]
+    rows: list[dict[str, Any]] = [
+        {
+            "rank": ranks.rank[column],
+            "last": counts[column] / len(chosen),
+            "waits": float(waiting[column]),
+            "regime": one.regime.name,
+            "host": _host_active(one),
+            "device": _device_active(one),
+        }
+        for column, one in enumerate(everyone)
+    ]
     evidence: list[Block] = [
-        table("Ranks", {
-            "rank": ("count", "rank"), "last": ("share", "comes last"), "waits": ("time", "waits per step"),
-            "regime": ("text", "bound by"), "host": ("time", "host at work"), "device": ("time", "device at work"),
-        }, rows),
+        table(
+            "Ranks",
+            {
+                "rank": ("count", "rank"),
+                "last": ("share", "comes last"),
+                "waits": ("time", "waits per step"),
+                "regime": ("text", "bound by"),
+                "host": ("time", "host at work"),
+                "device": ("time", "device at work"),
+            },
+            rows,
+        ),
         _skew(ranks, chosen),
-        TextBlock("The step would be up to {gain} shorter if rank {late} kept up; its own findings say how.",
-                  {"gain": time(gain), "late": count(ranks.rank[late])}),
+        TextBlock(
+            "The step would be up to {gain} shorter if rank {late} kept up; its own findings say how.",
+            {"gain": time(gain), "late": count(ranks.rank[late])},
+        ),
     ]
     return Found(
-        values={"late": count(ranks.rank[late]), "share": share(float(often)), "waiting": time(waited),
-                "of_step": share(waited / step_ns), "gain": time(gain), "regime": text(everyone[late].regime.name)},
+        values={
+            "late": count(ranks.rank[late]),
+            "share": share(float(often)),
+            "waiting": time(waited),
+            "of_step": share(waited / step_ns),
+            "gain": time(gain),
+            "regime": text(everyone[late].regime.name),
+        },
         # On the late rank the time is that of its own findings: claiming it here would count it twice.
         gain_ns=0.0 if late == 0 else gain,
         confidence="high" if ranks.clock_spread >= 0 else "medium",
@@ -96,12 +121,25 @@ def straggler(
 def _skew(ranks: Ranks, chosen: np.ndarray) -> Block:
     """The collectives that made a rank wait longest."""
     worst = chosen[np.argsort(-ranks.waiting[chosen].max(axis=1), kind="stable")][:5]
-    rows = [{"number": int(row) + 1, "late": ranks.rank[int(ranks.last[row])], "transfer": float(ranks.shortest[row]),
-             "waits": float(ranks.waiting[row].max())} for row in worst.tolist()]
-    return table("Longest waits", {
-        "number": ("count", "collective"), "late": ("count", "last rank"), "transfer": ("time", "transfer"),
-        "waits": ("time", "longest wait"),
-    }, rows)
+    rows = [
+        {
+            "number": int(row) + 1,
+            "late": ranks.rank[int(ranks.last[row])],
+            "transfer": float(ranks.shortest[row]),
+            "waits": float(ranks.waiting[row].max()),
+        }
+        for row in worst.tolist()
+    ]
+    return table(
+        "Longest waits",
+        {
+            "number": ("count", "collective"),
+            "late": ("count", "last rank"),
+            "transfer": ("time", "transfer"),
+            "waits": ("time", "longest wait"),
+        },
+        rows,
+    )
 
 
 def _own_pace(facts: Facts) -> float:

@@ -21,7 +21,7 @@ _GENERIC = r"implicit_convolve_sgemm|wgrad_alg0|explicit_convolve|im2col|col2im|
     "conv-autotune",
     side="device",
     title="Generic convolution kernels ({kernel} first) take {total} {per}, {share} of the computing time; with "
-          "fixed shapes "
+    "fixed shapes "
     "cuDNN can search for better ones.",
 )
 def conv_autotune(facts: Facts, *, share_from: float = 0.05) -> Outcome:
@@ -53,18 +53,35 @@ def conv_autotune(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         return NeedsCapture("shapes, to see whether they are fixed: `record_shapes=True`")
     if not all(_in_every_step(facts, group.rows) for group in groups):
         return Clear("the convolutions' shapes vary between steps")
-    rows: list[dict[str, Any]] = [{
-        "kernel": kernel_label(facts, group.example), "shapes": shapes_label(facts, group.operator),
-        "count": len(group.rows) / steps, "duration": group.total / len(group.rows),
-    } for group in groups]
+    rows: list[dict[str, Any]] = [
+        {
+            "kernel": kernel_label(facts, group.example),
+            "shapes": shapes_label(facts, group.operator),
+            "count": len(group.rows) / steps,
+            "duration": group.total / len(group.rows),
+        }
+        for group in groups
+    ]
     return Found(
-        values={"kernel": text(kernel_label(facts, groups[0].example)), "total": time(total), "per": per(facts),
-                "share": share(total / compute)},
+        values={
+            "kernel": text(kernel_label(facts, groups[0].example)),
+            "total": time(total),
+            "per": per(facts),
+            "share": share(total / compute),
+        },
         confidence="medium",
-        evidence=[table("Generic convolution kernels", {
-            "kernel": ("text", "kernel"), "shapes": ("text", "shapes"), "count": ("count", "per step"),
-            "duration": ("time", "mean"),
-        }, rows)],
+        evidence=[
+            table(
+                "Generic convolution kernels",
+                {
+                    "kernel": ("text", "kernel"),
+                    "shapes": ("text", "shapes"),
+                    "count": ("count", "per step"),
+                    "duration": ("time", "mean"),
+                },
+                rows,
+            )
+        ],
         location=locate(facts, groups[0].call),
     )
 

@@ -18,7 +18,7 @@ from lanewise.report.quantity import bandwidth, byte_size, count, share, time
     side="device",
     regimes=("compute", "mixed"),
     title="Products with at most {rows} rows read {bytes} of weights {per} at {rate}, {of_memory} of what the "
-          "memory can do: "
+    "memory can do: "
     "reading the weights sets the speed ({total}).",
 )
 def matvec_decode(
@@ -49,8 +49,11 @@ def matvec_decode(
         return reason
     peak = facts.device.peak
     assert peak is not None
-    thin = [roof for roof in facts.roofline
-            if roof.work is not None and roof.work.kind == "matmul" and 0 < roof.work.rows <= rows_up_to]
+    thin = [
+        roof
+        for roof in facts.roofline
+        if roof.work is not None and roof.work.kind == "matmul" and 0 < roof.work.rows <= rows_up_to
+    ]
     compute, steps = compute_ns(facts), steady_count(facts)
     total = sum(per_step_ns(facts, roof) for roof in thin)
     if total < share_from * compute:
@@ -63,8 +66,14 @@ def matvec_decode(
         return Clear(f"the products read their weights at {rate / peak.bandwidth:.0%} of the memory's bandwidth")
     rows = max(roof.work.rows for roof in thin if roof.work)
     return Found(
-        values={"rows": count(rows), "bytes": byte_size(read), "per": per(facts), "rate": bandwidth(rate),
-                "of_memory": share(rate / peak.bandwidth), "total": time(total)},
+        values={
+            "rows": count(rows),
+            "bytes": byte_size(read),
+            "per": per(facts),
+            "rate": bandwidth(rate),
+            "of_memory": share(rate / peak.bandwidth),
+            "total": time(total),
+        },
         gain_ns=total * (1 - 1 / compression),
         evidence=[roof_table(facts, f"Against the peaks of {peak.card}", thin)],
         location=locate(facts, int(facts.trace.links.launch[thin[0].rows[0]])),

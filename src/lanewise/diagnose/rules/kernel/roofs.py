@@ -35,13 +35,19 @@ def roof_table(facts: Facts, title: str, roofs: list[Roof]) -> TableBlock:
     rows: list[dict[str, Any]] = []
     for roof in roofs:
         longest = max(roof.rows.tolist(), key=lambda row: int(facts.trace.duration[facts.trace.device_work[row]]))
-        rows.append({
-            "operator": roof.name, "shapes": shapes_label(facts, roof.operator),
-            "kernel": kernel_label(facts, int(facts.trace.device_work[longest])),
-            "count": roof.calls / steady_count(facts), "duration": roof.time / roof.calls,
-            "flops": f"{roof.flop_rate / 1e12:.3g} TFLOP/s" if roof.flop_rate == roof.flop_rate else "",
-            "of_compute": roof.of_compute, "rate": roof.byte_rate, "of_memory": roof.of_memory,
-        })
+        rows.append(
+            {
+                "operator": roof.name,
+                "shapes": shapes_label(facts, roof.operator),
+                "kernel": kernel_label(facts, int(facts.trace.device_work[longest])),
+                "count": roof.calls / steady_count(facts),
+                "duration": roof.time / roof.calls,
+                "flops": f"{roof.flop_rate / 1e12:.3g} TFLOP/s" if roof.flop_rate == roof.flop_rate else "",
+                "of_compute": roof.of_compute,
+                "rate": roof.byte_rate,
+                "of_memory": roof.of_memory,
+            }
+        )
     return table(
         title,
         {

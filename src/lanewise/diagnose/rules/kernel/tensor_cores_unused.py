@@ -26,7 +26,7 @@ _MOST = 8.0
     "tensor-cores-unused",
     side="device",
     title="Matrix kernels that take {share} of the computing time ({total} {per}) run on the plain FP32 units; the "
-          "tensor cores stay idle.",
+    "tensor cores stay idle.",
 )
 def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_us: float = 10.0) -> Outcome:
     """Matrix multiplications or convolutions run without the units that are made for them.
@@ -55,25 +55,45 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
     if facts.device.has_tensor_cores is False:
         return NotApplicable("the device has no tensor cores")
     steps, compute = steady_count(facts), compute_ns(facts)
-    groups = [g for g in facts.kernel_groups
-              if facts.tensor_cores_of_name[trace.name[g.example]] == 0 and _meant(facts, g)
-              and g.total / len(g.rows) >= kernel_from_us * 1e3]
+    groups = [
+        g
+        for g in facts.kernel_groups
+        if facts.tensor_cores_of_name[trace.name[g.example]] == 0
+        and _meant(facts, g)
+        and g.total / len(g.rows) >= kernel_from_us * 1e3
+    ]
     total = sum(g.total for g in groups) / steps
     if total < share_from * compute or not groups:
         return Clear(f"matrix kernels without tensor cores take {total / compute:.1%} of the computing time")
-    rows = [{"kernel": kernel_label(facts, g.example), "shapes": shapes_label(facts, g.operator),
-             "operator": trace.name_of(g.operator) if g.operator >= 0 else "", "count": len(g.rows) / steps,
-             "duration": g.total / len(g.rows)} for g in groups]
+    rows = [
+        {
+            "kernel": kernel_label(facts, g.example),
+            "shapes": shapes_label(facts, g.operator),
+            "operator": trace.name_of(g.operator) if g.operator >= 0 else "",
+            "count": len(g.rows) / steps,
+            "duration": g.total / len(g.rows),
+        }
+        for g in groups
+    ]
     peak = facts.device.peak
     part = 1 - peak.fp32 / peak.tf32 if peak and peak.tf32 else 1 - 1 / _MOST
     return Found(
         values={"share": share(total / compute), "total": time(total), "per": per(facts)},
         gain_ns=total * part,
         confidence="high" if peak and peak.tf32 else "low",
-        evidence=[table("Matrix kernels without tensor cores", {
-            "kernel": ("text", "kernel"), "operator": ("text", "operator"), "shapes": ("text", "shapes"),
-            "count": ("count", "per step"), "duration": ("time", "mean"),
-        }, rows)],
+        evidence=[
+            table(
+                "Matrix kernels without tensor cores",
+                {
+                    "kernel": ("text", "kernel"),
+                    "operator": ("text", "operator"),
+                    "shapes": ("text", "shapes"),
+                    "count": ("count", "per step"),
+                    "duration": ("time", "mean"),
+                },
+                rows,
+            )
+        ],
         location=locate(facts, groups[0].call),
         claims=np.concatenate([trace.device_work[g.rows] for g in groups]).tolist(),
     )

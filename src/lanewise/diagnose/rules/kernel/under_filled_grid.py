@@ -19,7 +19,8 @@ from lanewise.report.quantity import count, share, text, time
 # Kernels that choose their own grid: one block per SM, or one per piece of a split sum, says nothing about idle SMs.
 _OWN_GRID = re.compile(
     r"nvjet|warpgroup|warpspecialized|persistent|cooperative|stream_?k|sm90_xmma|sm100_|splitK|split_k|ReduceSplitK|"
-    r"nccl|flash_fwd_splitkv", re.IGNORECASE
+    r"nccl|flash_fwd_splitkv",
+    re.IGNORECASE,
 )
 
 
@@ -36,12 +37,17 @@ class _Thin(NamedTuple):
     side="device",
     yields_to=("KER104", "KER105"),
     title="Kernels that take {share} of the computing time ({total} {per}) leave {idle} of the {sms} "
-          "multiprocessors idle; "
+    "multiprocessors idle; "
     "the largest starts {blocks} blocks{wave}.",
 )
 def under_filled_grid(
-    facts: Facts, *, blocks_below: float = 0.75, kernel_from_us: float = 20.0, last_wave_below: float = 0.25,
-    waves_below: float = 3.0, share_from: float = 0.05,
+    facts: Facts,
+    *,
+    blocks_below: float = 0.75,
+    kernel_from_us: float = 20.0,
+    last_wave_below: float = 0.25,
+    waves_below: float = 3.0,
+    share_from: float = 0.05,
 ) -> Outcome:
     """Long kernels leave part of the device without a block to run.
 
@@ -65,29 +71,55 @@ def under_filled_grid(
     sms = facts.device.sms
     if not sms:
         return NeedsCapture("`deviceProperties` of the device: this file does not say how many multiprocessors it has")
-    thin = [found for group in facts.kernel_groups
-            if group.total / len(group.rows) > kernel_from_us * 1e3
-            and (found := _thin(facts, group, blocks_below, waves_below, last_wave_below)) is not None]
+    thin = [
+        found
+        for group in facts.kernel_groups
+        if group.total / len(group.rows) > kernel_from_us * 1e3
+        and (found := _thin(facts, group, blocks_below, waves_below, last_wave_below)) is not None
+    ]
     steps, compute = steady_count(facts), compute_ns(facts)
     total = sum(found.group.total for found in thin) / steps
     if not thin or total < share_from * compute:
         return Clear(f"kernels with too small a grid take {total / compute:.1%} of the computing time")
     lost = sum(found.group.total * found.lost for found in thin) / steps
-    rows: list[dict[str, Any]] = [{
-        "kernel": kernel_label(facts, found.group.example), "shapes": shapes_label(facts, found.group.operator),
-        "blocks": found.blocks, "waves": found.waves, "count": len(found.group.rows) / steps,
-        "duration": found.group.total / len(found.group.rows), "lost": found.lost,
-    } for found in thin]
+    rows: list[dict[str, Any]] = [
+        {
+            "kernel": kernel_label(facts, found.group.example),
+            "shapes": shapes_label(facts, found.group.operator),
+            "blocks": found.blocks,
+            "waves": found.waves,
+            "count": len(found.group.rows) / steps,
+            "duration": found.group.total / len(found.group.rows),
+            "lost": found.lost,
+        }
+        for found in thin
+    ]
     return Found(
-        values={"share": share(total / compute), "total": time(total), "per": per(facts), "sms": count(sms),
-                "blocks": count(thin[0].blocks), "idle": share(lost / max(1.0, total)),
-                "wave": text("" if thin[0].blocks < sms else ", the last of them in a nearly empty wave")},
+        values={
+            "share": share(total / compute),
+            "total": time(total),
+            "per": per(facts),
+            "sms": count(sms),
+            "blocks": count(thin[0].blocks),
+            "idle": share(lost / max(1.0, total)),
+            "wave": text("" if thin[0].blocks < sms else ", the last of them in a nearly empty wave"),
+        },
         gain_ns=lost,
-        evidence=[table("Kernels and their grids", {
-            "kernel": ("text", "kernel"), "shapes": ("text", "shapes"), "blocks": ("count", "blocks"),
-            "waves": ("count", "waves"), "count": ("count", "per step"), "duration": ("time", "mean"),
-            "lost": ("share", "idle part"),
-        }, rows)],
+        evidence=[
+            table(
+                "Kernels and their grids",
+                {
+                    "kernel": ("text", "kernel"),
+                    "shapes": ("text", "shapes"),
+                    "blocks": ("count", "blocks"),
+                    "waves": ("count", "waves"),
+                    "count": ("count", "per step"),
+                    "duration": ("time", "mean"),
+                    "lost": ("share", "idle part"),
+                },
+                rows,
+            )
+        ],
         location=locate(facts, thin[0].group.call),
         claims=np.concatenate([facts.trace.device_work[found.group.rows] for found in thin]).tolist(),
     )

@@ -14,8 +14,18 @@ from lanewise.trace.schema import Kind
 __all__ = ["Copies", "cost_of", "device_copies", "parent_name", "share_of_time"]
 
 # Operators that only lead to a copy: the one above them is who wants it.
-_THROUGH = ("aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy", "aten::to", "aten::reshape",
-            "aten::type_as", "aten::float", "aten::half", "aten::bfloat16")
+_THROUGH = (
+    "aten::copy_",
+    "aten::clone",
+    "aten::contiguous",
+    "aten::_to_copy",
+    "aten::to",
+    "aten::reshape",
+    "aten::type_as",
+    "aten::float",
+    "aten::half",
+    "aten::bfloat16",
+)
 
 
 class Copies(NamedTuple):
@@ -66,8 +76,10 @@ def cost_of(facts: Facts, copies: Copies) -> tuple[str, float, float, float]:
     """Side, gain there, and the cost on the device and on the host, ns per step."""
     rows = facts.leaves.rows(copies.leaf)
     device_ns = device_sum(facts, rows)
-    host_ns = min(host_cost(facts, facts.trace.links.launch[rows]),
-                  float(facts.trace.duration[np.unique(copies.root)].sum()) / steady_count(facts))
+    host_ns = min(
+        host_cost(facts, facts.trace.links.launch[rows]),
+        float(facts.trace.duration[np.unique(copies.root)].sum()) / steady_count(facts),
+    )
     side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
     return side, gain, device_ns, host_ns
 

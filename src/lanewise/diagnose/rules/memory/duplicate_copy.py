@@ -30,7 +30,7 @@ _POWER_TITLE = (
     "duplicate-copy",
     side="device",
     title="{copies} {per}: {operator} first copies its whole input, then changes the copy ({device} on the GPU, "
-          "{host} on the "
+    "{host} on the "
     "host).",
 )
 def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
@@ -65,9 +65,14 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
         mine = places.of_event == at
-        rows.append({"site": label, "count": int(mine.sum()) / steps,
-                     "device": float(facts.leaves.time[copies.leaf[mine]].sum()) / steps,
-                     "host": float(trace.duration[copies.root[mine]].sum()) / steps})
+        rows.append(
+            {
+                "site": label,
+                "count": int(mine.sum()) / steps,
+                "device": float(facts.leaves.time[copies.leaf[mine]].sum()) / steps,
+                "host": float(trace.duration[copies.root[mine]].sum()) / steps,
+            }
+        )
     rows.sort(key=lambda row: -row["device"])
     device = facts.leaves.rows(copies.leaf)
     share = share_of_time(facts, device_ns, host_ns)

@@ -51,10 +51,17 @@ def near_capacity(facts: Facts, *, share_from: float = 0.90, reserved_over_alloc
     fragmented = use.peak_reserved > 0.5 * use.capacity and use.peak_reserved >= reserved_over_allocated * use.peak
     if held <= share_from * use.capacity and not fragmented:
         return Clear(f"the peak is {held / use.capacity:.0%} of the device's memory")
-    owners: list[dict[str, Any]] = [{
-        "operator": owner.operator or "outside of operators", "module": owner.module, "annotation": owner.annotation,
-        "step": str(owner.step) if owner.step >= 0 else "", "bytes": owner.bytes, "blocks": owner.blocks,
-    } for owner in use.owners]
+    owners: list[dict[str, Any]] = [
+        {
+            "operator": owner.operator or "outside of operators",
+            "module": owner.module,
+            "annotation": owner.annotation,
+            "step": str(owner.step) if owner.step >= 0 else "",
+            "bytes": owner.bytes,
+            "blocks": owner.blocks,
+        }
+        for owner in use.owners
+    ]
     older = use.peak - use.known_at_peak
     if older > 0:
         owners.append(
@@ -68,14 +75,28 @@ def near_capacity(facts: Facts, *, share_from: float = 0.90, reserved_over_alloc
             }
         )
     owners.sort(key=lambda row: -row["bytes"])
-    evidence: list[Block] = [table("Who holds the memory at the peak", {
-        "operator": ("text", "operator"), "module": ("text", "module"), "annotation": ("text", "annotation"),
-        "step": ("text", "step"), "bytes": ("bytes", "size"), "blocks": ("count", "blocks"),
-    }, owners)]
+    evidence: list[Block] = [
+        table(
+            "Who holds the memory at the peak",
+            {
+                "operator": ("text", "operator"),
+                "module": ("text", "module"),
+                "annotation": ("text", "annotation"),
+                "step": ("text", "step"),
+                "bytes": ("bytes", "size"),
+                "blocks": ("count", "blocks"),
+            },
+            owners,
+        )
+    ]
     example = next((owner.example for owner in use.owners if owner.example >= 0), -1)
     return Found(
-        values={"reserved": byte_size(held), "allocated": byte_size(use.peak), "capacity": byte_size(use.capacity),
-                "share": share(held / use.capacity)},
+        values={
+            "reserved": byte_size(held),
+            "allocated": byte_size(use.peak),
+            "capacity": byte_size(use.capacity),
+            "share": share(held / use.capacity),
+        },
         title=None if held > share_from * use.capacity else _FRAGMENTED_TITLE,
         evidence=evidence,
         location=locate(facts, example),

@@ -17,7 +17,7 @@ from lanewise.trace.schema import Kind
     "zero-grad-fill",
     side="device",
     title="zero_grad fills {gradients} {per} with zeros ({device} on the GPU, {host} on the host) instead of "
-          "dropping them.",
+    "dropping them.",
 )
 def zero_grad_fill(facts: Facts) -> Outcome:
     """Gradients are set to zero by a kernel, kept in memory, and then added to.
@@ -48,8 +48,12 @@ def zero_grad_fill(facts: Facts) -> Outcome:
     device_ns, host_ns = device_sum(facts, rows), host_cost(facts, calls)
     side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
     return Found(
-        values={"gradients": counted(len(rows) / steady_count(facts), "gradient or list", "gradients or lists"),
-                "per": per(facts), "device": time(device_ns), "host": time(host_ns)},
+        values={
+            "gradients": counted(len(rows) / steady_count(facts), "gradient or list", "gradients or lists"),
+            "per": per(facts),
+            "device": time(device_ns),
+            "host": time(host_ns),
+        },
         gain_ns=gain,
         side=side,
         location=locate(facts, int(zeroing[0])),

@@ -18,10 +18,14 @@ _LABELS = {
 }
 
 
-_SPINNING = ("Host-bound: the next work is not launched yet {share} of every {step}, although the GPU looks busy {busy_share} of "
-             "it: collectives spin meanwhile.")
-_WAITS_TOO = ("Device-bound: the GPU computes {share} of every {step} ({busy} busy); it also waits for the host {host_share} of "
-              "the time.")
+_SPINNING = (
+    "Host-bound: the next work is not launched yet {share} of every {step}, although the GPU looks busy {busy_share} of "
+    "it: collectives spin meanwhile."
+)
+_WAITS_TOO = (
+    "Device-bound: the GPU computes {share} of every {step} ({busy} busy); it also waits for the host {host_share} of "
+    "the time."
+)
 _WAITS_TOO_FROM = 0.10
 
 
@@ -29,8 +33,11 @@ def _judge(facts: Facts, name: str) -> Outcome:
     regime, steps = facts.regime, facts.steps
     if regime.name != name:
         return Clear(f"the run is {regime.name}")
-    rows = [{"what": _LABELS[c], "time": steps.class_ns.get(c, 0.0), "share": regime.shares.get(c, 0.0)}
-            for c in CLASSES if regime.shares.get(c, 0.0) > 0]
+    rows = [
+        {"what": _LABELS[c], "time": steps.class_ns.get(c, 0.0), "share": regime.shares.get(c, 0.0)}
+        for c in CLASSES
+        if regime.shares.get(c, 0.0) > 0
+    ]
     top = sorted(regime.shares.items(), key=lambda item: -item[1])[:2]
     values = {
         "busy": time(regime.busy_share * steps.step_ns),
@@ -53,8 +60,13 @@ def _judge(facts: Facts, name: str) -> Outcome:
     return Found(values=values, title=title, evidence=[table("Time per step", headings, rows)] if rows else [])  # type: ignore[arg-type]
 
 
-@rule("REG101", "host-bound", kind="regime", side="host",
-      title="Host-bound: the GPU works {busy} of every {step} ({busy_share}); it waits for the host {share} of the time.")
+@rule(
+    "REG101",
+    "host-bound",
+    kind="regime",
+    side="host",
+    title="Host-bound: the GPU works {busy} of every {step} ({busy_share}); it waits for the host {share} of the time.",
+)
 def host_bound(facts: Facts) -> Outcome:
     """The device waits because the host has not launched the next operation yet.
 
@@ -70,9 +82,14 @@ def host_bound(facts: Facts) -> Outcome:
     return _judge(facts, "host")
 
 
-@rule("REG102", "device-bound", kind="regime", side="device",
-      title="Device-bound: the GPU computes {share} of the time ({busy} busy of every {step}) and the host runs ahead; "
-            "host-side fixes gain nothing.")
+@rule(
+    "REG102",
+    "device-bound",
+    kind="regime",
+    side="device",
+    title="Device-bound: the GPU computes {share} of the time ({busy} busy of every {step}) and the host runs ahead; "
+    "host-side fixes gain nothing.",
+)
 def device_bound(facts: Facts) -> Outcome:
     """The device computes nearly all the time; the queue in front of it never runs dry.
 
@@ -88,8 +105,13 @@ def device_bound(facts: Facts) -> Outcome:
     return _judge(facts, "compute")
 
 
-@rule("REG103", "transfer-bound", kind="regime", side="transfer",
-      title="Transfer-bound: {share} of every {step} goes into copies between host and device.")
+@rule(
+    "REG103",
+    "transfer-bound",
+    kind="regime",
+    side="transfer",
+    title="Transfer-bound: {share} of every {step} goes into copies between host and device.",
+)
 def transfer_bound(facts: Facts) -> Outcome:
     """Copies, or calls that wait for their own copy, take most of the step.
 
@@ -102,9 +124,14 @@ def transfer_bound(facts: Facts) -> Outcome:
     return _judge(facts, "transfer")
 
 
-@rule("REG104", "communication-bound", kind="regime", side="communication",
-      title="Communication-bound: {share} of every {step} is communication, or waiting for other ranks, with nothing "
-            "beside it.")
+@rule(
+    "REG104",
+    "communication-bound",
+    kind="regime",
+    side="communication",
+    title="Communication-bound: {share} of every {step} is communication, or waiting for other ranks, with nothing "
+    "beside it.",
+)
 def communication_bound(facts: Facts) -> Outcome:
     """Collectives run, or wait for the other ranks, while no computation is ready.
 

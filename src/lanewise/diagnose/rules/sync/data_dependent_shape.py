@@ -19,7 +19,7 @@ from lanewise.report.quantity import text, time
     "data-dependent-shape",
     side="host",
     title="{calls} {per} to operators whose result size depends on the data ({operator} first): the host stops "
-          "{cost} for "
+    "{cost} for "
     "each.",
 )
 def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
@@ -52,18 +52,36 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
         mine = places.of_event == at
-        rows.append({"site": label, "count": int(mine.sum()) / steps, "total": float(cost[mine].sum()) / steps,
-                     "wait": float(facts.host.wait_inside[found.root[mine]].sum()) / steps})
+        rows.append(
+            {
+                "site": label,
+                "count": int(mine.sum()) / steps,
+                "total": float(cost[mine].sum()) / steps,
+                "wait": float(facts.host.wait_inside[found.root[mine]].sum()) / steps,
+            }
+        )
     rows.sort(key=lambda row: -row["total"])
     worst = int(found.root[np.argmax(cost)])
     return Found(
-        values={"calls": counted(len(found.root) / steps, "call", "calls"), "per": per(facts),
-                "operator": text(trace.name_of(worst)), "cost": time(float(np.median(cost)))},
+        values={
+            "calls": counted(len(found.root) / steps, "call", "calls"),
+            "per": per(facts),
+            "operator": text(trace.name_of(worst)),
+            "cost": time(float(np.median(cost))),
+        },
         gain_ns=float(cost.sum()) / steps,
-        evidence=[table("Operators that wait for the size of their result", {
-            "site": ("text", "called by"), "count": ("count", "per step"), "total": ("time", "host time"),
-            "wait": ("time", "of it waiting"),
-        }, rows)],
+        evidence=[
+            table(
+                "Operators that wait for the size of their result",
+                {
+                    "site": ("text", "called by"),
+                    "count": ("count", "per step"),
+                    "total": ("time", "host time"),
+                    "wait": ("time", "of it waiting"),
+                },
+                rows,
+            )
+        ],
         location=locate(facts, worst),
         claims=np.concatenate((found.root, host_events_inside(facts, found.root))).tolist(),
     )

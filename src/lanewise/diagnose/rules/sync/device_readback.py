@@ -110,4 +110,3 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         location=locate(facts, int(found.root[np.argmax(cost)])),
         claims=np.concatenate((found.root, host_events_inside(facts, found.root))).tolist(),
     )
-

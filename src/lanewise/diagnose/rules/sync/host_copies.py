@@ -43,5 +43,6 @@ def host_copies(facts: Facts) -> HostCopies:
     between = np.isin(args["direction"][at], ("HtoD", "DtoH"))
     row, at = row[between], at[between]
     pageable = (args["source"][at] == "pageable") | (args["destination"][at] == "pageable")
-    return HostCopies(row, trace.device_work[row], trace.links.launch[row], args["bytes"][at], args["direction"][at],
-                      pageable)
+    return HostCopies(
+        row, trace.device_work[row], trace.links.launch[row], args["bytes"][at], args["direction"][at], pageable
+    )

@@ -16,8 +16,18 @@ SMALL_BYTES = 64 * 1024
 """Up to this size a copy to the host costs its latency, not its bytes."""
 
 # Operators that only wrap a readback: their whole duration is spent on it.
-_WRAPPERS = ("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense", "aten::to", "aten::_to_copy", "aten::copy_",
-             "aten::equal", "aten::Bool", "aten::Int", "aten::Float")
+_WRAPPERS = (
+    "aten::item",
+    "aten::is_nonzero",
+    "aten::_local_scalar_dense",
+    "aten::to",
+    "aten::_to_copy",
+    "aten::copy_",
+    "aten::equal",
+    "aten::Bool",
+    "aten::Int",
+    "aten::Float",
+)
 
 _DATA_DEPENDENT = (
     r"^aten::(nonzero|nonzero_numpy|masked_select|_unique2?|unique_consecutive|unique_dim|repeat_interleave|bincount)$"

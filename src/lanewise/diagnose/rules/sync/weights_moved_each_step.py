@@ -22,7 +22,7 @@ from lanewise.trace.schema import Kind
     "weights-moved-each-step",
     side="transfer",
     title="The same {copies} tensors ({bytes}) travel between host and GPU {per}: the copies' calls take {total}, "
-          "{share} of "
+    "{share} of "
     "the step.",
 )
 def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: float = 0.20) -> Outcome:
@@ -52,19 +52,25 @@ def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: 
     if len(calls) < copies_from * steps:
         return Clear(f"{len(calls) / steps:g} copies per step under `to`")
     step = trace.steps.of_event[found.event]
-    multisets = {tuple(np.sort(np.where(direction[step == s] == "HtoD", size[step == s], -size[step == s])).tolist())
-                 for s in np.flatnonzero(facts.steps.steady).tolist()}
+    multisets = {
+        tuple(np.sort(np.where(direction[step == s] == "HtoD", size[step == s], -size[step == s])).tolist())
+        for s in np.flatnonzero(facts.steps.steady).tolist()
+    }
     if len(multisets) > 1:
         return Clear("the copies under `to` differ between steps")
     total = float(trace.duration[calls].sum()) / steps
     if total < share_from * facts.steps.step_ns:
         return Clear(f"the calls of these copies take {of_step(facts, total):.0%} of the step")
-    table_rows: list[dict[str, Any]] = [{
-        "direction": way, "count": int((direction == way).sum()) / steps,
-        "bytes": float(size[direction == way].sum()) / steps,
-        "total": float(trace.duration[calls[direction == way]].sum()) / steps,
-        "longest": float(trace.duration[calls[direction == way]].max()),
-    } for way in np.unique(direction).tolist()]
+    table_rows: list[dict[str, Any]] = [
+        {
+            "direction": way,
+            "count": int((direction == way).sum()) / steps,
+            "bytes": float(size[direction == way].sum()) / steps,
+            "total": float(trace.duration[calls[direction == way]].sum()) / steps,
+            "longest": float(trace.duration[calls[direction == way]].max()),
+        }
+        for way in np.unique(direction).tolist()
+    ]
     roots = outermost(facts, np.unique(facts.host.outermost_operator[calls]))
     return Found(
         values={
