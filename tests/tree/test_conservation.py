@@ -114,6 +114,7 @@ def test_a_tree_less_itself_is_nothing(program: list[list[Action]]) -> None:
         if metric not in {"shortest", "longest"}:
             assert twice.total(metric) == 2 * tree.total(metric), metric
     nothing = subtract(tree, tree)
+    assert len(nothing) == 0
     assert nothing.total("device") == 0
     assert not any(nothing.metrics[m].any() for m in METRICS if m not in {"shortest", "longest"})
 

@@ -107,8 +107,10 @@ def with_metrics(tree: Tree, counts: np.ndarray) -> Tree:
 def drop_empty(tree: Tree) -> Tree:
     """Without the nodes in whose subtree nothing was counted; a forward operator that is linked to stays."""
     seen = np.zeros(len(tree), dtype=np.int64)
-    for values in tree.metrics.values():
-        seen |= values != 0
+    for name, values in tree.metrics.items():
+        # In a difference the extremes are those of one side: they say nothing about whether anything changed.
+        if name not in COMBINE:
+            seen |= values != 0
     full = subtree_sums(tree.parent, seen) > 0
     # Links point to earlier nodes, so going backwards once is enough even where they form chains.
     linked = np.flatnonzero(tree.forward >= 0)
