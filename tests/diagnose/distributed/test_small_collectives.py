@@ -28,7 +28,7 @@ def test_all_but_the_needed_buckets_can_go() -> None:
     finding = found("DIS103", program())
     # Each costs 9 us: two operators of 2 us around a call of 5 us; 80 kB fit in one bucket.
     assert finding.gain_ns == pytest.approx(19 * 9_000)
-    assert title("DIS103", finding).startswith("20 collectives per step carry less than 1.05 MB each (80.0 kB in all)")
+    assert title("DIS103", finding).startswith("20 collectives per step of less than 1.05 MB each (80.0 kB in all)")
 
 
 def test_several_buckets_stay_where_the_data_needs_them() -> None:

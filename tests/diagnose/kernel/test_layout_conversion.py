@@ -25,7 +25,7 @@ def test_device_bound_it_costs_the_conversions() -> None:
     finding = found("KER107", network(3))
     assert (finding.side, finding.gain_ns) == ("device", 60_000)
     assert title("KER107", finding) == (
-        "6 kernels per step turn images between channels-first and channels-last: 60.0 us, 17 % of the device's time."
+        "6 layout conversions per step between channels-first and channels-last: 60.0 us, 17 % of the device's time."
     )
 
 

@@ -31,7 +31,7 @@ def test_costs_what_a_fused_kernel_would_not_take() -> None:
     fused = 4 * 2 * 8 * 1024 * 1024 * 64 / (0.5 * 494.7e12) * 1e9
     assert finding.gain_ns == pytest.approx(500_000 - fused)
     assert finding.confidence == "high"
-    assert title("KER108", finding).startswith("1 call per step to scaled_dot_product_attention run on the unfused")
+    assert title("KER108", finding).startswith("1 call per step to scaled_dot_product_attention on the unfused")
 
 
 def test_without_shapes_the_whole_time_is_the_bound() -> None:

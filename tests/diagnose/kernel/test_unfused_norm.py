@@ -31,7 +31,7 @@ def test_device_bound_all_but_one_kernel_can_go() -> None:
     finding = found("KER111", program(3, duration=40))
     assert finding.side == "device"
     assert finding.gain_ns == pytest.approx(3 * 5 * 40_000 * 4 / 5)
-    assert title("KER111", finding).startswith("3 normalisations per step are spelled out as 5 operations each")
+    assert title("KER111", finding).startswith("3 normalisations per step spelled out as 5 operations each")
 
 
 def test_with_shapes_one_pass_over_the_data_stays() -> None:

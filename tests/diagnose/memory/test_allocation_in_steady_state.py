@@ -28,7 +28,7 @@ def program(
 def test_costs_the_calls(api: str) -> None:
     finding = found("MEM101", program(api))
     assert finding.gain_ns == 100_000
-    assert title("MEM101", finding).startswith("1 call per step ask the driver for memory or give it back: 100.0 us")
+    assert title("MEM101", finding).startswith("1 call per step to the driver's memory allocator: 100.0 us")
 
 
 def test_a_free_also_costs_what_the_device_idles_afterwards() -> None:

@@ -29,7 +29,7 @@ def test_device_bound_it_costs_the_conversions() -> None:
     finding = found("MEM106", program())
     assert (finding.side, finding.gain_ns, finding.confidence) == ("device", 150_000, "high")
     assert title("MEM106", finding).startswith(
-        "3 conversions per step convert tensors from one type to another (150.0 us"
+        "3 conversions per step of tensors from one type to another (150.0 us"
     )
     assert finding.evidence[0].rows[0]["types"] == "float to BFloat16"  # type: ignore[union-attr]
 

@@ -31,7 +31,7 @@ def test_names_how_far_it_grew() -> None:
     finding = found("MEM107", decode())
     assert finding.gain_ns == 6 * 4 * 30_000
     assert title("MEM107", finding).startswith(
-        "24 calls of cat per step append one element to a cache by copying all of it"
+        "24 calls of cat per step to append one element to a cache by copying all of it"
     )
     # The first recorded step is not steady: it took the cache from 10 to 16.
     assert (finding.values["first"].value, finding.values["last"].value) == (16, 27)

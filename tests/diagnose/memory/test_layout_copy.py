@@ -26,7 +26,7 @@ def test_device_bound_it_costs_the_copies() -> None:
     finding = found("MEM104", program())
     assert (finding.side, finding.gain_ns) == ("device", 100_000)
     assert title("MEM104", finding).startswith(
-        "1 copy per step only bring data into another order (100.0 us on the GPU, 20 %"
+        "1 copy per step only to bring data into another order (100.0 us on the GPU, 20 %"
     )
     row = finding.evidence[0].rows[0]  # type: ignore[union-attr]
     assert (row["by"], row["strides"]) == ("aten::reshape", "2048x1x64")

@@ -35,7 +35,7 @@ def program(
 def test_costs_the_waits_on_the_launching_thread() -> None:
     finding = found("SYN106", program())
     assert finding.gain_ns == pytest.approx(50_000)
-    assert title("SYN106", finding).startswith("1 call per step wait for events")
+    assert title("SYN106", finding).startswith("1 call per step to wait for events")
 
 
 def test_fires_from_one_percent_of_the_step() -> None:

@@ -29,7 +29,7 @@ def test_costs_all_but_one_of_the_calls() -> None:
     finding = found("SYN108", program())
     assert (finding.gain_ns, finding.side) == (11 * 5_000, "host")
     assert title("SYN108", finding) == (
-        "12 copies per step between host and GPU carry 4.10 kB each (median); every one costs the host 5.00 us."
+        "12 copies per step between host and GPU with 4.10 kB each (median); every one costs the host 5.00 us."
     )
 
 

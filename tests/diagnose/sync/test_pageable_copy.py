@@ -24,7 +24,8 @@ def loop(*, source: str = "pageable", size: int = 8_000_000, duration: float = 1
 def test_names_bytes_rate_and_the_time_the_host_is_blocked() -> None:
     finding = found("SYN103", loop())
     assert title("SYN103", finding) == (
-        "1 copy per step through ordinary (pageable) host memory block the host for 1.01 ms (8.00 MB at 7.92 GB/s)."
+        "1 copy per step through ordinary (pageable) host memory: the host is blocked for 1.01 ms (8.00 MB at "
+        "7.92 GB/s)."
     )
     assert round(finding.gain_ns / 1e3) == 1010
 

@@ -32,7 +32,7 @@ def test_costs_creation_and_copy() -> None:
     finding = found("SYN107", program())
     assert finding.gain_ns == 7_000 + 15_000
     assert title("SYN107", finding) == (
-        "1 tensor per step are created on the CPU (aten::zeros first) and copied to the GPU right after: 22.0 us "
+        "1 tensor per step created on the CPU (aten::zeros first) and copied to the GPU right after: 22.0 us "
         "for 16.4 kB."
     )
 

@@ -23,9 +23,8 @@ _CLOCK_SPREAD_NS = 1_000_000
     "exposed-communication",
     side="communication",
     yields_to=("DIS102",),
-    title="{collectives} {per} move data for {exposed} while the GPU computes nothing ({share} of the step); "
-          "computation hides "
-    "{hidden} of their transfer.",
+    title="{collectives} {per} with nothing computed beside: data moves for {exposed}, {share} of the step; "
+    "computation hides {hidden} of the transfer.",
 )
 def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     """Data travels between the ranks and nothing is computed meanwhile.

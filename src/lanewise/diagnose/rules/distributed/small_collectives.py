@@ -21,9 +21,8 @@ _BUCKET = 25 << 20
     "DIS103",
     "small-collectives",
     side="host",
-    title="{collectives} {per} carry less than {limit} each ({bytes} in all): starting them costs the host "
-          "{host}, {share} of "
-    "the step.",
+    title="{collectives} {per} of less than {limit} each ({bytes} in all): starting them costs the host {host}, "
+    "{share} of the step.",
 )
 def small_collectives(
     facts: Facts, *, collectives_from: float = 10.0, below_bytes: int = 1 << 20, share_from: float = 0.03

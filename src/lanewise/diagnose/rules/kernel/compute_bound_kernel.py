@@ -17,9 +17,8 @@ from lanewise.report.quantity import share, text, time
     "compute-bound-kernel",
     kind="statement",
     side="device",
-    title="{operators} ({top} first) compute at {of_compute} of the card's peak for {total} {per}: they are as "
-          "fast as this "
-    "card gets.",
+    title="{operators} ({top} first) at {of_compute} of the card's peak for {total} {per}: as fast as this card "
+    "gets.",
 )
 def compute_bound_kernel(facts: Facts, *, share_from: float = 0.05, of_compute_from: float = 0.70) -> Outcome:
     """Matrix work that runs near the peak of its units.

@@ -21,9 +21,8 @@ _CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolut
     "KER112",
     "conv-bias-before-norm",
     side="device",
-    title="{pairs} {per} add a bias right before a batch normalisation that takes it out again: {device} on the "
-          "GPU, {host} "
-    "on the host.",
+    title="{pairs} {per} with a bias that the batch normalisation behind takes out again: {device} on the GPU, "
+    "{host} on the host.",
 )
 def conv_bias_before_norm(facts: Facts) -> Outcome:
     """A convolution adds a bias per channel, and the batch normalisation behind it subtracts the channel's mean.

@@ -25,8 +25,8 @@ _FUSED_SHARE = 0.5
     "KER109",
     "hand-written-attention",
     side="device",
-    title="{chains} {per} spell attention out as products and a softmax ({total}), and store the {scores} score "
-          "matrix.",
+    title="Attention spelled out as products and a softmax, {chains} {per} ({total}): the {scores} score matrix goes "
+    "through memory.",
 )
 def hand_written_attention(facts: Facts) -> Outcome:
     """Attention is written as product, scaling, mask, softmax, product, each an operation of its own.

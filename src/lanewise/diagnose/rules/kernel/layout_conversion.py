@@ -21,8 +21,7 @@ _CONVERSION = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_"
     "KER107",
     "layout-conversion",
     side="device",
-    title="{conversions} {per} turn images between channels-first and channels-last: {total}, {share} of the "
-          "device's time.",
+    title="{conversions} {per} between channels-first and channels-last: {total}, {share} of the device's time.",
 )
 def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: float = 2.0) -> Outcome:
     """The convolution library converts layouts around each convolution.
@@ -64,14 +63,26 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
     } for at, operator in enumerate(example.tolist())]
     table_rows.sort(key=lambda row: -row["total"])
     return Found(
-        values={"conversions": counted(len(rows) / steps, "kernel", "kernels"), "per": per(facts), "total": time(total),
-                "share": share(total / everything)},
+        values={
+            "conversions": counted(len(rows) / steps, "layout conversion", "layout conversions"),
+            "per": per(facts),
+            "total": time(total),
+            "share": share(total / everything),
+        },
         gain_ns=gain,
         side=side,
-        evidence=[table("Conversions by operator", {
-            "operator": ("text", "operator"), "shapes": ("text", "shapes"), "count": ("count", "conversions per step"),
-            "total": ("time", "time per step"),
-        }, table_rows)],
+        evidence=[
+            table(
+                "Conversions by operator",
+                {
+                    "operator": ("text", "operator"),
+                    "shapes": ("text", "shapes"),
+                    "count": ("count", "conversions per step"),
+                    "total": ("time", "time per step"),
+                },
+                table_rows,
+            )
+        ],
         location=locate(facts, int(linked[0])) if len(linked) else None,
         claims=claim(facts, rows),
     )

@@ -17,9 +17,8 @@ from lanewise.report.quantity import bandwidth, share, text, time
     "memory-bound-kernel",
     side="device",
     yields_to=("LAU102", "KER107", "KER111", "KER112", "MEM103", "MEM104", "MEM106", "OPT102"),
-    title="{operators} ({top} first) move data at {rate}, {of_memory} of what the memory can do, for {total} "
-          "{per}: only "
-    "fewer bytes make them faster.",
+    title="{operators} ({top} first) at the memory's speed for {total} {per}: {rate}, {of_memory} of its peak. Only "
+    "moving fewer bytes helps.",
 )
 def memory_bound_kernel(
     facts: Facts, *, share_from: float = 0.05, of_memory_from: float = 0.60, of_compute_below: float = 0.30

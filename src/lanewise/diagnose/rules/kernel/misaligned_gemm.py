@@ -28,7 +28,7 @@ _SMALLEST = 8
     "KER105",
     "misaligned-gemm",
     side="device",
-    title="{operators} ({top}) take {total} {per}, slowed by a dimension that is no multiple of {multiple}.",
+    title="{operators} ({top} first) for {total} {per}, slowed by a dimension that is no multiple of {multiple}.",
 )
 def misaligned_gemm(facts: Facts, *, share_from: float = 0.05) -> Outcome:
     """A matrix product whose rows do not start at aligned addresses.

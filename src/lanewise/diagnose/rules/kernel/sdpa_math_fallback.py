@@ -22,9 +22,8 @@ _FUSED_SHARE = 0.5
     "KER108",
     "sdpa-math-fallback",
     side="device",
-    title="{calls} {per} to scaled_dot_product_attention run on the unfused reference path ({total}): the scores "
-          "are stored "
-    "and read several times.",
+    title="{calls} {per} to scaled_dot_product_attention on the unfused reference path ({total}): the scores are "
+    "stored and read several times.",
 )
 def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
     """No fused attention kernel accepted the call, so attention runs as separate products and a softmax.

@@ -21,9 +21,7 @@ _CHAIN = r"c?pmarx(?:c?x)?"
     "KER111",
     "unfused-norm",
     side="device",
-    title="{norms} {per} are spelled out as {operators} operations each; together they take {host} on the host "
-          "and {device} "
-    "on the GPU.",
+    title="{norms} {per} spelled out as {operators} operations each: {host} on the host, {device} on the GPU.",
 )
 def unfused_norm(facts: Facts, *, per_step_from: float = 2.0) -> Outcome:
     """A root-mean-square normalisation is written as pow, mean, add, rsqrt, mul: one kernel for each.

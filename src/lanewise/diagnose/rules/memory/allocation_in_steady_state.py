@@ -18,7 +18,7 @@ from lanewise.report.quantity import share, time
     "MEM101",
     "allocation-in-steady-state",
     side="host",
-    title="{calls} {per} ask the driver for memory or give it back: {total}, {share} of the step.",
+    title="{calls} {per} to the driver's memory allocator: {total}, {share} of the step.",
 )
 def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Outcome:
     """The program still calls the driver's allocator after it is warm.

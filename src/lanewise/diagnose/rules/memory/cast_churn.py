@@ -20,9 +20,8 @@ from lanewise.trace.nesting import nearest
     "cast-churn",
     side="device",
     yields_to=("KER111",),
-    title="{casts} {per} convert tensors from one type to another ({device} on the GPU, {of_device} of its time; "
-          "{host} on "
-    "the host, {of_host} of its).",
+    title="{casts} {per} of tensors from one type to another ({device} on the GPU, {of_device} of its time; {host} "
+    "on the host, {of_host} of its).",
 )
 def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float = 2.0) -> Outcome:
     """The same data is converted between types again and again.

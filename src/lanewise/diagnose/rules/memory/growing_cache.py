@@ -20,9 +20,8 @@ from lanewise.trace.schema import Kind
     "MEM107",
     "growing-cache",
     side="device",
-    title="{cats} {per} append one element to a cache by copying all of it ({device} on the GPU, {host} on the "
-          "host); it grew "
-    "from {first} to {last} elements.",
+    title="{cats} {per} to append one element to a cache by copying all of it ({device} on the GPU, {host} on the "
+    "host); it grew from {first} to {last} elements.",
 )
 def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
     """The key-value cache grows by `cat`: every token copies all earlier ones into a new, larger tensor.

@@ -19,8 +19,8 @@ from lanewise.report.quantity import share, time
     "MEM104",
     "layout-copy",
     side="device",
-    title="{copies} {per} only bring data into another order ({device} on the GPU, {share} of its time; {host} on "
-          "the host).",
+    title="{copies} {per} only to bring data into another order ({device} on the GPU, {share} of its time; {host} on "
+    "the host).",
 )
 def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
     """`contiguous()`, `clone()` or a `reshape` of a transposed tensor writes the data out in the order that the next

@@ -19,7 +19,7 @@ from lanewise.report.quantity import share, time
     "SYN104",
     "copy-not-overlapped",
     side="transfer",
-    title="{copies} {per} from or to pinned memory run while the GPU computes nothing: {exposed}, {share} of the step.",
+    title="{copies} {per} from or to pinned memory with nothing computed beside: {exposed}, {share} of the step.",
 )
 def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from: float = 0.01) -> Outcome:
     """Copies could run beside computation, because their memory is pinned, but computation waits for them.

@@ -24,8 +24,8 @@ _DDP_TITLE = (
     "SYN106",
     "event-wait-or-poll",
     side="host",
-    title="{calls} {per} wait for events or ask for their state on a thread that launches work: {total} ({share} "
-          "of the step).",
+    title="{calls} {per} to wait for events, or to ask for their state, on a thread that launches work: {total} "
+    "({share} of the step).",
 )
 def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: int = 1000) -> Outcome:
     """A thread that should launch work waits for an event, or asks again and again whether it is done.

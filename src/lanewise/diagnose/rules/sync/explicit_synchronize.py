@@ -20,8 +20,7 @@ from lanewise.trace.schema import Kind
     "SYN105",
     "explicit-synchronize",
     side="host",
-    title="{waits} {per} for the whole device or stream leave the GPU without work for {after} afterwards "
-          "({share} of the "
+    title="{waits} {per} for the whole device or stream; afterwards the GPU has no work for {after} ({share} of the "
     "step).",
 )
 def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:

@@ -22,7 +22,7 @@ from lanewise.trace.schema import Kind
     "many-small-copies",
     side="host",
     yields_to=("SYN101", "SYN102", "SYN103", "SYN107", "SYN109"),
-    title="{copies} {per} between host and GPU carry {bytes} each (median); every one costs the host {cost}.",
+    title="{copies} {per} between host and GPU with {bytes} each (median); every one costs the host {cost}.",
 )
 def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: int = 64 * 1024) -> Outcome:
     """Many copies of a few kilobytes: each pays the fixed price of a copy, whatever it carries.

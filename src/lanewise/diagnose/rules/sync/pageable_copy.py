@@ -20,7 +20,8 @@ from lanewise.report.quantity import bandwidth, byte_size, time
     "pageable-copy",
     side="transfer",
     yields_to=("SYN109",),
-    title="{copies} {per} through ordinary (pageable) host memory block the host for {blocked} ({bytes} at {rate}).",
+    title="{copies} {per} through ordinary (pageable) host memory: the host is blocked for {blocked} ({bytes} at "
+    "{rate}).",
 )
 def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     """Copies from or to ordinary host memory: the driver moves them through its own buffer while the caller waits.

@@ -27,8 +27,8 @@ _MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
     "SYN107",
     "tensor-built-on-host",
     side="host",
-    title="{tensors} {per} are created on the CPU ({creator} first) and copied to the GPU right after: {total} "
-          "for {bytes}.",
+    title="{tensors} {per} created on the CPU ({creator} first) and copied to the GPU right after: {total} for "
+    "{bytes}.",
 )
 def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     """A tensor of zeros, ones, random numbers or a range is filled by the CPU and then moved.
