@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -89,21 +89,19 @@ class Decoder:
 
     def batch(self, rows: Sequence[Row], reading: Reading, loose: LooseArgs) -> Batch:
         """Columns of rows. `loose(numbers)` gives the args of the rows with these numbers as dictionaries."""
-        slices = [row for row in rows if row.ph == "X"]
-        flows = [row for row in rows if row.ph in _FLOW]
-        phases = {"X": len(slices)} if slices else {}
-        rest: list[tuple[int, Row]] = []
-        if len(slices) + len(flows) < len(rows):
-            rest = [(number, row) for number, row in enumerate(rows) if row.ph != "X" and row.ph not in _FLOW]
-            if any(row.ph in _BEGIN for _, row in rest):
-                slices = [row for row in rows if row.ph in _BEGIN]
-            phases.update(Counter(row.ph for _, row in rest))
-        phases.update(Counter([row.ph for row in flows]))
+        phase_of_row = [row.ph for row in rows]
+        phases = Counter(phase_of_row)
+        slices = [row for row, phase in zip(rows, phase_of_row, strict=True) if phase in _BEGIN]
+        flows = [row for row, phase in zip(rows, phase_of_row, strict=True) if phase in _FLOW]
 
         tables = self._slices(slices, reading)
-        tables["flows"] = self._flows(flows)
-        marks = self._begins(slices, tables["events"])
-        labels = self._rest(rest, tables, marks, reading, loose) if rest else []
+        if flows:
+            tables["flows"] = self._flows(flows)
+        marks = self._begins(slices, tables["events"]) if len(slices) > phases["X"] else []
+        labels: list[tuple[Place, str]] = []
+        if len(slices) + len(flows) < len(rows):
+            rest = [(number, row) for number, row in enumerate(rows) if row.ph not in _BEGIN and row.ph not in _FLOW]
+            labels = self._rest(rest, tables, marks, reading, loose)
         return Batch(
             tables=tables,
             names=self._names.take_new(),
@@ -111,7 +109,7 @@ class Decoder:
             places=[Place(*place) for place in self._places.take_new()],
             marks=marks,
             labels=labels,
-            phases=phases,
+            phases=dict(phases),
             reading=reading,
         )
 
@@ -144,20 +142,23 @@ class Decoder:
             ("python_args", (Kind.PYTHON,), _python_args),
             ("sync_args", (Kind.SYNC,), self._sync_args),
             ("operator_args", _HOST_TEXTS, self._operator_args),
-            ("triton_args", _HOST_TEXTS, self._triton_args),
-            ("collective_args", (*_HOST_TEXTS, Kind.KERNEL), self._collective_args),
-            ("launches", (Kind.RUNTIME, Kind.DRIVER), _launches),
         ):
             chosen = _where(kind, kinds)
             if len(chosen):
                 tables[table] = extract(chosen, [args[number] for number in chosen.tolist()])
+        self._rare_args(args, tables)
+        launches = [arg for arg in compress(args, (kind == Kind.RUNTIME).tolist()) if arg.grid]
+        if launches:
+            tables["launches"] = _launches(launches)
         chosen = _where(kind, (Kind.MEMCPY, Kind.MEMSET))
         if len(chosen):
             tables["copy_args"] = _copy_args(chosen, rows, args, kind)
         return tables
 
     def _place_numbers(self, rows: Sequence[Row]) -> list[int]:
-        numbers = self._places.numbers([(row.cat, row.pid, row.tid) for row in rows])
+        numbers = self._places.numbers(
+            zip([row.cat for row in rows], [row.pid for row in rows], [row.tid for row in rows], strict=True)
+        )
         if len(self._kind_of_place) < len(self._places):
             for number, (category, _, _) in enumerate(self._places):
                 if number >= len(self._kind_of_place):
@@ -184,14 +185,11 @@ class Decoder:
         keys = [b"\0".join((arg.concrete, arg.types, arg.strides, arg.dims, arg.dims_2021)) for arg in args]
         shape = _numbers(self._shapes.numbers(keys), np.uint32)
         self._register_shapes()
-        stack, module, scope = (
-            _numbers(self._texts.numbers(texts), np.uint32)
-            for texts in (
-                [arg.call_stack for arg in args],
-                [arg.module for arg in args],
-                [arg.scope for arg in args],
-            )
-        )
+        stack = module = scope = np.zeros(len(args), dtype=np.uint32)
+        if any(arg.call_stack or arg.module or arg.scope for arg in args):
+            stack = self._text([arg.call_stack for arg in args])
+            module = self._text([arg.module for arg in args])
+            scope = self._text([arg.scope for arg in args])
         kept = (shape | stack | module | scope) != 0
         shape = shape[kept]
         concrete, types, strides, dims = self._shape_texts
@@ -215,8 +213,17 @@ class Decoder:
             concrete, types, strides, dims, dims_2021 = key.decode("utf-8", "replace").split("\0")
             self._shape_texts[:, number] = self._texts.numbers([concrete, types, strides, dims or dims_2021])
 
+    def _rare_args(self, args: list[Args], tables: dict[str, Columns]) -> None:
+        """Tables of what few rows have, found in one pass over all of them."""
+        rare = [number for number, arg in enumerate(args) if arg.kernel_hash or arg.collective or arg.kernel_backend]
+        if rare:
+            chosen = np.array(rare, dtype=np.uint32)
+            of_rare = [args[number] for number in rare]
+            tables["triton_args"] = self._triton_args(chosen, of_rare)
+            tables["collective_args"] = self._collective_args(chosen, of_rare)
+
     def _triton_args(self, chosen: np.ndarray, args: list[Args]) -> Columns:
-        kept = [bool(arg.kernel_hash or arg.kernel_file or arg.kernel_backend) for arg in args]
+        kept = [bool(arg.kernel_hash or arg.kernel_backend) for arg in args]
         args = list(compress(args, kept))
         return {
             "event": chosen[kept],
@@ -262,14 +269,12 @@ class Decoder:
     def _flows(self, rows: list[Row]) -> Columns:
         return {
             "id": _integers([row.id for row in rows]),
-            "end": np.array([row.ph != "s" for row in rows], dtype=np.uint8),
+            "end": _numbers([row.ph != "s" for row in rows], np.uint8),
             "time": _times(rows),
             "place": _numbers(self._place_numbers(rows), np.int32),
         }
 
     def _begins(self, rows: list[Row], events: Columns) -> list[Mark]:
-        if all(row.ph == "X" for row in rows):
-            return []
         return [
             Mark(row.ph, int(events["place"][number]), int(events["start"][number]), number, _pair_key(row))
             for number, row in enumerate(rows)
@@ -373,8 +378,7 @@ def _kernel_args(chosen: np.ndarray, args: list[Args]) -> Columns:
     }
 
 
-def _launches(chosen: np.ndarray, args: list[Args]) -> Columns:
-    args = [arg for arg in args if arg.grid]
+def _launches(args: list[Args]) -> Columns:
     grid, block = _triples([arg.grid for arg in args]), _triples([arg.block for arg in args])
     return {
         "correlation": _integers([arg.correlation for arg in args]),
@@ -386,7 +390,8 @@ def _launches(chosen: np.ndarray, args: list[Args]) -> Columns:
 
 def _api_args(chosen: np.ndarray, args: list[Args]) -> Columns:
     cbid = _integers([arg.cbid for arg in args])
-    cbid = np.where(cbid == -1, _integers([arg.cid for arg in args]), cbid)
+    if (cbid == -1).any():
+        cbid = np.where(cbid == -1, _integers([arg.cid for arg in args]), cbid)
     kept = cbid != -1
     return {"event": chosen[kept], "cbid": cbid[kept]}
 
@@ -469,12 +474,11 @@ def _float(value: Any) -> float:
 
 def _triples(values: Sequence[list[int] | str]) -> np.ndarray:
     """Grids or blocks as int64 of shape (rows, 3), -1 where absent."""
-    try:
-        flat = [number for value in values for number in value]
-        if len(flat) == 3 * len(values) and all(len(value) == 3 for value in values):
-            return np.fromiter(flat, dtype=np.int64, count=len(flat)).reshape(-1, 3)
-    except (OverflowError, ValueError, TypeError):
-        pass
+    if set(map(len, values)) == {3}:
+        try:
+            return np.fromiter(chain.from_iterable(values), np.int64, 3 * len(values)).reshape(-1, 3)
+        except (OverflowError, ValueError, TypeError):
+            pass
     padded = [[*value, -1, -1, -1][:3] if isinstance(value, list) else [-1, -1, -1] for value in values]
     return _integers([number for value in padded for number in value]).reshape(-1, 3)
 
