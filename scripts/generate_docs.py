@@ -35,8 +35,9 @@ def columns_page() -> str:
 def rule_pages() -> dict[str, str]:
     pages = {f"diagnoses/{rule.code}.md": NOTICE + rule_markdown(rule) for rule in builtin_rules()}
     index = [NOTICE + "# Diagnoses", "", "| code | name | what it is |", "|---|---|---|"]
-    for rule in builtin_rules():
-        index.append(f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.document.splitlines()[0]} |")
+    index += [
+        f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.document.splitlines()[0]} |" for rule in builtin_rules()
+    ]
     pages["diagnoses/index.md"] = "\n".join(index) + "\n"
     return pages
 

@@ -16,7 +16,7 @@ def rank_trace(rank: int, durations: list[float], *, sizes: list[int] | None = N
     if orphan:
         b.kernel("ncclDevKernel_AllReduce", 0, 10, stream="20")
     b.wait(50)
-    for step in range(3):
+    for _ in range(3):
         with b.step():
             for i, duration in enumerate(durations):
                 with b.op("aten::mm"):

@@ -93,10 +93,8 @@ def _verdict(report: Report) -> list[RenderableType]:
 
 
 def _trust(report: Report) -> list[RenderableType]:
-    lines: list[RenderableType] = []
-    for finding in report.findings:
-        if finding.kind == "validity":
-            lines.append(_line("!", "yellow", f"{finding.code}  {finding.title}"))
+    validity = (finding for finding in report.findings if finding.kind == "validity")
+    lines = [_line("!", "yellow", f"{finding.code}  {finding.title}") for finding in validity]
     for note in report.health:
         mark, style = _LEVEL[note.level]
         lines.append(_line(mark, style, note.text))
