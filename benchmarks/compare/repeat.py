@@ -76,7 +76,9 @@ def _shifted(step: list[dict[str, Any]], count: int, period: float, draw: random
         if event["name"].startswith("ProfilerStep#"):
             copy["name"] = f"ProfilerStep#{count + 2}"
         if "args" in event:
-            copy["args"] = {k: v + count * _FAR if k in _IDS and isinstance(v, int) else v for k, v in event["args"].items()}
+            copy["args"] = {
+                k: v + count * _FAR if k in _IDS and isinstance(v, int) else v for k, v in event["args"].items()
+            }
         yield copy
 
 

@@ -32,7 +32,7 @@ def profiler_messages(into: list[str]) -> Generator[None]:
         yield
         return
     try:
-        held = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, after descriptor 2 is back
+        held = tempfile.TemporaryFile()
     except OSError:
         os.close(saved)
         yield

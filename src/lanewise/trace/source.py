@@ -281,5 +281,5 @@ def _up_to_damage(member: Any, data: bytes) -> bytes:
     parts: list[bytes] = []
     with suppress(zlib.error):
         for at in range(len(data)):
-            parts.append(member.decompress(data[at : at + 1]))  # noqa: PERF401 (what came before an error is kept)
+            parts.append(member.decompress(data[at : at + 1]))
     return b"".join(parts)
