@@ -2,8 +2,8 @@
 
     python -m benchmarks.web TRACE [--rounds 5] [-o results.json]
 
-For each round, in a fresh browser: first paint; time until the timeline has drawn its first frame and answers; frame times
-while the view pans and zooms as if keys were held; memory of the page's process. Frame times are distances between
+For each round, in a fresh browser: first paint; time until the timeline has drawn its first frame and answers; frame
+times while the view pans and zooms as if keys were held; memory of the page's process. Frame times are distances between
 animation frames, so that drawing, layout and everything else of the browser count. Results hold the machine's class,
 versions and every sample's summary; no host name and no path.
 """
@@ -26,8 +26,16 @@ from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.show.html import report_html
 from lanewise.trace.reader import read
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--enable-precise-memory-info"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--enable-precise-memory-info",
+]
 
 # Pans to and fro, then zooms in and out, for about ten seconds, and records the distance of frames.
 _FRAMES = """async ({keys, milliseconds}) => {
@@ -78,8 +86,13 @@ def main() -> int:
         result = {
             "schema": "lanewise.benchmark.web/1",
             "command": f"python -m benchmarks.web TRACE --rounds {options.rounds} --seconds {options.seconds:g}",
-            "machine": {"cpus": os.cpu_count(), "shared": True, "load_average": [round(value, 1) for value in load],
-                        "architecture": platform.machine(), "gpu": "none: drawn by the CPU"},
+            "machine": {
+                "cpus": os.cpu_count(),
+                "shared": True,
+                "load_average": [round(value, 1) for value in load],
+                "architecture": platform.machine(),
+                "gpu": "none: drawn by the CPU",
+            },
             "versions": {"chromium": version, "python": platform.python_version()},
             "viewport": [1400, 900],
             "trace": facts,
@@ -100,8 +113,13 @@ def _page(trace_path: Path, out: Path) -> tuple[Path, dict[str, Any]]:
     begun = time.process_time()
     out.write_text(report_html(facts, report), encoding="utf-8")
     cpu = time.process_time() - begun
-    return out, {"bytes": trace_path.stat().st_size, "slices": len(trace), "lanes": len(trace["lanes"]["side"]),
-                 "page_bytes": out.stat().st_size, "page_written_cpu_s": round(cpu, 2)}
+    return out, {
+        "bytes": trace_path.stat().st_size,
+        "slices": len(trace),
+        "lanes": len(trace["lanes"]["side"]),
+        "page_bytes": out.stat().st_size,
+        "page_written_cpu_s": round(cpu, 2),
+    }
 
 
 def _round(browser: Any, page_path: Path, seconds: float) -> dict[str, Any]:
@@ -146,8 +164,14 @@ def _round(browser: Any, page_path: Path, seconds: float) -> dict[str, Any]:
     page.close()
     if errors:
         raise SystemExit(f"the page logged errors: {errors[:3]}")
-    return {"first_paint_ms": paint, "interactive_ms": interactive, "heap_mb": heap / 1e6, "process_mb": memory,
-            "pan_cpu_ms_per_frame": cpu, "frames": frames}
+    return {
+        "first_paint_ms": paint,
+        "interactive_ms": interactive,
+        "heap_mb": heap / 1e6,
+        "process_mb": memory,
+        "pan_cpu_ms_per_frame": cpu,
+        "frames": frames,
+    }
 
 
 def _task_seconds(cdp: Any) -> float:
@@ -191,13 +215,20 @@ def _summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name in ("first_paint_ms", "interactive_ms", "heap_mb", "process_mb", "pan_cpu_ms_per_frame"):
         values = sorted(round_[name] for round_ in rounds)
-        result[name] = {"median": round(statistics.median(values), 1), "min": round(values[0], 1),
-                        "max": round(values[-1], 1), "samples": len(values)}
+        result[name] = {
+            "median": round(statistics.median(values), 1),
+            "min": round(values[0], 1),
+            "max": round(values[-1], 1),
+            "samples": len(values),
+        }
     for kind in rounds[0]["frames"]:
         values = sorted(value for round_ in rounds for value in round_["frames"][kind])
         result[f"frame_ms, {kind}"] = {
-            "median": round(statistics.median(values), 1), "p95": round(values[int(len(values) * 0.95)], 1),
-            "max": round(values[-1], 1), "samples": len(values)}
+            "median": round(statistics.median(values), 1),
+            "p95": round(values[int(len(values) * 0.95)], 1),
+            "max": round(values[-1], 1),
+            "samples": len(values),
+        }
     return result
 
 

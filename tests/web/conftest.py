@@ -16,8 +16,15 @@ from lanewise.show.html import bundle, report_html
 from lanewise.trace.model import Trace
 from tests.web.waiting import until
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 @dataclass
@@ -62,8 +69,10 @@ def open_page(browser: Any) -> Iterator[Callable[..., Watched]]:
         page.set_default_timeout(15_000)
         watched = Watched(page)
         opened.append(watched)
-        page.on("console", lambda message: watched.problems.append(message.text)
-                if message.type in {"error", "warning"} else None)
+        page.on(
+            "console",
+            lambda message: watched.problems.append(message.text) if message.type in {"error", "warning"} else None,
+        )
         page.on("pageerror", lambda error: watched.problems.append(str(error)))
 
         def refuse(dialog: Any) -> None:

@@ -12,8 +12,14 @@ from tests.support.corpus import DATA, H100
 
 Open = Callable[..., Any]
 
-TRACES = sorted({path.name.removesuffix(".json.gz") for folder in (DATA, H100) for path in folder.glob("*.json.gz")
-                 if path.name != "truth.json.gz"})
+TRACES = sorted(
+    {
+        path.name.removesuffix(".json.gz")
+        for folder in (DATA, H100)
+        for path in folder.glob("*.json.gz")
+        if path.name != "truth.json.gz"
+    }
+)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ PAYLOADS = [
     "</script><script>window.pwned=1</script>",
     "<img src=x onerror=window.pwned=1>",
     "<!--<script>window.pwned=1//",
-    "\"><svg onload=window.pwned=1>",
+    '"><svg onload=window.pwned=1>',
     "javascript:window.pwned=1",
     "'-window.pwned=1-'",
     "${window.pwned=1}",
@@ -40,12 +40,22 @@ PAYLOADS = [
 
 def planted(payload: str) -> Trace:
     """A trace with a payload in every field that holds text."""
-    b = TraceBuilder(metadata={
-        "deviceProperties": [{**H100, "name": payload}], "cuda_driver_version": payload, "traceName": payload,
-        "lanewise": {"schema": 1, "lanewise": payload, "unprofiled_step_us": 900.0, "step_label": payload,
-                     "command": [payload], "environment": {payload: payload, "gpu": {"name": payload}},
-                     "faults": [{"code": payload, "sentence": payload}]},
-    })
+    b = TraceBuilder(
+        metadata={
+            "deviceProperties": [{**H100, "name": payload}],
+            "cuda_driver_version": payload,
+            "traceName": payload,
+            "lanewise": {
+                "schema": 1,
+                "lanewise": payload,
+                "unprofiled_step_us": 900.0,
+                "step_label": payload,
+                "command": [payload],
+                "environment": {payload: payload, "gpu": {"name": payload}},
+                "faults": [{"code": payload, "sentence": payload}],
+            },
+        }
+    )
     for _ in range(3):
         with b.step(), b.frame(f"{payload}.py(1): {payload}"), b.frame(f"nn.Module: {payload}"), b.span(payload):
             for _ in range(25):
@@ -58,14 +68,37 @@ def planted(payload: str) -> Trace:
     b.row("memory", time=10, lane=0, bytes=5, address=1, allocated=5, reserved=9, device_type=1, device_id=0)
     b.row("counters", name=b._name(payload), key_text=text, time=10, value=1.0, lane=0)
     call = b.launch(payload)[1]
-    b.row("collective_args", event=call, collective_text=text, dtype_text=text, group_text=text, description_text=text,
-          ranks_text=text, in_elements=1, out_elements=1, group_size=2, rank=0, sequence_number=1, asynchronous=0)
-    b.row("triton_args", event=call, kernel_file_text=text, kernel_hash_text=text, grid_text=text, num_warps=4,
-          num_stages=2)
+    b.row(
+        "collective_args",
+        event=call,
+        collective_text=text,
+        dtype_text=text,
+        group_text=text,
+        description_text=text,
+        ranks_text=text,
+        in_elements=1,
+        out_elements=1,
+        group_size=2,
+        rank=0,
+        sequence_number=1,
+        asynchronous=0,
+    )
+    b.row(
+        "triton_args",
+        event=call,
+        kernel_file_text=text,
+        kernel_hash_text=text,
+        grid_text=text,
+        num_warps=4,
+        num_stages=2,
+    )
     b.row("sync_args", event=call, sync_text=text, wait_on_stream=1, wait_on_record=-1, wait_on_event=-1)
     b.lane("host", payload[:60], payload[:60])
-    trace = b.build(reading=Reading(source=f"/somewhere/{payload}.json", generation=payload, digest=payload,
-                                    unknown_categories={payload: 3}))
+    trace = b.build(
+        reading=Reading(
+            source=f"/somewhere/{payload}.json", generation=payload, digest=payload, unknown_categories={payload: 3}
+        )
+    )
     trace.reading.lose(payload, payload)
     trace.reading.repair(payload, payload)
     lanes = trace["lanes"]
@@ -79,8 +112,14 @@ def planted(payload: str) -> Trace:
 def test_a_payload_in_every_field_does_nothing_in_any_view(payload: str, page_of: Open) -> None:
     page = page_of(planted(payload)).page
     base = page.url.split("#")[0]
-    for hash_ in ("", "#view=timeline", "#view=calls", "#view=tables&table=operators", "#view=tables&table=kernels",
-                  "#view=tables&table=memory"):
+    for hash_ in (
+        "",
+        "#view=timeline",
+        "#view=calls",
+        "#view=tables&table=operators",
+        "#view=tables&table=kernels",
+        "#view=tables&table=memory",
+    ):
         page.evaluate(f"location.hash = '{hash_}'")
         page.wait_for_timeout(60)
         for summary in page.locator("details:not([open]) > summary").all()[:6]:
@@ -132,15 +171,17 @@ def test_the_policy_stops_what_would_slip_through(page_of: Open) -> None:
     page = watched.page
     attempts = {
         "inline script": "const s = document.createElement('script'); s.append('window.pwned=1'); "
-                         "document.body.append(s)",
+        "document.body.append(s)",
         "handler": "document.body.setAttribute('onclick', 'window.pwned=1'); document.body.click()",
         "markup": "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=window.pwned=1>')",
         "evaluation": "(0, eval)('window.pwned=1')",
         "request": "fetch('http://127.0.0.1:9/').then(() => { window.pwned = 1 })",
         "picture": "new Image().src = 'http://127.0.0.1:9/x.png'",
     }
-    page.evaluate("window.stopped = []; document.addEventListener('securitypolicyviolation', "
-                  "e => window.stopped.push(e.violatedDirective))")
+    page.evaluate(
+        "window.stopped = []; document.addEventListener('securitypolicyviolation', "
+        "e => window.stopped.push(e.violatedDirective))"
+    )
     for name, code in attempts.items():
         before = page.evaluate("window.stopped.length")
         # A listener runs in the page's own world, under its policy.

@@ -181,8 +181,14 @@ def test_arrow_keys_walk_along_and_into_calls(page_of: Open) -> None:
     page = page_of(b.build(), "#view=timeline").page
     page.locator(".canvas-box canvas").focus()
     panel = page.locator("section.panel h2").first
-    for key, name in (("ArrowRight", "ProfilerStep#2"), ("ArrowDown", "outer"), ("ArrowDown", "inner_one"),
-                      ("ArrowRight", "inner_two"), ("ArrowLeft", "inner_one"), ("ArrowUp", "outer")):
+    for key, name in (
+        ("ArrowRight", "ProfilerStep#2"),
+        ("ArrowDown", "outer"),
+        ("ArrowDown", "inner_one"),
+        ("ArrowRight", "inner_two"),
+        ("ArrowLeft", "inner_one"),
+        ("ArrowUp", "outer"),
+    ):
         page.keyboard.press(key)
         until(page, f"document.querySelector('section.panel h2').textContent === '{name}'")
     assert panel.inner_text() == "outer"
@@ -232,8 +238,10 @@ def test_two_fingers_zoom(page_of: Open) -> None:
     y = box["y"] + 120
 
     def touch(kind: str, *xs: float) -> None:
-        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [
-            {"x": box["x"] + x, "y": y, "id": i} for i, x in enumerate(xs)]})
+        session.send(
+            "Input.dispatchTouchEvent",
+            {"type": kind, "touchPoints": [{"x": box["x"] + x, "y": y, "id": i} for i, x in enumerate(xs)]},
+        )
 
     touch("touchStart", 500, 600)
     for spread in (20, 60, 100):

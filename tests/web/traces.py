@@ -14,8 +14,9 @@ def training(steps: int = 4, *, name: str = "aten::mul", kernel: str = "void mul
             b.copy(source="pageable")
             for i in range(30):
                 sequence = step * 100 + i
-                with b.op(name, dims=[[64, 64], [64, 64]], types=["float", "float"], sequence=sequence,
-                          forward_thread=0):
+                with b.op(
+                    name, dims=[[64, 64], [64, 64]], types=["float", "float"], sequence=sequence, forward_thread=0
+                ):
                     b.launch(kernel, duration=2)
             thread, b.thread = b.thread, "200"
             for i in range(10):
@@ -25,7 +26,16 @@ def training(steps: int = 4, *, name: str = "aten::mul", kernel: str = "void mul
             with b.op("aten::item"):
                 b.synchronize()
         for total in (1_000_000, 3_000_000, 2_000_000):
-            b.row("memory", time=int(b.now * 1000), lane=0, bytes=total, address=1, allocated=total, reserved=4_000_000,
-                  device_type=1, device_id=0)
+            b.row(
+                "memory",
+                time=int(b.now * 1000),
+                lane=0,
+                bytes=total,
+                address=1,
+                allocated=total,
+                reserved=4_000_000,
+                device_type=1,
+                device_id=0,
+            )
             b.wait(1)
     return b.build()

@@ -7,11 +7,18 @@ import type { PageData } from './data/report'
 import { clean } from './format'
 import { hashOf, route, type View } from './route'
 import { Calls } from './views/calls'
+import { Compare } from './views/compare'
 import { Overview } from './views/overview'
 import { Tables } from './views/tables'
 import { TimelineView } from './views/timeline'
 
-const WORDS: Record<View, string> = { overview: 'Overview', timeline: 'Timeline', calls: 'Calls', tables: 'Tables' }
+const WORDS: Record<View, string> = {
+  overview: 'Overview',
+  timeline: 'Timeline',
+  calls: 'Calls',
+  tables: 'Tables',
+  compare: 'Compared',
+}
 
 type Theme = 'auto' | 'light' | 'dark'
 const NEXT: Record<Theme, Theme> = { auto: 'light', light: 'dark', dark: 'auto' }
@@ -44,15 +51,17 @@ export function App({ data }: { data: PageData }) {
       <header class="top">
         <span class="brand">lanewise</span>
         <nav aria-label="Views">
-          {(Object.keys(WORDS) as View[]).map((view) => (
-            <a
-              key={view}
-              href={hashOf({ view, finding: view === 'overview' || view === 'timeline' ? at.finding : '' })}
-              aria-current={at.view === view ? 'page' : undefined}
-            >
-              {WORDS[view]}
-            </a>
-          ))}
+          {(Object.keys(WORDS) as View[])
+            .filter((view) => view !== 'compare' || data.compared)
+            .map((view) => (
+              <a
+                key={view}
+                href={hashOf({ view, finding: view === 'overview' || view === 'timeline' ? at.finding : '' })}
+                aria-current={at.view === view ? 'page' : undefined}
+              >
+                {WORDS[view]}
+              </a>
+            ))}
         </nav>
         <span class="file" title={clean(data.report.source.path)}>
           <bdi>{clean(data.report.source.path.split(/[/\\]/).pop() ?? '', 60)}</bdi>
@@ -75,6 +84,7 @@ export function App({ data }: { data: PageData }) {
       {at.view === 'overview' && <Overview report={data.report} facts={data.overview} finding={at.finding} />}
       {at.view === 'timeline' && <TimelineView report={data.report} server={data.server} />}
       {at.view === 'calls' && <Calls />}
+      {at.view === 'compare' && data.compared && <Compare />}
       {at.view === 'tables' && <Tables table={at.table} />}
     </>
   )

@@ -12,7 +12,7 @@ function start(): void {
   listen()
   render(<App data={data} />, root)
   // What follows in the document may be large: it is unpacked once it has arrived, and after the first paint.
-  const load = () => requestAnimationFrame(() => setTimeout(() => void loadBlocks(data.server)))
+  const load = () => requestAnimationFrame(() => setTimeout(() => void loadBlocks(data.server, data.compared)))
   if (document.readyState === 'loading') addEventListener('DOMContentLoaded', load)
   else load()
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lanewise.cli.common import cache_option, emit, open_trace, output_option, step_time_option
+from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
@@ -19,6 +20,12 @@ __all__ = ["view"]
 
 @click.command()
 @click.argument("source", metavar="TRACE")
+@click.option(
+    "--baseline",
+    metavar="TRACE",
+    default=None,
+    help="An earlier run: the page also shows what changed since, with both timelines. Needs -o.",
+)
 @click.option(
     "--max-slices",
     type=click.IntRange(min=1),
@@ -36,6 +43,7 @@ __all__ = ["view"]
 @output_option
 def view(
     source: str,
+    baseline: str | None,
     max_slices: int | None,
     perfetto: bool,
     browser: bool,
@@ -60,6 +68,9 @@ def view(
 
     bundle()  # fail before reading a large trace
     facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
+    if baseline is not None:
+        _compared(facts, facts_of(open_trace(baseline, cache=cache)), max_slices or MAX_SLICES, output, force)
+        return
     report = report_of(facts)
     if output is not None:
         emit(report_html(facts, report, max_slices=max_slices or MAX_SLICES), output, force)
@@ -67,6 +78,15 @@ def view(
         return
     server = PageServer(facts, report, max_slices=max_slices or MAX_SLICES)
     _serve(server.address, server.address, browser, server.serve)
+
+
+def _compared(facts: Facts, base: Facts, max_slices: int, output: Path | None, force: bool) -> None:
+    from lanewise.show.diff_page import diff_html
+
+    if output is None:
+        raise UsageError("a page of two runs is a file: add -o report.html")
+    emit(diff_html(base, facts, max_slices=max_slices), output, force)
+    click.echo(f"wrote {output} ({output.stat().st_size / 1e6:,.1f} MB)", err=True)
 
 
 def _perfetto(facts: Facts, browser: bool) -> None:

@@ -22,7 +22,7 @@ from lanewise.show.payload import overview_block, tables_block, timeline_block, 
 from lanewise.show.text import clean
 from lanewise.show.timeline import MAX_SLICES
 
-__all__ = ["Bundle", "bundle", "json_for_html", "page", "report_html"]
+__all__ = ["Bundle", "bundle", "json_for_html", "page", "report_blocks", "report_html"]
 
 
 class Bundle(NamedTuple):
@@ -56,15 +56,22 @@ def report_html(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES) -
         report: the report on them.
         max_slices: above this number the timeline leaves out the shortest slices, and says so.
     """
-    blocks = {
+    blocks = report_blocks(facts, report, max_slices=max_slices)
+    return page(report, overview_block(facts, report), blocks)
+
+
+def report_blocks(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES) -> dict[str, bytes]:
+    """The packed blocks of one trace, in the order in which the page unpacks them."""
+    return {
         "timeline": timeline_block(facts, report, max_slices=max_slices),
         "tables": tables_block(facts),
         "tree": tree_block(facts),
     }
-    return page(report, overview_block(facts, report), blocks)
 
 
-def page(report: Report, overview: dict[str, Any], blocks: dict[str, bytes], *, server: str = "") -> str:
+def page(
+    report: Report, overview: dict[str, Any], blocks: dict[str, bytes], *, server: str = "", compared: bool = False
+) -> str:
     """Put a page together.
 
     Args:
@@ -72,6 +79,7 @@ def page(report: Report, overview: dict[str, Any], blocks: dict[str, bytes], *, 
         overview: small facts beside it.
         blocks: packed blocks by name.
         server: path prefix of a local server that has what is not in the page; "" for none.
+        compared: whether the blocks hold a comparison with another run.
     """
     built = bundle()
     script, style = _no_end_tag(built.script, "script"), _no_end_tag(built.style, "style")
@@ -93,7 +101,7 @@ def page(report: Report, overview: dict[str, Any], blocks: dict[str, bytes], *, 
     plain = to_plain(report)
     # A page is sent to others: the folders of this machine stay here.
     plain["source"]["path"] = re.split(r"[/\\]", report.source.path)[-1]
-    data = json_for_html({"report": plain, "overview": overview, "server": server})
+    data = json_for_html({"report": plain, "overview": overview, "server": server, "compared": compared})
     parts = [
         "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>",
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',

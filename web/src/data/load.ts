@@ -1,6 +1,7 @@
 // Where the page's data comes from: blocks in the document, or the local server that made the page.
 
 import { signal } from '@preact/signals'
+import type { DiffExtra } from './diff'
 import type { PageData, TablesExtra } from './report'
 import { Timeline, type TimelineExtra } from './timeline'
 import type { TreeExtra } from './tree'
@@ -9,6 +10,9 @@ import { type Block, inflate, unpack, unpackBase64 } from './unpack'
 export const timeline = signal<Timeline | null>(null)
 export const tables = signal<TablesExtra | null>(null)
 export const tree = signal<Block<TreeExtra> | null>(null)
+/** The base of a comparison, and the comparison, where the page holds one. */
+export const before = signal<Timeline | null>(null)
+export const diff = signal<Block<DiffExtra> | null>(null)
 export const failure = signal('')
 
 export function pageData(): PageData {
@@ -16,12 +20,15 @@ export function pageData(): PageData {
 }
 
 /** Unpacks the blocks, the timeline first. The overview is on screen by then. */
-export async function loadBlocks(server: string): Promise<void> {
+export async function loadBlocks(server: string, compared: boolean): Promise<void> {
   try {
+    if (compared) diff.value = await block<DiffExtra>('diff', server)
     const lines = await block<TimelineExtra>('timeline', server)
     if (lines) timeline.value = Timeline.from(lines)
     tables.value = (await block<TablesExtra>('tables', server))?.extra ?? null
     tree.value = await block<TreeExtra>('tree', server)
+    const base = compared ? await block<TimelineExtra>('before', server) : null
+    if (base) before.value = Timeline.from(base)
   } catch (error) {
     failure.value = `The page's data could not be read: ${error instanceof Error ? error.message : String(error)}`
   }

@@ -138,6 +138,8 @@ export interface PageData {
   overview: Overview
   /** Path prefix of the local server that has what is not in the page, or "". */
   server: string
+  /** Whether the page compares two runs. */
+  compared: boolean
 }
 
 /** What the tables block carries. */

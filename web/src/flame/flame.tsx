@@ -75,11 +75,14 @@ export function Flame(props: Props) {
       context.globalAlpha = faint ? 0.25 : 1
       const kind = kinds[box.kind] ?? 'mark'
       const shade = (hash(box.label) % 7) * 2
-      context.fillStyle = `hsl(${HUES[kind] ?? 215} ${isDark ? 34 : 52}% ${isDark ? 32 + shade / 2 : 72 + shade}%)`
+      context.fillStyle = box.change
+        ? changeColour(box.change, isDark)
+        : `hsl(${HUES[kind] ?? 215} ${isDark ? 34 : 52}% ${isDark ? 32 + shade / 2 : 72 + shade}%)`
       context.fillRect(x, y + 1, Math.max(0.5, w - 0.7), ROW - 2)
       const room = Math.floor((w - 8) / character)
       if (room < 2) continue
-      const text = box.detail ? `${box.label} (${box.detail})` : box.label
+      const mark = box.change ? changeMark(box.change) : ''
+      const text = mark + (box.detail ? `${box.label} (${box.detail})` : box.label)
       context.fillStyle = isDark ? '#eef2f5' : '#10151a'
       context.fillText(clean(text.length > room ? `${text.slice(0, room - 1)}…` : text, 500), x + 4, y + ROW / 2 + 0.5)
     }
@@ -141,7 +144,12 @@ export function Flame(props: Props) {
           <p class="slice-name">
             <bdi>{clean(hover.box.label, 240)}</bdi>
           </p>
-          <p>
+          {hover.box.change && (
+            <p>
+              {formatQuantity(type, hover.box.change.a)} → {formatQuantity(type, hover.box.change.b)}
+            </p>
+          )}
+          <p hidden={!!hover.box.change}>
             {formatQuantity(type, hover.box.value)}{' '}
             <span class="dim">
               {total > 0 && `(${formatQuantity('share', hover.box.value / total)})`} · {kinds[hover.box.kind]}
@@ -152,6 +160,20 @@ export function Flame(props: Props) {
       )}
     </div>
   )
+}
+
+/** From blue (all of it vanished) over grey (no change) to red (all of it is new). */
+function changeColour({ a, b }: { a: number; b: number }, isDark: boolean): string {
+  const share = a + b > 0 ? (b - a) / (a + b) : 0
+  const strength = Math.min(1, Math.abs(share) * 3)
+  const light = isDark ? 30 + strength * 12 : 86 - strength * 22
+  return `hsl(${share > 0 ? 8 : 212} ${Math.round(strength * (isDark ? 48 : 78))}% ${light}%)`
+}
+
+/** The same without colour. */
+function changeMark({ a, b }: { a: number; b: number }): string {
+  const share = a + b > 0 ? (b - a) / (a + b) : 0
+  return share > 0.02 ? '▲ ' : share < -0.02 ? '▼ ' : ''
 }
 
 function neighbour(boxes: Box[], at: Box, key: string, upward: boolean): Box | undefined {

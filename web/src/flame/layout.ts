@@ -1,5 +1,6 @@
 // Trees as boxes: where each node lies, in shares of the whole width.
 
+import type { DiffTree } from '../data/diff'
 import { detailOf, labelOf, type Merged, type TreeView } from '../data/tree'
 
 export interface Box {
@@ -14,6 +15,8 @@ export interface Box {
   from: number
   to: number
   value: number
+  /** Values of two runs, where two are compared. */
+  change?: { a: number; b: number }
 }
 
 /** Boxes narrower than this share of the width are not laid out. */
@@ -88,6 +91,14 @@ export function boxesOfMerged(root: Merged, strings: string[]): Box[] {
     }
   }
   return boxes
+}
+
+/** The tree of two runs: as wide as both together, so that what vanished has a place, too. */
+export function diffBoxes(tree: DiffTree, metric: string, focus: number): Box[] {
+  const [a, b] = [tree.a[metric], tree.b[metric]]
+  const both = Float64Array.from(a, (value, i) => value + b[i])
+  const view = { ...tree, phase: tree.kind, total: { both }, self: {} } as unknown as TreeView
+  return boxesOf(view, 'both', focus).map((box) => ({ ...box, change: { a: a[box.node], b: b[box.node] } }))
 }
 
 export const depthOf = (boxes: readonly Box[]): number => boxes.reduce((most, b) => Math.max(most, b.depth), 0) + 1

@@ -55,6 +55,7 @@ export class Controller {
   private isDark = false
   private noteTimer = 0
   private searchTurn = 0
+  private partner: { other: Controller; offset: number } | null = null
 
   constructor(
     private readonly source: Source,
@@ -69,7 +70,13 @@ export class Controller {
 
   // -- what the view calls -------------------------------------------------------------------------------------------
 
-  attach(canvas: HTMLCanvasElement, focusSearch: () => void): () => void {
+  /** Shows the same stretch as another timeline, whose times are `offset` later. */
+  lock(other: Controller, offset: number): void {
+    this.partner = { other, offset }
+    other.partner = { other: this, offset: -offset }
+  }
+
+  attach(canvas: HTMLCanvasElement, focusSearch: () => void, focus = true): () => void {
     this.canvas = canvas
     this.painter = new Painter(canvas)
     const stop = new AbortController()
@@ -90,7 +97,7 @@ export class Controller {
     on('blur', () => this.pressed.clear())
     const resize = new ResizeObserver(() => this.draw())
     resize.observe(canvas)
-    canvas.focus({ preventScroll: true })
+    if (focus) canvas.focus({ preventScroll: true })
     this.draw()
     return () => {
       stop.abort()
@@ -226,6 +233,11 @@ export class Controller {
   private setView(view: Viewport, noted = true): void {
     this.view = view
     this.draw()
+    if (this.partner) {
+      const { other, offset } = this.partner
+      other.view = { from: view.from + offset, to: view.to + offset }
+      other.draw()
+    }
     if (!noted) return
     clearTimeout(this.noteTimer)
     this.noteTimer = window.setTimeout(() => this.onView(this.view), 400)
