@@ -6,7 +6,7 @@ import type { Timeline } from '../data/timeline'
 import { clean, formatQuantity, formatTime } from '../format'
 import { CLASS_WORDS, ClassBar } from '../parts/classes'
 import { hashOf } from '../route'
-import { why } from '../views/findings'
+import { Prose, why } from '../views/findings'
 import { type Details, kindWords, type Measured, type SliceRef } from './details'
 
 interface SliceProps {
@@ -227,7 +227,11 @@ export function FindingPanel({ finding, place, onPlace }: FindingProps) {
             </button>
           </p>
         )}
-        {finding.fix && <p class="small">{clean(finding.fix, 500)}</p>}
+        {finding.fix && (
+          <p class="small">
+            <Prose text={finding.fix} />
+          </p>
+        )}
         <p>
           <a href={hashOf({ view: 'overview', finding: finding.code })}>The finding with its evidence</a>
         </p>

@@ -32,7 +32,7 @@ export function Compare() {
       <p class="eyebrow">
         {clean(labels[1], 60)} compared with {clean(labels[0], 60)}
       </p>
-      <h1>{clean(difference.verdict, 1500)}</h1>
+      <h1 class="long">{clean(difference.verdict, 1500)}</h1>
       <p class="dim small">
         {clean(labels[0], 60)}: {clean(a.sources.join(', '), 200)}, {a.steady} steady steps, {clean(a.regime)}.{' '}
         {clean(labels[1], 60)}: {clean(b.sources.join(', '), 200)}, {b.steady} steady steps, {clean(b.regime)}.
@@ -124,7 +124,7 @@ function Item({ item, style }: { item: WaterfallItem; style: Record<string, stri
         {clean(item.label, 80)}
         {parts.length > 0 && (
           <details class="small">
-            <summary>{parts.length} parts</summary>
+            <summary>{parts.length === 1 ? '1 part' : `${parts.length} parts`}</summary>
             {parts.slice(0, 30).map((part) => (
               <p key={part.key}>
                 {signed(part.ns)} <bdi>{clean(part.label, 120)}</bdi>
