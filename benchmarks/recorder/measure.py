@@ -189,8 +189,9 @@ def distortion(rounds: int = 5) -> dict[str, Any]:
             draw.shuffle(order)
             for arm in order:
                 if arm == "recorder":
-                    words = ["-m", "lanewise", "run", "--no-explain", "--active", "40", "--stop", "--name", f"r{number}"]
-                    _python(folder, *words, str(ROOT / "examples" / "matmul_add.py"), "--device", "cpu")
+                    words = ["-m", "lanewise", "run", "--no-explain", "--active", "40", "--stop"]
+                    words += ["--name", f"r{number}", str(ROOT / "examples" / "matmul_add.py"), "--device", "cpu"]
+                    _python(folder, *words)
                     arms[arm].append(_facts(Path(folder) / "lanewise-out" / f"r{number}.json.gz")["distortion"])
                 else:
                     given = json.dumps({"program": "matmul_add", "arm": arm}) + "\n"

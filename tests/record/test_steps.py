@@ -347,20 +347,18 @@ def test_finding_steps_costs_less_than_a_hundredth_of_a_millisecond_step() -> No
     model = nn.Identity().eval()
     x = torch.ones(1)
 
-    def cost(count: int = 2000) -> float:
-        best = float("inf")
-        for _ in range(7):
-            begin = time.perf_counter_ns()
-            for _ in range(count):
-                model(x)
-            best = min(best, (time.perf_counter_ns() - begin) / count)
-        return best
+    def cost(count: int = 200) -> float:
+        begin = time.perf_counter_ns()
+        for _ in range(count):
+            model(x)
+        return (time.perf_counter_ns() - begin) / count
 
+    # The least of many short rounds: some of them fall between whatever else the machine does.
     with torch.no_grad():
-        plain = cost()
+        plain = min(cost() for _ in range(60))
         counting.finder.install()
         cost(20)
-        found = cost()
+        found = min(cost() for _ in range(60))
     assert isinstance(counting.finder._current, ForwardSteps)
     counting.finder.uninstall()
     counting.finder.remove_late()
