@@ -46,12 +46,16 @@ def repeats_in(key: np.ndarray, *, longest: int = 20, at_least: int = 10) -> lis
         # Item i repeats the one a period earlier; a run of n such items is n // period repetitions more than one.
         same = (key[period:] == key[:-period]) & (key[period:] >= 0) & ~taken[period:] & ~taken[:-period]
         edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False])).astype(np.int8)))
+        free = 0
         for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            # Two runs of one period may share items: "bcbc" and "caca" in "bcbcaca".
+            begin = max(begin, free)
             count = (end - begin) // period + 1
             if count >= at_least:
                 last = begin + count * period - 1
                 found.append(Repeat(begin, last, period, count))
                 taken[begin : last + 1] = True
+                free = last + 1
     return found
 
 
