@@ -10,8 +10,9 @@ from tests.support.builder import TraceBuilder
 PEAK_US = {"c10::BFloat16": 138.91, "float": 277.8}
 
 
-def program(share: float, *, other: float = 10.0, dtype: str = "c10::BFloat16", kernel: str = "nvjet_tst",
-            shapes: bool = True) -> Trace:
+def program(
+    share: float, *, other: float = 10.0, dtype: str = "c10::BFloat16", kernel: str = "nvjet_tst", shapes: bool = True
+) -> Trace:
     b = TraceBuilder()
     for _ in range(4):
         with b.step():
@@ -25,9 +26,7 @@ def program(share: float, *, other: float = 10.0, dtype: str = "c10::BFloat16", 
 def test_says_how_near_the_peak_and_claims_no_gain() -> None:
     finding = found("KER103", program(0.8))
     assert finding.gain_ns == 0
-    assert title("KER103", finding).startswith(
-        "1 operator (aten::mm first) at 80 % of the card's peak for 173.6 us"
-    )
+    assert title("KER103", finding).startswith("1 operator (aten::mm first) at 80 % of the card's peak for 173.6 us")
 
 
 def test_fires_from_seventy_percent() -> None:

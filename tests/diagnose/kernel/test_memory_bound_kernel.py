@@ -13,8 +13,14 @@ from tests.support.builder import H100, TraceBuilder
 BF16 = "c10::BFloat16"
 
 
-def program(duration: float, *, rows: int = 8192, other: float = 100.0, shapes: bool = True,
-            device: dict[str, Any] | None = None) -> Trace:
+def program(
+    duration: float,
+    *,
+    rows: int = 8192,
+    other: float = 100.0,
+    shapes: bool = True,
+    device: dict[str, Any] | None = None,
+) -> Trace:
     """A multiplication of two matrices: 6 bytes per element, 240 us at least for 8192 rows of 16384."""
     b = TraceBuilder(metadata={"deviceProperties": [device or H100]})
     arguments: dict[str, Any] = {"dims": [[rows, 16384]] * 2, "types": [BF16, BF16]} if shapes else {}

@@ -11,8 +11,9 @@ from tests.support.builder import TraceBuilder
 NORM = ("pow", "mean", "add", "rsqrt", "mul")
 
 
-def program(norms: int, *, names: tuple[str, ...] = NORM, duration: float = 10.0, shapes: bool = False,
-            every: int = 1) -> Trace:
+def program(
+    norms: int, *, names: tuple[str, ...] = NORM, duration: float = 10.0, shapes: bool = False, every: int = 1
+) -> Trace:
     b = TraceBuilder()
     for step in range(5):
         with b.step():

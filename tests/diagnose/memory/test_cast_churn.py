@@ -7,14 +7,24 @@ from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def program(casts: int = 3, *, types: tuple[str, str] = ("c10::BFloat16", "float"), duration: float = 50,
-            other: float = 500, shapes: bool = True, outer: str = "aten::to", plain: int = 0) -> Trace:
+def program(
+    casts: int = 3,
+    *,
+    types: tuple[str, str] = ("c10::BFloat16", "float"),
+    duration: float = 50,
+    other: float = 500,
+    shapes: bool = True,
+    outer: str = "aten::to",
+    plain: int = 0,
+) -> Trace:
     b = TraceBuilder()
     for _ in range(4):
         with b.step():
             for _ in range(casts):
-                with b.op(outer), b.op("aten::_to_copy"), b.op(
-                    "aten::copy_", dims=[[64, 64]] * 2 if shapes else None, types=list(types) if shapes else None
+                with (
+                    b.op(outer),
+                    b.op("aten::_to_copy"),
+                    b.op("aten::copy_", dims=[[64, 64]] * 2 if shapes else None, types=list(types) if shapes else None),
                 ):
                     b.launch("bfloat16_copy_kernel", duration=duration)
             for _ in range(plain):
@@ -28,9 +38,7 @@ def program(casts: int = 3, *, types: tuple[str, str] = ("c10::BFloat16", "float
 def test_device_bound_it_costs_the_conversions() -> None:
     finding = found("MEM106", program())
     assert (finding.side, finding.gain_ns, finding.confidence) == ("device", 150_000, "high")
-    assert title("MEM106", finding).startswith(
-        "3 conversions per step of tensors from one type to another (150.0 us"
-    )
+    assert title("MEM106", finding).startswith("3 conversions per step of tensors from one type to another (150.0 us")
     assert finding.evidence[0].rows[0]["types"] == "float to BFloat16"  # type: ignore[union-attr]
 
 

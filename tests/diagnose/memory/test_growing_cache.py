@@ -7,8 +7,16 @@ from tests.diagnose.outcomes import cleared, found, needed, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def decode(tokens: int = 6, *, layers: int = 2, step_by: int = 1, new: int = 1, shapes: bool = True,
-           choose: bool = True, duration: float = 30) -> Trace:
+def decode(
+    tokens: int = 6,
+    *,
+    layers: int = 2,
+    step_by: int = 1,
+    new: int = 1,
+    shapes: bool = True,
+    choose: bool = True,
+    duration: float = 30,
+) -> Trace:
     b = TraceBuilder()
     length = 10
     for _ in range(3):
@@ -17,8 +25,11 @@ def decode(tokens: int = 6, *, layers: int = 2, step_by: int = 1, new: int = 1, 
                 for _ in range(layers):
                     for _ in ("key", "value"):
                         dims = [[[1, 8, length, 64], [1, 8, new, 64]], []]
-                        with b.op("aten::cat", dims=dims if shapes else None,
-                                  types=["TensorList", "Scalar"] if shapes else None):
+                        with b.op(
+                            "aten::cat",
+                            dims=dims if shapes else None,
+                            types=["TensorList", "Scalar"] if shapes else None,
+                        ):
                             b.launch("CatArrayBatchedCopy", duration=duration)
                 if choose:
                     with b.op("aten::argmax"):

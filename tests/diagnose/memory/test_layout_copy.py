@@ -7,14 +7,24 @@ from tests.diagnose.outcomes import cleared, found, needed, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def program(*, types: tuple[str, str] = ("float", "float"), via: str = "aten::contiguous", duration: float = 100,
-            other: float = 400, shapes: bool = True, outer: str = "aten::reshape") -> Trace:
+def program(
+    *,
+    types: tuple[str, str] = ("float", "float"),
+    via: str = "aten::contiguous",
+    duration: float = 100,
+    other: float = 400,
+    shapes: bool = True,
+    outer: str = "aten::reshape",
+) -> Trace:
     b = TraceBuilder()
     for _ in range(4):
         with b.step():
             with b.op(outer), b.op(via), b.op("aten::clone" if via != "aten::_to_copy" else "aten::to"):
-                arguments = {"dims": [[8, 64, 32]] * 2, "types": list(types),
-                             "strides": [[2048, 32, 1], [2048, 1, 64]]} if shapes else {}
+                arguments = (
+                    {"dims": [[8, 64, 32]] * 2, "types": list(types), "strides": [[2048, 32, 1], [2048, 1, 64]]}
+                    if shapes
+                    else {}
+                )
                 with b.op("aten::copy_", **arguments):
                     b.launch("elementwise_kernel", duration=duration)
             with b.op("aten::bmm"):

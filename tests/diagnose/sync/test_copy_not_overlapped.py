@@ -9,8 +9,9 @@ from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def program(copy: float = 200, compute: float = 800, *, source: str = "pinned", overlapped: bool = False,
-            steps: int = 5) -> Trace:
+def program(
+    copy: float = 200, compute: float = 800, *, source: str = "pinned", overlapped: bool = False, steps: int = 5
+) -> Trace:
     b = TraceBuilder()
     for _ in range(steps):
         with b.step():

@@ -7,8 +7,15 @@ from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def loop(*, source: str = "pageable", size: int = 8_000_000, duration: float = 1000, steps: int = 5, every: int = 1,
-         compute: float = 500) -> Trace:
+def loop(
+    *,
+    source: str = "pageable",
+    size: int = 8_000_000,
+    duration: float = 1000,
+    steps: int = 5,
+    every: int = 1,
+    compute: float = 500,
+) -> Trace:
     b = TraceBuilder()
     for step in range(steps):
         with b.step():

@@ -7,8 +7,15 @@ from tests.diagnose.outcomes import cleared, found, needed, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def program(creator: str = "aten::zeros", fill: str = "aten::zero_", *, size: int = 64 * 64 * 4, shapes: bool = True,
-            between: bool = False, every: int = 1) -> Trace:
+def program(
+    creator: str = "aten::zeros",
+    fill: str = "aten::zero_",
+    *,
+    size: int = 64 * 64 * 4,
+    shapes: bool = True,
+    between: bool = False,
+    every: int = 1,
+) -> Trace:
     b = TraceBuilder()
     for step in range(5):
         with b.step():

@@ -65,9 +65,7 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     steps = steady_count(facts)
     exposed = exposed_set.total / steps
     if exposed < share_from * facts.steps.step_ns:
-        return Clear(
-            f"data moves unhidden for {of_step(facts, exposed):.1%} of the step, the rest is waiting"
-        )
+        return Clear(f"data moves unhidden for {of_step(facts, exposed):.1%} of the step, the rest is waiting")
     found = collectives(facts)
     order = np.argsort(found.event)
     bytes_of = found.bytes[order[np.searchsorted(found.event[order], event)]]
@@ -85,14 +83,26 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     rows.sort(key=lambda item: -item["exposed"])
     call = int(found.call[order[np.searchsorted(found.event[order], event[np.argmax(alone_of)])]])
     return Found(
-        values={"collectives": counted(len(event) / steps, "collective", "collectives"), "per": per(facts),
-                "exposed": time(exposed), "share": share(of_step(facts, exposed)),
-                "hidden": share(1 - exposed_set.total / max(1, moving.total))},
+        values={
+            "collectives": counted(len(event) / steps, "collective", "collectives"),
+            "per": per(facts),
+            "exposed": time(exposed),
+            "share": share(of_step(facts, exposed)),
+            "hidden": share(1 - exposed_set.total / max(1, moving.total)),
+        },
         gain_ns=exposed,
-        evidence=[table("Collectives by size", {
-            "bytes": ("bytes", "message"), "count": ("count", "per step"), "transfer": ("time", "transfer"),
-            "exposed": ("time", "of it exposed"),
-        }, rows)],
+        evidence=[
+            table(
+                "Collectives by size",
+                {
+                    "bytes": ("bytes", "message"),
+                    "count": ("count", "per step"),
+                    "transfer": ("time", "transfer"),
+                    "exposed": ("time", "of it exposed"),
+                },
+                rows,
+            )
+        ],
         location=locate(facts, call),
         claims=event.tolist(),
     )

@@ -54,8 +54,9 @@ def small_collectives(
     host = host_cost(facts, call)
     number = float(small.sum()) / steps
     if number < collectives_from or host < share_from * facts.steps.step_ns:
-        return Clear(f"{number:g} small collectives per step; all calls cost the host "
-                     f"{of_step(facts, host):.1%} of the step")
+        return Clear(
+            f"{number:g} small collectives per step; all calls cost the host {of_step(facts, host):.1%} of the step"
+        )
     count_all = len(event) / steps
     needed = math.ceil(float(np.maximum(size, 0).sum()) / steps / _BUCKET)
     rows: list[dict[str, Any]] = []

@@ -17,8 +17,7 @@ from lanewise.report.quantity import share, text, time
     "compute-bound-kernel",
     kind="statement",
     side="device",
-    title="{operators} ({top} first) at {of_compute} of the card's peak for {total} {per}: as fast as this card "
-    "gets.",
+    title="{operators} ({top} first) at {of_compute} of the card's peak for {total} {per}: as fast as this card gets.",
 )
 def compute_bound_kernel(facts: Facts, *, share_from: float = 0.05, of_compute_from: float = 0.70) -> Outcome:
     """Matrix work that runs near the peak of its units.
@@ -42,8 +41,11 @@ def compute_bound_kernel(facts: Facts, *, share_from: float = 0.05, of_compute_f
     compute = compute_ns(facts)
     large = [roof for roof in facts.roofline if per_step_ns(facts, roof) >= share_from * compute]
     impossible = [roof for roof in large if roof.impossible]
-    roofs = [roof for roof in large
-             if roof.of_compute >= of_compute_from and not roof.impossible and not _on_plain_units(facts, roof)]
+    roofs = [
+        roof
+        for roof in large
+        if roof.of_compute >= of_compute_from and not roof.impossible and not _on_plain_units(facts, roof)
+    ]
     if not roofs:
         if impossible:
             worst = impossible[0]
@@ -54,12 +56,20 @@ def compute_bound_kernel(facts: Facts, *, share_from: float = 0.05, of_compute_f
     peak, top = facts.device.peak, roofs[0]
     evidence: list[Block] = [roof_table(facts, f"Against the peaks of {peak.card if peak else ''}", roofs)]
     if impossible:
-        evidence.append(TextBlock("{operators} would exceed the peak: recorded shapes or types are not what ran.",
-                                  {"operators": text(", ".join(sorted({roof.name for roof in impossible})))}))
+        evidence.append(
+            TextBlock(
+                "{operators} would exceed the peak: recorded shapes or types are not what ran.",
+                {"operators": text(", ".join(sorted({roof.name for roof in impossible})))},
+            )
+        )
     return Found(
-        values={"operators": counted(len(roofs), "operator", "operators"), "top": text(top.name),
-                "of_compute": share(max(roof.of_compute for roof in roofs)),
-                "total": time(sum(per_step_ns(facts, roof) for roof in roofs)), "per": per(facts)},
+        values={
+            "operators": counted(len(roofs), "operator", "operators"),
+            "top": text(top.name),
+            "of_compute": share(max(roof.of_compute for roof in roofs)),
+            "total": time(sum(per_step_ns(facts, roof) for roof in roofs)),
+            "per": per(facts),
+        },
         evidence=evidence,
         location=locate(facts, int(facts.trace.links.launch[top.rows[0]])),
     )

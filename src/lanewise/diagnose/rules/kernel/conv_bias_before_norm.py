@@ -65,16 +65,33 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
     side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
     example, group = facts.signatures.groups(roots)
     table_rows: list[dict[str, Any]] = [
-        {"operator": trace.name_of(int(event)), "shapes": shapes_label(facts, int(event)),
-         "count": int((group == at).sum()) / steps} for at, event in enumerate(example.tolist())]
+        {
+            "operator": trace.name_of(int(event)),
+            "shapes": shapes_label(facts, int(event)),
+            "count": int((group == at).sum()) / steps,
+        }
+        for at, event in enumerate(example.tolist())
+    ]
     return Found(
-        values={"pairs": counted(len(roots) / steps, "convolution", "convolutions"), "per": per(facts),
-                "device": time(device_ns), "host": time(host_ns)},
+        values={
+            "pairs": counted(len(roots) / steps, "convolution", "convolutions"),
+            "per": per(facts),
+            "device": time(device_ns),
+            "host": time(host_ns),
+        },
         gain_ns=gain,
         side=side,
-        evidence=[table("Convolutions with a bias that the next operator removes", {
-            "operator": ("text", "operator"), "shapes": ("text", "input, weight, bias"), "count": ("count", "per step"),
-        }, table_rows)],
+        evidence=[
+            table(
+                "Convolutions with a bias that the next operator removes",
+                {
+                    "operator": ("text", "operator"),
+                    "shapes": ("text", "input, weight, bias"),
+                    "count": ("count", "per step"),
+                },
+                table_rows,
+            )
+        ],
         location=locate(facts, int(roots[0])),
         claims=claim(facts, rows),
     )
@@ -86,8 +103,11 @@ def _followed(facts: Facts, convolutions: np.ndarray, norms: np.ndarray) -> list
     top = outermost(facts, in_steady_steps(facts, trace.of(Kind.OPERATOR)))
     follower = dict(zip(top[:-1].tolist(), top[1:].tolist(), strict=True))
     norm = set(norms.tolist())
-    return [(convolution, follower[convolution]) for convolution in convolutions.tolist()
-            if follower.get(convolution) in norm]
+    return [
+        (convolution, follower[convolution])
+        for convolution in convolutions.tolist()
+        if follower.get(convolution) in norm
+    ]
 
 
 def _has_bias(facts: Facts, convolution: int, norm: int) -> bool:

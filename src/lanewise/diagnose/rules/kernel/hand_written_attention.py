@@ -84,13 +84,26 @@ def hand_written_attention(facts: Facts) -> Outcome:
     ]
     device = leaves.rows(np.concatenate(kept))
     return Found(
-        values={"chains": counted(len(kept) / steps, "chain", "chains"), "per": per(facts), "total": time(total),
-                "scores": byte_size(scores)},
+        values={
+            "chains": counted(len(kept) / steps, "chain", "chains"),
+            "per": per(facts),
+            "total": time(total),
+            "scores": byte_size(scores),
+        },
         gain_ns=max(0.0, total - least) if rate else total,
         confidence="medium" if rate else "low",
-        evidence=[table("One of the chains", {
-            "operator": ("text", "operator"), "shapes": ("text", "shapes"), "time": ("time", "device time"),
-        }, rows, limit=12)],
+        evidence=[
+            table(
+                "One of the chains",
+                {
+                    "operator": ("text", "operator"),
+                    "shapes": ("text", "shapes"),
+                    "time": ("time", "device time"),
+                },
+                rows,
+                limit=12,
+            )
+        ],
         location=locate(facts, int(leaves.operator[int(example[0])])),
         claims=claim(facts, device),
     )

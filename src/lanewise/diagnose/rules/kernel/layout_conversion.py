@@ -57,10 +57,15 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
     side, gain = either_side(facts, device_ns=total, host_ns=float(trace.duration[linked].sum()) / steps)
     example, group = facts.signatures.groups(np.maximum(trace.links.operator[rows], 0))
     duration = trace.duration[trace.device_work[rows]]
-    table_rows: list[dict[str, Any]] = [{
-        "operator": trace.name_of(int(operator)), "shapes": shapes_label(facts, int(operator)),
-        "count": int((group == at).sum()) / steps, "total": float(duration[group == at].sum()) / steps,
-    } for at, operator in enumerate(example.tolist())]
+    table_rows: list[dict[str, Any]] = [
+        {
+            "operator": trace.name_of(int(operator)),
+            "shapes": shapes_label(facts, int(operator)),
+            "count": int((group == at).sum()) / steps,
+            "total": float(duration[group == at].sum()) / steps,
+        }
+        for at, operator in enumerate(example.tolist())
+    ]
     table_rows.sort(key=lambda row: -row["total"])
     return Found(
         values={

@@ -44,9 +44,14 @@ def memory_bound_kernel(
     compute, steps = compute_ns(facts), steady_count(facts)
     peak = facts.device.peak
     assert peak is not None
-    roofs = [roof for roof in facts.roofline
-             if roof.work is not None and roof.of_memory >= of_memory_from and not roof.of_compute >= of_compute_below
-             and per_step_ns(facts, roof) >= share_from * compute]
+    roofs = [
+        roof
+        for roof in facts.roofline
+        if roof.work is not None
+        and roof.of_memory >= of_memory_from
+        and not roof.of_compute >= of_compute_below
+        and per_step_ns(facts, roof) >= share_from * compute
+    ]
     if not roofs:
         return Clear("no operator with a large share moves data at the memory's bandwidth")
     total = sum(per_step_ns(facts, roof) for roof in roofs)

@@ -52,8 +52,11 @@ def misaligned_gemm(facts: Facts, *, share_from: float = 0.05) -> Outcome:
     peak = facts.device.peak
     assert peak is not None
     compute, steps = compute_ns(facts), steady_count(facts)
-    roofs = [roof for roof in facts.roofline
-             if roof.work is not None and roof.work.kind == "matmul" and _misaligned(facts, roof)]
+    roofs = [
+        roof
+        for roof in facts.roofline
+        if roof.work is not None and roof.work.kind == "matmul" and _misaligned(facts, roof)
+    ]
     total = sum(per_step_ns(facts, roof) for roof in roofs)
     if not roofs or total < share_from * compute:
         return Clear(f"misaligned products take {total / compute:.1%} of the computing time")
@@ -64,8 +67,13 @@ def misaligned_gemm(facts: Facts, *, share_from: float = 0.05) -> Outcome:
             least += roof.work.flops * roof.calls / steps / (_REACHABLE * rate) * 1e9
     narrow = any(roof.work and roof.work.dtype.startswith("c10::Float8") for roof in roofs)
     return Found(
-        values={"operators": counted(len(roofs), "matrix product", "matrix products"), "top": text(roofs[0].name),
-                "total": time(total), "per": per(facts), "multiple": text("16" if narrow else "8")},
+        values={
+            "operators": counted(len(roofs), "matrix product", "matrix products"),
+            "top": text(roofs[0].name),
+            "total": time(total),
+            "per": per(facts),
+            "multiple": text("16" if narrow else "8"),
+        },
         gain_ns=max(0.0, total - least),
         evidence=[roof_table(facts, "Misaligned matrix products", roofs)],
         location=locate(facts, int(facts.trace.links.launch[roofs[0].rows[0]])),

@@ -45,8 +45,9 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
     trace = facts.trace
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
-    calls = outermost(facts, in_steady_steps(
-        facts, named(facts, (Kind.OPERATOR,), "aten::_scaled_dot_product_attention_math")))
+    calls = outermost(
+        facts, in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::_scaled_dot_product_attention_math"))
+    )
     if len(calls) == 0:
         return Clear("no attention call takes the reference path")
     leaves = facts.leaves
@@ -83,11 +84,19 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
         values={"calls": counted(len(calls) / steps, "call", "calls"), "per": per(facts), "total": time(total)},
         gain_ns=max(0.0, total - least) if least else total,
         confidence="high" if least else "low",
-        evidence=[table("Attention on the reference path", {
-            "shapes": ("text", "shapes"), "dtype": ("text", "type"), "mask": ("text", "mask"),
-            "count": ("count", "per step"), "time": ("time", "time of a call"),
-        }, rows)],
+        evidence=[
+            table(
+                "Attention on the reference path",
+                {
+                    "shapes": ("text", "shapes"),
+                    "dtype": ("text", "type"),
+                    "mask": ("text", "mask"),
+                    "count": ("count", "per step"),
+                    "time": ("time", "time of a call"),
+                },
+                rows,
+            )
+        ],
         location=locate(facts, int(calls[0])),
         claims=claim(facts, leaves.rows(np.flatnonzero(inside))),
     )
-

@@ -59,17 +59,37 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
         mine = calls[places.of_event == at]
-        rows.append({"call": trace.name_of(int(places.example[at])), "site": label, "count": len(mine) / steps,
-                     "total": float(trace.duration[mine].sum()) / steps, "longest": float(trace.duration[mine].max())})
+        rows.append(
+            {
+                "call": trace.name_of(int(places.example[at])),
+                "site": label,
+                "count": len(mine) / steps,
+                "total": float(trace.duration[mine].sum()) / steps,
+                "longest": float(trace.duration[mine].max()),
+            }
+        )
     rows.sort(key=lambda row: -row["total"])
     return Found(
-        values={"calls": counted(len(calls) / steps, "call", "calls"), "per": per(facts), "total": time(total),
-                "share": share(of_step(facts, total))},
+        values={
+            "calls": counted(len(calls) / steps, "call", "calls"),
+            "per": per(facts),
+            "total": time(total),
+            "share": share(of_step(facts, total)),
+        },
         gain_ns=total + drained,
-        evidence=[table("Driver allocations", {
-            "call": ("text", "call"), "site": ("text", "called by"), "count": ("count", "per step"),
-            "total": ("time", "time"), "longest": ("time", "longest"),
-        }, rows)],
+        evidence=[
+            table(
+                "Driver allocations",
+                {
+                    "call": ("text", "call"),
+                    "site": ("text", "called by"),
+                    "count": ("count", "per step"),
+                    "total": ("time", "time"),
+                    "longest": ("time", "longest"),
+                },
+                rows,
+            )
+        ],
         location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
         claims=calls.tolist(),
     )

@@ -53,10 +53,15 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
         mine = places.of_event == at
-        rows.append({"site": label, "types": _types(facts, int(casts.operator[np.argmax(mine)])),
-                     "count": int(mine.sum()) / steps,
-                     "device": float(facts.leaves.time[casts.leaf[mine]].sum()) / steps,
-                     "host": float(trace.duration[casts.root[mine]].sum()) / steps})
+        rows.append(
+            {
+                "site": label,
+                "types": _types(facts, int(casts.operator[np.argmax(mine)])),
+                "count": int(mine.sum()) / steps,
+                "device": float(facts.leaves.time[casts.leaf[mine]].sum()) / steps,
+                "host": float(trace.duration[casts.root[mine]].sum()) / steps,
+            }
+        )
     rows.sort(key=lambda row: -row["device"])
     device = facts.leaves.rows(casts.leaf)
     return Found(

@@ -74,20 +74,39 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     for at in constant:
         call = facts.signatures.of(int(example[at]))
         values = ", ".join(value for value in call.concrete if value) if call else ""
-        table_rows.append({"operator": trace.name_of(int(example[at])), "arguments": values[:80],
-                           "shapes": shapes_label(facts, int(example[at])), "count": int((group == at).sum()) / steps,
-                           "host": float(trace.duration[building[group == at]].sum()) / steps})
+        table_rows.append(
+            {
+                "operator": trace.name_of(int(example[at])),
+                "arguments": values[:80],
+                "shapes": shapes_label(facts, int(example[at])),
+                "count": int((group == at).sum()) / steps,
+                "host": float(trace.duration[building[group == at]].sum()) / steps,
+            }
+        )
     table_rows.sort(key=lambda row: -row["host"])
     return Found(
-        values={"tensors": counted(len(chosen) / steps, "constant tensor", "constant tensors"), "per": per(facts),
-                "device": time(device_ns), "host": time(host_ns)},
+        values={
+            "tensors": counted(len(chosen) / steps, "constant tensor", "constant tensors"),
+            "per": per(facts),
+            "device": time(device_ns),
+            "host": time(host_ns),
+        },
         gain_ns=gain,
         side=side,
         confidence="medium",
-        evidence=[table("Built with the same arguments in every steady step", {
-            "operator": ("text", "operator"), "arguments": ("text", "arguments"), "shapes": ("text", "shapes"),
-            "count": ("count", "per step"), "host": ("time", "host time"),
-        }, table_rows)],
+        evidence=[
+            table(
+                "Built with the same arguments in every steady step",
+                {
+                    "operator": ("text", "operator"),
+                    "arguments": ("text", "arguments"),
+                    "shapes": ("text", "shapes"),
+                    "count": ("count", "per step"),
+                    "host": ("time", "host time"),
+                },
+                table_rows,
+            )
+        ],
         location=locate(facts, int(chosen[0])),
         claims=claim(facts, rows),
     )

@@ -67,9 +67,14 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
     for series in growing[:8]:
         call = facts.signatures.of(int(leaves.operator[series[-1][0]]))
         cache = _cache(call.inputs[0])[0] if call else None
-        table_rows.append({"shape": "x".join(map(str, cache.shape)) if cache else "", "count": len(series) / steps,
-                           "bytes": cache.bytes if cache else -1,
-                           "device": float(leaves.time[[leaf for leaf, _ in series]].mean())})
+        table_rows.append(
+            {
+                "shape": "x".join(map(str, cache.shape)) if cache else "",
+                "count": len(series) / steps,
+                "bytes": cache.bytes if cache else -1,
+                "device": float(leaves.time[[leaf for leaf, _ in series]].mean()),
+            }
+        )
     return Found(
         values={
             "cats": counted(len(mine) / steps, "call of cat", "calls of cat"),
@@ -109,7 +114,7 @@ def _growing(facts: Facts, cats: np.ndarray, at_least: int) -> list[list[tuple[i
         if cache is None:
             continue
         length = cache.shape[dim]
-        kind = (dim, *cache.shape[:dim], -1, *cache.shape[dim + 1:], facts.trace.lane[facts.leaves.operator[leaf]])
+        kind = (dim, *cache.shape[:dim], -1, *cache.shape[dim + 1 :], facts.trace.lane[facts.leaves.operator[leaf]])
         waiting = ends[kind][length - 1]
         # Layers call in turn: the series that waited longest continues.
         current = waiting.pop(0) if waiting else []

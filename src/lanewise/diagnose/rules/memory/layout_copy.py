@@ -63,13 +63,16 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
         call = facts.signatures.of(event)
         source = call.tensor(1) if call else None
         first = int(np.argmax(mine))
-        rows.append({
-            "by": trace.name_of(int(copies.root[first])),
-            "inside": trace.name_of(int(copies.above[first])) if copies.above[first] >= 0 else "",
-            "shape": "x".join(map(str, source.shape)) if source else "",
-            "strides": "x".join(map(str, source.strides)) if source and source.strides else "",
-            "count": int(mine.sum()) / steps, "device": float(facts.leaves.time[copies.leaf[mine]].sum()) / steps,
-        })
+        rows.append(
+            {
+                "by": trace.name_of(int(copies.root[first])),
+                "inside": trace.name_of(int(copies.above[first])) if copies.above[first] >= 0 else "",
+                "shape": "x".join(map(str, source.shape)) if source else "",
+                "strides": "x".join(map(str, source.strides)) if source and source.strides else "",
+                "count": int(mine.sum()) / steps,
+                "device": float(facts.leaves.time[copies.leaf[mine]].sum()) / steps,
+            }
+        )
     rows.sort(key=lambda row: -row["device"])
     device = facts.leaves.rows(copies.leaf)
     return Found(

@@ -58,18 +58,36 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
     table_rows: list[dict[str, Any]] = []
     for way in np.unique(direction).tolist():
         mine = direction == way
-        table_rows.append({
-            "direction": way, "count": int(mine.sum()) / steps, "bytes": float(np.maximum(size[mine], 0).sum()) / steps,
-            "total": float(trace.duration[events[mine]].sum()) / steps, "alone": float(alone[mine].sum()) / steps,
-        })
+        table_rows.append(
+            {
+                "direction": way,
+                "count": int(mine.sum()) / steps,
+                "bytes": float(np.maximum(size[mine], 0).sum()) / steps,
+                "total": float(trace.duration[events[mine]].sum()) / steps,
+                "alone": float(alone[mine].sum()) / steps,
+            }
+        )
     return Found(
-        values={"copies": counted(len(events) / steps, "copy", "copies"), "per": per(facts), "exposed": time(exposed),
-                "share": share(of_step(facts, exposed))},
+        values={
+            "copies": counted(len(events) / steps, "copy", "copies"),
+            "per": per(facts),
+            "exposed": time(exposed),
+            "share": share(of_step(facts, exposed)),
+        },
         gain_ns=min(exposed, compute),
-        evidence=[table("Copies", {
-            "direction": ("text", "direction"), "count": ("count", "per step"), "bytes": ("bytes", "bytes"),
-            "total": ("time", "time"), "alone": ("time", "of it with nothing beside"),
-        }, table_rows)],
+        evidence=[
+            table(
+                "Copies",
+                {
+                    "direction": ("text", "direction"),
+                    "count": ("count", "per step"),
+                    "bytes": ("bytes", "bytes"),
+                    "total": ("time", "time"),
+                    "alone": ("time", "of it with nothing beside"),
+                },
+                table_rows,
+            )
+        ],
         location=locate(facts, int(found.call[np.argmax(alone)])),
         claims=claim(facts, found.row),
     )

@@ -58,8 +58,7 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
     many = len(polls) / steps > polls_from
     if waited < share_from * facts.steps.step_ns and not many:
         return Clear(
-            f"event waits take {of_step(facts, waited):.1%} of the step, {len(polls) / steps:.0f} "
-            "polls per step"
+            f"event waits take {of_step(facts, waited):.1%} of the step, {len(polls) / steps:.0f} polls per step"
         )
     calls = np.concatenate((waits, polls)) if many else waits
     total = float(trace.duration[calls].sum()) / steps
@@ -67,22 +66,41 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
         chosen = calls[places.of_event == at]
-        rows.append({"call": trace.name_of(int(places.example[at])), "site": label,
-                     "thread": str(trace["lanes"]["label"][trace.lane[chosen[0]]]), "count": len(chosen) / steps,
-                     "total": float(trace.duration[chosen].sum()) / steps})
+        rows.append(
+            {
+                "call": trace.name_of(int(places.example[at])),
+                "site": label,
+                "thread": str(trace["lanes"]["label"][trace.lane[chosen[0]]]),
+                "count": len(chosen) / steps,
+                "total": float(trace.duration[chosen].sum()) / steps,
+            }
+        )
     rows.sort(key=lambda row: -row["total"])
     ddp = trace.name_mask(r"^DistributedDataParallel\.forward")
     annotation = nearest(facts.host.parent, (trace.kind == Kind.ANNOTATION) & ddp[trace.name], waits)
     by_ddp = len(waits) > 0 and float(trace.duration[waits[annotation >= 0]].sum()) / steps > 0.9 * total
     return Found(
-        values={"calls": counted(len(calls) / steps, "call", "calls"), "per": per(facts), "total": time(total),
-                "share": share(of_step(facts, total))},
+        values={
+            "calls": counted(len(calls) / steps, "call", "calls"),
+            "per": per(facts),
+            "total": time(total),
+            "share": share(of_step(facts, total)),
+        },
         title=_DDP_TITLE if by_ddp else None,
         gain_ns=total,
-        evidence=[table("Event waits and polls", {
-            "call": ("text", "call"), "site": ("text", "called by"), "thread": ("text", "thread"),
-            "count": ("count", "per step"), "total": ("time", "time"),
-        }, rows)],
+        evidence=[
+            table(
+                "Event waits and polls",
+                {
+                    "call": ("text", "call"),
+                    "site": ("text", "called by"),
+                    "thread": ("text", "thread"),
+                    "count": ("count", "per step"),
+                    "total": ("time", "time"),
+                },
+                rows,
+            )
+        ],
         location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
         claims=calls.tolist(),
     )

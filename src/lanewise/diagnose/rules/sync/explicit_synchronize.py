@@ -75,13 +75,26 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         )
     rows.sort(key=lambda row: -row["after"])
     return Found(
-        values={"waits": counted(len(waits) / steps, "wait", "waits"), "per": per(facts), "after": time(idle),
-                "share": share(of_step(facts, idle))},
+        values={
+            "waits": counted(len(waits) / steps, "wait", "waits"),
+            "per": per(facts),
+            "after": time(idle),
+            "share": share(of_step(facts, idle)),
+        },
         gain_ns=idle,
-        evidence=[table("Waits and what follows", {
-            "call": ("text", "call"), "site": ("text", "called by"), "count": ("count", "per step"),
-            "wait": ("time", "wait"), "after": ("time", "device idle afterwards"),
-        }, rows)],
+        evidence=[
+            table(
+                "Waits and what follows",
+                {
+                    "call": ("text", "call"),
+                    "site": ("text", "called by"),
+                    "count": ("count", "per step"),
+                    "wait": ("time", "wait"),
+                    "after": ("time", "device idle afterwards"),
+                },
+                rows,
+            )
+        ],
         location=locate(facts, int(waits[np.argmax(after)])),
         claims=waits.tolist(),
     )

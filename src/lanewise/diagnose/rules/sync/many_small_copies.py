@@ -68,14 +68,27 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
         )
     table_rows.sort(key=lambda row: -row["total"])
     return Found(
-        values={"copies": counted(len(calls) / steps, "copy", "copies"), "per": per(facts),
-                "bytes": byte_size(float(np.median(size))), "cost": time(cost)},
+        values={
+            "copies": counted(len(calls) / steps, "copy", "copies"),
+            "per": per(facts),
+            "bytes": byte_size(float(np.median(size))),
+            "cost": time(cost),
+        },
         gain_ns=(len(calls) / steps - 1) * cost,
         side="transfer" if found.pageable.mean() > 0.5 else "host",
-        evidence=[table("Small copies", {
-            "site": ("text", "copied by"), "direction": ("text", "direction"), "count": ("count", "per step"),
-            "bytes": ("bytes", "median size"), "total": ("time", "time of the calls"),
-        }, table_rows)],
+        evidence=[
+            table(
+                "Small copies",
+                {
+                    "site": ("text", "copied by"),
+                    "direction": ("text", "direction"),
+                    "count": ("count", "per step"),
+                    "bytes": ("bytes", "median size"),
+                    "total": ("time", "time of the calls"),
+                },
+                table_rows,
+            )
+        ],
         location=locate(facts, int(calls[0])),
         claims=np.unique(calls).tolist(),
     )

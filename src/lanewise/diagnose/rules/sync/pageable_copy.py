@@ -65,21 +65,41 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             mine = (places.of_event == i) & (direction == way)
             if mine.any():
                 moved, took = float(size[mine].sum()), float(trace.duration[copies[mine]].sum())
-                table_rows.append({
-                    "site": label, "direction": str(way), "count": int(mine.sum()) / steps, "bytes": moved / steps,
-                    "rate": moved / took * 1e9 if took else 0.0,
-                    "blocked": float(trace.duration[calls[mine]].sum()) / steps,
-                })
+                table_rows.append(
+                    {
+                        "site": label,
+                        "direction": str(way),
+                        "count": int(mine.sum()) / steps,
+                        "bytes": moved / steps,
+                        "rate": moved / took * 1e9 if took else 0.0,
+                        "blocked": float(trace.duration[calls[mine]].sum()) / steps,
+                    }
+                )
     table_rows.sort(key=lambda row: -row["blocked"])
     took = max(1, int(trace.duration[calls].sum()))
     return Found(
-        values={"copies": counted(len(copies) / steps, "copy", "copies"), "per": per(facts), "blocked": time(blocked),
-                "bytes": byte_size(float(size.sum()) / steps), "rate": bandwidth(float(size.sum()) / took * 1e9)},
+        values={
+            "copies": counted(len(copies) / steps, "copy", "copies"),
+            "per": per(facts),
+            "blocked": time(blocked),
+            "bytes": byte_size(float(size.sum()) / steps),
+            "rate": bandwidth(float(size.sum()) / took * 1e9),
+        },
         gain_ns=blocked,
-        evidence=[table("Pageable copies", {
-            "site": ("text", "copied by"), "direction": ("text", "direction"), "count": ("count", "copies"),
-            "bytes": ("bytes", "bytes"), "rate": ("bandwidth", "rate of the copy"), "blocked": ("time", "host blocked"),
-        }, table_rows)],
+        evidence=[
+            table(
+                "Pageable copies",
+                {
+                    "site": ("text", "copied by"),
+                    "direction": ("text", "direction"),
+                    "count": ("count", "copies"),
+                    "bytes": ("bytes", "bytes"),
+                    "rate": ("bandwidth", "rate of the copy"),
+                    "blocked": ("time", "host blocked"),
+                },
+                table_rows,
+            )
+        ],
         location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
         claims=np.unique(calls).tolist(),
     )

@@ -14,8 +14,15 @@ from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, text, time
 from lanewise.trace.schema import Kind
 
-_FILLS = ("aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_", "aten::random_", "aten::bernoulli_",
-          "aten::exponential_")
+_FILLS = (
+    "aten::fill_",
+    "aten::zero_",
+    "aten::normal_",
+    "aten::uniform_",
+    "aten::random_",
+    "aten::bernoulli_",
+    "aten::exponential_",
+)
 _CREATED = (
     r"^aten::(zeros|ones|full|rand|randn|randint|arange|linspace|eye|zeros_like|ones_like|full_like|rand_like|"
     r"randn_like|new_zeros|new_ones|new_full)$"
@@ -72,20 +79,39 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     table_rows: list[dict[str, Any]] = []
     for i, label in enumerate(places.label):
         mine = places.of_event == i
-        table_rows.append({"site": label, "count": int(mine.sum()) / steps, "bytes": float(size[mine].mean()),
-                           "create": float(trace.duration[created[mine]].sum()) / steps,
-                           "copy": float(trace.duration[call[mine]].sum()) / steps})
+        table_rows.append(
+            {
+                "site": label,
+                "count": int(mine.sum()) / steps,
+                "bytes": float(size[mine].mean()),
+                "create": float(trace.duration[created[mine]].sum()) / steps,
+                "copy": float(trace.duration[call[mine]].sum()) / steps,
+            }
+        )
     table_rows.sort(key=lambda row: -row["create"] - row["copy"])
     return Found(
-        values={"tensors": counted(len(root) / steps, "tensor", "tensors"), "per": per(facts),
-                "creator": text(trace.name_of(int(created[np.argmax(cost)]))), "total": time(float(cost.sum()) / steps),
-                "bytes": byte_size(float(size.sum()) / steps)},
+        values={
+            "tensors": counted(len(root) / steps, "tensor", "tensors"),
+            "per": per(facts),
+            "creator": text(trace.name_of(int(created[np.argmax(cost)]))),
+            "total": time(float(cost.sum()) / steps),
+            "bytes": byte_size(float(size.sum()) / steps),
+        },
         gain_ns=float(cost.sum()) / steps,
         side="transfer" if facts.regime.name == "transfer" else "host",
-        evidence=[table("Tensors created on the CPU", {
-            "site": ("text", "created by"), "count": ("count", "per step"), "bytes": ("bytes", "size"),
-            "create": ("time", "creation"), "copy": ("time", "call of the copy"),
-        }, table_rows)],
+        evidence=[
+            table(
+                "Tensors created on the CPU",
+                {
+                    "site": ("text", "created by"),
+                    "count": ("count", "per step"),
+                    "bytes": ("bytes", "size"),
+                    "create": ("time", "creation"),
+                    "copy": ("time", "call of the copy"),
+                },
+                table_rows,
+            )
+        ],
         location=locate(facts, int(created[np.argmax(cost)])),
         claims=[*created.tolist(), *np.unique(call).tolist()],
     )
