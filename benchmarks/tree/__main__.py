@@ -71,7 +71,10 @@ print(json.dumps({"wall_s": wall, "cpu_s": cpu}))
 
 def sample(code: str, *arguments: str) -> dict[str, Any]:
     """One fresh process; its last line of output is its result."""
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    # An installed package has its bytecode: without it every sample would compile the modules again.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True,
+                          env=environment)  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -83,6 +86,7 @@ def spread(values: list[float]) -> dict[str, Any]:
 def measure(path: Path, saved: Path, samples: int) -> dict[str, Any]:
     """All numbers of one trace."""
     builds = [sample(_BUILD, str(path), str(saved)) for _ in range(samples)]
+    sample(_COMMAND, str(saved))
     views = [sample(_VIEW, str(saved)) for _ in range(samples)]
     commands = [sample(_COMMAND, str(saved)) for _ in range(samples)]
     facts = {key: builds[0][key] for key in ("events", "nodes", "truncated", "saved_bytes", "linked", "backward")}
@@ -111,7 +115,8 @@ def main() -> None:
             "what": "calling-context tree of a trace, half of it Python frames",
             "command": f"python -m benchmarks.tree --samples {options.samples} --events {options.events}",
             "machine": {"cpus": os.cpu_count(), "architecture": platform.machine(), "shared": True,
-                        "load_before": round(os.getloadavg()[0], 1)},
+                        "load_before": round(os.getloadavg()[0], 1),
+                        "niceness": os.nice(0)},
             "versions": {"python": platform.python_version(),
                          **{name: version(name) for name in ("numpy", "polars", "msgspec", "rich", "click")}},
             "targets": {"build_wall_s": 3.0, "build_peak_mb": 1000, "view_wall_s": 0.3, "saved_bytes": 1_000_000},
