@@ -11,7 +11,9 @@ from click.testing import CliRunner, Result
 
 from lanewise.cli.tree import tree
 from lanewise.errors import LanewiseError, UsageError
-from lanewise.tree.store import load
+from lanewise.tree.build import build
+from lanewise.tree.store import load, save
+from tests.support.builder import TraceBuilder
 from tests.tree.samples import CASES
 
 TRACE = str(CASES / "plain.json.gz")
@@ -66,6 +68,16 @@ def test_filters_and_options() -> None:
     assert "_call_impl" not in run(TRACE, "--json").output
     assert run(TRACE, "--metric", "host", "--depth", "2").exit_code == 0
     assert "autograd threads" in run(TRACE, "--placement", "ran").output
+
+
+def test_without_a_device_host_time_is_shown(tmp_path: Path) -> None:
+    b = TraceBuilder()
+    with b.step(), b.frame("train.py(1): main"), b.op("aten::mm", head=40):
+        pass
+    save(build(b.build()), tmp_path / "cpu.lwtree")
+    output = run(str(tmp_path / "cpu.lwtree")).output
+    assert "main (train.py:1)" in output
+    assert "41.0 us" in output
 
 
 def test_a_saved_tree_shows_the_same(saved: str) -> None:

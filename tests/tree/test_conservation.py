@@ -80,6 +80,15 @@ def test_phases_divide_the_tree(program: list[list[Action]]) -> None:
 
 @relaxed
 @given(programs)
+def test_a_limit_keeps_the_device_time_of_each_phase(program: list[list[Action]]) -> None:
+    tree = build(play(program))
+    small = limit_nodes(tree, max(len(tree) // 3, 1))
+    for phase in PHASES:
+        assert views.only_phases(small, [phase]).total("device") == views.only_phases(tree, [phase]).total("device")
+
+
+@relaxed
+@given(programs)
 def test_steps_divide_the_tree(program: list[list[Action]]) -> None:
     trace = play(program)
     whole = build(trace)

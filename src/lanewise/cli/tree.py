@@ -132,6 +132,9 @@ def tree(
     if format_ == "tree":
         _write(_bytes(whole, "tree"), output, force)
         return
+    if metric == "device" and not whole.value("device").any():
+        # A program without a device: what it costs is host time.
+        metric = "host"
     shown = views.top_down(whole, placement=placement, fold=not frames, phases=phases, text=text)
     if merge_layers:
         shown = views.merge_layers(shown)

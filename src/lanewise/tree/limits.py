@@ -17,7 +17,7 @@ def limit_nodes(tree: Tree, most: int) -> Tree:
     """At most about `most` nodes, plus one `<truncated>` child per node that lost some.
 
     Contexts with device time are kept before those without, then by host time. What a merged context cost moves to the
-    `<truncated>` child of the nearest kept one; leaves keep their kind of work apart so that kernels stay kernels.
+    `<truncated>` child of the nearest kept one; leaves keep their kind of work and their phase.
     """
     if len(tree) <= most:
         return tree
@@ -35,11 +35,11 @@ def limit_nodes(tree: Tree, most: int) -> Tree:
     else:
         label = len(strings)
         strings.append(TRUNCATED)
-    # Every other node becomes the `<truncated>` child of the nearest kept node, one per kind of leaf.
+    # Every other node becomes the `<truncated>` child of the nearest kept node, one per kind and phase of leaf.
     near = _nearest_kept(tree.parent, kept)
     leaf = tree.leaf
     kind = np.where(kept | leaf, tree.kind, NodeKind.MARK)
-    phase = np.where(kept, tree.phase, Phase.OTHER)
+    phase = np.where(kept | leaf, tree.phase, Phase.OTHER)
     name = np.where(kept, tree.name, label)
     detail = np.where(kept, tree.detail, 0)
     parent = np.where(kept, tree.parent, near)
