@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { TableBlock } from '../src/data/report'
 import { filterRows, markdown, sortRows } from '../src/parts/table'
-import { panned, ticks, within, zoomed } from '../src/timeline/viewport'
+import { panned, tickLabel, ticks, within, zoomed } from '../src/timeline/viewport'
 
 const block: TableBlock = {
   title: 't',
@@ -53,5 +53,15 @@ describe('viewport', () => {
     const { step, times } = ticks({ from: 3, to: 1003 }, 10)
     expect(step).toBe(100)
     expect(times).toEqual([100, 200, 300, 400, 500, 600, 700, 800, 900, 1000])
+  })
+
+  it('writes no two marks alike, however far from the beginning', () => {
+    for (const from of [0, 999_000, 4.4e9, 9e14])
+      for (const length of [30, 1e3, 1e6, 1e10]) {
+        const { step, times } = ticks({ from, to: from + length }, 10)
+        expect(new Set(times.map((time) => tickLabel(time, step))).size).toBe(times.length)
+      }
+    expect(tickLabel(4_485_000_000, 5_000_000)).toBe('4.485 s')
+    expect(tickLabel(-20_000, 10_000)).toBe('−20 us')
   })
 })

@@ -7,7 +7,7 @@ import type { Details, SliceRef } from './details'
 import { CAUSES, type Layout, RULER, STEPS, STICKY } from './layout'
 import { drawLine, type Line, lineOf, stamp } from './line'
 import { BACKGROUND, INK, type Palette, paletteOf } from './palette'
-import { ticks, type Viewport, xOf } from './viewport'
+import { tickLabel, ticks, type Viewport, xOf } from './viewport'
 
 export const GUTTER = 190
 
@@ -383,7 +383,7 @@ export class Painter {
     c.fillStyle = back
     c.fillRect(0, 0, width, RULER + STEPS)
     c.fillStyle = dim
-    const { times } = ticks(view, plot / 110)
+    const { step, times } = ticks(view, plot / 110)
     const low = timeline.extra.span[0]
     c.strokeStyle = line
     c.beginPath()
@@ -392,7 +392,7 @@ export class Painter {
       if (x < GUTTER) continue
       c.moveTo(x, RULER - 7)
       c.lineTo(x, RULER)
-      c.fillText(time - low < 0 ? `−${formatTime(low - time)}` : formatTime(time - low), x + 3, 11)
+      c.fillText(tickLabel(time - low, step), x + 3, 11)
     }
     c.moveTo(0, RULER + 0.5)
     c.lineTo(width, RULER + 0.5)
