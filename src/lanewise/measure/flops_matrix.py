@@ -76,7 +76,8 @@ def _matmul(call: Signature) -> Work | None:
     if left.shape[-1] != right.shape[-2]:
         return None
     if len(right.shape) == 2:
-        return _product(Tensor((left.numel // left.shape[-1], left.shape[-1]), left.dtype), right)
+        k = left.shape[-1]
+        return _product(Tensor((left.numel // max(1, k), k), left.dtype), right)
     heads = [Tensor(tensor.shape[:-2], tensor.dtype) for tensor in (left, right)]
     batch = _broadcast_shape(heads[0].shape, heads[1].shape)
     if batch is None:
@@ -130,6 +131,8 @@ def _convolution(
     if any(option is None for option in options):
         return None
     steps, pads, spread = (option or () for option in options)
+    if min(*steps, *spread) < 1 or min(pads) < 0:
+        return None
     g = call.whole(groups, 1)
     kernel, area = weight.shape[2:], image.shape[2:]
     if transposed:

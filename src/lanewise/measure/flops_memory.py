@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from lanewise.measure.signatures import DTYPE_BYTES, Signature, Tensor
+from lanewise.measure.signatures import DTYPE_BYTES, Signature, Tensor, whole_of
 from lanewise.measure.work import Formulas, Work, broadcast, promoted
 
 __all__ = ["FORMULAS"]
@@ -133,8 +133,8 @@ def _split(call: Signature) -> Work | None:
 
 def _reduced(source: Tensor, call: Signature, position: int) -> int:
     """Elements of the result of reducing over the dimensions at a position; all of them if none is given."""
-    one = call.value(position)
-    dims = call.whole_list(position) or ((int(one),) if one.lstrip("-").isdigit() else None)
+    one = whole_of(call.value(position))
+    dims = call.whole_list(position) or (None if one is None else (one,))
     rank = len(source.shape)
     if dims is None or not all(-rank <= dim < rank for dim in dims):
         return 1
@@ -288,9 +288,11 @@ def _max_pool(call: Signature) -> Work | None:
     if source is None or kernel is None or stride is None or padding is None or len(source.shape) < 3:
         return None
     kernel, stride, padding = (pair * 2 if len(pair) == 1 else pair for pair in (kernel, stride, padding))
+    if any(len(pair) != 2 for pair in (kernel, stride, padding)) or min(*stride, *kernel) < 1:
+        return None
     sizes = zip(source.shape[-2:], kernel, stride, padding, strict=True)
     area = [(size + 2 * p - k) // s + 1 for size, k, s, p in sizes]
-    elements = math.prod(source.shape[:-2]) * math.prod(area)
+    elements = math.prod(source.shape[:-2]) * math.prod(max(0, size) for size in area)
     written = elements * (source.itemsize + 8)
     return Work("pointwise", float(elements * math.prod(kernel)), source.bytes, written, source.dtype)
 

@@ -223,7 +223,7 @@ def roofline_table(facts: Facts) -> Columns:
             "calls": np.array([r.calls for r in roofs], dtype=np.int64),
             "time": np.array([r.time for r in roofs], dtype=np.int64),
             "flops": np.array(flops, dtype=np.float64),
-            "bytes": np.array([r.work.bytes if r.work else -1 for r in roofs], dtype=np.int64),
+            "bytes": np.array([r.work.bytes if r.work else math.nan for r in roofs], dtype=np.float64),
             "flop_rate": np.array([r.flop_rate for r in roofs], dtype=np.float64),
             "byte_rate": np.array([r.byte_rate for r in roofs], dtype=np.float64),
             "of_compute": np.array([r.of_compute for r in roofs], dtype=np.float64),

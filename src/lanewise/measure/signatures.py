@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,7 +12,12 @@ import numpy as np
 from lanewise.measure.keys import combined
 from lanewise.trace.model import Trace
 
-__all__ = ["DTYPE_BYTES", "Signature", "Signatures", "Tensor"]
+__all__ = ["DTYPE_BYTES", "Argument", "Signature", "Signatures", "Tensor", "whole_of"]
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+
+# No tensor has more elements: recorded text that says so is not a shape.
+_MOST_ELEMENTS = 2**50
 
 # Type names as torch records them -> bytes per element.
 DTYPE_BYTES: dict[str, int] = {
@@ -20,6 +27,11 @@ DTYPE_BYTES: dict[str, int] = {
     "c10::Float8_e4m3fn": 1, "c10::Float8_e5m2": 1, "c10::Float8_e4m3fnuz": 1, "c10::Float8_e5m2fnuz": 1,
     "c10::Float8_e8m0fnu": 1, "c10::complex<float>": 8, "c10::complex<double>": 16, "c10::complex<c10::Half>": 4,
 }  # fmt: skip
+
+
+def whole_of(text: str) -> int | None:
+    """The integer that a recorded value spells; None for anything else."""
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 class Tensor(NamedTuple):
@@ -90,16 +102,17 @@ class Signature(NamedTuple):
 
     def whole(self, position: int, default: int) -> int:
         """The concrete integer at a position."""
-        text = self.value(position)
-        return int(text) if text.lstrip("-").isdigit() else default
+        value = whole_of(self.value(position))
+        return default if value is None else value
 
     def whole_list(self, position: int) -> tuple[int, ...] | None:
         """The concrete list of integers at a position, or None."""
         text = self.value(position)
         if not (text.startswith("[") and text.endswith("]")):
             return None
-        parts = [part.strip() for part in text[1:-1].split(",")]
-        return tuple(int(part) for part in parts) if all(part.lstrip("-").isdigit() for part in parts) else None
+        values = [whole_of(part.strip()) for part in text[1:-1].split(",")]
+        whole = tuple(value for value in values if value is not None)
+        return whole if len(whole) == len(values) else None
 
 
 class Signatures:
@@ -184,7 +197,9 @@ def _argument(shape: Any, type_: Any, strides: Any) -> Argument:
 
 
 def _tensor(shape: Any, dtype: str, strides: Any) -> Tensor | None:
-    if not all(isinstance(size, int) and size >= 0 for size in shape):
+    if not all(isinstance(size, int) and 0 <= size <= _MOST_ELEMENTS for size in shape):
+        return None
+    if math.prod(shape) > _MOST_ELEMENTS:
         return None
     steps = tuple(strides) if isinstance(strides, list) and all(isinstance(s, int) for s in strides) else None
     return Tensor(tuple(shape), dtype, steps)

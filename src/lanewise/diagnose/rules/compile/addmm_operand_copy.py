@@ -156,7 +156,8 @@ def _output_bytes(facts: Facts, operator: int) -> int:
         return -1
     if len(left.shape) < 2 or len(right.shape) < 2 or not left.itemsize:
         return -1
-    return left.numel // max(1, left.shape[-1]) * right.shape[-1] * left.itemsize
+    size = left.numel // max(1, left.shape[-1]) * right.shape[-1] * left.itemsize
+    return size if size < 2**62 else -1
 
 
 def _bytes(facts: Facts, copies: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.diagnose.rules.sync.host_copies import host_copies
 from lanewise.diagnose.select import climb, counted, enclosing, named, outermost, per, sites
 from lanewise.measure.facts import Facts
+from lanewise.measure.signatures import whole_of
 from lanewise.report.quantity import byte_size, text, time
 from lanewise.trace.schema import Kind
 
@@ -160,7 +161,7 @@ def _range_bytes(facts: Facts, event: int) -> int:
     call = facts.signatures.of(event)
     if call is None:
         return -1
-    bounds = [int(value) for value in call.concrete[:3] if value.lstrip("-").isdigit()]
+    bounds = [value for value in map(whole_of, call.concrete[:3]) if value is not None]
     if not bounds:
         return -1
     low, high = (0, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
