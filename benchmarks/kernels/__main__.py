@@ -1,7 +1,7 @@
 """Measure the kernels on this machine's card: `python -m benchmarks.kernels OUT.json [--group softmax ...]`.
 
-ID kernels. Question: which kernels beat the best alternative on this card, and by how much? Cases, arms, costs and checks
-are those of `lanewise.kernels.cases`; the rules of timing those of `lanewise.kernels.measuring`.
+ID kernels. Question: which kernels beat the best alternative on this card, and by how much? Cases, arms, costs and
+checks are those of `lanewise.kernels.cases`; the rules of timing those of `lanewise.kernels.measuring`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Host cost of a call: `python -m benchmarks.kernels.host OUT.json`.
 
-ID kernels-host. Question: does the remembered launch cost no more than 1.5 times an aten operator's call? Small inputs, so
-that the device is never the limit; wall time of 200 back-to-back calls per round, arms in random order.
+ID kernels-host. Question: does the remembered launch cost no more than 1.5 times an aten operator's call? Small
+inputs, so that the device is never the limit; wall time of 200 back-to-back calls per round, arms in random order.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def device() -> str:
 
 @pytest.fixture(autouse=True)
 def _reproducible() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Same random inputs each time; numpy's warnings about NaN arithmetic in the interpreter are the point of a test."""
+    """Same random inputs each time; numpy's warnings about NaN in the interpreter are the point of a test."""
     import torch
 
     from lanewise.kernels.guard import reset_counts

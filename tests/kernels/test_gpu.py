@@ -1,4 +1,4 @@
-"""What only a device can show: rows shared by waiting programs, 2^31 elements, streams, graphs, compilation, launches."""
+"""What only a device can show: rows shared by waiting programs, 2^31 elements, streams, graphs, compiling, launches."""
 
 from __future__ import annotations
 
@@ -184,9 +184,7 @@ def test_mlp(shape, activation):
     x = torch.randn(m, d, device="cuda").to(BF16)
     w1, w2 = torch.randn(h, d, device="cuda").to(BF16) / d**0.5, torch.randn(o, h, device="cuda").to(BF16) / h**0.5
     b1, b2 = torch.randn(h, device="cuda").to(BF16), torch.randn(o, device="cuda").to(BF16)
-    same(
-        lambda *t: mlp(*t, activation), lambda *t: mlps.reference(*t, activation), [x, w1, b1, w2, b2]
-    )
+    same(lambda *t: mlp(*t, activation), lambda *t: mlps.reference(*t, activation), [x, w1, b1, w2, b2])
     assert set(counts()["mlp"]) == {"kernel"}
 
 

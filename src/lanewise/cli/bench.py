@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,7 +21,9 @@ def bench() -> None:
 @click.option("--match", default="", help="Only cases whose name holds this regular expression.")
 @click.option("--rounds", default=10, show_default=True, help="Rounds in which the arms take turns.")
 @click.option("--seconds", default=600.0, show_default=True, help="Start no case after this many seconds.")
-@click.option("--tune", is_flag=True, help="Time the candidate configurations first and keep the fastest for this card.")
+@click.option(
+    "--tune", is_flag=True, help="Time the candidate configurations first and keep the fastest for this card."
+)
 @click.option("--max-autotune", is_flag=True, help="Also compare with torch.compile max-autotune-no-cudagraphs.")
 @click.option("--workers", default=0, help="Processes that compile ahead.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write the rounds and the machine record as JSON.")
@@ -42,8 +46,7 @@ def kernels(
     from lanewise.errors import MissingDependencyError, UsageError
 
     try:
-        import torch
-
+        torch: Any = importlib.import_module("torch")
         from lanewise.kernels import bench as benchmark
         from lanewise.kernels.cases import GROUPS
         from lanewise.kernels.charts import write_charts

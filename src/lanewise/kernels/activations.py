@@ -1,9 +1,9 @@
 """Activations as device functions, on fp32 values: shared by pointwise chains, GEMM epilogues and the fused MLP.
 
-`gelu_tanh(x)` is `x * sigmoid(2u)` with u = sqrt(2/pi) (x + 0.044715 x^3), which equals 0.5 x (1 + tanh u) and needs one
-exponential and one reciprocal. `fast_gelu_tanh` uses the hardware's `tanh.approx.f32` (one special-function operation,
-relative error below 2^-10.9, a quarter of the rounding step of bf16) and `fast_exact_gelu` a short formula for erf; only
-kernels that round to half precision right away use them.
+`gelu_tanh(x)` is `x * sigmoid(2u)` with u = sqrt(2/pi) (x + 0.044715 x^3), which equals 0.5 x (1 + tanh u) and needs
+one exponential and one reciprocal. `fast_gelu_tanh` uses the hardware's `tanh.approx.f32` (one special-function
+operation, relative error below 2^-10.9, a quarter of the rounding step of bf16) and `fast_exact_gelu` a short formula
+for erf; only kernels that round to half precision right away use them.
 """
 
 from __future__ import annotations

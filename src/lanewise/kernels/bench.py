@@ -1,9 +1,9 @@
 """Gate, tune and measure the cases of `lanewise.kernels.cases`; write one JSON document as it goes.
 
-Order per case: the result is compared with the exact one (outputs start as NaN, inputs are compared afterwards, two runs
-must be bit-equal) and no time is taken if that fails; the candidates of the tuner are timed briefly; then all arms take
-turns. The document holds raw rounds, so that any statistic can be recomputed, and is rewritten after each case: a run
-that is cut short leaves what it had.
+Order per case: the result is compared with the exact one (outputs start as NaN, inputs are compared afterwards, two
+runs must be bit-equal) and no time is taken if that fails; the candidates of the tuner are timed briefly; then all
+arms take turns. The document holds raw rounds, so that any statistic can be recomputed, and is rewritten after each
+case: a run that is cut short leaves what it had.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def measure(case: Case, copy: float, rounds: int = 10, modes: Sequence[str] = ("
     return record
 
 
-def _work(index: int, count: int, groups: tuple[str, ...], modes: tuple[str, ...], match: str, tuning_too: bool) -> None:
+def _work(
+    index: int, count: int, groups: tuple[str, ...], modes: tuple[str, ...], match: str, tuning_too: bool
+) -> None:
     """Compile a share of what a run will need, into the caches on disk."""
     jobs: list[tuple[Case, Any]] = []
     for case in cases(groups, match):
@@ -162,7 +164,9 @@ def warm(
     """Compile candidates and torch.compile arms in parallel processes; returns the seconds it took."""
     start = time.perf_counter()
     context = multiprocessing.get_context("spawn")
-    running = [context.Process(target=_work, args=(i, workers, groups, modes, match, tuning_too)) for i in range(workers)]
+    running = [
+        context.Process(target=_work, args=(i, workers, groups, modes, match, tuning_too)) for i in range(workers)
+    ]
     for process in running:
         process.start()
     for process in running:

@@ -247,7 +247,9 @@ def _backward_cases() -> Iterator[Case]:
                 {"lanewise": ours, "eager": eager},
                 cost.norm_backward_cost(rows, cols, 2, rms=name == "rms_norm"),
                 exact,
-                tune=("norm_backward", (BF16, cols, name == "rms_norm"), layouts) if cols <= (16384 if name == "rms_norm" else 8192) else None,
+                tune=("norm_backward", (BF16, cols, name == "rms_norm"), layouts)
+                if cols <= (16384 if name == "rms_norm" else 8192)
+                else None,
                 shape={"rows": rows, "cols": cols},
             )
 
@@ -458,8 +460,10 @@ def _dual_cases() -> Iterator[Case]:
     for m in (1, 8, 64, 512, 2048, 8192):
 
         def make(i: int, m: int = m) -> tuple[Any, ...]:
-            return _randn(m, 4096, seed=i), _randn(14336, 4096, seed=i + 1, scale=1 / 64), _randn(
-                14336, 4096, seed=i + 2, scale=1 / 64
+            return (
+                _randn(m, 4096, seed=i),
+                _randn(14336, 4096, seed=i + 1, scale=1 / 64),
+                _randn(14336, 4096, seed=i + 2, scale=1 / 64),
             )
 
         def fused(x: Any, g: Any, u: Any, m: int = m) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Charts of benchmark documents as SVG, without a plotting library: one line per arm over the sizes of a kernel.
 
-The vertical axis is the rate the kernel lives by, GB/s (bytes that have to move, over time) with the card's copy bandwidth
-as a dashed line, or TFLOP/s. Every chart states card, versions and what was counted.
+The vertical axis is the rate the kernel lives by, GB/s (bytes that have to move, over time) with the card's copy
+bandwidth as a dashed line, or TFLOP/s. Every chart states card, versions and what was counted.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def chart(title: str, cases: Sequence[dict[str, Any]], machine: dict[str, Any], 
             f'<rect x="{at}" y="28" width="12" height="4" fill="{colour}"/>'
             f'<text x="{at + 16}" y="34" font-size="11" {text}>{escape(name)}</text>'
         )
-    where = f"{machine['card']}, torch {machine['torch']}, triton {machine['triton']}, bf16; device time in a CUDA graph"
+    where = (
+        f"{machine['card']}, torch {machine['torch']}, triton {machine['triton']}, bf16; device time in a CUDA graph"
+    )
     parts.append(f'<text x="{_LEFT}" y="{_HEIGHT - 12}" font-size="10" {text}>{escape(where)}</text></svg>')
     return "\n".join(parts) + "\n"
 

@@ -62,7 +62,9 @@ class Cost:
 
     def expected_us(self, card: Card, arithmetic: float = 0.78, memory: float = 0.90, launches: int = 1) -> float:
         """What a good kernel reaches: stated shares of both peaks, and the launches."""
-        busy = max(self.flop / card.bf16_tflop_per_s / 1e6 / arithmetic, self.bytes / card.memory_gb_per_s / 1e3 / memory)
+        busy = max(
+            self.flop / card.bf16_tflop_per_s / 1e6 / arithmetic, self.bytes / card.memory_gb_per_s / 1e3 / memory
+        )
         return busy + launches * LAUNCH_US
 
 

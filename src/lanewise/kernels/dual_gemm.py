@@ -1,9 +1,9 @@
 """Gate and up projections with the gated activation, as one kernel: the first half of a SwiGLU or GeGLU MLP.
 
-`gated_linear(x, gate, up, activation)` is `act(x @ gate.T) * (x @ up.T)` for x [..., k], gate and up [n, k]. One pass over
-x for both products, and neither product goes to memory. For few rows the time is that of reading both weights once
-(`_skinny`); for many rows it is cuBLAS's arithmetic against Triton's, and the two extra passes that fusion saves are a
-few percent of it, so there the fused kernel is used only where it was measured faster.
+`gated_linear(x, gate, up, activation)` is `act(x @ gate.T) * (x @ up.T)` for x [..., k], gate and up [n, k]. One pass
+over x for both products, and neither product goes to memory. For few rows the time is that of reading both weights
+once (`_skinny`); for many rows it is cuBLAS's arithmetic against Triton's, and the two extra passes that fusion saves
+are a few percent of it, so there the fused kernel is used only where it was measured faster.
 
 FLOP: 4 m n k; bytes: x, both weights and out once. Inference only. Shazeer, GLU Variants Improve Transformer, 2020.
 """
@@ -39,13 +39,22 @@ def reference(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, activation:
 
 
 def route(m: int, n: int, k: int, dtype: torch.dtype) -> Route:
-    """Where a gated product of that shape goes: "skinny", "tiles" or "cublas" (two products and one pointwise kernel)."""
+    """Where a gated product of that shape goes: "skinny", "tiles" or "cublas" (two products, one pointwise kernel)."""
     if dtype == torch.float32:
         return Route("cublas", "fp32 products are left to cuBLAS")
     default = Route("cublas", "two cuBLAS products and one fused pointwise kernel")
     if m <= _SKINNY_ROWS:
         default = Route("skinny", "few rows: both weights are read once, x is shared")
+    elif _measured(m, n, k, dtype):
+        default = Route("tiles", "one pass over x, and neither product goes to memory")
     return tuning.pick("gated_linear", (m, n, k, dtype), default)
+
+
+def _measured(m: int, n: int, k: int, dtype: torch.dtype) -> bool:
+    """Where the fused products beat cuBLAS and torch.compile on an H100: see docs/kernels.md."""
+    if INTERPRETED or dtype != torch.bfloat16 or torch.cuda.get_device_capability() != (9, 0):
+        return False
+    return m >= 512 and n >= 8192 and k >= 2048
 
 
 def gated_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, activation: str = "silu") -> torch.Tensor:

@@ -1,9 +1,10 @@
 """Element-wise operators: vector addition in three teaching versions, and the fused pairs that models are made of.
 
-`add_plain`, `add_masked` and `add_autotuned` do the same thing as `torch.add` of two equal tensors and run at the same
-speed, that of memory; they show what each step buys: no bounds check (the length must be a multiple of the block), the
-bounds check, the choice of block and warps by measurement. One pointwise operator cannot be made faster than eager, only
-joined with its neighbours, which is what the chains below do (see `lanewise.kernels.pointwise_chain`):
+`add_plain`, `add_masked` and `add_autotuned` do the same thing as `torch.add` of two equal tensors and run at the
+same speed, that of memory; they show what each step buys: no bounds check (the length must be a multiple of the
+block), the bounds check, the choice of block and warps by measurement. One pointwise operator cannot be made faster
+than eager, only joined with its neighbours, which is what the chains below do (see
+`lanewise.kernels.pointwise_chain`):
 
     silu_mul(gate, up)             silu(gate) * up                   SwiGLU (Shazeer, 2020)
     gelu_mul(gate, up)             gelu(gate) * up                   GeGLU, exact; gelu_tanh_mul for the tanh form

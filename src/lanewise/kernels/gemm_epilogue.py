@@ -1,10 +1,10 @@
 """A linear layer with what follows it fused in: bias, activation, residual.
 
-`linear_act(x, w, bias, activation, residual)` is `act(x @ w.T + bias) + residual` for x [..., k], w [n, k] (the layout of
-`nn.Linear`). It calls whatever was measured fastest for the shape and is exact: cuBLAS with its own epilogue
-(`torch._addmm_activation`, which knows ReLU and the tanh form of GELU only), cuBLAS followed by a pointwise kernel, or
-the Triton kernels of `lanewise.kernels.matmul`. `route` says which, and why; nothing is approximated to get onto a
-faster path. The bound on any gain is the epilogue's own traffic: the product alone is cuBLAS's to win.
+`linear_act(x, w, bias, activation, residual)` is `act(x @ w.T + bias) + residual` for x [..., k], w [n, k] (the
+layout of `nn.Linear`). It calls whatever was measured fastest for the shape and is exact: cuBLAS with its own
+epilogue (`torch._addmm_activation`, which knows ReLU and the tanh form of GELU only), cuBLAS followed by a pointwise
+kernel, or the Triton kernels of `lanewise.kernels.matmul`. `route` says which, and why; nothing is approximated to
+get onto a faster path. The bound on any gain is the epilogue's own traffic: the product alone is cuBLAS's to win.
 
 FLOP: 2 m n k; bytes: x, w, bias, residual and out once. Inference only; gradients run the reference.
 """
@@ -51,21 +51,19 @@ def reference(
 
 
 def skinny_blocks(m: int, n: int, k: int, dual: bool = False) -> SkinnyBlocks:
-    """Default cut for small m: about two programs a multiprocessor, 128 to 256 weights a step."""
+    """Default cut for small m; no split of k won on an H100 where n / 32 programs fill the card."""
     bm = max(next_power_of_2(m), 16)
-    bn = 32
-    across = -(-n // bn)
     split = 1
-    while across * split < 128 and split < 8 and k // (split * 2) >= 512:
+    while -(-n // 32) * split < 96 and split < 8 and k // (split * 2) >= 512:
         split *= 2
-    return SkinnyBlocks(bm, bn, 128 if dual or bm > 16 else 256, split, 4, 4 if bm > 16 else 3)
+    if dual and bm > 16:
+        return SkinnyBlocks(bm, 64, 128, split, 4, 3)
+    return SkinnyBlocks(bm, 32, 256, split, 4, 3)
 
 
 def tile_blocks(m: int, n: int) -> TileBlocks:
-    """Default tile: 128 x 256 where that still gives every multiprocessor one, else 128 x 128."""
-    if -(-m // 128) * -(-n // 256) >= 120:
-        return TileBlocks(128, 256, 64, 8, 3, halves=2)
-    return TileBlocks(128, 128, 64, 8, 4)
+    """Default tile: 128 x 256 in flattened loops, stored in halves."""
+    return TileBlocks(128, 256, 64, 8, 3, 16, 2, True)
 
 
 def route(m: int, n: int, k: int, dtype: torch.dtype, bias: bool, activation: str | None, residual: bool) -> Route:
@@ -75,13 +73,24 @@ def route(m: int, n: int, k: int, dtype: torch.dtype, bias: bool, activation: st
     operators otherwise. A Triton kernel is taken only for shapes where `lanewise bench kernels --tune` measured it
     faster on this card, or in the region measured on the reference card (see docs/kernels.md).
     """
-    epilogue = bias and not residual and activation in ("relu", "gelu_tanh") and dtype != torch.float32
-    default = Route("cublas epilogue", "cuBLAS computes this epilogue itself") if epilogue else Route(
-        "eager", "no measured shape where a fused kernel beats cuBLAS and a pointwise kernel"
-    )
+    if bias and not residual and activation in ("relu", "gelu_tanh") and dtype != torch.float32:
+        default = Route("cublas epilogue", "cuBLAS computes this epilogue itself")
+    elif bias and not residual and activation == "gelu" and dtype == torch.bfloat16 and _measured(m, n, k):
+        default = Route("skinny" if m <= 64 else "tiles", "cuBLAS has no epilogue for the exact GELU")
+    else:
+        default = Route("eager", "no measured shape where a fused kernel beats cuBLAS and eager")
     if dtype == torch.float32:
         return default
     return tuning.pick("linear_act", (m, n, k, dtype, activation), default)
+
+
+def _measured(m: int, n: int, k: int) -> bool:
+    """Where the fused exact GELU beat the best other path by 2 % or more on an H100: see docs/kernels.md."""
+    if INTERPRETED or torch.cuda.get_device_capability() != (9, 0):
+        return False
+    if m <= 64:
+        return 2048 <= n <= 8192 and 2048 <= k <= 8192 and m > 16
+    return m >= 2048 and n >= 2048 and 2048 <= k <= 4096
 
 
 def linear_act(

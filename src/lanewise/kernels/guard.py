@@ -13,9 +13,28 @@ import torch
 
 from lanewise.kernels.launch import INTERPRETED
 
-__all__ = ["counts", "eager", "fell_back", "hit", "kind", "refuse_norm", "refuse_tensor", "reset_counts", "wants_grad"]
+__all__ = [
+    "counts",
+    "eager",
+    "fell_back",
+    "hit",
+    "host_bound",
+    "kind",
+    "refuse_norm",
+    "refuse_tensor",
+    "reset_counts",
+    "wants_grad",
+]
 
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
+train_from_elements = 1 << 26
+"""Fewest elements for which an eager call that needs gradients takes a kernel.
+
+Measured on an H100 host: forward and backward of rms_norm cost 380 to 420 us of host time against eager's 180 to 190,
+and the device gains that much only on tensors of this size. Inside a CUDA graph the host does not matter: capturing
+lifts the limit. Set it to 0 for programs that capture or compile their step anyway.
+"""
+
 _COUNTS: Counter[tuple[str, str]] = Counter()
 _HITS: defaultdict[str, int] = defaultdict(int)
 _stack_length = torch._C._len_torch_dispatch_stack
@@ -106,6 +125,13 @@ def eager() -> bool:
     Then the cheap launch path is used; otherwise the registered operator is, which all of those can see.
     """
     return not _compiling() and _stack_length() == 0 and _transform() is None
+
+
+def host_bound(x: torch.Tensor) -> bool:
+    """Whether autograd's host cost would outweigh what the kernel saves on the device."""
+    if INTERPRETED or x.numel() >= train_from_elements:
+        return False
+    return not torch.cuda.is_current_stream_capturing()
 
 
 def wants_grad(*tensors: torch.Tensor | None) -> bool:

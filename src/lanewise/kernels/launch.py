@@ -174,9 +174,7 @@ class Kernel:
         device = tensors[0].device.index
         with torch.cuda.device(device):
             if what.together:
-                compiled = self.fn.warmup(
-                    *tensors, *what.scalars, grid=what.grid, **what.meta, **what.options
-                )
+                compiled = self.fn.warmup(*tensors, *what.scalars, grid=what.grid, **what.meta, **what.options)
                 what = _fit(what, compiled, tensors[0].device)
             compiled = self.fn[what.grid](*tensors, *what.scalars, **what.meta, **what.options)
         if len(self._remembered) >= _MAX_REMEMBERED:

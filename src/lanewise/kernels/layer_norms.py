@@ -1,8 +1,8 @@
 """LayerNorm over the last dimension, alone or after adding a residual.
 
 `layer_norm(x, w, b, eps)` is `torch.nn.functional.layer_norm(x, (cols,), w, b, eps)`; `add_layer_norm(x, residual, w,
-b, eps)` returns that of `x + residual` together with the sum. x [..., cols] in fp32, fp16 or bf16, w and b [cols] of the
-same dtype, fp32 inside. Differentiable once in x, residual, w and b. Kernels, formulas and bytes:
+b, eps)` returns that of `x + residual` together with the sum. x [..., cols] in fp32, fp16 or bf16, w and b [cols] of
+the same dtype, fp32 inside. Differentiable once in x, residual, w and b. Kernels, formulas and bytes:
 `lanewise.kernels.norm_kernels`. Ba, Kiros and Hinton, Layer Normalization, 2016.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from lanewise.kernels.guard import eager, fell_back, hit, refuse_norm, wants_grad
+from lanewise.kernels.guard import eager, fell_back, hit, host_bound, refuse_norm, wants_grad
 from lanewise.kernels.norm_kernels import norm_backward, norm_forward, remembered_forward
 
 __all__ = ["add_layer_norm", "layer_norm", "reference"]
@@ -65,6 +65,8 @@ def layer_norm(
             hit("layer_norm")
             return quick.y
     refused = refuse_norm(x, w, b)
+    if refused is None and eager() and wants_grad(x, w, b) and host_bound(x):
+        refused = "host-bound with gradients"
     if refused is not None:
         fell_back("layer_norm", refused)
         return reference(x, w, b, eps)
@@ -90,6 +92,8 @@ def add_layer_norm(
             hit("add_layer_norm")
             return quick.y, quick.total
     refused = refuse_norm(x, w, b, residual)
+    if refused is None and eager() and wants_grad(x, w, b, residual) and host_bound(x):
+        refused = "host-bound with gradients"
     if refused is not None:
         fell_back("add_layer_norm", refused)
         total = x + residual

@@ -1,4 +1,5 @@
-"""The kernels as registered operators, so that torch.compile, export, fake tensors and FlopCounterMode see through them.
+"""The kernels as registered operators, so that torch.compile, export, fake tensors and FlopCounterMode see through
+them.
 
 Each is a `torch.library.triton_op`: the body is what runs, what is traced (the Triton kernels are inlined into the
 compiled code) and what computes shapes on fake tensors; gradients are operators too; the FLOP formulas are those of

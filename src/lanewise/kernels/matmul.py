@@ -1,8 +1,8 @@
 """The matrix-product kernels behind `gemm_epilogue` and `dual_gemm`.
 
 `out = epilogue(a @ w.T)` for a [m, k] and w [n, k] (the layout of `nn.Linear`), fp16 or bf16 (fp32 through TF32 or in
-full), accumulating in fp32. With a second weight, `out = act(a @ gate.T) * (a @ up.T)`: both products share the tiles of
-a and their results never reach memory.
+full), accumulating in fp32. With a second weight, `out = act(a @ gate.T) * (a @ up.T)`: both products share the tiles
+of a and their results never reach memory.
 
 `_tiles`, for m above 64: persistent programs walk output tiles in an order that keeps the tiles of one group of rows
 together in L2 (Triton's tutorials 03 and 09); operands come through Hopper's tensor memory accelerator into a ring of
@@ -159,7 +159,9 @@ def _skinny(
     w_at = col.to(tl.int64)[None, :] * k
     for step in tl.range(0, steps, num_stages=STAGES):
         at_k = begin + step * BK + inner
-        a = tl.load(a_ptr + row[:, None] * a_stride + at_k[None, :], mask=(row[:, None] < m) & (at_k[None, :] < k), other=0.0)
+        a = tl.load(
+            a_ptr + row[:, None] * a_stride + at_k[None, :], mask=(row[:, None] < m) & (at_k[None, :] < k), other=0.0
+        )
         inside = (at_k[:, None] < k) & (col[None, :] < n)
         w = tl.load(w_ptr + at_k[:, None] + w_at, mask=inside, other=0.0, eviction_policy="evict_first")
         acc = tl.dot(a, w, acc, input_precision=PRECISION)
@@ -309,7 +311,19 @@ def skinny(
         parts,
         count,
     )
-    key = (m, n, k, a.stride(0), activation, bias is None, residual is None, up is None, a.dtype, a.device.index, blocks)
+    key = (
+        m,
+        n,
+        k,
+        a.stride(0),
+        activation,
+        bias is None,
+        residual is None,
+        up is None,
+        a.dtype,
+        a.device.index,
+        blocks,
+    )
     SKINNY_KERNEL(
         key,
         tensors,

@@ -1,9 +1,9 @@
 """Timing of kernels on a CUDA device, by the rules of the measurement protocol.
 
-Device time: every arm is captured into a CUDA graph that calls it over several input sets, together at least three times
-the L2 cache, so that inputs come from memory and no launch is in the time. Host-inclusive time: wall time of back-to-back
-calls on one set, synchronised at the end. Arms take turns in random order, in rounds; medians, 20th and 80th percentile;
-the interval of a ratio comes from resampling whole rounds (drift that the arms share cancels).
+Device time: every arm is captured into a CUDA graph that calls it over several input sets, together at least three
+times the L2 cache, so that inputs come from memory and no launch is in the time. Host-inclusive time: wall time of
+back-to-back calls on one set, synchronised at the end. Arms take turns in random order, in rounds; medians, 20th and
+80th percentile; the interval of a ratio comes from resampling whole rounds (drift that the arms share cancels).
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ def _graph(arm: Arm, sets: Sequence[tuple[Any, ...]], calls: int, prepare: bool)
     graph = torch.cuda.CUDAGraph()
     kept: list[Any] = []
     with torch.cuda.graph(graph, stream=stream):
-        for call in range(calls):
-            kept.append(arm(*sets[call % len(sets)]))
+        kept += [arm(*sets[call % len(sets)]) for call in range(calls)]
     del kept
     return graph
 

@@ -1,14 +1,15 @@
 """A narrow two-layer MLP in one kernel: the hidden activation never leaves the chip.
 
-`mlp(x, w1, b1, w2, b2, activation)` is `linear(act(linear(x, w1, b1)), w2, b2)` for x [..., d], w1 [h, d], w2 [o, h] (the
-layout of `nn.Linear`), fp16 or bf16, d and o up to 256, h up to 1024. Products accumulate in fp32; the hidden values are
-rounded to the input dtype before the second product, as eager does between its kernels.
+`mlp(x, w1, b1, w2, b2, activation)` is `linear(act(linear(x, w1, b1)), w2, b2)` for x [..., d], w1 [h, d], w2 [o, h]
+(the layout of `nn.Linear`), fp16 or bf16, d and o up to 256, h up to 1024. Products accumulate in fp32; the hidden
+values are rounded to the input dtype before the second product, as eager does between its kernels.
 
-Programs stay on the chip and walk blocks of rows. Where both weights fit shared memory beside the rows they are loaded
-once per program; otherwise the hidden width is walked in blocks whose weights come from L2 again for every block of
-rows. Bytes: x and y once, against eager's two passes over [rows, h] on top. Worth it only where that traffic, not the
-arithmetic, is the time: narrow layers and many rows (tiny-cuda-nn: to width 64 a large gain, 128 moderate, 256 none);
-the guard in `accepts` holds the measured region. Inference only; Mueller et al., Real-time neural radiance caching, 2021.
+Programs stay on the chip and walk blocks of rows. Where both weights fit shared memory beside the rows they are
+loaded once per program; otherwise the hidden width is walked in blocks whose weights come from L2 again for every
+block of rows. Bytes: x and y once, against eager's two passes over [rows, h] on top. Worth it only where that
+traffic, not the arithmetic, is the time: narrow layers and many rows (tiny-cuda-nn: to width 64 a large gain, 128
+moderate, 256 none); the guard in `accepts` holds the measured region. Inference only; Mueller et al., Real-time
+neural radiance caching, 2021.
 """
 
 from __future__ import annotations
@@ -154,11 +155,16 @@ class Blocks:
     per_sm: int
 
 
-def default_blocks(d: int, h: int, o: int) -> Blocks:
+def default_blocks(d: int, h: int, o: int, rows: int) -> Blocks:
+    """What was fastest on an H100 for the measured widths (docs/kernels.md), by the size of the weights for others."""
     weights = 2 * next_power_of_2(h) * (next_power_of_2(d) + next_power_of_2(o))
-    if weights <= 65536 and h <= 256:
-        return Blocks(128, 0, 8, 2, 2 if weights <= 32768 else 1)
-    return Blocks(128, 64, 8, 2, 1)
+    if h > 128 and weights <= 65536:
+        return Blocks(64, 64, 4, 3, 1) if rows < 32768 else Blocks(64, 64, 4, 2, 1)
+    if weights <= 16384:
+        return Blocks(64, 0, 4, 3, 4)
+    if weights <= 65536:
+        return Blocks(64, 0, 4, 2, 2)
+    return Blocks(128, 64, 4, 2, 1)
 
 
 def reference(
@@ -198,7 +204,7 @@ def mlp_into(
     scalars = (rows, flat.stride(0))
     has_b1, has_b2 = b1 is not None, b2 is not None
     tensors = (flat, w1, flat if b1 is None else b1, w2, flat if b2 is None else b2, y)
-    blocks = tuning.pick("mlp", (x.dtype, d, h, o, rows >= 32768), default_blocks(d, h, o))
+    blocks = tuning.pick("mlp", (x.dtype, d, h, o, rows >= 32768), default_blocks(d, h, o, int(rows)))
     pad = {name: max(next_power_of_2(size), 16) for name, size in (("DP", d), ("HP", h), ("OP", o))}
     flags = {
         "ACTIVATION": ACTIVATIONS[activation],

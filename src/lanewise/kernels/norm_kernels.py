@@ -196,11 +196,10 @@ def _norm_split(
             if PHASE == 0:
                 depart(count_ptr + row, PARTS)
             rstd = tl.rsqrt(var + EPS)
-            if SAVE:
-                if part == 0:
-                    tl.store(rstd_ptr + row, rstd)
-                    if not RMS:
-                        tl.store(mean_ptr + row, mean)
+            if SAVE and part == 0:
+                tl.store(rstd_ptr + row, rstd)
+                if not RMS:
+                    tl.store(mean_ptr + row, mean)
             y = centred * rstd
             if HAS_W:
                 y = y * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
@@ -441,7 +440,9 @@ def norm_forward(
 
     def shape() -> Layout:
         return tuning.pick(
-            "rms_norm" if rms else "layer_norm", (x.dtype, int(cols), add), layout(cols, inputs=1 + add)
+            "rms_norm" if rms else "layer_norm",
+            (x.dtype, int(cols), add),
+            layout(cols, "add_norm" if add else "rms_norm" if rms else "layer_norm"),
         )
 
     key = (scalars, eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
@@ -556,7 +557,7 @@ def norm_backward(
         blocks = -(-cols // block)
         programs = max(1, min(rows, 4 * sm_count(x.device) // blocks))
     else:
-        shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols), rms))
+        shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols)))
         tiles = -(-rows // shape.rows)
         programs = min(tiles, (shape.persistent or 2) * sm_count(x.device))
     partial_w = torch.empty((programs, cols), dtype=torch.float32, device=x.device) if need_w else dx
@@ -618,18 +619,17 @@ def _repeat(
         return None
     dw = torch.empty(cols, dtype=x.dtype, device=x.device) if need_w else None
     db = torch.empty(cols, dtype=x.dtype, device=x.device) if need_b else None
-    if second is not None and not second.go(
-        partial_w, partial_b, dx if dw is None else dw, dx if db is None else db
-    ):
+    if second is not None and not second.go(partial_w, partial_b, dx if dw is None else dw, dx if db is None else db):
         return None
     return NormGrads(dx, dw, db)
 
 
-def _backward_layout(cols: int, rms: bool) -> Layout:
+def _backward_layout(cols: int) -> Layout:
+    """Fastest on an H100: two rows of 1024 with four warps, then one row with 16 to 32 elements a thread."""
     block = max(next_power_of_2(cols), 16)
     if block <= 1024:
         rows = max(1, 2048 // block)
-        return Layout(rows, block, 1, min(max(rows * block // 256, 1), 8), 4)
+        return Layout(rows, block, 1, 4, 4)
     if block <= 4096:
         return Layout(1, block, 1, 8, 2)
     return Layout(1, block, 1, 16, 1)

@@ -8,8 +8,8 @@ Triton kernel is generated from the graph. Inputs are fp32, fp16, bf16 or bool t
 together, up to four dimensions after those that lie together in memory are merged; numbers in the expression become
 literals. Arithmetic is fp32 from the loads to the one rounding at the end, so a half-precision chain is closer to the
 exact result than eager, which rounds after each operator (class N: not bit-equal to eager). `dropout` draws from
-Philox by element index and the `seed` given in the call. An operation that is not in the table raises `UnsupportedError`
-when the chain is built, not at some later call.
+Philox by element index and the `seed` given in the call. An operation that is not in the table raises
+`UnsupportedError` when the chain is built, not at some later call.
 
 Bytes: the distinct elements of each input plus the output; a chain of k operators moves 2/(k+1) or less of what eager
 moves. Chains are for inference: a call that needs gradients runs the original expression (and is counted).
@@ -48,7 +48,6 @@ class PointBlocks:
 
 class UnsupportedError(UsageError):
     """The expression holds an operation that a pointwise kernel cannot be generated for."""
-
 
 
 # Operation -> expression over its operands. Both the function and the tensor method of that name are accepted.
@@ -278,7 +277,7 @@ def _source(body: _Body, sizes: list[int], steps: list[list[int]], out: str, wid
             lines.append(f"    in{number} = tl.load(p{number}){convert}")
             continue
         if strides == dense:
-            at, hint = "index", ', eviction_policy=POLICY'
+            at, hint = "index", ", eviction_policy=POLICY"
         else:
             at = " + ".join(f"i{axis} * {stride}" for axis, stride in enumerate(strides) if stride)
             hint = ""
@@ -286,7 +285,7 @@ def _source(body: _Body, sizes: list[int], steps: list[list[int]], out: str, wid
     lines += [f"    {line}" for line in body.lines]
     lines.append(f"    result = {body.result}")
     if any(any(strides) for strides in steps):
-        lines.append(f'    tl.store(out_ptr + index, result.to({out}), mask=inside, eviction_policy=POLICY)')
+        lines.append(f"    tl.store(out_ptr + index, result.to({out}), mask=inside, eviction_policy=POLICY)")
     else:
         lines.append(f"    tl.store(out_ptr + index, (result + index * 0).to({out}), mask=inside)")
     return "\n".join(lines) + "\n"
@@ -369,7 +368,9 @@ class Chain:
 
     def _refuse(self, tensors: tuple[torch.Tensor, ...]) -> str | None:
         if len(tensors) != len(self.inputs):
-            raise UsageError(f"the chain takes {', '.join(self.inputs)}: {len(self.inputs)} tensors, got {len(tensors)}")
+            raise UsageError(
+                f"the chain takes {', '.join(self.inputs)}: {len(self.inputs)} tensors, got {len(tensors)}"
+            )
         if not eager():
             return "traced: the compiler fuses the expression itself"
         if wants_grad(*tensors):
@@ -406,12 +407,15 @@ class Chain:
         kernel = _kernel(source)
         n = shape.numel()
         cut = tuning.pick("pointwise", (max(t.element_size() for t in tensors), len(tensors)), PointBlocks(1024, 4))
-        launch = Launch((-(-n // cut.block),), (n, 0), {"BLOCK": cut.block, "POLICY": "evict_first" if cut.stream else ""}, cut.warps)
+        launch = Launch(
+            (-(-n // cut.block),),
+            (n, 0),
+            {"BLOCK": cut.block, "POLICY": "evict_first" if cut.stream else ""},
+            cut.warps,
+        )
         return kernel, shape, dtype, lambda: launch
 
 
 def pointwise(expression: Callable[..., torch.Tensor] | torch.fx.GraphModule) -> Chain:
     """Build a chain from an expression over tensors or from an fx graph; usable as a decorator."""
     return Chain(expression)
-
-

@@ -1,9 +1,9 @@
 """RMSNorm over the last dimension, alone or after adding a residual.
 
-`rms_norm(x, w, eps)` is `torch.nn.functional.rms_norm(x, (cols,), w, eps)`; `add_rms_norm(x, residual, w, eps)` returns
-that of `x + residual` together with the sum. x [..., cols] in fp32, fp16 or bf16, w [cols] of the same dtype, fp32
-inside. Differentiable once in x, residual and w. Kernels, formulas and bytes: `lanewise.kernels.norm_kernels`. Zhang and
-Sennrich, Root Mean Square Layer Normalization, 2019.
+`rms_norm(x, w, eps)` is `torch.nn.functional.rms_norm(x, (cols,), w, eps)`; `add_rms_norm(x, residual, w, eps)`
+returns that of `x + residual` together with the sum. x [..., cols] in fp32, fp16 or bf16, w [cols] of the same dtype,
+fp32 inside. Differentiable once in x, residual and w. Kernels, formulas and bytes: `lanewise.kernels.norm_kernels`.
+Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from lanewise.kernels.guard import eager, fell_back, hit, refuse_norm, wants_grad
+from lanewise.kernels.guard import eager, fell_back, hit, host_bound, refuse_norm, wants_grad
 from lanewise.kernels.norm_kernels import norm_backward, norm_forward, remembered_forward
 
 __all__ = ["add_rms_norm", "reference", "rms_norm"]
@@ -54,6 +54,8 @@ def rms_norm(x: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6) 
             hit("rms_norm")
             return quick.y
     refused = refuse_norm(x, w)
+    if refused is None and eager() and wants_grad(x, w) and host_bound(x):
+        refused = "host-bound with gradients"
     if refused is not None:
         fell_back("rms_norm", refused)
         return reference(x, w, eps)
@@ -75,6 +77,8 @@ def add_rms_norm(
             hit("add_rms_norm")
             return quick.y, quick.total
     refused = refuse_norm(x, w, residual)
+    if refused is None and eager() and wants_grad(x, w, residual) and host_bound(x):
+        refused = "host-bound with gradients"
     if refused is not None:
         fell_back("add_rms_norm", refused)
         total = x + residual

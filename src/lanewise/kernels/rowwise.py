@@ -1,13 +1,13 @@
 """What the row-wise kernels share: how rows are laid out, how programs that share a row wait for each other.
 
-A row that fits one program is kept in registers: one read, one write. A longer row is cut into parts of `_PART`
-elements; the programs of one row exchange a few floats through global memory and wait for each other, so that the row
-still moves through memory once in each direction (a program that walks its row twice reads it again from L2 or, when
-the rows in flight exceed L2, from memory). All programs of such a launch are resident at once (a cooperative launch),
-each group walks its rows, and the partial results are combined in a fixed order, so the result is deterministic.
+A row that fits one program is kept in registers: one read, one write. A longer row is cut into parts; the programs of
+one row exchange a few floats through global memory and wait for each other, so that the row still moves through memory
+once in each direction (a program that walks its row twice reads it again from L2 or, when the rows in flight exceed L2,
+from memory). All programs of such a launch are resident at once (a cooperative launch), each group walks its rows, and
+the partial results are combined in a fixed order, so the result is deterministic.
 
-Where that launch is not to be had (tracing by torch.compile, the interpreter, more parts than the card has room for) the
-same kernel runs as two launches, statistics and then output, which reads the row twice.
+Where that launch is not to be had (tracing by torch.compile, the interpreter, more parts than the card has room for)
+the same kernel runs as two launches, statistics and then output, which reads the row twice.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ __all__ = [
 
 FUSED, STATS, APPLY = 0, 1, 2
 
-WIDEST_ROW = 16384  # columns kept by one program
-_PART = 16384  # columns of one part of a longer row
+WIDEST_ROW = 16384  # up to here a row is one program's whatever the tuner says
+_WIDEST_WHOLE = 32768  # columns that one program keeps by default
 
 
 def next_power_of_2(n: int) -> int:
@@ -65,20 +65,33 @@ class Layout:
     """Bound on the registers of a thread; 0 leaves it to the compiler."""
 
 
-def layout(cols: int, inputs: int = 1) -> Layout:
-    """Default layout for `cols` columns and `inputs` full-width inputs.
+def layout(cols: int, kernel: str = "softmax") -> Layout:
+    """Default layout for `cols` columns: what was fastest, or within noise of it, on an H100 (docs/kernels.md).
 
-    Aims at 16 to 32 elements a thread, so that each thread has two to four independent 16-byte loads in flight, and at
-    4 KB or more a program.
+    To 2048 columns a program holds at least 2048 elements with four warps; from there one row, with 8 to 64 elements a
+    thread. Longer rows are cut into parts: two programs of 16384 elements a multiprocessor where registers allow, one
+    where a second full-width input or two weight vectors have to be held as well.
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
-    if block > WIDEST_ROW:
-        return Layout(1, _PART, -(-cols // _PART), 16)
-    rows = max(1, 2048 // block)
-    per_thread = 16
-    warps = min(max(rows * block // (32 * per_thread), 1), 16)
-    return Layout(rows, block, 1, warps)
+    if block > _WIDEST_WHOLE:
+        part, warps, per_sm = _PARTS.get(kernel, (16384, 16, 2))
+        return Layout(1, part, -(-cols // part), warps, per_sm)
+    if block <= 2048:
+        rows = max(1, 2048 // block)
+        return Layout(rows, block, 1, min(max(rows * block // 512, 1), 4))
+    if block == 16384 and kernel == "layer_norm":
+        return Layout(1, block, 1, 8)
+    if block == 32768:
+        return Layout(1, block, 1, 16 if kernel == "softmax" else 32)
+    return Layout(1, block, 1, 16 if block == 16384 else 8)
+
+
+_PARTS = {
+    "layer_norm": (16384, 16, 1),
+    "add_norm": (8192, 16, 2),
+    "softmax_backward": (16384, 16, 1),
+}
 
 
 def rows_launch(
@@ -109,10 +122,10 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
 def meet(count_ptr, PARTS: tl.constexpr):
     """Publish what this program stored, then wait until all `PARTS` programs of the row have; returns 0.
 
-    The low 16 bits of the counter count arrivals, the high 16 bits departures (`depart`). One thread announces (release)
-    and polls (acquire), then the block's barrier lets the others go on: a poll by every thread would keep the counter's
-    line in L2 so busy that the arrivals themselves are held up. Adding the returned zero to an address keeps the loads
-    behind the wait; they must bypass L1.
+    The low 16 bits of the counter count arrivals, the high 16 bits departures (`depart`). One thread announces
+    (release) and polls (acquire), then the block's barrier lets the others go on: a poll by every thread would keep
+    the counter's line in L2 so busy that the arrivals themselves are held up. Adding the returned zero to an address
+    keeps the loads behind the wait; they must bypass L1.
     """
     tl.atomic_add(count_ptr, 1, sem="release", scope="gpu")
     seen = tl.inline_asm_elementwise(
@@ -188,8 +201,6 @@ def exchange_buffers(device: torch.device, stats: int, rows: int) -> tuple[torch
         )
         _BUFFERS[key] = kept
     return kept
-
-
 
 
 def launch_split(

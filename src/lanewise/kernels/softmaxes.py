@@ -1,8 +1,8 @@
 """Softmax over the last dimension in one pass over memory, also scaled and masked.
 
-`softmax(x, scale=s, mask=m)` is `torch.softmax((x * s).masked_fill(~m, -inf), -1)`: x [..., cols] in fp32, fp16 or bf16,
-the result in the same dtype; arithmetic in fp32, rounded once. A row whose entries are all -inf (or all masked) gives
-NaN, a row with NaN gives NaN, a row with +inf gives NaN, as in PyTorch.
+`softmax(x, scale=s, mask=m)` is `torch.softmax((x * s).masked_fill(~m, -inf), -1)`: x [..., cols] in fp32, fp16 or
+bf16, the result in the same dtype; arithmetic in fp32, rounded once. A row whose entries are all -inf (or all masked)
+gives NaN, a row with NaN gives NaN, a row with +inf gives NaN, as in PyTorch.
 
 Bytes: one read and one write of x (plus the mask). Rows of up to 16384 columns stay in the registers of one program;
 longer ones (tested to 2^20) are shared by several, which exchange a maximum and a sum (the online softmax of Milakov
@@ -19,7 +19,7 @@ import triton.language as tl
 from torch.autograd.function import once_differentiable
 
 from lanewise.kernels import tuning
-from lanewise.kernels.guard import eager, fell_back, hit, refuse_tensor
+from lanewise.kernels.guard import eager, fell_back, hit, host_bound, refuse_tensor
 from lanewise.kernels.launch import Kernel, Memo, Remembered
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
@@ -86,9 +86,7 @@ def _softmax_rows(
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        x = _logits(
-            x_ptr, mask_ptr, row * x_stride + col, row * mask_stride + col, inside, SCALE, HAS_MASK
-        )
+        x = _logits(x_ptr, mask_ptr, row * x_stride + col, row * mask_stride + col, inside, SCALE, HAS_MASK)
         top = tl.max(x, axis=1)[:, None]
         e = tl.exp2((x - top) * _LOG2E)
         y = e * (1.0 / tl.sum(e, axis=1))[:, None]
@@ -298,10 +296,14 @@ def softmax_backward_into(
     if shape is None or shape.parts == 1:
         tensors = (grad, y, dx)
         if traced:
-            BACKWARD_ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device))
+            BACKWARD_ROWS_KERNEL.trace(
+                tensors, rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device)
+            )
             return
         BACKWARD_ROWS_KERNEL(
-            key, tensors, lambda: rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device)
+            key,
+            tensors,
+            lambda: rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device),
         )
         return
     meta = {
@@ -319,7 +321,7 @@ def softmax_backward_into(
 
 
 def _backward_layout(y: torch.Tensor, cols: int) -> Layout:
-    return tuning.pick("softmax_backward", (y.dtype, int(cols)), layout(cols, inputs=2))
+    return tuning.pick("softmax_backward", (y.dtype, int(cols)), layout(cols, "softmax_backward"))
 
 
 class _Softmax(torch.autograd.Function):
@@ -348,12 +350,7 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     """
     key = (type(x), x.shape, x.dtype, x.device, scale)
     remembered = _MEMO.get(key) if mask is None else None
-    if (
-        remembered is not None
-        and eager()
-        and x.is_contiguous()
-        and not (x.requires_grad and torch.is_grad_enabled())
-    ):
+    if remembered is not None and eager() and x.is_contiguous() and not (x.requires_grad and torch.is_grad_enabled()):
         out = torch.empty_like(x)
         if remembered.go(x, x, out):
             hit("softmax")
@@ -361,6 +358,8 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     refused = refuse_tensor(x)
     if refused is None and (x.dim() == 0 or (mask is not None and mask.dtype != torch.bool)):
         refused = "mask dtype or rank 0"
+    if refused is None and x.requires_grad and torch.is_grad_enabled() and eager() and host_bound(x):
+        refused = "host-bound with gradients"
     if refused is not None:
         fell_back("softmax", refused)
         return reference(x, scale, mask)
