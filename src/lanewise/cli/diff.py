@@ -32,6 +32,7 @@ __all__ = ["diff"]
 )
 @click.option("--label", "labels", multiple=True, metavar="NAME", help="What to call each side, in their order.")
 @click.option("--anyway", is_flag=True, help="Compare even another card, type or size; the output says so.")
+@click.option("--contexts", is_flag=True, help="Compare the places of the program as well: modules, frames, operators.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every row.")
 @cache_option
 @output_option
@@ -42,6 +43,7 @@ def diff(
     step_times: tuple[float, ...],
     labels: tuple[str, ...],
     anyway: bool,
+    contexts: bool,
     verbose: bool,
     cache: bool,
     output: Path | None,
@@ -50,7 +52,8 @@ def diff(
     """Say what changed between runs, what did not, and how sure that is. A is the base of every comparison.
 
     Each side is a trace, or a directory of repeated recordings of one program: with four or more runs per side the
-    verdict on the step time knows how much runs differ by themselves.
+    verdict on the step time knows how much runs differ by themselves. A baseline of `lanewise baseline save`, a report of
+    `lanewise explain --json` and a tree of `lanewise tree --to tree` are sides, too.
     """
     from lanewise.compare.compare import compare_arms
     from lanewise.compare.diff import arms_of
@@ -59,7 +62,11 @@ def diff(
     if len(sides) < 2:
         raise UsageError("a comparison needs two sides: lanewise diff A B")
     arms = arms_of(
-        sides, unprofiled_us=step_times, labels=labels, read_trace=lambda path: open_trace(path, cache=cache)
+        sides,
+        unprofiled_us=step_times,
+        labels=labels,
+        read_trace=lambda path: open_trace(path, cache=cache),
+        contexts=contexts,
     )
     comparison = compare_arms(arms, anyway=anyway)
     if as_json or format_ == "json":

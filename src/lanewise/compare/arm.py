@@ -12,14 +12,17 @@ import numpy as np
 
 from lanewise.compare.model import SideSummary
 from lanewise.compare.run import Run
+from lanewise.compare.statistics import log_spread
 from lanewise.compare.work import Work
 
-__all__ = ["Arm", "paired", "short_labels"]
+__all__ = ["ENOUGH_RUNS", "Arm", "paired", "short_labels"]
 
 # Spread between processes that run the same program, as a standard deviation of the logarithm: measured on our host
 # (docs/compare.md). It matters where a side has too few runs to show its own.
 _HOST_NOISE, _DEVICE_NOISE = 0.15, 0.04
-_ENOUGH_RUNS = 4
+
+ENOUGH_RUNS = 4
+"""From this many runs per side on, the runs themselves show how much they differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,20 +88,29 @@ class Arm:
     @property
     def between(self) -> float:
         """What the runs cannot show of the spread between processes: standard deviation of the log of the step time."""
-        return 0.0 if len(self.runs) >= _ENOUGH_RUNS else self.noise / float(np.sqrt(len(self.runs)))
+        return self.unseen(self.noise)
 
     @property
     def noise(self) -> float:
-        """Known spread between processes of such a run, as standard deviation of the log: the host's varies most."""
+        """Spread between processes to expect of such a run, as standard deviation of the log.
+
+        What is known of our host, where the host's share varies most; or the spread of single steps, if that is more: a
+        machine that is busy with something else treats neither steps nor runs alike.
+        """
         total = sum(self.classes.values())
         host = self.classes.get("host", 0.0) / total if total else 1.0
-        return host * _HOST_NOISE + (1 - host) * _DEVICE_NOISE
+        known = host * _HOST_NOISE + (1 - host) * _DEVICE_NOISE
+        return max(known, log_spread(self.step_rounds(unprofiled=self.unprofiled)))
 
     @property
     def device_between(self) -> float:
         """The same for a single kernel (or, without a device, operator)."""
         noise = _DEVICE_NOISE if self.typical.work.device else _HOST_NOISE
-        return 0.0 if len(self.runs) >= _ENOUGH_RUNS else noise / float(np.sqrt(len(self.runs)))
+        return self.unseen(noise)
+
+    def unseen(self, noise: float) -> float:
+        """What of a spread between runs the runs cannot show: none of it where there are enough."""
+        return 0.0 if len(self.runs) >= ENOUGH_RUNS else noise / float(np.sqrt(len(self.runs)))
 
     def summary(self) -> SideSummary:
         """The side as data."""

@@ -58,7 +58,8 @@ def warnings(a: Arm, b: Arm, environment: Sequence[EnvironmentDifference]) -> li
     for arm in (a, b):
         run = arm.typical
         if run.partial:
-            found.append(f"{arm.label} is a report: it holds step times and findings, but no work to compare op by op.")
+            what = "a report: it holds step times and findings" if run.step_ns else "a tree: it holds places and costs"
+            found.append(f"{arm.label} is {what}, but no work to compare op by op.")
             continue
         if run.steady and len(run.work.duration) and len(run.work.duration) * 2 < run.work.steps:
             found.append(

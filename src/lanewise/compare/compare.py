@@ -8,12 +8,14 @@ from lanewise._version import __version__
 from lanewise.compare.arm import Arm, paired
 from lanewise.compare.changes import device_changes
 from lanewise.compare.comparable import incomparable, warnings
+from lanewise.compare.contexts import compare_contexts
 from lanewise.compare.counts import count_changes
 from lanewise.compare.environment import environment_differences
 from lanewise.compare.findings import compare_findings
 from lanewise.compare.hosts import host_changes
-from lanewise.compare.model import SCHEMA, Comparison, Difference
+from lanewise.compare.model import SCHEMA, Comparison, ContextChange, Difference
 from lanewise.compare.step import step_ratio
+from lanewise.compare.twin import twin_statements
 from lanewise.compare.verdict import is_change, verdict
 from lanewise.compare.waterfall import build_waterfall
 from lanewise.errors import UsageError
@@ -87,5 +89,17 @@ def _difference(a: Arm, b: Arm, anyway: bool) -> Difference:
         common=device.common,
         host=host,
         findings=compare_findings(a.typical.findings, b.typical.findings),
+        statements=twin_statements(a, b, device.changes),
+        contexts=_contexts(a, b),
     )
     return verdict(a, b, difference)
+
+
+def _contexts(a: Arm, b: Arm) -> list[ContextChange]:
+    left, right = a.typical, b.typical
+    if left.tree is None or right.tree is None:
+        return []
+    return compare_contexts(
+        left.tree, right.tree, a_steps=max(1, left.steady), b_steps=max(1, right.steady),
+        a_scale=left.host_scale, b_scale=right.host_scale,
+    )  # fmt: skip

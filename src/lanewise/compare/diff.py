@@ -11,6 +11,7 @@ from lanewise.compare.arm import Arm, short_labels
 from lanewise.compare.baseline import is_baseline, load_baseline
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.from_report import is_report, load_report
+from lanewise.compare.from_tree import load_tree
 from lanewise.compare.model import Comparison
 from lanewise.compare.run import Run, measure_run
 from lanewise.diagnose.engine import diagnose
@@ -20,17 +21,22 @@ from lanewise.trace.model import Trace
 from lanewise.trace.reader import read
 from lanewise.trace.recorded import from_metadata
 from lanewise.trace.source import resolve
+from lanewise.tree.store import is_tree
 
 __all__ = ["Side", "arms_of", "diff", "run_of"]
 
 Side = str | os.PathLike[str] | Trace | Sequence[Trace]
 """A trace, a path to one, to a directory of repeated recordings, to a baseline or a report; or repeated recordings."""
 
-_ENDINGS = (".json.gz", ".pt.trace.json", ".json", ".gz", ".trace")
+_ENDINGS = (".pt.trace.json.gz", ".json.gz", ".pt.trace.json", ".json", ".gz", ".trace", ".lwtree")
 
 
 def diff(
-    *sides: Side, unprofiled_us: Sequence[float] = (), labels: Sequence[str] = (), anyway: bool = False
+    *sides: Side,
+    unprofiled_us: Sequence[float] = (),
+    labels: Sequence[str] = (),
+    anyway: bool = False,
+    contexts: bool = False,
 ) -> Comparison:
     """Compare runs; the first side is the base.
 
@@ -39,11 +45,13 @@ def diff(
         unprofiled_us: step time of each side without a profiler, us, in their order; overrides what the recorder wrote.
         labels: what to call the sides; their file names by default.
         anyway: compare even what is not comparable (another card, type, size); the result says so.
+        contexts: compare the places of the program as well.
 
     Raises:
         UsageError: sides that cannot be compared, with the reason. InputError: a file that cannot be read.
     """
-    return compare_arms(arms_of(sides, unprofiled_us=unprofiled_us, labels=labels, read_trace=read), anyway=anyway)
+    arms = arms_of(sides, unprofiled_us=unprofiled_us, labels=labels, read_trace=read, contexts=contexts)
+    return compare_arms(arms, anyway=anyway)
 
 
 def arms_of(
@@ -52,35 +60,44 @@ def arms_of(
     unprofiled_us: Sequence[float] = (),
     labels: Sequence[str] = (),
     read_trace: Callable[[str], Trace],
+    contexts: bool = False,
 ) -> list[Arm]:
     """The sides as arms; see `diff`. `read_trace` opens a file by its path."""
     for what, given in (("step times", unprofiled_us), ("labels", labels)):
         if given and len(given) != len(sides):
             raise UsageError(f"{len(given)} {what} for {len(sides)} sides: give one for each, in their order")
     named = list(labels) or short_labels([_name(side, place) for place, side in enumerate(sides)])
-    return [
-        _arm(side, label, unprofiled_us[place] if unprofiled_us else None, read_trace)
-        for place, (side, label) in enumerate(zip(sides, named, strict=True))
-    ]
+    found: list[Arm] = []
+    for place, (side, label) in enumerate(zip(sides, named, strict=True)):
+        stored = _stored(side, label)
+        us = unprofiled_us[place] if unprofiled_us else None
+        found.append(stored or Arm(label, [run_of(t, us, contexts=contexts) for t in _traces(side, read_trace)]))
+    return found
 
 
-def _arm(side: Side, label: str, unprofiled_us: float | None, read_trace: Callable[[str], Trace]) -> Arm:
-    if isinstance(side, str | os.PathLike):
-        path = Path(side)
-        if path.is_file() and is_baseline(path):
-            return replace(load_baseline(path), label=label)
-        if path.is_file() and is_report(path):
-            return load_report(path, label)
-    return Arm(label, [run_of(trace, unprofiled_us) for trace in _traces(side, read_trace)])
+def _stored(side: Side, label: str) -> Arm | None:
+    """The arm in a file that lanewise wrote; None for anything else."""
+    if not isinstance(side, str | os.PathLike) or not (path := Path(side)).is_file():
+        return None
+    if is_baseline(path):
+        return replace(load_baseline(path), label=label)
+    if is_report(path):
+        return load_report(path, label)
+    return load_tree(path, label) if is_tree(path) else None
 
 
-def run_of(trace: Trace, unprofiled_us: float | None = None) -> Run:
-    """What a trace did per step. `unprofiled_us`: step time without the profiler, if not the one in the trace."""
+def run_of(trace: Trace, unprofiled_us: float | None = None, *, contexts: bool = False) -> Run:
+    """What a trace did per step.
+
+    Args:
+        unprofiled_us: step time without the profiler, if not the one in the trace, us.
+        contexts: whether to build its tree as well.
+    """
     recorded = from_metadata(trace.metadata)
     if unprofiled_us is None and recorded is not None:
         unprofiled_us = recorded.unprofiled_step_us
     facts = Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
-    return measure_run(facts, diagnose(facts)[0])
+    return measure_run(facts, diagnose(facts)[0], contexts=contexts)
 
 
 def _traces(side: Side, read_trace: Callable[[str], Trace]) -> list[Trace]:

@@ -15,6 +15,8 @@ __all__ = [
     "SCHEMA",
     "Change",
     "Comparison",
+    "ContextChange",
+    "ContextStatus",
     "CountChange",
     "Coverage",
     "Difference",
@@ -148,6 +150,35 @@ class HostChange(msgspec.Struct, frozen=True):
     b_ns: float
 
 
+ContextStatus = Literal["same", "renamed", "wrapped", "unwrapped", "new", "gone"]
+"""A place of the program on both sides: the same, under another name, with something put around it or taken away from
+around it, or on one side only."""
+
+
+class ContextChange(msgspec.Struct, frozen=True):
+    """A place of the program whose cost differs: a thread, frame, module, annotation or operator with all inside of it.
+
+    Attributes:
+        status: see `ContextStatus`.
+        kind: one of `lanewise.tree.model.KIND_NAMES`.
+        name: in B (in A if it is gone). was: in A, where it is renamed.
+        path: the places around it, outermost first, the last six. depth: how many there are.
+    """
+
+    status: ContextStatus
+    kind: str
+    name: str
+    was: str
+    path: list[str]
+    depth: int
+    a_device_ns: float
+    b_device_ns: float
+    a_host_ns: float
+    b_host_ns: float
+    a_launches: float
+    b_launches: float
+
+
 class WaterfallItem(msgspec.Struct, frozen=True):
     """A part of the way from A's step time to B's, ns; its `parts` sum to it exactly."""
 
@@ -232,6 +263,7 @@ class Difference(msgspec.Struct, frozen=True):
         device: changes of device work (of operators without a device), the largest difference first.
         coverage: how much of the device time they account for.
         statements: what a pair of runs proves beyond each run's own findings (CMP103, CMP105).
+        contexts: places of the program whose cost differs, outer ones first; empty unless asked for.
     """
 
     a: str
@@ -249,6 +281,7 @@ class Difference(msgspec.Struct, frozen=True):
     host: list[HostChange]
     findings: list[FindingChange]
     statements: list[Finding] = msgspec.field(default_factory=list)
+    contexts: list[ContextChange] = msgspec.field(default_factory=list)
 
 
 class Comparison(msgspec.Struct, frozen=True):

@@ -13,6 +13,9 @@ from lanewise.compare.work import Work, measure_work
 from lanewise.report.model import Finding
 from lanewise.trace.recorded import Recorded, from_metadata
 from lanewise.trace.schema import Kind
+from lanewise.tree.build import build
+from lanewise.tree.model import Tree
+from lanewise.tree.views import merge_layers, top_down
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
@@ -61,7 +64,8 @@ class Run:
         memory_peak: most device memory allocated, bytes; -1 where not recorded.
         findings: what `explain` says about it.
         compiled, graphs, trains: whether steady steps enter compiled regions, replay graphs, run backward operators.
-        partial: whether it comes from a report, which holds step times and findings but not the work of a step.
+        partial: whether it comes from a report or a tree, which do not hold the work of a step.
+        tree: contexts of the steady steps, if they were asked for; its costs are sums over these steps.
     """
 
     source: str
@@ -88,6 +92,7 @@ class Run:
     graphs: bool = False
     trains: bool = False
     partial: bool = False
+    tree: Tree | None = None
 
     @property
     def device_ns(self) -> float:
@@ -95,12 +100,13 @@ class Run:
         return float(np.median(self.work.duration.sum(axis=1))) if self.work.duration.size else 0.0
 
 
-def measure_run(facts: Facts, findings: list[Finding]) -> Run:
+def measure_run(facts: Facts, findings: list[Finding], *, contexts: bool = False) -> Run:
     """Measure a trace for comparisons.
 
     Args:
         facts: of the trace; with the step time without the profiler if known.
         findings: of the same trace.
+        contexts: whether to build its tree, too.
     """
     trace, table = facts.trace, facts.steps
     steady = table.steady
@@ -135,8 +141,16 @@ def measure_run(facts: Facts, findings: list[Finding]) -> Run:
         graphs=bool(
             trace.links.graph_nodes[np.isin(trace.steps.of_event[trace.device_work], np.flatnonzero(steady))].any()
         ),
+        tree=context_tree(facts) if contexts else None,
         trains=any("backward" in cost.name.lower() for cost in host if cost.group != "launch"),
     )
+
+
+def context_tree(facts: Facts) -> Tree:
+    """Places of the program in the steady steps: libraries folded, equal layers merged, backward under forward."""
+    steps = facts.trace.steps
+    numbers = steps.number[facts.steps.steady].tolist() if steps.recorded else None
+    return merge_layers(top_down(build(facts.trace, steps=numbers)))
 
 
 def _samples(facts: Facts, recorded: Recorded | None) -> np.ndarray:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 
-from lanewise.compare.arm import Arm, paired
-from lanewise.compare.changes import to_ratio
+from lanewise.compare.arm import ENOUGH_RUNS, Arm, paired
 from lanewise.compare.model import Ratio
 from lanewise.compare.statistics import estimate
+from lanewise.compare.timing import to_ratio
 
 __all__ = ["STEP_WITHIN", "step_ratio"]
 
 STEP_WITHIN = 0.01
 """Step times differ by less than this: no difference."""
 
-_FEW_RUNS = 4
 # 2.8 for 5 % and 80 % power, 1.253 because medians are compared (measurement protocol, section 5).
 _PLAN = 2.8 * 1.253
 
@@ -35,6 +34,6 @@ def step_ratio(a: Arm, b: Arm) -> Ratio:
 def _runs_needed(ratio: float, noise: float) -> int:
     """Runs per side that show such a ratio, or that there is no difference, despite the spread between processes."""
     if not ratio > 0:
-        return _FEW_RUNS
+        return ENOUGH_RUNS
     target = max(abs(math.log(ratio)), STEP_WITHIN)
-    return max(_FEW_RUNS, math.ceil(2 * (_PLAN * noise / target) ** 2))
+    return max(ENOUGH_RUNS, math.ceil(2 * (_PLAN * noise / target) ** 2))

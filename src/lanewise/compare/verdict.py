@@ -214,6 +214,8 @@ def _alone(changes: Sequence[Change]) -> str:
 
 def _step_sentences(a: Arm, b: Arm, difference: Difference) -> str:
     before, after = a.step_ns, b.step_ns
+    if not before or not after:
+        return ""
     delta = after - before
     parts: list[str] = []
     if abs(delta) <= 0.005 * max(before, after):

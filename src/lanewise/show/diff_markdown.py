@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from lanewise.compare.model import Comparison, Difference
 from lanewise.report.quantity import format_quantity
-from lanewise.show.diff_tables import counts_table, device_table, environment_table, findings_table, waterfall_table
+from lanewise.show.diff_tables import (
+    contexts_table,
+    counts_table,
+    device_table,
+    environment_table,
+    findings_table,
+    waterfall_table,
+)
 from lanewise.show.markdown import escape, table_markdown
 
 __all__ = ["diff_markdown"]
@@ -18,6 +25,7 @@ def diff_markdown(comparison: Comparison) -> str:
     for difference in comparison.differences:
         lines += [f"## {escape(difference.b)} against {escape(difference.a)}", "", escape(difference.verdict, 1500), ""]
         lines += [f"- {escape(warning, 400)}" for warning in difference.warnings]
+        lines += [f"- {s.code} {escape(s.name)}: {escape(s.title, 400)}" for s in difference.statements]
         lines += _tables(difference)
         if difference.device:
             lines += [_coverage(difference), ""]
@@ -29,6 +37,8 @@ def _tables(difference: Difference) -> list[str]:
     blocks = [waterfall_table(difference), counts_table(difference)]
     if difference.device:
         blocks.append(device_table(difference, _ROWS))
+    if difference.contexts:
+        blocks.append(contexts_table(difference, _ROWS))
     if difference.findings:
         blocks.append(findings_table(difference))
     if difference.environment:

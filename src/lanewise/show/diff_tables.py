@@ -11,6 +11,7 @@ from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.quantity import format_quantity
 
 __all__ = [
+    "contexts_table",
     "counts_table",
     "device_table",
     "environment_table",
@@ -128,6 +129,32 @@ def host_table(difference: Difference, limit: int = 8) -> TableBlock:
         TableColumn("delta", "text", "difference"),
     ]
     return TableBlock("Host", columns, rows[:limit], max(0, len(rows) - limit))
+
+
+def contexts_table(difference: Difference, limit: int = 12) -> TableBlock:
+    """Places of the program whose cost differs, indented by nesting."""
+    base = min((c.depth for c in difference.contexts), default=0)
+    rows: list[dict[str, Any]] = []
+    for c in difference.contexts[:limit]:
+        label = f"{c.was} → {c.name}" if c.was else c.name
+        word = "" if c.status in {"same", "renamed"} else f"{c.status}: "
+        rows.append(
+            {
+                "what": "  " * min(c.depth - base, 8) + word + label,
+                "a": c.a_device_ns,
+                "b": c.b_device_ns,
+                "device": signed(c.b_device_ns - c.a_device_ns),
+                "host": signed(c.b_host_ns - c.a_host_ns),
+            }
+        )
+    columns = [
+        TableColumn("what", "text", "place"),
+        TableColumn("a", "time", f"device {difference.a}"),
+        TableColumn("b", "time", f"device {difference.b}"),
+        TableColumn("device", "text", "device"),
+        TableColumn("host", "text", "host"),
+    ]
+    return TableBlock("Places", columns, rows, max(0, len(difference.contexts) - limit))
 
 
 def findings_table(difference: Difference) -> TableBlock:

@@ -11,6 +11,7 @@ from lanewise.compare.model import Comparison, Difference, SideSummary
 from lanewise.report.model import TableBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.diff_tables import (
+    contexts_table,
     counts_table,
     device_table,
     environment_table,
@@ -78,9 +79,14 @@ def _difference(difference: Difference, verbose: bool, width: int, *, several: b
     parts += [Text(), _table(counts_table(difference), width)]
     if difference.device:
         parts += _device(difference, None if verbose else _DEVICE_ROWS, width)
+    if difference.contexts:
+        parts += [Text(), _table(contexts_table(difference, 40 if verbose else 12), width)]
     host = host_table(difference, 40 if verbose else 6)
     if host.rows:
         parts += [Text(), _table(host, width)]
+    for statement in difference.statements:
+        line = Text.assemble((f"  {statement.code} ", "cyan"), clean(statement.title, 400))
+        parts += [Text(), line, Text(f"  Fix: {statement.fix}", style="dim")]
     if difference.findings:
         parts += [Text(), *_findings(difference)]
     if difference.environment:
