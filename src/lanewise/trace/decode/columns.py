@@ -84,20 +84,22 @@ class Decoder:
         self._special_places: dict[int, str] = {}
         self._shape_texts = np.zeros((4, 1024), dtype=np.uint32)
         self._texts.number("")
-        self._shapes.number(_NO_SHAPES)
+        self._shapes.number(b"\0\0\0")
         self._shapes.take_new()
 
     def batch(self, rows: Sequence[Row], reading: Reading, loose: LooseArgs) -> Batch:
         """Columns of rows. `loose(numbers)` gives the args of the rows with these numbers as dictionaries."""
         phase_of_row = [row.ph for row in rows]
-        phases = Counter(phase_of_row)
+        phases = {phase: count for phase in "Xsf" if (count := phase_of_row.count(phase))}
+        if sum(phases.values()) < len(rows):
+            phases = dict(Counter(phase_of_row))
         slices = [row for row, phase in zip(rows, phase_of_row, strict=True) if phase in _BEGIN]
         flows = [row for row, phase in zip(rows, phase_of_row, strict=True) if phase in _FLOW]
 
         tables = self._slices(slices, reading)
         if flows:
             tables["flows"] = self._flows(flows)
-        marks = self._begins(slices, tables["events"]) if len(slices) > phases["X"] else []
+        marks = self._begins(slices, tables["events"]) if len(slices) > phases.get("X", 0) else []
         labels: list[tuple[Place, str]] = []
         if len(slices) + len(flows) < len(rows):
             rest = [(number, row) for number, row in enumerate(rows) if row.ph not in _BEGIN and row.ph not in _FLOW]
@@ -109,7 +111,7 @@ class Decoder:
             places=[Place(*place) for place in self._places.take_new()],
             marks=marks,
             labels=labels,
-            phases=dict(phases),
+            phases=phases,
             reading=reading,
         )
 
@@ -182,14 +184,17 @@ class Decoder:
 
     def _operator_args(self, chosen: np.ndarray, args: list[Args]) -> Columns:
         # One lookup for all lists of a row: they repeat together, step after step.
-        keys = [b"\0".join((arg.concrete, arg.types, arg.strides, arg.dims, arg.dims_2021)) for arg in args]
+        keys = [b"\0".join((arg.concrete, arg.types, arg.strides, arg.dims)) for arg in args]
+        if self._special_places:
+            keys = [key + b"\0" + bytes(arg.dims_2021) for key, arg in zip(keys, args, strict=True)]
         shape = _numbers(self._shapes.numbers(keys), np.uint32)
         self._register_shapes()
         stack = module = scope = np.zeros(len(args), dtype=np.uint32)
-        if any(arg.call_stack or arg.module or arg.scope for arg in args):
+        if any([arg.call_stack or arg.module or arg.scope for arg in args]):  # noqa: C419 (twice as fast as a generator)
             stack = self._text([arg.call_stack for arg in args])
             module = self._text([arg.module for arg in args])
             scope = self._text([arg.scope for arg in args])
+        shape = np.where(self._shape_texts[:, shape].any(axis=0), shape, 0) if self._special_places else shape
         kept = (shape | stack | module | scope) != 0
         shape = shape[kept]
         concrete, types, strides, dims = self._shape_texts
@@ -210,8 +215,8 @@ class Decoder:
         while len(self._shapes) > self._shape_texts.shape[1]:
             self._shape_texts = np.hstack([self._shape_texts, np.zeros_like(self._shape_texts)])
         for number, key in enumerate(new, first):
-            concrete, types, strides, dims, dims_2021 = key.decode("utf-8", "replace").split("\0")
-            self._shape_texts[:, number] = self._texts.numbers([concrete, types, strides, dims or dims_2021])
+            concrete, types, strides, *dims = key.decode("utf-8", "replace").split("\0")
+            self._shape_texts[:, number] = self._texts.numbers([concrete, types, strides, max(dims)])
 
     def _rare_args(self, args: list[Args], tables: dict[str, Columns]) -> None:
         """Tables of what few rows have, found in one pass over all of them."""
@@ -346,7 +351,6 @@ class Decoder:
         }
 
 
-_NO_SHAPES = b"\0\0\0\0"
 _SPECIAL = {"Operator", "Runtime", "Kernel", "Memcpy", "Memset", "mtia_ccp_events"}
 """Categories whose rows need a second look: those of 2021 (other spelling of ids, annotations among the operators) and
 MTIA's (several kinds of device work in one category)."""

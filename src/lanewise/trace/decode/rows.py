@@ -52,6 +52,14 @@ class Args(Struct, gc=False):
     python_id: int = field(default=-1, name="Python id")
     python_module: int = field(default=-1, name="Python module id")
     _index: int = field(default=0, name="Ev Idx")
+    # asked of every row, so close to what else is
+    collective: str = field(default="", name="Collective name")
+    kernel_hash: str = ""
+    kernel_backend: str = ""
+    call_stack: str = field(default="", name="Call stack")
+    module: str = field(default="", name="Module Hierarchy")
+    scope: str = ""
+    dims_2021: Raw = field(default=Raw(), name="Input dims")
     cbid: int = -1
     queued: int = -1
     context: int = -1
@@ -86,7 +94,6 @@ class Args(Struct, gc=False):
     wait_on_record: int = field(default=-1, name="wait_on_cuda_event_record_corr_id")
     wait_on_event: int = field(default=-1, name="wait_on_cuda_event_id")
     # collectives
-    collective: str = field(default="", name="Collective name")
     in_elements: int = field(default=-1, name="In msg nelems")
     out_elements: int = field(default=-1, name="Out msg nelems")
     group_size: int = field(default=-1, name="Group size")
@@ -100,17 +107,10 @@ class Args(Struct, gc=False):
     asynchronous: bool | int | str = field(default=-1, name="Is asynchronized op")
     # Triton
     kernel_file: str = ""
-    kernel_hash: str = ""
-    kernel_backend: str = ""
     num_warps: int = -1
     num_stages: int = -1
-    # stacks of older or verbose traces
-    call_stack: str = field(default="", name="Call stack")
-    module: str = field(default="", name="Module Hierarchy")
-    scope: str = ""
     # spellings of 2021
     external_id_2021: int = field(default=-1, name="external id")
-    dims_2021: Raw = field(default=Raw(), name="Input dims")
 
 
 class Row(Struct, gc=False):
