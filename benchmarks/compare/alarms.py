@@ -86,4 +86,9 @@ def measure(pairs: int, keep: Path | None = None, python: str = sys.executable) 
             )
             print(json.dumps(found[-1]), file=sys.stderr, flush=True)
     quiet = sum(not pair["alarm"] for pair in found)
-    return {"pairs": pairs, "without_alarm": quiet, "step_verdicts": dict(Counter(p["step"] for p in found)), "each": found}
+    return {
+        "pairs": pairs,
+        "without_alarm": quiet,
+        "step_verdicts": dict(Counter(p["step"] for p in found)),
+        "each": found,
+    }

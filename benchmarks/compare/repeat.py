@@ -1,6 +1,6 @@
 """Makes a long trace out of one recorded step: the step again and again, with noise, and with one kind of kernel left out.
 
-    python -m benchmarks.compare.repeat TRACE OUT --megabytes 100 --seed 1 [--without aten::neg]
+python -m benchmarks.compare.repeat TRACE OUT --megabytes 100 --seed 1 [--without aten::neg]
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def repeated(source: Path, out: Path, *, size: int, seed: int, without: str = ""
 
 
 def _last_step(events: list[dict[str, Any]], without: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    marks = [e for e in events if str(e.get("name", "")).startswith("ProfilerStep#") and e.get("cat") == "user_annotation"]
+    marks = [
+        e for e in events if str(e.get("name", "")).startswith("ProfilerStep#") and e.get("cat") == "user_annotation"
+    ]
     mark = max(marks, key=lambda e: e["ts"])
     low, high = mark["ts"], mark["ts"] + mark["dur"]
     host = [e for e in events if e.get("ph") == "X" and low <= e["ts"] < high and e.get("cat") not in _DEVICE]

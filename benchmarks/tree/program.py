@@ -76,8 +76,15 @@ class Program:
         self.frames.pop()
         module = ', "Python module id": 0' if name.startswith("nn.Module") else ""
         above = "null" if parent is None else parent
-        self.row("python_function", name, begin, self.now - begin,
-                 f'"Python parent id": {above}, "Python id": {own}{module}, "Ev Idx": {own}', PROCESS, self.thread)
+        self.row(
+            "python_function",
+            name,
+            begin,
+            self.now - begin,
+            f'"Python parent id": {above}, "Python id": {own}{module}, "Ev Idx": {own}',
+            PROCESS,
+            self.thread,
+        )
 
     def builtin(self, name: str) -> None:
         """A short call of a built-in function."""
@@ -96,8 +103,10 @@ class Program:
         yield
         self.now += 0.6
         numbers = f'"Sequence number": {sequence}, "Fwd thread id": {forward_thread}, ' if sequence >= 0 else ""
-        dims = ('"Concrete Inputs": ["", "", ""], "Input type": ["c10::BFloat16", "c10::BFloat16", "Scalar"], '
-                '"Input Strides": [[4096, 1], [1, 4096], []], "Input Dims": [[8192, 4096], [4096, 4096], []], ')
+        dims = (
+            '"Concrete Inputs": ["", "", ""], "Input type": ["c10::BFloat16", "c10::BFloat16", "Scalar"], '
+            '"Input Strides": [[4096, 1], [1, 4096], []], "Input Dims": [[8192, 4096], [4096, 4096], []], '
+        )
         arguments = f'"External id": {external}, "Record function id": 0, {numbers}{dims if shapes else ""}'
         self.row("cpu_op", name, begin, self.now - begin, f'{arguments}"Ev Idx": {external}', PROCESS, self.thread)
 
@@ -106,17 +115,30 @@ class Program:
         self.correlation += 3
         call = self.now
         self.now += self.rng.uniform(2.5, 4.0)
-        self.row("cuda_runtime", "cudaLaunchKernel", call, self.now - call - 0.2,
-                 f'"External id": {self.externals}, "cbid": 211, "correlation": {self.correlation}', PROCESS,
-                 self.thread)
+        self.row(
+            "cuda_runtime",
+            "cudaLaunchKernel",
+            call,
+            self.now - call - 0.2,
+            f'"External id": {self.externals}, "cbid": 211, "correlation": {self.correlation}',
+            PROCESS,
+            self.thread,
+        )
         start = max(self.device_free, call + 6.0)
         duration = self.rng.uniform(0.7, 1.3) * mean
         self.device_free = start + duration
-        self.row("kernel", kernel, start, duration,
-                 f'"External id": {self.externals}, "queued": 0, "device": 0, "context": 1, "stream": 7, '
-                 f'"correlation": {self.correlation}, "registers per thread": 128, "shared memory": 0, '
-                 '"blocks per SM": 1.9, "warps per SM": 15.5, "grid": [264, 1, 1], "block": [256, 1, 1], '
-                 '"est. achieved occupancy %": 25', 0, 7)
+        self.row(
+            "kernel",
+            kernel,
+            start,
+            duration,
+            f'"External id": {self.externals}, "queued": 0, "device": 0, "context": 1, "stream": 7, '
+            f'"correlation": {self.correlation}, "registers per thread": 128, "shared memory": 0, '
+            '"blocks per SM": 1.9, "warps per SM": 15.5, "grid": [264, 1, 1], "block": [256, 1, 1], '
+            '"est. achieved occupancy %": 25',
+            0,
+            7,
+        )
 
     # -- the program ---------------------------------------------------------------------------------------------------
 
@@ -154,8 +176,11 @@ class Program:
             with self.frame("torch/nn/functional.py(2900): layer_norm"):
                 self.builtin("<built-in function _has_torch_function_variadic>")
                 with self.frame("<built-in method layer_norm of type object at 0x7f5ff773e180>"):
-                    self.operation("aten::native_layer_norm", "NativeLayerNormBackward0",
-                                   "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>")
+                    self.operation(
+                        "aten::native_layer_norm",
+                        "NativeLayerNormBackward0",
+                        "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>",
+                    )
 
     def layer(self, index: int) -> None:
         """A transformer block."""
@@ -167,21 +192,25 @@ class Program:
                     self.linear(f"{path}.attention.{name}")
                 for name in ("view", "transpose"):
                     for _ in range(3):
-                        with self.frame(f"<built-in method {name} of Tensor object at 0x7f5d60288780>"), \
-                                self.operator(f"aten::{name}"):
+                        with (
+                            self.frame(f"<built-in method {name} of Tensor object at 0x7f5d60288780>"),
+                            self.operator(f"aten::{name}"),
+                        ):
                             pass
                 with self.frame("<built-in function scaled_dot_product_attention>"):
-                    self.operation("aten::_scaled_dot_product_flash_attention",
-                                   "ScaledDotProductFlashAttentionBackward0",
-                                   "pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64>>")
+                    self.operation(
+                        "aten::_scaled_dot_product_flash_attention",
+                        "ScaledDotProductFlashAttentionBackward0",
+                        "pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64>>",
+                    )
                 self.linear(f"{path}.attention.o")
             self.norm(f"{path}.norm2")
             with self.module("MLP", f"{path}.mlp", "model.py(63): forward"):
                 self.linear(f"{path}.mlp.up")
-                with self.frame("torch/nn/functional.py(1800): gelu"), \
-                        self.frame("<built-in function gelu>"):
-                    self.operation("aten::gelu", "GeluBackward0",
-                                   "void at::native::vectorized_elementwise_kernel<8, Gelu>")
+                with self.frame("torch/nn/functional.py(1800): gelu"), self.frame("<built-in function gelu>"):
+                    self.operation(
+                        "aten::gelu", "GeluBackward0", "void at::native::vectorized_elementwise_kernel<8, Gelu>"
+                    )
                 self.linear(f"{path}.mlp.down")
             for _ in range(2):
                 self.operation("aten::add", "AddBackward0", "void at::native::vectorized_elementwise_kernel<8, Add>")
@@ -196,9 +225,11 @@ class Program:
                     self.layer(index)
                 self.norm("norm")
                 self.linear("head")
-            with self.frame("torch/_tensor.py(576): backward"), \
-                    self.frame("torch/autograd/__init__.py(250): backward"), \
-                    self.frame("torch/autograd/graph.py(800): _engine_run_backward"):
+            with (
+                self.frame("torch/_tensor.py(576): backward"),
+                self.frame("torch/autograd/__init__.py(250): backward"),
+                self.frame("torch/autograd/graph.py(800): _engine_run_backward"),
+            ):
                 self.backward()
             with self.frame("torch/optim/optimizer.py(500): wrapper"):
                 start = self.now
@@ -207,8 +238,15 @@ class Program:
                         self.builtin("<built-in method get of dict object at 0x7f5d60294140>")
                         with self.operator("aten::_fused_adamw_"):
                             self.launch(f"void multi_tensor_apply_kernel<FusedAdam{group}>", 60.0)
-                self.row("user_annotation", "Optimizer.step#AdamW.step", start, self.now - start, '"Ev Idx": 1',
-                         PROCESS, PROCESS)
+                self.row(
+                    "user_annotation",
+                    "Optimizer.step#AdamW.step",
+                    start,
+                    self.now - start,
+                    '"Ev Idx": 1',
+                    PROCESS,
+                    PROCESS,
+                )
         self.row("user_annotation", f"ProfilerStep#{number}", begin, self.now - begin, '"Ev Idx": 1', PROCESS, PROCESS)
         self.now += 5.0
 
@@ -218,15 +256,20 @@ class Program:
         frames, self.frames = self.frames, []
         for function, sequence, kernel in reversed(self.tape):
             arguments = {"sequence": sequence, "forward_thread": 1}
-            with self.operator(f"autograd::engine::evaluate_function: {function}", shapes=False, **arguments), \
-                    self.operator(function, **arguments):
+            with (
+                self.operator(f"autograd::engine::evaluate_function: {function}", shapes=False, **arguments),
+                self.operator(function, **arguments),
+            ):
                 for part in range(2 if function == "AddmmBackward0" else 1):
                     with self.operator("aten::mm" if function == "AddmmBackward0" else "aten::backward"):
                         self.launch(f"{kernel}_{part}", 9.0)
             if function == "AddmmBackward0":
                 name = "torch::autograd::AccumulateGrad"
-                with self.operator(f"autograd::engine::evaluate_function: {name}", shapes=False), \
-                        self.operator(name), self.operator("aten::detach", shapes=False):
+                with (
+                    self.operator(f"autograd::engine::evaluate_function: {name}", shapes=False),
+                    self.operator(name),
+                    self.operator("aten::detach", shapes=False),
+                ):
                     pass
         self.tape = []
         self.thread, self.frames = PROCESS, frames
@@ -242,10 +285,15 @@ def write(path: Path, events: int, layers: int) -> int:
             while program.events < events:
                 program.step(number)
                 number += 1
-        for process, thread, label in ((0, 7, "stream 7"), (PROCESS, PROCESS, f"thread {PROCESS} (python3)"),
-                                       (PROCESS, BACKWARD_THREAD, f"thread {BACKWARD_THREAD} (pt_autograd_0)")):
-            out.write(f',\n  {{"name": "thread_name", "ph": "M", "ts": {BASE_NS // 1000}, "pid": {process}, '
-                      f'"tid": {thread}, "args": {{"name": "{label}"}}}}')
+        for process, thread, label in (
+            (0, 7, "stream 7"),
+            (PROCESS, PROCESS, f"thread {PROCESS} (python3)"),
+            (PROCESS, BACKWARD_THREAD, f"thread {BACKWARD_THREAD} (pt_autograd_0)"),
+        ):
+            out.write(
+                f',\n  {{"name": "thread_name", "ph": "M", "ts": {BASE_NS // 1000}, "pid": {process}, '
+                f'"tid": {thread}, "args": {{"name": "{label}"}}}}'
+            )
         out.write(f'\n  ],\n  "traceName": "{path.name}"\n}}\n')
     return program.events
 

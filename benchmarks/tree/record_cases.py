@@ -61,8 +61,13 @@ def record(name: str, step: Callable[[], None], model: nn.Module, out: Path) -> 
     for _ in range(3):
         step()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if DEVICE == "cuda" else [])]
-    with profile(activities=activities, schedule=schedule(wait=0, warmup=1, active=2, repeat=1), with_stack=True,
-                 record_shapes=False, profile_memory=True) as profiler:
+    with profile(
+        activities=activities,
+        schedule=schedule(wait=0, warmup=1, active=2, repeat=1),
+        with_stack=True,
+        record_shapes=False,
+        profile_memory=True,
+    ) as profiler:
         for _ in range(3):
             step()
             if DEVICE == "cuda":

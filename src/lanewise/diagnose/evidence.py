@@ -14,21 +14,35 @@ from lanewise.report.quantity import QuantityType
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
-__all__ = ["host_window", "in_steady_steps", "kernel_label", "line_hint", "locate", "operator_chain", "per_step", "steady_count", "table",
-           "table_of"]
+__all__ = [
+    "host_window",
+    "in_steady_steps",
+    "kernel_label",
+    "line_hint",
+    "locate",
+    "operator_chain",
+    "per_step",
+    "steady_count",
+    "table",
+    "table_of",
+]
 
 _LIBRARY = ("site-packages", "dist-packages", "lib/python", "<frozen", "<built-in", "torch/")
 
 
-def table(title: str, columns: Mapping[str, tuple[QuantityType, str]], rows: Sequence[Mapping[str, object]], *,
-          limit: int = 8) -> TableBlock:
+def table(
+    title: str, columns: Mapping[str, tuple[QuantityType, str]], rows: Sequence[Mapping[str, object]], *, limit: int = 8
+) -> TableBlock:
     """A table block from rows; `columns` maps key -> (type, label)."""
     headings = [TableColumn(key, type_, label) for key, (type_, label) in columns.items()]
-    return TableBlock(title, headings, [{key: row[key] for key in columns} for row in rows[:limit]],
-                      max(0, len(rows) - limit))
+    return TableBlock(
+        title, headings, [{key: row[key] for key in columns} for row in rows[:limit]], max(0, len(rows) - limit)
+    )
 
 
-def table_of(title: str, data: Columns, columns: Mapping[str, tuple[QuantityType, str]], *, limit: int = 8) -> TableBlock:
+def table_of(
+    title: str, data: Columns, columns: Mapping[str, tuple[QuantityType, str]], *, limit: int = 8
+) -> TableBlock:
     """A table block from measured columns."""
     headings = [TableColumn(key, type_, label) for key, (type_, label) in columns.items()]
     rows = Columns({key: data[key] for key in columns}).rows(limit)

@@ -58,8 +58,7 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
     in_us = trace.duration[kernels] / 1e3
     counts = np.histogram(in_us, bins=edges)[0]
     labels = [
-        f"{low:g} to {high:g} us" if high != float("inf") else f"{low:g} us and more"
-        for low, high in pairwise(edges)
+        f"{low:g} to {high:g} us" if high != float("inf") else f"{low:g} us and more" for low, high in pairwise(edges)
     ]
     rows = [
         {"range": label, "kernels": int(n) / max(1, int(facts.steps.steady.sum()))}
