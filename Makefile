@@ -30,7 +30,7 @@ lint: $(BIN)/lanewise ## style
 	$(BIN)/ruff check .
 
 types: $(BIN)/lanewise ## strict types
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 layers: $(BIN)/lanewise ## data flows one way
 	$(BIN)/lint-imports
