@@ -26,6 +26,8 @@ else:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not _HAVE:
+        return
     import torch
 
     for item in items:
