@@ -61,7 +61,7 @@ def _work_sentence(a: Arm, b: Arm, changes: Sequence[Change]) -> str:
         count = len(b.typical.work.at)
         noun = "device op" if b.typical.work.device else "operator"
         text = f"{who} changed nothing {where}: the same {plural(count, noun)} per step"
-        return f"{text}{_times(a, b)}{_timed(changes)}."
+        return f"{text}{_times(a, b, changes)}{_timed(changes)}."
     parts = [
         part
         for part in (
@@ -76,19 +76,21 @@ def _work_sentence(a: Arm, b: Arm, changes: Sequence[Change]) -> str:
         )
         if part
     ]
-    return f"{who}: {'; '.join(parts)}{_times(a, b)}{_timed(changes)}."
+    return f"{who}: {'; '.join(parts)}{_times(a, b, changes)}{_timed(changes)}."
 
 
-def _times(a: Arm, b: Arm) -> str:
+def _times(a: Arm, b: Arm, changes: Sequence[Change]) -> str:
+    """Device time on both sides; where it differs although the work does not, which op makes the difference."""
     if not b.typical.work.device:
         return ""
     before, after = a.typical.device_ns, b.typical.device_ns
-    same = abs(after - before) <= _SAME_TIME * max(before, after)
-    text = (
-        f"{_time(before)} of device time against {_time(after)}"
-        if same
-        else f"device time {_time(before)} → {_time(after)}"
-    )
+    if abs(after - before) <= _SAME_TIME * max(before, after):
+        return f" ({_time(before)} of device time against {_time(after)})"
+    text = f"device time {_time(before)} → {_time(after)}"
+    largest = max(changes, key=lambda change: abs(change.delta_ns))
+    if largest.how in _UNCHANGED and abs(largest.delta_ns) > 0.5 * abs(after - before):
+        waits = ", which waits for other ranks" if _family(largest.b[0].name) == "communication" else ""
+        text += f", most of it {chain_words(largest.b)}{waits}"
     return f" ({text})"
 
 

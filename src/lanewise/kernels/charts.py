@@ -43,7 +43,7 @@ def chart(title: str, cases: Sequence[dict[str, Any]], machine: dict[str, Any], 
     unit = "TFLOP/s" if product else "GB/s"
     arms = [name for name in _COLOURS if any(name in case["arms"] for case in cases)]
     top = max([arm[field] for case in cases for arm in case["arms"].values()] + ([] if product else [copy])) * 1.08
-    step = (_WIDTH - _LEFT - 24) / max(len(cases) - 1, 1)
+    step = (_WIDTH - _LEFT - 48) / max(len(cases) - 1, 1)
 
     def x(index: int) -> float:
         return _LEFT + (index * step if len(cases) > 1 else (_WIDTH - _LEFT) / 2)

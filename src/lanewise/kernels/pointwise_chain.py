@@ -18,6 +18,7 @@ moves. Chains are for inference: a call that needs gradients runs the original e
 from __future__ import annotations
 
 import hashlib
+import inspect
 import linecache
 import math
 from collections.abc import Callable
@@ -318,6 +319,8 @@ class Chain:
     """A pointwise expression and the kernels generated for the geometries it was called with."""
 
     def __init__(self, expression: Callable[..., torch.Tensor] | torch.fx.GraphModule) -> None:
+        if not isinstance(expression, torch.nn.Module) and not inspect.isfunction(expression):
+            raise UnsupportedError(f"a chain is traced from a Python function: lambda x: {expression}(x)")
         self.expression = expression
         module = expression if isinstance(expression, torch.fx.GraphModule) else torch.fx.symbolic_trace(expression)
         self._body = _Body(module.graph)

@@ -1,0 +1,100 @@
+"""The narrow MLP and the products with fused epilogues, small enough for the interpreter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lanewise.kernels import counts, dual_gemm, gated_linear, gemm_epilogue, linear_act, matmul, mlp, mlps, tuning
+from lanewise.kernels.activations import ACTIVATIONS
+from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
+from lanewise.kernels.mlps import Blocks
+from tests.kernels.helpers import error, same
+
+interpreter = pytest.mark.skipif(torch.cuda.is_available(), reason="fp32 cuts that only the interpreter takes")
+
+
+@interpreter
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
+@pytest.mark.parametrize("bh", [0, 16])
+def test_mlp(activation, bh):
+    d, h, o, m = 20, 33, 7, 70
+    x = torch.randn(m, d)
+    w1, b1, w2, b2 = torch.randn(h, d) / 4, torch.randn(h), torch.randn(o, h) / 4, torch.randn(o)
+    tuning.override("mlp", (x.dtype, d, h, o, False), Blocks(32, bh, 4, 1, 1))
+    same(lambda *t: mlp(*t, activation), lambda *t: mlps.reference(*t, activation), [x, w1, b1, w2, b2])
+    same(lambda *t: mlp(*t, activation), lambda *t: mlps.reference(*t, activation), [x, w1, None, w2, None])
+    assert set(counts()["mlp"]) == {"kernel"}
+    tuning.forget()
+
+
+@interpreter
+@pytest.mark.parametrize("halves", [1, 2])
+def test_tiles(halves):
+    m, n, k = 70, 96, 40
+    x, w, up = torch.randn(m, k), torch.randn(n, k), torch.randn(n, k)
+    bias, more = torch.randn(n), torch.randn(m, n)
+    out = torch.full((m, n), float("nan"))
+    matmul.tiles(x, w, None, bias, more, ACTIVATIONS["gelu"], out, TileBlocks(32, 32, 16, 4, 3, halves=halves))
+    assert error(out, F.gelu(F.linear(x.double(), w.double(), bias.double())) + more.double()) < 1e-6
+    out.fill_(float("nan"))
+    matmul.tiles(x, w, up, None, None, ACTIVATIONS["silu"], out, TileBlocks(32, 32, 16, 4, 3))
+    assert error(out, dual_gemm.reference(x.double(), w.double(), up.double())) < 2e-6
+
+
+@interpreter
+@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("m", [1, 13])
+def test_skinny(m, split):
+    n, k = 50, 70
+    x, w, up = torch.randn(m, k), torch.randn(n, k), torch.randn(n, k)
+    bias, more = torch.randn(n), torch.randn(m, n)
+    blocks = SkinnyBlocks(16, 32, 16, split, 4, 2)
+    for _ in range(2):
+        out = torch.full((m, n), float("nan"))
+        matmul.skinny(x, w, None, bias, more, ACTIVATIONS["relu"], out, blocks)
+        assert error(out, F.relu(F.linear(x.double(), w.double(), bias.double())) + more.double()) < 1e-6
+    matmul.skinny(x, w, up, None, None, ACTIVATIONS["silu"], out, blocks)
+    assert error(out, dual_gemm.reference(x.double(), w.double(), up.double())) < 2e-6
+
+
+def test_fast_activations_are_exact_to_half_precision():
+    """The short formula for erf, restated in fp64: within 2e-7 of the exact GELU everywhere."""
+    x = torch.linspace(-8, 8, 4001, dtype=torch.float64)
+    z = x.abs() * 0.7071067811865476
+    t = 1 / (1 + 0.3275911 * z)
+    poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    tail = poly * torch.exp(-z * z)
+    assert (0.5 * x * torch.where(x < 0, tail, 2 - tail) - F.gelu(x)).abs().max() < 4e-7
+
+
+def test_public_functions_match_their_reference(device):
+    x, w, up = (
+        torch.randn(3, 5, 16, device=device),
+        torch.randn(24, 16, device=device),
+        torch.randn(24, 16, device=device),
+    )
+    bias, more = torch.randn(24, device=device), torch.randn(3, 5, 24, device=device)
+    for activation in ACTIVATIONS:
+        same(
+            lambda *t, a=activation: linear_act(t[0], t[1], t[2], a, t[3]),
+            lambda *t, a=activation: gemm_epilogue.reference(t[0], t[1], t[2], a, t[3]),
+            [x, w, bias, more],
+        )
+    same(gated_linear, dual_gemm.reference, [x, w, up])
+
+
+def test_routes_say_why():
+    route = gemm_epilogue.route(4096, 4096, 4096, torch.bfloat16, True, "gelu_tanh", False)
+    assert route.path == "cublas epilogue"
+    assert gemm_epilogue.route(300, 300, 300, torch.float32, True, "gelu", False).path == "eager"
+    assert dual_gemm.route(8, 1024, 1024, torch.bfloat16).path == "skinny"
+    assert all(r.why for r in (route, dual_gemm.route(8, 64, 64, torch.float32)))
+
+
+def test_what_is_refused(device):
+    x, w, b = torch.randn(4, 300, device=device), torch.randn(8, 300, device=device), torch.randn(8, device=device)
+    mlp(x, w, b, torch.randn(300, 8, device=device), None)
+    mlp(x.requires_grad_(), w, b, torch.randn(8, 8, device=device), None)
+    assert counts()["mlp"] == {"needs gradients": 1, ("dtype" if device == "cuda" else "too wide"): 1}
