@@ -28,7 +28,11 @@ REPOSITORY = HERE.parents[1]
 SLOPE = (10_000, 100_000, 1_000_000, 10_000_000)
 SMALL = REPOSITORY / "tests" / "data" / "h100" / "01_matmul_add_64_cold_eager.json.gz"
 
+_PEER_EVENTS = 100_000
+"""Small enough that the slowest peer takes seconds, large enough that its imports do not decide."""
+
 Sample = dict[str, float]
+Samples = dict[tuple[str, str], list[Sample]]
 
 
 def generated(work: Path, name: str, *options: str) -> Path:
@@ -128,8 +132,11 @@ def cases(work: Path, events: int) -> dict[str, dict[str, list[str]]]:
         for name, path in (("plain", plain), ("stacks", stacks)):
             found[name]["C++ simdjson, one pass"] = [str(binary), str(path)]
     if peer := hta(work):
-        for name, path in (("plain", plain), ("stacks", stacks)):
-            found[name]["HTA: load and temporal breakdown"] = [str(peer), str(HERE / "peer_hta.py"), str(path)]
+        path = generated(work, f"plain-{_PEER_EVENTS}.json", "--events", str(_PEER_EVENTS))
+        found["peers"] = {
+            "explain": [*python, "explain", str(path)],
+            "HTA: load and temporal breakdown": [str(peer), str(HERE / "peer_hta.py"), str(path)],
+        }
     return found
 
 
@@ -147,6 +154,43 @@ def slope(work: Path, environment: dict[str, str], rounds: int, largest: int) ->
     return {"points": points, "exponent": round(math.log(ratio) / math.log(last["events"] / first["events"]), 3)}
 
 
+def results_of(
+    options: argparse.Namespace, load_before: float, samples: Samples, slope_points: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Everything that is known so far: written after every round, so that a run may be cut short."""
+    traces: dict[str, dict[str, Any]] = {}
+    for (trace, name), runs in samples.items():
+        traces.setdefault(trace, {})[name] = summary(runs)
+    ratios: dict[str, Any] = {}
+    for trace, of_trace in traces.items():
+        base = of_trace.get("orjson.loads, gc off")
+        if base is None:
+            continue
+        ratios[trace] = {
+            name: {
+                key: round(numbers[key]["median"] / base[key]["median"], 3)
+                for key in ("seconds", "cpu_seconds")
+                if key in numbers
+            }
+            for name, numbers in of_trace.items()
+        }
+    return {
+        "command": f"python benchmarks/reader/bench.py --rounds {options.rounds} --events {options.events}",
+        **facts(),
+        "load_average": {"before": round(load_before, 2), "after": round(os.getloadavg()[0], 2)},
+        "not_measured": {"TraceLens": "not on the package index under its own name"},
+        "traces": traces,
+        "against orjson.loads, gc off": ratios,
+        "slope": slope_points,
+    }
+
+
+def write(out: Path, results: dict[str, Any]) -> None:
+    """Replace the results file."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(results, indent=2) + "\n")
+
+
 def main() -> None:
     """Run everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -155,49 +199,28 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path.home() / ".cache" / "lanewise-bench")
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--skip-largest", action="store_true", help="leave out 10^7 events")
+    parser.add_argument("--slope-rounds", type=int, default=3)
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     environment = environment_of(options.work)
     load_before = os.getloadavg()[0]
     found = cases(options.work, options.events)
-    samples: dict[tuple[str, str], list[Sample]] = {}
+    out = options.out or REPOSITORY / "benchmarks" / "results" / f"{os.cpu_count()}-core-vm" / "reader.json"
+    samples: Samples = {}
     for number in range(options.rounds):
         for trace, words in found.items():
             for name, command in words.items():
                 if name == "explain and keep":
                     shutil.rmtree(options.work / "store", ignore_errors=True)
-                if number and name.startswith("HTA") and options.events >= 10**6 and number >= 3:
-                    continue
                 sample = measure(command, environment)
                 if sample is None:
                     print(f"{trace}: {name} failed", file=sys.stderr)
                     continue
                 samples.setdefault((trace, name), []).append(sample)
                 print(f"round {number + 1} {trace:7} {name:34} {sample['seconds']:8.3f} s", file=sys.stderr)
-    results: dict[str, Any] = {
-        "command": f"python benchmarks/reader/bench.py --rounds {options.rounds} --events {options.events}",
-        **facts(),
-        "load_average": {"before": round(load_before, 2), "after": round(os.getloadavg()[0], 2)},
-        "not_measured": {"TraceLens": "not on the package index under its own name"},
-        "traces": {},
-    }
-    for (trace, name), runs in samples.items():
-        results["traces"].setdefault(trace, {})[name] = summary(runs)
-    results["slope"] = slope(options.work, environment, 3, 10**6 if options.skip_largest else 10**7)
-    for trace in ("plain", "stacks"):
-        of_trace = results["traces"][trace]
-        base = of_trace["orjson.loads, gc off"]
-        results.setdefault("against orjson.loads, gc off", {})[trace] = {
-            name: {
-                key: round(of_trace[name][key]["median"] / base[key]["median"], 3)
-                for key in ("seconds", "cpu_seconds")
-                if key in of_trace[name]
-            }
-            for name in of_trace
-        }
-    out = options.out or REPOSITORY / "benchmarks" / "results" / f"{os.cpu_count()}-core-vm" / "reader.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(results, indent=2) + "\n")
+        write(out, results_of(options, load_before, samples, None))
+    points = slope(options.work, environment, options.slope_rounds, 10**6 if options.skip_largest else 10**7)
+    write(out, results_of(options, load_before, samples, points))
     print(out, file=sys.stderr)
 
 

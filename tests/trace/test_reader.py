@@ -113,6 +113,18 @@ def test_a_dead_worker_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert not trace.reading.lost
 
 
+def test_a_system_that_starts_no_process_costs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from lanewise.trace.decode import worker
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError("too many processes")
+
+    monkeypatch.setattr(worker, "_WORTH_BYTES", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(worker.subprocess, "Popen", refused)
+    assert len(read_rows(tmp_path, x(), x(ts=11))) == 2
+
+
 # -- small traces that state one thing ---------------------------------------------------------------------------------
 
 

@@ -29,7 +29,7 @@ from lanewise.trace.chunks import CHUNK_BYTES, chunks
 from lanewise.trace.decode.assemble import Assembled, Assembler
 from lanewise.trace.decode.chunk import ChunkDecoder
 from lanewise.trace.decode.columns import Batch
-from lanewise.trace.decode.worker import Worker, worth_a_worker
+from lanewise.trace.decode.worker import Worker, start_worker, worth_a_worker
 from lanewise.trace.envelope import Head, Metadata, read_head, read_tail
 from lanewise.trace.mend import mended
 from lanewise.trace.reading import Reading
@@ -175,7 +175,9 @@ class _Reader:
         """Read all chunks but the last; returns the text of that, None if reading on is pointless."""
         last = None
         with ExitStack() as stack:
-            worker = stack.enter_context(Worker()) if self._worth_a_worker() else None
+            worker = start_worker() if self._worth_a_worker() else None
+            if worker is not None:
+                stack.enter_context(worker)
             for chunk in chunks(head.rest, more, CHUNK_BYTES):
                 if chunk.last:
                     last = chunk.text

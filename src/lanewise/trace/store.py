@@ -83,16 +83,16 @@ class Store:
         try:
             if not any(entry.startswith(f"{source.size}-") for entry in os.listdir(self._folder)):
                 return None
-            digest = _digest(source.path)
-            entry = self._entry(source.size, digest)
-            if not entry.is_dir():
-                return None
-            trace = _load(entry)
-            os.utime(entry)
+            entry = self._entry(source.size, _digest(source.path))
         except OSError:
             return None
+        if not entry.is_dir():
+            return None
+        try:
+            trace = _load(entry)
+            os.utime(entry)
         except Exception:  # a damaged entry, whatever it is that the Parquet reader says about it
-            shutil.rmtree(entry, ignore_errors=True)  # pyright: ignore[reportPossiblyUnboundVariable]
+            shutil.rmtree(entry, ignore_errors=True)
             return None
         trace.reading.source = source.name
         trace.reading.from_cache = True

@@ -23,7 +23,7 @@ from typing import BinaryIO
 from lanewise.trace.decode.chunk import ChunkDecoder
 from lanewise.trace.decode.columns import Batch
 
-__all__ = ["Worker", "worth_a_worker"]
+__all__ = ["Worker", "start_worker", "worth_a_worker"]
 
 SLOTS = 3
 TEXT_SLOT = 16 << 20
@@ -35,7 +35,10 @@ _FAILED = -1
 
 
 def worth_a_worker(size: int | None) -> bool:
-    """Whether starting a second process pays for a text of this size (None: unknown) on this machine."""
+    """Whether starting a second process pays for a text of this size (None: unknown) on this machine.
+
+    `LANEWISE_ONE_PROCESS` in the environment says no.
+    """
     if size is not None and size < _WORTH_BYTES:
         return False
     if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
@@ -44,6 +47,14 @@ def worth_a_worker(size: int | None) -> bool:
         return False
     affinity = getattr(os, "sched_getaffinity", None)
     return (len(affinity(0)) if affinity else os.cpu_count() or 1) > 1
+
+
+def start_worker() -> Worker | None:
+    """A worker, or None where the system does not give one."""
+    try:
+        return Worker()
+    except OSError:
+        return None
 
 
 class Worker:
