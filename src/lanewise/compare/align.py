@@ -5,7 +5,8 @@ Passes, each on what the ones before left over:
     1. in order    the best monotone pairing by how alike two ops are (same kernel, same product with another epilogue,
                    another kernel for the same operator ...)
     2. moved       equal ops in another order
-    3. fused       chains that a generated kernel covers, on either side (`lanewise.compare.fusion`)
+    3. fused       what one kernel does of several, on either side: an operator written out (`lanewise.compare.composite`),
+                   chains that a generated kernel covers (`lanewise.compare.fusion`)
     4. epilogue    pointwise work that a matrix product took over, and the copies that this needs
 
 What is left appeared or vanished, and is shown as such with its time.
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lanewise.compare.composite import find_composites
 from lanewise.compare.fusion import find_fused
 from lanewise.compare.kernels import Identity, identity
 from lanewise.compare.labels import host_group
@@ -55,17 +57,18 @@ def align(a: Work, b: Work) -> list[Match]:
         return []
     weight, how = _alike(a.ops, b.ops)
     pairs = pair_up(a.at, b.at, weight)
+    mirrored = [(j, i) for i, j in pairs]
     matches = [Match((i,), (j,), how[a.at[i]][b.at[j]]) for i, j in pairs]
     free_a, free_b = _free(matches, len(a.at), len(b.at))
     matches += _moved(a, b, free_a, free_b, weight)
     free_a, free_b = _free(matches, len(a.at), len(b.at))
-    for match in find_fused(a, b, pairs, free_a, free_b):
-        matches.append(Match(match.many, (match.one,), "fused", match.sure))
-    free_a, free_b = _free(matches, len(a.at), len(b.at))
-    mirrored = [(j, i) for i, j in pairs]
-    for match in find_fused(b, a, mirrored, free_b, free_a):
-        matches.append(Match((match.one,), match.many, "split", match.sure))
-    free_a, free_b = _free(matches, len(a.at), len(b.at))
+    for find in (find_composites, find_fused):
+        for match in find(a, b, pairs, free_a, free_b):
+            matches.append(Match(match.many, (match.one,), "fused", match.sure))
+        free_a, free_b = _free(matches, len(a.at), len(b.at))
+        for match in find(b, a, mirrored, free_b, free_a):
+            matches.append(Match((match.one,), match.many, "split", match.sure))
+        free_a, free_b = _free(matches, len(a.at), len(b.at))
     matches += [Match(many, (j,), "fused", sure=False) for j, many in _into_graphs(a, b, pairs, free_a, free_b)]
     matches += [Match((i,), many, "split", sure=False) for i, many in _into_graphs(b, a, mirrored, free_b, free_a)]
     free_a, free_b = _free(matches, len(a.at), len(b.at))
@@ -261,9 +264,12 @@ def _feeding(work: Work, position: int, free: np.ndarray) -> list[int]:
     at = position - 1
     while at >= 0 and work.ops[work.at[at]].kind == "set":
         at -= 1
-    if at >= 0 and free[at] and work.ops[work.at[at]].kind == "copy" and "DtoD" in work.ops[work.at[at]].name:
-        return [at]
-    return []
+    return [at] if at >= 0 and free[at] and _is_device_copy(work.ops[work.at[at]]) else []
+
+
+def _is_device_copy(op: Op) -> bool:
+    """A device-to-device copy; small ones inside of a graph run as a kernel of the driver's."""
+    return (op.kind == "copy" and "DtoD" in op.name) or (op.kind == "kernel" and op.name.startswith("memcpy"))
 
 
 def _graph_inputs(work: Work, free: np.ndarray) -> list[int]:

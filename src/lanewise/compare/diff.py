@@ -14,7 +14,7 @@ from lanewise.compare.from_report import is_report, load_report
 from lanewise.compare.from_tree import load_tree
 from lanewise.compare.model import Comparison
 from lanewise.compare.run import Run, measure_run
-from lanewise.diagnose.engine import diagnose
+from lanewise.diagnose.engine import Settings, diagnose
 from lanewise.errors import UsageError
 from lanewise.measure.facts import Facts
 from lanewise.trace.model import Trace
@@ -28,6 +28,8 @@ __all__ = ["Side", "arms_of", "diff", "run_of"]
 Side = str | os.PathLike[str] | Trace | Sequence[Trace]
 """A trace, a path to one, to a directory of repeated recordings, to a baseline or a report; or repeated recordings."""
 
+# How far the profiler distorts and how much kernel times vary is what a comparison itself deals with.
+_SETTINGS = Settings(ignore=("MEA105", "MEA107"))
 _ENDINGS = (".pt.trace.json.gz", ".json.gz", ".pt.trace.json", ".json", ".gz", ".trace", ".lwtree")
 
 
@@ -97,7 +99,7 @@ def run_of(trace: Trace, unprofiled_us: float | None = None, *, contexts: bool =
     if unprofiled_us is None and recorded is not None:
         unprofiled_us = recorded.unprofiled_step_us
     facts = Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
-    return measure_run(facts, diagnose(facts)[0], contexts=contexts)
+    return measure_run(facts, diagnose(facts, _SETTINGS)[0], contexts=contexts)
 
 
 def _traces(side: Side, read_trace: Callable[[str], Trace]) -> list[Trace]:

@@ -139,6 +139,18 @@ def _fused(changes: Sequence[Change]) -> str:
             return ""
         before, after = sum(c.times for c in split), sum(c.times * len(c.b) for c in split)
         return f"{plural(before, 'generated kernel')} split into {plural(after, 'kernel')} ({_sum_times(split)})"
+    written_out = [c for c in fused if not identity(c.b[0].name).fused and c.b[0].kind == "kernel"]
+    generated = [c for c in fused if c not in written_out]
+    parts = [
+        f"{plural(c.times * len(c.a), 'kernel')} became {chain_words(c.b)} ({_sum_times([c])})"
+        for c in written_out[:_MAX_NAMED]
+    ]
+    if generated:
+        parts.append(_generated(generated))
+    return "; ".join(parts)
+
+
+def _generated(fused: Sequence[Change]) -> str:
     before, after = sum(c.times * len(c.a) for c in fused), sum(c.times for c in fused)
     if before == after:
         what = ", ".join(dict.fromkeys(chain_words(c.a) for c in fused[:_MAX_NAMED]))
