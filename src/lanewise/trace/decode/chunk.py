@@ -8,11 +8,21 @@ from typing import Any
 import msgspec
 
 from lanewise.trace.decode.columns import Batch, Decoder
-from lanewise.trace.decode.rows import Row, decode_known_rows, decode_rows, decode_wide_rows, lenient, loose_args
+from lanewise.trace.decode.rows import (
+    Row,
+    decode_common_rows,
+    decode_known_rows,
+    decode_rows,
+    decode_wide_rows,
+    lenient,
+    loose_args,
+)
 from lanewise.trace.decode.times import DOUBLE_IS_EXACT_BELOW, WIDE_FRACTION
 from lanewise.trace.reading import Reading
 
 __all__ = ["ChunkDecoder"]
+
+_MOST_MISSES = 4
 
 
 class ChunkDecoder:
@@ -20,6 +30,8 @@ class ChunkDecoder:
 
     def __init__(self) -> None:
         self._decoder = Decoder()
+        self._misses = 0
+        """Chunks in a row that had rare args in them."""
 
     def decode(self, text: bytes) -> Batch | None:
         """A batch from whole rows separated by commas; None if the text is not that, in valid JSON."""
@@ -29,7 +41,7 @@ class ChunkDecoder:
         """A batch from a JSON list of rows; None if the text is no valid JSON or no list."""
         reading = Reading()
         try:
-            rows = _typed(text)
+            rows = self._typed(text)
         except msgspec.ValidationError:
             return self._lenient(text, reading)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -52,13 +64,26 @@ class ChunkDecoder:
         args = [args if isinstance(args, dict) else {} for _, args in pairs]
         return self.batch([row for row, _ in pairs], args, reading)
 
+    def _typed(self, text: bytes) -> Sequence[Row]:
+        rows = self._common(text)
+        if rows is None:
+            try:
+                rows = decode_known_rows(text)
+            except msgspec.ValidationError:
+                rows = decode_rows(text)  # a phase or category that is new to us, or something worse
+        # The first timestamp tells the clock of all: only absolute ones outgrow a double.
+        if rows and not rows[0].ts < DOUBLE_IS_EXACT_BELOW and WIDE_FRACTION.search(text):
+            return decode_wide_rows(text)
+        return rows
 
-def _typed(text: bytes) -> Sequence[Row]:
-    try:
-        rows = decode_known_rows(text)
-    except msgspec.ValidationError:
-        rows = decode_rows(text)  # a phase or category that is new to us, or something worse
-    # The first timestamp tells the clock of all: only absolute ones outgrow a double.
-    if rows and not rows[0].ts < DOUBLE_IS_EXACT_BELOW and WIDE_FRACTION.search(text):
-        return decode_wide_rows(text)
-    return rows
+    def _common(self, text: bytes) -> Sequence[Row] | None:
+        """The rows if none has rare args. Where most chunks have some, this is soon not tried any more."""
+        if self._misses == _MOST_MISSES:
+            return None
+        try:
+            rows = decode_common_rows(text)
+        except msgspec.ValidationError:
+            self._misses += 1
+            return None
+        self._misses = 0
+        return rows

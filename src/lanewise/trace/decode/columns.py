@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from lanewise.trace.decode.interning import Interner
-from lanewise.trace.decode.rows import EMPTY_ARGS, Args, Row, WideRow
+from lanewise.trace.decode.rows import EMPTY_ARGS, Args, CommonRow, Row, WideRow
 from lanewise.trace.decode.times import MISSING, from_floats, from_text
 from lanewise.trace.dialects import annotation_in_disguise, classify, copy_of, mtia_device_kind
 from lanewise.trace.reading import Reading
@@ -119,6 +119,7 @@ class Decoder:
 
     def _slices(self, rows: list[Row], reading: Reading) -> dict[str, Columns]:
         args = [row.args or EMPTY_ARGS for row in rows]
+        common = bool(rows) and isinstance(rows[0], CommonRow)
         place = _numbers(self._place_numbers(rows), np.int32)
         name = _numbers(self._names.numbers([row.name for row in rows]), np.uint32)
         kind = self._kinds(place, name, rows)
@@ -148,10 +149,11 @@ class Decoder:
             chosen = _where(kind, kinds)
             if len(chosen):
                 tables[table] = extract(chosen, [args[number] for number in chosen.tolist()])
-        self._rare_args(args, tables)
-        launches = [arg for arg in compress(args, (kind == Kind.RUNTIME).tolist()) if arg.grid]
-        if launches:
-            tables["launches"] = _launches(launches)
+        if not common:
+            self._rare_args(args, tables)
+            launches = [arg for arg in compress(args, (kind == Kind.RUNTIME).tolist()) if arg.grid]
+            if launches:
+                tables["launches"] = _launches(launches)
         chosen = _where(kind, (Kind.MEMCPY, Kind.MEMSET))
         if len(chosen):
             tables["copy_args"] = _copy_args(chosen, rows, args, kind)

