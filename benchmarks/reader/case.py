@@ -1,12 +1,13 @@
 """One measurement in a process of its own: `case.py WHAT TRACE` prints seconds, CPU seconds and peak MB as JSON.
 
 Peak memory is this process's, plus that of the largest child where there is one: never less than what was used at once.
-Seconds of the whole-program cases include the start of the interpreter.
+Seconds of the whole-program cases include the start of the interpreter; of the others, not even the imports.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import resource
@@ -80,6 +81,8 @@ CASES: dict[str, Callable[[str], None]] = {
 def main() -> None:
     """Run one case."""
     case, path = CASES[sys.argv[1]], sys.argv[2]
+    for module in ("orjson", "msgspec", "lanewise.trace.reader", "lanewise.trace.model"):
+        importlib.import_module(module)
     begun = time.perf_counter()
     case(path)
     seconds = time.perf_counter() - begun
