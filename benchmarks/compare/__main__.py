@@ -20,6 +20,8 @@ from typing import Any
 
 from tests.support.corpus import H100
 
+from lanewise._version import __version__
+
 PARTS = ("speed", "corpus", "edits", "alarms", "gate")
 
 
@@ -65,7 +67,7 @@ def main() -> None:
 
 
 def _circumstances(part: str) -> dict[str, Any]:
-    versions = {"python": platform.python_version(), "numpy": version("numpy"), "lanewise": version("lanewise")}
+    versions = {"python": platform.python_version(), "numpy": version("numpy"), "lanewise": __version__}
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": f"python -m benchmarks.compare --only {part}",

@@ -38,7 +38,7 @@ def _record(folder: Path, name: str, products: int, steps: int) -> Run:
     return run_of(read(str(recorder.path), cache=False))
 
 
-def measure(*, trials: int = 5, rounds: int = 8, steps: int = 8) -> dict[str, Any]:
+def measure(*, trials: int = 5, rounds: int = 12, steps: int = 12) -> dict[str, Any]:
     """`trials` gates, each on fresh recordings of the base, of the same again, and of 10 % more work."""
     budgets = parse_budgets({"step_time": {"max_increase": "4 %"}})
     each: list[dict[str, Any]] = []
