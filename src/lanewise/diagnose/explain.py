@@ -14,6 +14,7 @@ from lanewise.diagnose.summary import (
     step_block,
     verdict,
 )
+from lanewise.measure.ahead import measured_ahead
 from lanewise.measure.facts import Facts
 from lanewise.report.model import SCHEMA, Report, StepsSummary
 from lanewise.trace.model import Trace
@@ -43,6 +44,11 @@ def facts_of(trace: Trace, *, unprofiled_us: float | None = None) -> Facts:
 
 def report_of(facts: Facts, settings: Settings | None = None) -> Report:
     """The report on what was measured: for whoever needs the measures as well."""
+    with measured_ahead(facts):
+        return _report(facts, settings)
+
+
+def _report(facts: Facts, settings: Settings | None) -> Report:
     findings, checks = diagnose(facts, settings)
     steps = facts.trace.steps
     return Report(

@@ -63,7 +63,7 @@ def dispatch_chain(trace: Trace, host: Host, step: int, *, max_links: int = _MAX
     own_lane = int(trace.lane[trace.steps.event[step]]) if trace.steps.event[step] >= 0 else -1
     lane = np.where(trace.lane[events] == own_lane, -1, trace.lane[events])
     events = events[np.lexsort((host.depth[events], -trace.duration[events], trace.start[events], lane))]
-    children = _work_by_launch(trace)
+    children = _work_of(trace, events)
     base = int(host.depth[events].min()) if len(events) else 0
     previous_end: dict[int, int] = {}
     links: list[Link] = []
@@ -112,12 +112,13 @@ def dispatch_chain(trace: Trace, host: Host, step: int, *, max_links: int = _MAX
     return Chain(step, int(trace.steps.number[step]), tuple(links), max(0, total - len(links)))
 
 
-def _work_by_launch(trace: Trace) -> dict[int, list[int]]:
-    children: dict[int, list[int]] = {}
-    for event, launch in zip(trace.device_work.tolist(), trace.links.launch.tolist(), strict=True):
-        if launch >= 0:
-            children.setdefault(launch, []).append(event)
-    return children
+def _work_of(trace: Trace, calls: np.ndarray) -> dict[int, list[int]]:
+    """Device work (event ids, in file order) of those of the given events that launched some."""
+    rows = np.flatnonzero(np.isin(trace.links.launch, calls))
+    work: dict[int, list[int]] = {}
+    for event, launch in zip(trace.device_work[rows].tolist(), trace.links.launch[rows].tolist(), strict=True):
+        work.setdefault(launch, []).append(event)
+    return work
 
 
 def gap_table(trace: Trace, host: Host) -> Columns:
@@ -148,7 +149,7 @@ def gap_table(trace: Trace, host: Host) -> Columns:
     operator = _first(trace, trace.of(Kind.OPERATOR), count)
     launch_of = trace.links.launch
     launch = _first(trace, np.unique(launch_of[launch_of >= 0]), count)
-    work_of_launch = _work_by_launch(trace)
+    work_of_launch = _work_of(trace, launch[launch >= 0])
     inner = nearest(host.parent, trace.kind == Kind.OPERATOR, launch)
     for step in range(count):
         begin = int(steps.start[step])

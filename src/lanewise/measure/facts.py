@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from lanewise.measure.step_table import StepTable, compile_rows, measure_steps
 from lanewise.measure.table import api_table, copy_table, kernel_table, operator_table
 from lanewise.trace.health import Health, examine
 from lanewise.trace.model import Trace
+from lanewise.trace.once import once
 
 __all__ = ["Facts"]
 
@@ -52,72 +52,72 @@ class Facts:
         self.unprofiled_ns = unprofiled_ns
         self.peers = tuple(peers)
 
-    @cached_property
+    @once
     def health(self) -> Health:
         """Integrity of the trace."""
         return examine(self.trace)
 
-    @cached_property
+    @once
     def host(self) -> Host:
         """Host times."""
         return measure_host(self.trace)
 
-    @cached_property
+    @once
     def launches(self) -> Launches:
         """One row per launch of device work."""
         return measure_launches(self.trace, self.host)
 
-    @cached_property
+    @once
     def device(self) -> Device:
         """The busiest device: its properties and what it can do at most."""
         return device_of(self.trace.metadata, self.classes.device)
 
-    @cached_property
+    @once
     def kernel_groups(self) -> list[KernelGroup]:
         """Kernels of the steady steps by identity (name, launch configuration, shapes), the most expensive first."""
         return kernel_groups(self)
 
-    @cached_property
+    @once
     def leaves(self) -> Leaves:
         """Operators of the steady steps that launch device work themselves, in host order."""
         return measure_leaves(self)
 
-    @cached_property
+    @once
     def memory(self) -> MemoryUse | None:
         """Device memory over time; None without memory events."""
         return measure_memory(self)
 
-    @cached_property
+    @once
     def occupancy(self) -> Occupancy:
         """Blocks, residency and waves of every kernel, in the order of `kernel_args`."""
         return occupancy(self)
 
-    @cached_property
+    @once
     def overlap(self) -> Overlap:
         """Computation, copies and communication beside each other, per stream and together."""
         return measure_overlap(self)
 
-    @cached_property
+    @once
     def queue(self) -> Queue:
         """Depth of the queue in front of the device, and whether it held the host back."""
         return measure_queue(self)
 
-    @cached_property
+    @once
     def ranks(self) -> Ranks | None:
         """Collectives of this rank (column 0) and its peers, matched; None without peers."""
         return align((self, *self.peers))
 
-    @cached_property
+    @once
     def roofline(self) -> list[Roof]:
         """Operators of the steady steps by arguments: work, achieved rates, distance from the card's peaks."""
         return roofline(self)
 
-    @cached_property
+    @once
     def signatures(self) -> Signatures:
         """Shapes and types that operators were called with."""
         return Signatures(self.trace)
 
-    @cached_property
+    @once
     def family_of_name(self) -> np.ndarray:
         """Kernel family of every name, as a row of FAMILIES; only meaningful for kernels."""
         index = {label: i for i, label in enumerate(FAMILIES)}
@@ -127,7 +127,7 @@ class Facts:
             result[name] = index[family(self.trace.names[int(name)])]
         return result
 
-    @cached_property
+    @once
     def tensor_cores_of_name(self) -> np.ndarray:
         """1 used, 0 not used, -1 not matrix work or unknown; per name, only meaningful for kernels."""
         used = np.unique(self.trace.name[self.trace.device_work])
@@ -143,87 +143,87 @@ class Facts:
         kernel = self.trace.kind[self.trace.device_work] == 7
         return kernel & np.isin(self.family_of_name[self.trace.name[self.trace.device_work]], wanted)
 
-    @cached_property
+    @once
     def classes(self) -> TimeClasses:
         """Where the time of each step went."""
         return classify_time(self)
 
-    @cached_property
+    @once
     def steps(self) -> StepTable:
         """One row per step, and the steady ones."""
         return measure_steps(self)
 
-    @cached_property
+    @once
     def regime(self) -> Regime:
         """What the run, and each step, is bound by."""
         return judge(self)
 
-    @cached_property
+    @once
     def matrix_names(self) -> np.ndarray:
         """Whether each name is that of matrix work: products, convolutions, attention."""
         return is_matrix_work(self.trace)
 
-    @cached_property
+    @once
     def view_names(self) -> np.ndarray:
         """Whether each name is that of an operator that only describes existing memory."""
         return is_view(self.trace)
 
-    @cached_property
+    @once
     def collective_names(self) -> np.ndarray:
         """Whether each name is that of a collective."""
         return is_collective(self.trace)
 
-    @cached_property
+    @once
     def framework_names(self) -> np.ndarray:
         """Whether each name is a framework's own row: optimizers, DDP, FSDP, the autograd engine."""
         return is_framework(self.trace)
 
-    @cached_property
+    @once
     def compile_rows(self) -> np.ndarray:
         """Events that are compilation, autotuning or graph capture."""
         return compile_rows(self)
 
-    @cached_property
+    @once
     def backward(self) -> Backward | None:
         """Backward nodes, their forward, and what they recompute; None without a backward pass."""
         return measure_backward(self)
 
-    @cached_property
+    @once
     def optimizer_step(self) -> OptimizerStep | None:
         """The optimizer step; None where none is marked."""
         return measure_optimizer(self)
 
-    @cached_property
+    @once
     def regions(self) -> Regions:
         """Regions that torch.compile runs."""
         return measure_regions(self)
 
-    @cached_property
+    @once
     def pointwise_chains(self) -> Chains:
         """Runs of pointwise kernels over the same elements."""
         return pointwise_chains(self)
 
-    @cached_property
+    @once
     def operators(self) -> Columns:
         """Operator table."""
         return operator_table(self.trace, self.host)
 
-    @cached_property
+    @once
     def kernels(self) -> Columns:
         """Kernel table."""
         return kernel_table(self.trace, self.family_of_name)
 
-    @cached_property
+    @once
     def api(self) -> Columns:
         """API call table."""
         return api_table(self.trace, self.host)
 
-    @cached_property
+    @once
     def copies(self) -> Columns:
         """Copy table."""
         return copy_table(self.trace)
 
-    @cached_property
+    @once
     def gaps(self) -> Columns:
         """Per step: annotation start, first dispatch, the gap between them, time before the first launch."""
         return gap_table(self.trace, self.host)

@@ -69,7 +69,7 @@ def measure_queue(facts: Facts) -> Queue:
     time, depth = time[last], depth[last]
 
     calls = facts.launches.call
-    calls = calls[np.isin(links.role_of_name[trace.name[calls]].astype(str), ("launch", "graph_launch"))]
+    calls = calls[links.names_of("launch", "graph_launch")[trace.name[calls]]]
     duration = trace.duration[calls]
     before = _depth_at(time, depth, trace.start[calls]) if len(calls) else np.zeros(0, np.int64)
     slow = (duration > _SLOW_NS) & (before >= _DEEP)

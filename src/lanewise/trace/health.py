@@ -154,7 +154,7 @@ def _launches(trace: Trace) -> tuple[int, int]:
     live = calls[~captured]
     # A call in flight when the recording stopped has no record of its work; nor have sets and copies of zero bytes,
     # which no profiler reports: count kernel launches only.
-    kernel_launch = np.isin(links.role_of_name[trace.name[live]].astype(str), ("launch", "graph_launch"))
+    kernel_launch = links.names_of("launch", "graph_launch")[trace.name[live]]
     silent = int(np.count_nonzero(kernel_launch & (links.device_count_of_launch[live] == 0)))
     return len(live), silent
 

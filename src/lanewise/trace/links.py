@@ -5,13 +5,13 @@ Rules and their order of preference are those of trace-format section 7. What ca
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lanewise.trace.dialects import api_role
 from lanewise.trace.nesting import innermost, nearest
+from lanewise.trace.once import once
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Links:
         self.ambiguous = ambiguous
         self.external_id_usable = external_id_usable
 
-    @cached_property
+    @once
     def role_of_name(self) -> np.ndarray:
         """API role (text) of every name that a runtime or driver row has; `other` for the rest."""
         trace = self._trace
@@ -61,33 +61,37 @@ class Links:
             roles[name] = api_role(trace.names[int(name)])
         return roles
 
+    def names_of(self, *roles: str) -> np.ndarray:
+        """Whether each name is that of an API call of one of the given roles; index it with `name` for events."""
+        return np.isin(self.role_of_name.astype(str), roles)
+
     def calls(self, *roles: str) -> np.ndarray:
         """API calls (event ids) of the given roles, in file order."""
         calls = self._trace.api_calls
-        return calls[np.isin(self.role_of_name[self._trace.name[calls]].astype(str), roles)]
+        return calls[self.names_of(*roles)[self._trace.name[calls]]]
 
-    @cached_property
+    @once
     def device_count_of_launch(self) -> np.ndarray:
         """Number of device ops of each event; more than one for a graph launch. Shape (events,)."""
         linked = self.launch[self.launch >= 0]
         return np.bincount(linked, minlength=len(self._trace)).astype(np.int64)
 
-    @cached_property
+    @once
     def launches(self) -> np.ndarray:
         """API calls that enqueue device work: launch, graph launch, copy and set roles, or any call with device work."""
         trace = self._trace
         calls = trace.api_calls
-        role = np.isin(self.role_of_name[trace.name[calls]].astype(str), ("launch", "graph_launch", "copy", "set"))
-        return calls[role | (self.device_count_of_launch[calls] > 0)]
+        launching = self.names_of("launch", "graph_launch", "copy", "set")[trace.name[calls]]
+        return calls[launching | (self.device_count_of_launch[calls] > 0)]
 
-    @cached_property
+    @once
     def graph_nodes(self) -> np.ndarray:
         """Whether each device op is a node of a replayed graph, bool, shape (device,)."""
         graph = np.zeros(len(self._trace) + 1, dtype=bool)
         graph[self.calls("graph_launch")] = True
         return graph[self.launch]
 
-    @cached_property
+    @once
     def forward_of(self) -> np.ndarray:
         """The forward operator of each backward operator, or -1 (also for all other events). Shape (events,)."""
         return _forward(self._trace)

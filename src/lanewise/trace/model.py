@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lanewise.trace.links import Links, link
 from lanewise.trace.nesting import Nesting, nest
+from lanewise.trace.once import once
 from lanewise.trace.reading import Reading
 from lanewise.trace.schema import KINDS, TABLES, Kind, empty_table
 from lanewise.trace.windows import Steps, find_steps
@@ -101,7 +101,7 @@ class Trace:
         """Duration of each event, ns."""
         return self._tables["events"]["duration"]
 
-    @cached_property
+    @once
     def end(self) -> np.ndarray:
         """End of each event, ns."""
         return self.start + self.duration
@@ -112,29 +112,29 @@ class Trace:
             return np.flatnonzero(self.kind == kinds[0])
         return np.flatnonzero(np.isin(self.kind, np.array(kinds, dtype=np.uint8)))
 
-    @cached_property
+    @once
     def device_work(self) -> np.ndarray:
         """Ids of kernels, copies and sets: the only source of device totals."""
         return self.of(Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 
-    @cached_property
+    @once
     def api_calls(self) -> np.ndarray:
         """Ids of runtime and driver calls."""
         return self.of(Kind.RUNTIME, Kind.DRIVER)
 
     # -- derived, computed once ----------------------------------------------------------------------------------
 
-    @cached_property
+    @once
     def nesting(self) -> Nesting:
         """Parent and depth of every event on its lane."""
         return nest(self.lane, self.start, self.duration)
 
-    @cached_property
+    @once
     def links(self) -> Links:
         """Launch <-> device work, operator <-> launch, forward <-> backward."""
         return link(self)
 
-    @cached_property
+    @once
     def steps(self) -> Steps:
         """Steps as windows, and the step of every event."""
         return find_steps(self)
@@ -155,18 +155,18 @@ class Trace:
         rows = (self._row_of_name.get(name, -1) for name in names)
         return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
 
-    @cached_property
+    @once
     def _row_of_name(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self.names)}
 
-    @cached_property
+    @once
     def name_series(self) -> pl.Series:
         """`names` as a polars series."""
         import polars as pl
 
         return pl.Series("name", self.names, dtype=pl.String)
 
-    @cached_property
+    @once
     def text_series(self) -> pl.Series:
         """`texts` as a polars series."""
         import polars as pl
@@ -209,12 +209,12 @@ class Trace:
             columns["step"] = self.steps.of_event
         return pl.DataFrame(columns)
 
-    @cached_property
+    @once
     def events(self) -> pl.DataFrame:
         """All events, one row per slice, with names, depth, parent and step."""
         return self.frame("events")
 
-    @cached_property
+    @once
     def lanes(self) -> pl.DataFrame:
         """All lanes."""
         return self.frame("lanes")
