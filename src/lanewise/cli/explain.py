@@ -46,9 +46,15 @@ def explain(
     """
     from lanewise.diagnose.engine import Settings
     from lanewise.diagnose.explain import explain as explain_trace
+    from lanewise.diagnose.kept import find_report, keep_report
 
     settings = Settings(select=tuple(c.upper() for c in select), ignore=tuple(c.upper() for c in ignore))
-    report = explain_trace(open_trace(source, cache=cache), unprofiled_us=step_time, settings=settings)
+    report = find_report(source, settings, step_time) if cache else None
+    if report is None:
+        trace = open_trace(source, cache=cache)
+        report = explain_trace(trace, unprofiled_us=step_time, settings=settings)
+        if cache:
+            keep_report(report, trace, settings, step_time)
     if as_json or format_ == "json":
         from lanewise.show.json import report_json
 

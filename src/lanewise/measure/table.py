@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.measure.columns import Columns, group_statistics
+from lanewise.measure.columns import Columns, group_statistics, sums
 from lanewise.measure.host import Host
 from lanewise.measure.kernel_names import FAMILIES
 from lanewise.trace.model import Trace
@@ -45,17 +45,22 @@ def operator_table(trace: Trace, host: Host) -> Columns:
     np.add.at(own, holder[holder >= 0], device_self[calls[holder >= 0]])
 
     stats = group_statistics(key, trace.duration[events])
+    row, count = np.searchsorted(stats["key"], key), stats.height
+    # Totals count a recursive call once: an event directly below one of its own name is left out.
+    row_of_event = np.full(len(trace), -1, dtype=np.int64)
+    row_of_event[events] = row
+    parent = host.parent[events]
+    outermost = (parent < 0) | (row_of_event[np.maximum(parent, 0)] != row)
+    outer, outer_row = events[outermost], row[outermost]
     rows = {
         "name": labels[stats["key"]],
-        "kind": np.where(
-            _kind_by_key(key, trace.kind[events], stats["key"]) == Kind.OPERATOR, "operator", "annotation"
-        ),
+        "kind": np.where(_kind_by_row(row, trace.kind[events], count) == Kind.OPERATOR, "operator", "annotation"),
         "count": stats["count"],
-        "host_total": _sum_outermost(trace, host, events, key, trace.duration, stats["key"]),
-        "host_self": _sums(key, host.self_time[events], stats["key"]),
-        "host_waiting": _sum_outermost(trace, host, events, key, host.wait_inside, stats["key"]),
-        "device_total": _sum_outermost(trace, host, events, key, device_total, stats["key"]),
-        "device_self": _sums(key, own[events], stats["key"]),
+        "host_total": sums(outer_row, trace.duration[outer], count),
+        "host_self": sums(row, host.self_time[events], count),
+        "host_waiting": sums(outer_row, host.wait_inside[outer], count),
+        "device_total": sums(outer_row, device_total[outer], count),
+        "device_self": sums(row, own[events], count),
     }
     for name in ("mean", "median", "min", "max", "stddev"):
         rows[name] = stats[name]
@@ -86,18 +91,19 @@ def api_table(trace: Trace, host: Host) -> Columns:
     A driver call inside a runtime call is in both rows' `total` but only in the driver row's `self`: add up `self`.
     """
     events = trace.api_calls
-    stats = group_statistics(trace.name[events].astype(np.int64), trace.duration[events])
     key = trace.name[events].astype(np.int64)
+    stats = group_statistics(key, trace.duration[events])
+    row, count = np.searchsorted(stats["key"], key), stats.height
     waiting = np.where(host.waiting, trace.duration, 0)
     return Columns(
         {
             "name": _labels(trace)[stats["key"]],
-            "side": np.where(_kind_by_key(key, trace.kind[events], stats["key"]) == Kind.DRIVER, "driver", "runtime"),
+            "side": np.where(_kind_by_row(row, trace.kind[events], count) == Kind.DRIVER, "driver", "runtime"),
             "role": trace.links.role_of_name[stats["key"]] if len(stats["key"]) else np.empty(0, object),
             "count": stats["count"],
             "total": stats["total"],
-            "self": _sums(key, host.self_time[events], stats["key"]),
-            "waiting": _sums(key, waiting[events], stats["key"]),
+            "self": sums(row, host.self_time[events], count),
+            "waiting": sums(row, waiting[events], count),
             **{name: stats[name] for name in ("mean", "median", "min", "max", "stddev")},
         }
     ).sorted_by("total")
@@ -119,7 +125,8 @@ def copy_table(trace: Trace) -> Columns:
     direction = args["direction"][np.maximum(rows, 0)] if len(args["event"]) else np.full(len(rows), "?")
     launch = trace.links.launch[np.searchsorted(trace.device_work, events)]
     call_time = np.where(launch >= 0, trace.duration[np.maximum(launch, 0)], 0)
-    moved = _sums(key, np.maximum(payload, 0), stats["key"])
+    row, count = np.searchsorted(stats["key"], key), stats.height
+    moved = sums(row, np.maximum(payload, 0), count)
     with np.errstate(divide="ignore", invalid="ignore"):
         bandwidth = np.where(stats["total"] > 0, moved / stats["total"], np.nan)
     order = np.argsort(key, kind="stable")
@@ -132,7 +139,7 @@ def copy_table(trace: Trace) -> Columns:
             "total": stats["total"],
             "bytes": moved,
             "bandwidth": bandwidth,
-            "call_time": _sums(key, call_time, stats["key"]),
+            "call_time": sums(row, call_time, count),
             **{name: stats[name] for name in ("mean", "median", "min", "max", "stddev")},
         }
     ).sorted_by("total")
@@ -155,24 +162,7 @@ def _merged_names(trace: Trace, events: np.ndarray) -> tuple[np.ndarray, np.ndar
     return key, labels
 
 
-def _sums(key: np.ndarray, value: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    result = np.zeros(len(keys), dtype=np.int64)
-    np.add.at(result, np.searchsorted(keys, key), value)
-    return result
-
-
-def _sum_outermost(
-    trace: Trace, host: Host, events: np.ndarray, key: np.ndarray, value: np.ndarray, keys: np.ndarray
-) -> np.ndarray:
-    """Sums that count a recursive call once: a row directly below one of its own name is left out."""
-    parent = host.parent[events]
-    of_event = np.full(len(trace), -1, dtype=np.int64)
-    of_event[events] = key
-    nested = (parent >= 0) & (of_event[np.maximum(parent, 0)] == key)
-    return _sums(key[~nested], value[events[~nested]], keys)
-
-
-def _kind_by_key(key: np.ndarray, kind: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    result = np.zeros(len(keys), dtype=np.uint8)
-    result[np.searchsorted(keys, key)] = kind
+def _kind_by_row(row: np.ndarray, kind: np.ndarray, count: int) -> np.ndarray:
+    result = np.zeros(count, dtype=np.uint8)
+    result[row] = kind
     return result

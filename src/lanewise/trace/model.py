@@ -63,6 +63,7 @@ class Trace:
         self.metadata: Mapping[str, Any] = metadata
         self.base_ns = base_ns
         self.reading = reading
+        self._of: dict[tuple[int, ...], np.ndarray] = {}
 
     def __getitem__(self, table: str) -> Table:
         """The columns of a stored table as read-only arrays; KeyError for a table that the schema does not have."""
@@ -107,10 +108,15 @@ class Trace:
         return self.start + self.duration
 
     def of(self, *kinds: int) -> np.ndarray:
-        """Ids of the events of the given kinds, in file order."""
-        if len(kinds) == 1:
-            return np.flatnonzero(self.kind == kinds[0])
-        return np.flatnonzero(np.isin(self.kind, np.array(kinds, dtype=np.uint8)))
+        """Ids of the events of the given kinds, in file order; read-only."""
+        found = self._of.get(kinds)
+        if found is None:
+            wanted = np.zeros(256, dtype=bool)
+            wanted[list(kinds)] = True
+            found = np.flatnonzero(wanted[self.kind])
+            found.flags.writeable = False
+            self._of[kinds] = found
+        return found
 
     @once
     def device_work(self) -> np.ndarray:

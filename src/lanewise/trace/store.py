@@ -18,6 +18,10 @@ import tempfile
 import threading
 import time
 import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,27 +81,83 @@ class Store:
 
     def find(self, source: Source) -> Trace | None:
         """The kept trace of a file with this content, or None. Hashes the file only if one of its size is kept."""
-        if source.path is None or source.size is None or self._cap <= 0:
-            return None
         begun = time.perf_counter()
         try:
-            if not any(entry.startswith(f"{source.size}-") for entry in os.listdir(self._folder)):
+            candidates = self._candidates(source)
+            if not candidates:
                 return None
-            entry = self._entry(source.size, _digest(source.path))
-        except OSError:
-            return None
-        if not entry.is_dir():
-            return None
-        try:
-            trace = _load(entry)
+            # Hashing and loading take the same time, and mostly only one file of this size is kept.
+            with ThreadPoolExecutor(1) as pool:
+                hashing = pool.submit(self._entry_of, source)
+                trace = _load_sound(candidates[0])
+                entry = hashing.result()
+            if entry != candidates[0]:
+                trace = _load_sound(entry)
+            if trace is None:
+                return None
             os.utime(entry)
-        except Exception:  # a damaged entry, whatever it is that the Parquet reader says about it
-            shutil.rmtree(entry, ignore_errors=True)
+        except OSError:
             return None
         trace.reading.source = source.name
         trace.reading.from_cache = True
         trace.reading.seconds = time.perf_counter() - begun
         return trace
+
+    def attached(self, source: Source, name: str) -> bytes | None:
+        """What was attached under a name to the kept trace of a file with this content, or None."""
+        try:
+            if not any((entry / name).is_file() for entry in self._candidates(source)):
+                return None
+            entry = self._entry_of(source)
+            data = (entry / name).read_bytes()
+            os.utime(entry)
+        except OSError:
+            return None
+        return data
+
+    def attach(self, trace: Trace, name: str, data: bytes, *, replaces: Callable[[str], bool]) -> None:
+        """Put data beside a trace that is kept or being kept, in the background; it goes when the trace goes.
+
+        Args:
+            trace: a trace that was read from a file.
+            name: name of the data, a file name.
+            data: the data.
+            replaces: tells by its name what else is beside the trace and of no use any more.
+        """
+        if self._cap <= 0 or not trace.reading.digest:
+            return
+        entry = self._entry(trace.reading.bytes_read, trace.reading.digest)
+        earlier = list(_writers)
+
+        def write() -> None:
+            for writer in earlier:
+                writer.join()
+            with suppress(OSError):
+                if not entry.is_dir():
+                    return
+                unfinished = entry / f"unfinished-{os.getpid()}"
+                unfinished.write_bytes(data)
+                unfinished.rename(entry / name)
+                for other in entry.iterdir():
+                    if replaces(other.name):
+                        other.unlink()
+
+        writer = threading.Thread(target=write, name="lanewise store")
+        _writers.append(writer)
+        writer.start()
+
+    def _candidates(self, source: Source) -> list[Path]:
+        """Entries of files of the same size, the only ones that can be this one's."""
+        if source.path is None or source.size is None or self._cap <= 0 or not self._folder.is_dir():
+            return []
+        return [entry for entry in self._folder.iterdir() if entry.name.startswith(f"{source.size}-")]
+
+    def _entry_of(self, source: Source) -> Path:
+        """Where the copy of a file with this content is, if it is kept."""
+        assert source.path is not None
+        assert source.size is not None
+        status = source.path.stat()
+        return self._entry(source.size, _digest(source.path, status.st_size, status.st_mtime_ns))
 
     def keep(self, trace: Trace, size: int) -> None:
         """Keep a trace whose file has `size` bytes, in the background; the interpreter's exit waits for it.
@@ -171,7 +231,9 @@ def _layout() -> str:
     return f"{zlib.crc32(repr((_REVISION, columns)).encode()):08x}"
 
 
-def _digest(path: Path) -> str:
+@lru_cache(maxsize=16)
+def _digest(path: Path, size: int, changed_ns: int) -> str:
+    """SHA-256 of a file. Size and time of change are there for the cache's sake: two questions, one hashing."""
     found = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while block := file.read(BLOCK_BYTES):
@@ -226,6 +288,17 @@ def _load(folder: Path) -> Trace:
         base_ns=facts.base_ns,
         reading=facts.reading,
     )
+
+
+def _load_sound(entry: Path) -> Trace | None:
+    """The trace of an entry; None if there is none, or a damaged one, which is removed."""
+    if not entry.is_dir():
+        return None
+    try:
+        return _load(entry)
+    except Exception:  # whatever it is that the Parquet reader says about it
+        shutil.rmtree(entry, ignore_errors=True)
+        return None
 
 
 def _array(column: pl.Series, dtype: str) -> np.ndarray:
