@@ -21,7 +21,7 @@ demo: $(BIN)/lanewise ## explain a bundled H100 trace (and record a CPU program 
 	@$(BIN)/lanewise demo
 
 test: $(BIN)/lanewise ## run the fast tests
-	$(BIN)/pytest -m "not slow and not gpu"
+	$(BIN)/pytest -m "not slow and not gpu" -n auto --dist loadfile
 
 test-all: $(BIN)/lanewise ## run all tests but those that need a GPU
 	$(BIN)/pytest -m "not gpu"
@@ -41,7 +41,7 @@ docs: $(BIN)/lanewise ## regenerate the generated pages of docs/
 check: lint types layers test-all ## everything that CI checks
 
 bench-reader: $(BIN)/lanewise ## speed and memory of the reader beside its peers
-	$(BIN)/python -m benchmarks.reader
+	$(BIN)/python benchmarks/reader/bench.py
 
 bench-diagnosis: $(BIN)/lanewise ## precision and recall of the diagnoses on the labelled traces
 	$(BIN)/python -m benchmarks.diagnosis

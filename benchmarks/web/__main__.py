@@ -1,11 +1,12 @@
 """Opens pages in headless Chromium and measures what a user waits for.
 
-    python -m benchmarks.web TRACE [--rounds 5] [-o results.json]
+    python -m benchmarks.web TRACE [--rounds 5] [-o results.json] [--speedscope DIR]
 
 For each round, in a fresh browser: first paint; time until the timeline has drawn its first frame and answers; frame
 times while the view pans and zooms as if keys were held; memory of the page's process. Frame times are distances between
 animation frames, so that drawing, layout and everything else of the browser count. Results hold the machine's class,
-versions and every sample's summary; no host name and no path.
+versions and every sample's summary; no host name and no path. `--speedscope tests/tree/readers/node_modules/speedscope/
+dist/release` (after `npm ci` there) opens the same trace in a plain speedscope page in the same rounds.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from benchmarks.web import speedscope
 
 from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.show.html import report_html
@@ -70,18 +73,25 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each movement")
     parser.add_argument("-o", "--output", type=Path, default=None)
+    parser.add_argument("--speedscope", type=Path, default=None, metavar="DIR", help="speedscope's built page")
     options = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page, facts = _page(options.trace, Path(folder) / "report.html")
         rounds: list[dict[str, Any]] = []
+        peer: list[dict[str, Any]] = []
         load = [os.getloadavg()[0]]
         for _ in range(options.rounds):
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
             version = browser.version
             rounds.append(_round(browser, page, options.seconds))
             browser.close()
+            if options.speedscope:
+                browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+                with speedscope.served(options.speedscope, options.trace) as address:
+                    peer.append(speedscope.measure(browser, address, options.seconds, _renderer_memory))
+                browser.close()
         load.append(os.getloadavg()[0])
         result = {
             "schema": "lanewise.benchmark.web/1",
@@ -99,6 +109,8 @@ def main() -> int:
             "rounds": options.rounds,
             "measured": _summary(rounds),
         }
+        if peer:
+            result["speedscope"] = _of_peer(peer)
     text = json.dumps(result, indent=2) + "\n"
     if options.output:
         options.output.write_text(text)
@@ -209,6 +221,22 @@ def _below(process: str) -> bool:
         except OSError:
             return False
     return False
+
+
+def _of_peer(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the peer's rounds gave; how many of them drew nothing, and what they said."""
+    drawn = [round_ for round_ in rounds if "failed" not in round_]
+    failures = sorted({round_["failed"] for round_ in rounds if "failed" in round_})
+    result: dict[str, Any] = {"rounds": len(rounds), "drawn": len(drawn), "failures": failures}
+    for name in ("interactive_ms", "process_mb"):
+        values = [round_[name] for round_ in drawn]
+        if values:
+            result[name] = {"median": round(statistics.median(values), 1), "min": min(values), "max": max(values)}
+    frames = sorted(frame for round_ in drawn for frame in round_["frames"])
+    if frames:
+        p95 = round(frames[int(len(frames) * 0.95)], 1)
+        result["frame_ms, pan"] = {"median": round(statistics.median(frames), 1), "p95": p95, "samples": len(frames)}
+    return result
 
 
 def _summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,12 +9,14 @@ import numpy as np
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
+from lanewise.measure.lines import is_user_frame
 from lanewise.report.model import Location, TableBlock, TableColumn, TextBlock
 from lanewise.report.quantity import QuantityType
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 __all__ = [
+    "by_line",
     "host_window",
     "in_steady_steps",
     "kernel_label",
@@ -26,8 +28,6 @@ __all__ = [
     "table",
     "table_of",
 ]
-
-_LIBRARY = ("site-packages", "dist-packages", "lib/python", "<frozen", "<built-in", "torch/")
 
 
 def table(
@@ -90,6 +90,22 @@ def operator_chain(facts: Facts, event: int, limit: int = 8) -> list[str]:
     return chain[::-1][-limit:]
 
 
+def by_line(facts: Facts, title: str, shown: Mapping[str, tuple[QuantityType, str]], *, by: str) -> list[TableBlock]:
+    """What each source line caused, the largest `by` first; nothing where the trace has no stacks.
+
+    Args:
+        facts: the measures.
+        title: heading of the table.
+        shown: columns of `measure_lines` to show besides the line.
+        by: the column that decides the order; lines without any of it are left out.
+    """
+    lines = facts.lines
+    lines = lines.take(lines[by] > 0)
+    if lines.height == 0:
+        return []
+    return [table_of(title, lines.sorted_by(by), {"line": ("text", "source line"), **shown}, limit=5)]
+
+
 def line_hint(facts: Facts) -> list[TextBlock]:
     """What to record to see the source line, where the trace has no stacks."""
     if facts.health.stacks:
@@ -109,7 +125,7 @@ def locate(facts: Facts, event: int) -> Location | None:
         name = trace.name_of(at)
         if name.startswith("nn.Module: ") and not module:
             module = name.removeprefix("nn.Module: ")
-        elif not file and ".py(" in name and not any(part in name for part in _LIBRARY):
+        elif not file and is_user_frame(name):
             file, line, function = parse_frame(name)
         at = int(nearest(trace.nesting.parent, trace.kind == Kind.PYTHON, np.array([at]))[0])
     annotation = next((name for name in operators if "::" not in name), "")

@@ -17,6 +17,7 @@ from lanewise.measure.kernel_groups import KernelGroup, kernel_groups
 from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
 from lanewise.measure.launch import Launches, measure_launches
 from lanewise.measure.leaves import Leaves, measure_leaves
+from lanewise.measure.lines import measure_lines
 from lanewise.measure.memory import MemoryUse, measure_memory
 from lanewise.measure.occupancy import Occupancy, occupancy
 from lanewise.measure.operator_kinds import is_collective, is_framework, is_matrix_work, is_view
@@ -81,6 +82,11 @@ class Facts:
     def leaves(self) -> Leaves:
         """Operators of the steady steps that launch device work themselves, in host order."""
         return measure_leaves(self)
+
+    @once
+    def lines(self) -> Columns:
+        """Launches, device time and host time by source line; empty without stacks."""
+        return measure_lines(self)
 
     @once
     def memory(self) -> MemoryUse | None:

@@ -6,12 +6,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, per_step, table
+from lanewise.diagnose.evidence import by_line, in_steady_steps, locate, per_step, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.report.quantity import count, time
+from lanewise.report.quantity import QuantityType, count, time
 
 _GRAPH_LAUNCH_NS = 10_000
+_SHOWN: dict[str, tuple[QuantityType, str]] = {
+    "short": ("count", "kernels below 10 us"),
+    "kernels": ("count", "kernels"),
+    "device": ("time", "device time"),
+}
 
 
 @rule(
@@ -74,7 +79,8 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         },
         gain_ns=max(0.0, total - _GRAPH_LAUNCH_NS),
         evidence=[
-            table("Kernel durations per step", {"range": ("text", "duration"), "kernels": ("count", "kernels")}, rows)
+            table("Kernel durations per step", {"range": ("text", "duration"), "kernels": ("count", "kernels")}, rows),
+            *by_line(facts, "Who starts short kernels, per step", _SHOWN, by="short"),
         ],
         location=locate(facts, int(calls[len(calls) // 2])),
         claims=calls.tolist(),

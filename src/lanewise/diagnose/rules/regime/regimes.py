@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.evidence import table
+from lanewise.diagnose.evidence import by_line, table
 from lanewise.diagnose.rule import Clear, Found, Outcome, Rule, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.idle import CLASSES
-from lanewise.report.quantity import share, text, time
+from lanewise.report.quantity import QuantityType, share, text, time
 
 _LABELS = {
     "compute": "the device computes",
@@ -27,6 +27,11 @@ _WAITS_TOO = (
     "the time."
 )
 _WAITS_TOO_FROM = 0.10
+_BY_LINE: dict[str, tuple[QuantityType, str]] = {
+    "host": ("time", "host time in operators"),
+    "device": ("time", "device time"),
+    "launches": ("count", "launches"),
+}
 
 
 def _judge(facts: Facts, name: str) -> Outcome:
@@ -57,7 +62,10 @@ def _judge(facts: Facts, name: str) -> Outcome:
         title = _SPINNING
     elif name == "compute" and host >= _WAITS_TOO_FROM:
         title = _WAITS_TOO
-    return Found(values=values, title=title, evidence=[table("Time per step", headings, rows)] if rows else [])  # type: ignore[arg-type]
+    evidence = [table("Time per step", headings, rows)] if rows else []  # type: ignore[arg-type]
+    if name in {"host", "mixed"}:
+        evidence += by_line(facts, "Who keeps the host busy, per step", _BY_LINE, by="host")
+    return Found(values=values, title=title, evidence=evidence)
 
 
 @rule(
