@@ -13,12 +13,14 @@ Chunks may be decoded out of order; they are taken up in file order.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +51,7 @@ _LARGEST_LEFTOVER = 4 << 20
 """A row that goes on this long over chunks that cannot be decoded is no row: each retry reads all of it again."""
 
 _MOST_BARREN = 16 << 20
+_WORTH_RETURNING = 24 << 20
 
 _USUAL_RATIO = 12
 """How many times larger a compressed trace is when unpacked; decides only whether a second process is worth it."""
@@ -89,6 +92,8 @@ def read(
             assembled = _Reader(origin, reading, metadata, progress, max_bytes).run()
     except InputError as error:
         raise type(error)(_printable(f"{origin.name}: {error}")) from None
+    if reading.bytes_read >= _WORTH_RETURNING:
+        _return_memory()
     reading.seconds = time.perf_counter() - begun
     trace = Trace(
         tables=assembled.tables,
@@ -101,6 +106,13 @@ def read(
     if store is not None and before == _version(origin.path) and reading.bytes_read == origin.size:
         store.keep(trace, reading.bytes_read)
     return trace
+
+
+def _return_memory() -> None:
+    """Give the system what decoding took and freed: glibc would keep it, half as much again as the columns need."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _printable(text: str) -> str:
