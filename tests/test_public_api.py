@@ -49,3 +49,12 @@ def test_a_trace_cannot_be_changed() -> None:
     trace = lanewise.read(str(bundled_path("matmul-small")), cache=False)
     with pytest.raises(ValueError, match="read-only"):
         trace.start[0] = np.int64(7)
+
+
+def test_two_runs_compare_from_python() -> None:
+    from tests.support.corpus import trace_path
+
+    a, b = (str(trace_path(f"01_matmul_add_64_warm_{mode}")) for mode in ("eager", "compile"))
+    comparison = lanewise.diff(a, b)
+    assert isinstance(comparison, lanewise.Comparison)
+    assert comparison.differences[0].verdict

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from lanewise._version import __version__
 
 if TYPE_CHECKING:
+    from lanewise.compare.diff import diff
+    from lanewise.compare.model import Comparison
     from lanewise.diagnose.engine import Settings
     from lanewise.diagnose.explain import explain
     from lanewise.errors import InputError, LanewiseError, NotATraceError, UsageError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from lanewise.tree.model import Tree
 
 __all__ = [
+    "Comparison",
     "Facts",
     "Finding",
     "InputError",
@@ -40,6 +43,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "build_tree",
+    "diff",
     "explain",
     "handler",
     "read",
@@ -47,6 +51,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Comparison": "lanewise.compare.model",
     "Facts": "lanewise.measure.facts",
     "Finding": "lanewise.report.model",
     "InputError": "lanewise.errors",
@@ -59,6 +64,7 @@ _HOMES = {
     "Tree": "lanewise.tree.model",
     "UsageError": "lanewise.errors",
     "build_tree": "lanewise.tree.build",
+    "diff": "lanewise.compare.diff",
     "explain": "lanewise.diagnose.explain",
     "handler": "lanewise.record.recorder",
     "read": "lanewise.trace.reader",
