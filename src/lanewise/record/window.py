@@ -58,8 +58,9 @@ class Annotation(Protocol):
 class Size(Protocol):
     """Predicts the trace's size; see `size.TraceSize`."""
 
+    def observe(self) -> None: ...
     def begin(self) -> None: ...
-    def predicted(self) -> int: ...
+    def predicted(self, *, inside: bool = False) -> int: ...
 
 
 class Measured:
@@ -169,9 +170,13 @@ class Window:
 
     def over_limit(self) -> str:
         """`time` or `size` if recording has gone on too long without a boundary; asked from another thread."""
-        if self.phase is not Phase.ACTIVE or self._size is None:
+        if self._size is None:
             return ""
-        if self._size.predicted() > self.plan.trace_bytes:
+        if self.phase is Phase.WARMUP:
+            self._size.observe()
+        if self.phase is not Phase.ACTIVE:
+            return ""
+        if self._size.predicted(inside=True) > self.plan.trace_bytes:
             return "size"
         return "time" if self._running_clock().since_open_ns > _LONGEST * self.plan.active_seconds * 1e9 else ""
 
