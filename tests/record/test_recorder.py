@@ -135,7 +135,7 @@ def test_operators_without_steps_are_recorded_whole() -> None:
 def test_a_whole_recording_is_cut_when_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     from lanewise.record import size
 
-    monkeypatch.setattr(size.TraceSize, "predicted", lambda self: 300_000_000)
+    monkeypatch.setattr(size.TraceSize, "predicted", lambda self, inside=False: 300_000_000)
     x = torch.ones(8, 8)
     with record(whole=True) as recorder:
         for _ in range(100_000):

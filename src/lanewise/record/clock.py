@@ -84,9 +84,10 @@ class StepClock:
         self._begun = list(self._stamps)
         self._marks = [] if mark is None else [(0, mark)]
 
-    def tick(self) -> None:
-        """A step ended and the next began."""
-        stamp = self._now()
+    def tick(self, stamp: int | None = None) -> None:
+        """A step ended and the next began, at `stamp` or now."""
+        if stamp is None:
+            stamp = self._now()
         self._stamps.append(stamp)
         self._begun.append(stamp)
         if self._marks and stamp - self._stamps[self._marks[-1][0]] >= _MARK_EVERY_NS:

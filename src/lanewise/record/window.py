@@ -141,6 +141,8 @@ class Window:
 
     def boundary(self) -> None:
         """A step ended, and the next begins."""
+        # First of all: what follows is not the program's.
+        stamp = self._now()
         if self.phase is Phase.DONE or self._busy:
             return
         thread = threading.get_ident()
@@ -151,6 +153,8 @@ class Window:
         self._busy = True
         try:
             self.steps += 1
+            if self._clock is not None:
+                self._clock.tick(stamp)
             _ON_BOUNDARY[self.phase](self)
             if self._clock is not None:
                 self._clock.resume()
@@ -225,8 +229,7 @@ class Window:
 
     def _time(self) -> None:
         clock = self._running_clock()
-        clock.tick()
-        if self.plan.timed_enough(clock.host_ns):
+        if not _in_passing(clock, self.plan.timed_max) and self.plan.timed_enough(clock.host_ns):
             self._close_timed()
             self._begin_warmup()
 
@@ -239,11 +242,9 @@ class Window:
 
     def _record(self) -> None:
         clock = self._running_clock()
-        clock.tick()
         self._annotation.end()
-        # Between tiny steps, to think costs more than the step: every fifth of them is enough.
-        tiny = clock.last_ns < _TINY_NS and clock.steps % 5 and clock.steps < self.plan.active_max
-        reason = "" if tiny else self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
+        passing = _in_passing(clock, self.plan.active_max)
+        reason = "" if passing else self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
         if reason:
             if self._end_rows(reason):
                 self._begin_warmup()
@@ -254,7 +255,6 @@ class Window:
 
     def _time_after(self) -> None:
         clock = self._running_clock()
-        clock.tick()
         if clock.steps >= self.plan.after or clock.elapsed_ns >= self.plan.timed_seconds * 1e9:
             self._close_after()
             self._become_done()
@@ -349,6 +349,14 @@ class Window:
         if self._clock is None:
             raise AssertionError("this phase has a clock")
         return self._clock
+
+
+def _in_passing(clock: StepClock, most: int) -> bool:
+    """Whether to pass this boundary without a thought.
+
+    To think takes longer than a tiny step and leaves the caches cold for the next: every fifth of them is enough.
+    """
+    return clock.last_ns < _TINY_NS and clock.steps % 5 != 0 and clock.steps < most
 
 
 def _nothing() -> None:
