@@ -21,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +108,15 @@ def _at(values: list[float], share: float) -> float:
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 4)
 
 
-def measure(program: str, device: str, rounds: int) -> dict[str, Any]:
-    """All rounds of one program."""
+def measure(program: str, device: str, rounds: int, seconds: float = 600.0) -> dict[str, Any]:
+    """All rounds of one program, or as many as begin within `seconds`; at least one."""
+    end = time.monotonic() + seconds
     samples: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
     draw = random.Random(program)
     with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
+            if number and time.monotonic() > end:
+                break
             for arm in draw.sample(ARMS, len(ARMS)):
                 samples[arm].append(one(program, arm, device, folder, number))
     return verdict(samples)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from lanewise.record.imported import ImportWatch
+from lanewise.record.modules import SeenModules
 from lanewise.record.torched import torch_part
 
 __all__ = ["ForwardSteps", "OptimizerSteps", "Source", "never_compiled"]
@@ -108,12 +109,16 @@ class ForwardSteps:
     Hooks on all modules are in place only between outermost calls and only until that module is known; then it carries
     one of its own. They are gone before anything is compiled, because torch.compile would compile them in, and before a
     compiled module is entered, because that warns of them.
+
+    Attributes:
+        seen: the outermost modules, whether or not they make steps.
     """
 
     name = "forward"
 
     def __init__(self, found: Found) -> None:
         self.label = ""
+        self.seen = SeenModules()
         self._found = found
         self._global: Any = None
         self._candidates: dict[int, _Candidate] = {}
@@ -189,6 +194,7 @@ class ForwardSteps:
         if id(module) in self._candidates:
             return None
         self._look_away()
+        self.seen.add(module)
         candidate = self._candidates[id(module)] = _Candidate(module, self)
         return candidate
 

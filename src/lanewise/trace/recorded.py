@@ -17,6 +17,7 @@ KEY = "lanewise"
 """Top-level key of the trace file."""
 
 _MAX_TIMES = 1000
+_MAX_MODULES = 200_000
 
 SCHEMA = 1
 """Raised by one when a field changes its meaning or disappears; new fields do not raise it."""
@@ -76,6 +77,8 @@ class Recorded:
         command: the command line, relative to the working directory, or [] when redacted.
         rank, world_size: of a distributed job, else None.
         environment: versions, device, clocks, settings; see `lanewise.record.environment`.
+        modules: path and class of the program's modules, in the order of `named_modules()`; a path "" begins the next
+            outermost one. Empty where none was seen or the list would be too long.
         faults: what went wrong, most important first.
     """
 
@@ -102,6 +105,7 @@ class Recorded:
     rank: int | None = None
     world_size: int | None = None
     environment: dict[str, Any] = field(default_factory=dict[str, Any])
+    modules: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     faults: list[Fault] = field(default_factory=list[Fault])
 
 
@@ -181,6 +185,13 @@ def _facts(value: Any) -> dict[str, Any] | None:
     return {str(name): fact for name, fact in value.items()} if isinstance(value, Mapping) else None
 
 
+def _modules(value: Any) -> list[tuple[str, str]] | None:
+    if not isinstance(value, list):
+        return None
+    pairs = [entry for entry in value[:_MAX_MODULES] if isinstance(entry, list | tuple) and len(entry) == 2]
+    return [(path, kind) for path, kind in pairs if isinstance(path, str) and isinstance(kind, str)]
+
+
 def _faults(value: Any) -> list[Fault] | None:
     if not isinstance(value, list):
         return None
@@ -214,5 +225,6 @@ _FIELDS: dict[str, Any] = {
     "rank": _whole,
     "world_size": _whole,
     "environment": _facts,
+    "modules": _modules,
     "faults": _faults,
 }
