@@ -296,11 +296,13 @@ def test_flags_end_up_in_the_trace() -> None:
     assert len(recorder.trace["memory"]["time"]) > 0
 
 
-def test_the_demo_programs_are_explained() -> None:
+def test_the_demo_programs_are_explained_and_their_traces_stay(tmp_path: Path) -> None:
     from lanewise.record.demo import record_demo
 
     for name in ("mlp", "matmul_add"):
-        report = record_demo(name)
+        report = record_demo(name, tmp_path)
+        assert report.source.path == str(tmp_path / f"demo-{name}.json.gz")
+        assert Path(report.source.path).exists()
         assert report.steps.count >= 10
         assert report.regime.unprofiled
 
