@@ -315,3 +315,22 @@ def test_without_torch_recording_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(LanewiseError, match="pip install torch"):
         record().start()
+
+
+def test_step_marks_do_not_cross_the_optimizers_own_annotation(tmp_path: Path) -> None:
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with record(out=tmp_path, active=30) as recorder:
+        for _ in range(70):
+            optimizer.zero_grad()
+            model(torch.ones(2, 8)).sum().backward()
+            optimizer.step()
+    trace = recorder.trace
+    assert trace.nesting.crossing == 0
+    marks = [(trace.name_of(i), int(trace.start[i]), int(trace.end[i])) for i in range(len(trace))]
+    steps = [mark for mark in marks if mark[0].startswith("ProfilerStep#")]
+    inner = [mark for mark in marks if mark[0].startswith("Optimizer.step#")]
+    assert len(steps) == len(inner) == 30
+    for (_, begin, end), (_, inner_begin, inner_end) in zip(sorted(steps), sorted(inner), strict=True):
+        assert begin <= inner_begin < inner_end <= end
+    assert torch.autograd.profiler.record_function.__exit__.__code__.co_name == "__exit__"

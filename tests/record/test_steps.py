@@ -61,6 +61,7 @@ def nothing_installed() -> bool:
         and not optimizer_hooks._global_optimizer_post_hooks
         and (dynamo is None or not dynamo.callback_handler.start_callbacks)
         and sys.getprofile() is None
+        and torch.autograd.profiler.record_function.__exit__.__code__.co_name == "__exit__"
         and (frame is None or frame.OptimizedModule.__call__.__code__.co_name == "__call__")
     )
 
