@@ -1,46 +1,88 @@
-"""Times one program by hand, with and without torch's own profiler: what the recorder's distortion is checked against.
+"""Times one program by hand, without and with torch's own profiler: what the recorder's distortion is checked against.
 
-Knows nothing of lanewise. Waits for an order as `one.py` does, so that both are measured in the same kind of process.
+Knows nothing of lanewise. A process reads one order from standard input, `{"program": NAME, "arm": ARM, "device": ...}`:
+
+    hand    un-profiled steps, then profiled ones, as anyone would time them
+    null    the same with the profiler left out: what a second block of the same process differs by itself
+
+A step is one turn of the program's loop, without `profiler.step()`: marking a step is not the program's work, takes a
+different time in every tool, and is as long as the whole step where steps are tiny.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import runpy
-import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+FIRST, PLAIN, WARMUP, ACTIVE, UNSETTLED = 3, 30, 2, 40, 20
+"""Steps passed, timed without the profiler, warmed up for, recorded, and how many of those are left out."""
 
 
-def make_step(program: str, device: str):
-    """The step of the example, built as the example builds it."""
-    torch.manual_seed(0)
+def matmul_add(device: str) -> Callable[[], Any]:
+    """`matmul_add.py --size 64`."""
+    call = runpy.run_path(str(EXAMPLES / "matmul_add.py"))["matmul_add"]
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    if program == "matmul_add":
-        matmul_add = runpy.run_path(str(ROOT / "examples" / "matmul_add.py"))["matmul_add"]
-        x, w, b = (torch.randn(64, 64, device=device, dtype=dtype) for _ in range(3))
+    x, w, b = (torch.randn(64, 64, device=device, dtype=dtype) for _ in range(3))
+    return lambda: call(x, w, b)
 
-        def step() -> None:
-            matmul_add(x, w, b)
 
-        return step
-    build = runpy.run_path(str(ROOT / "examples" / "mlp.py"))["build"]
+def mlp(device: str) -> Callable[[], Any]:
+    """`mlp.py --kind swiglu`."""
+    build = runpy.run_path(str(EXAMPLES / "mlp.py"))["build"]
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
     model = build("swiglu", 256, 1024).to(device, dtype)
     x = torch.randn(32, 1, 256, device=device, dtype=dtype)
+    return lambda: model(x)
+
+
+def _decoder(device: str) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:
+    names = runpy.run_path(str(EXAMPLES / "llm.py"))
+    shape = names["SHAPES"]["tiny"]
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    with torch.device(device):
+        model = names["Decoder"](shape, 128).to(dtype)
+        tokens = torch.randint(0, shape.vocabulary, (1, 16))
+        positions = torch.arange(128)
+    return model, tokens, positions, names
+
+
+def llm_train(device: str) -> Callable[[], Any]:
+    """`llm.py train --shape tiny --prompt 16 --optimizer loop`."""
+    model, tokens, positions, _ = _decoder(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
 
     def step() -> None:
-        model(x)
+        logits = model(tokens, positions[:16])
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
 
     return step
 
 
-def timed(step, count: int, profiler=None) -> list[float]:
-    """Microseconds that each of `count` steps takes; what `profiler.step()` takes is not part of a step."""
+def llm_prefill(device: str) -> Callable[[], Any]:
+    """`llm.py prefill --shape tiny --prompt 16`."""
+    model, tokens, positions, _ = _decoder(device)
+    model.eval()
+    return lambda: model(tokens, positions[:16])
+
+
+PROGRAMS = {"matmul_add": matmul_add, "mlp": mlp, "llm_prefill": llm_prefill, "llm_train": llm_train}
+
+
+def timed(step: Callable[[], Any], count: int, profiler: Any = None) -> list[float]:
+    """Microseconds that each of `count` steps takes."""
     times = []
     for _ in range(count):
         begin = time.perf_counter_ns()
@@ -60,18 +102,25 @@ def main() -> None:
     if not line.strip():
         return
     order = json.loads(line)
-    step = make_step(order["program"], "cuda" if on_gpu else "cpu")
-    with torch.no_grad():
-        timed(step, 3)
-        if on_gpu:
-            torch.cuda.synchronize()
-        if order["arm"] == "plain":
-            times = timed(step, 50)
+    device = order.get("device") or ("cuda" if on_gpu else "cpu")
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    torch.manual_seed(0)
+    step = PROGRAMS[order["program"]](device)
+    with torch.set_grad_enabled(order["program"].endswith("train")):
+        timed(step, FIRST)
+        wait()
+        plain = timed(step, PLAIN)
+        wait()
+        if order["arm"] == "null":
+            second = timed(step, WARMUP + ACTIVE)
         else:
-            schedule = torch.profiler.schedule(wait=0, warmup=2, active=40, repeat=1)
+            schedule = torch.profiler.schedule(wait=0, warmup=WARMUP, active=ACTIVE, repeat=1)
             with torch.profiler.profile(schedule=schedule, record_shapes=True) as profiler:
-                times = timed(step, 40, profiler)[22:]
-    print(json.dumps({"median_us": statistics.median(times), "n": len(times)}), flush=True)
+                second = timed(step, WARMUP + ACTIVE, profiler)
+        wait()
+    print(json.dumps({"plain_us": plain, "second_us": second[WARMUP + UNSETTLED :]}), flush=True)
+    # What the profiler's end costs is not asked for.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import datetime
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tarfile
@@ -26,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import distortion
 from clocks import ClockLog
 from programs import ENTRIES, Entry
 
@@ -224,45 +224,16 @@ class Experiments:
             f"{' ERROR ' + result['error'] if 'error' in result else ''}"
         )
 
-    def distortion(self, program: str, script: str, arguments: str, rounds: int) -> None:
-        """By hand and by the recorder, interleaved, every arm of every round in a fresh process."""
-        arms: dict[str, list[float]] = {"plain": [], "profiled": [], "recorder": [], "recorder_plain": []}
-        small = ["--device", "cpu"] if self.args.device == "cpu" else []
-        for number in range(rounds):
-            if self.left < 15:
-                break
-            order = ["plain", "profiled", "recorder"]
-            order = order[number % 3 :] + order[: number % 3]
-            for arm in order:
-                if arm == "recorder":
-                    result = Waiting("one.py", self.log).give(
-                        {
-                            "name": f"distortion-{program}-{number}",
-                            "script": script,
-                            "arguments": [*arguments.split(), *small],
-                            "plan": {"active_min": 40, "active_max": 40, "after": 0},
-                            "flags": {},
-                            "step_on": "step",
-                            "out": str(self.work),
-                        },
-                        60,
-                    )
-                    recorded = result.get("recorded") or {}
-                    if "distortion" in recorded:
-                        arms["recorder"].append(recorded["distortion"])
-                        arms["recorder_plain"].append(recorded["unprofiled_step_us"])
-                else:
-                    result = Waiting("by_hand.py", self.log).give({"program": program, "arm": arm}, 60)
-                    if "median_us" in result:
-                        arms[arm].append(result["median_us"])
-                if "error" in result:
-                    self.log(f"distortion {program} {arm}: {result['error']}")
-        verdict: dict[str, Any] = {"samples": arms, "rounds": rounds}
-        if arms["plain"] and arms["profiled"] and arms["recorder"]:
-            hand = statistics.median(arms["profiled"]) / statistics.median(arms["plain"])
-            ours = statistics.median(arms["recorder"])
-            verdict |= {"by_hand": hand, "recorder": ours, "recorder_over_hand": ours / hand}
-            self.log(f"distortion {program}: by hand {hand:.3f}, recorder {ours:.3f}, ratio {ours / hand:.3f}")
+    def distortion(self, program: str, rounds: int) -> None:
+        """By hand and by the recorder: see `distortion.py`."""
+        if self.left < 15:
+            self.summary["distortion"][program] = {"error": "not run: the time budget is spent"}
+            return
+        try:
+            verdict = distortion.measure(program, self.args.device, rounds, seconds=self.left - 10)
+        except (subprocess.SubprocessError, ValueError, KeyError, IndexError) as error:
+            verdict = {"error": repr(error)[:500]}
+        self.log(f"distortion {program}: { {k: v for k, v in verdict.items() if k != 'samples'} }")
         self.summary["distortion"][program] = verdict
         self.save()
 
@@ -301,8 +272,8 @@ class Experiments:
         if not self.args.only or "distortion" in self.args.only:
             self.pool.close()
             self.pool = Pool(self.args.ahead, self.log)
-            self.distortion("matmul_add", "matmul_add.py", "--size 64", self.args.rounds)
-            self.distortion("mlp", "mlp.py", "--kind swiglu", max(1, self.args.rounds // 2))
+            for program in distortion.PROGRAMS:
+                self.distortion(program, self.args.rounds)
         if not self.args.only or "timers" in self.args.only:
             self.timers()
         for entry in rest:

@@ -1,1 +1,1 @@
-"""What recording costs: finding steps, delay and size of a large recording, time to a report, distortion."""
+"""What recording costs: finding steps, delay and size of a large recording, time to a report."""

@@ -1,8 +1,8 @@
 """Measures and writes `benchmarks/results/recorder-<date>.json`.
 
-    python -m benchmarks.recorder [--only step_finder large_steps time_to_report distortion]
+    python -m benchmarks.recorder [--only step_finder large_steps time_to_report]
 
-Run it on a quiet machine, with torch and lanewise installed.
+Run it on a quiet machine, with torch and lanewise installed. Distortion: `benchmarks/experiments/distortion.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.recorder import measure
 
-MEASUREMENTS = ("step_finder", "large_steps", "time_to_report", "distortion")
+MEASUREMENTS = ("step_finder", "large_steps", "time_to_report")
 
 
 def main() -> None:

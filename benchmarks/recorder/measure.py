@@ -1,10 +1,9 @@
-"""The four measurements. Each returns plain data with its raw samples, and profiles in fresh processes only."""
+"""The three measurements. Each returns plain data with its raw samples, and profiles in fresh processes only."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -179,39 +178,10 @@ print(json.dumps(spent | {"trace": str(recording.trace)}))
     }
 
 
-def distortion(rounds: int = 5) -> dict[str, Any]:
-    """The recorder's distortion of a small CPU program beside one measured by hand, interleaved, fresh processes."""
-    arms: dict[str, list[float]] = {"plain": [], "profiled": [], "recorder": []}
-    draw = random.Random(0)
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(rounds):
-            order = list(arms)
-            draw.shuffle(order)
-            for arm in order:
-                if arm == "recorder":
-                    words = ["-m", "lanewise", "run", "--no-explain", "--active", "40", "--stop"]
-                    words += ["--name", f"r{number}", str(ROOT / "examples" / "matmul_add.py"), "--device", "cpu"]
-                    _python(folder, *words)
-                    arms[arm].append(_facts(Path(folder) / "lanewise-out" / f"r{number}.json.gz")["distortion"])
-                else:
-                    given = json.dumps({"program": "matmul_add", "arm": arm}) + "\n"
-                    done = _python(folder, str(ROOT / "benchmarks/experiments/by_hand.py"), given=given)
-                    arms[arm].append(json.loads(done.stdout.splitlines()[-1])["median_us"])
-    by_hand = statistics.median(arms["profiled"]) / statistics.median(arms["plain"])
-    ours = statistics.median(arms["recorder"])
-    return {
-        "by_hand": round(by_hand, 3),
-        "recorder": round(ours, 3),
-        "recorder_over_hand": round(ours / by_hand, 3),
-        "rounds": rounds,
-        "samples": arms,
-    }
-
-
-def _python(folder: str, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+def _python(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, input=given, capture_output=True, text=True, check=True
+        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=True
     )
 
 
@@ -224,8 +194,8 @@ def _facts(trace: Path) -> dict[str, Any]:
     with gzip.open(trace) as source:
         while chunk := source.read(1 << 22):
             size += len(chunk)
-            if len(head) < 1 << 20:
+            if len(head) < 4 << 20:
                 head += chunk
     at = head.index(b'"lanewise": ') + len(b'"lanewise": ')
-    facts, _ = json.JSONDecoder().raw_decode(head[at : at + 200_000].decode(errors="replace"))
+    facts, _ = json.JSONDecoder().raw_decode(head[at:].decode(errors="replace"))
     return {**facts, "bytes": size, "compressed": trace.stat().st_size}

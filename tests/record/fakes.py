@@ -72,7 +72,10 @@ class FakeSize:
     def begin(self) -> None:
         self.begun_at = self.bench.window.steps
 
-    def predicted(self) -> int:
+    def observe(self) -> None:
+        self.bench.log.append("observe")
+
+    def predicted(self, *, inside: bool = False) -> int:
         return (self.bench.window.steps - self.begun_at) * self.bench.bytes_per_step + self.bench.bytes
 
 

@@ -135,7 +135,7 @@ def test_operators_without_steps_are_recorded_whole() -> None:
 def test_a_whole_recording_is_cut_when_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     from lanewise.record import size
 
-    monkeypatch.setattr(size.TraceSize, "predicted", lambda self: 300_000_000)
+    monkeypatch.setattr(size.TraceSize, "predicted", lambda self, inside=False: 300_000_000)
     x = torch.ones(8, 8)
     with record(whole=True) as recorder:
         for _ in range(100_000):
@@ -296,11 +296,13 @@ def test_flags_end_up_in_the_trace() -> None:
     assert len(recorder.trace["memory"]["time"]) > 0
 
 
-def test_the_demo_programs_are_explained() -> None:
+def test_the_demo_programs_are_explained_and_their_traces_stay(tmp_path: Path) -> None:
     from lanewise.record.demo import record_demo
 
     for name in ("mlp", "matmul_add"):
-        report = record_demo(name)
+        report = record_demo(name, tmp_path)
+        assert report.source.path == str(tmp_path / f"demo-{name}.json.gz")
+        assert Path(report.source.path).exists()
         assert report.steps.count >= 10
         assert report.regime.unprofiled
 
@@ -313,3 +315,22 @@ def test_without_torch_recording_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(LanewiseError, match="pip install torch"):
         record().start()
+
+
+def test_step_marks_do_not_cross_the_optimizers_own_annotation(tmp_path: Path) -> None:
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with record(out=tmp_path, active=30) as recorder:
+        for _ in range(70):
+            optimizer.zero_grad()
+            model(torch.ones(2, 8)).sum().backward()
+            optimizer.step()
+    trace = recorder.trace
+    assert trace.nesting.crossing == 0
+    marks = [(trace.name_of(i), int(trace.start[i]), int(trace.end[i])) for i in range(len(trace))]
+    steps = [mark for mark in marks if mark[0].startswith("ProfilerStep#")]
+    inner = [mark for mark in marks if mark[0].startswith("Optimizer.step#")]
+    assert len(steps) == len(inner) == 30
+    for (_, begin, end), (_, inner_begin, inner_end) in zip(sorted(steps), sorted(inner), strict=True):
+        assert begin <= inner_begin < inner_end <= end
+    assert torch.autograd.profiler.record_function.__exit__.__code__.co_name == "__exit__"

@@ -22,6 +22,7 @@ from torch.optim import optimizer as optimizer_hooks  # noqa: E402
 
 from lanewise.record.finder import StepFinder  # noqa: E402
 from lanewise.record.functions import FunctionSteps  # noqa: E402
+from lanewise.record.modules import SeenModules  # noqa: E402
 from lanewise.record.plan import Plan  # noqa: E402
 from lanewise.record.steps import ForwardSteps  # noqa: E402
 from tests.record.fakes import Bench  # noqa: E402
@@ -60,6 +61,7 @@ def nothing_installed() -> bool:
         and not optimizer_hooks._global_optimizer_post_hooks
         and (dynamo is None or not dynamo.callback_handler.start_callbacks)
         and sys.getprofile() is None
+        and torch.autograd.profiler.record_function.__exit__.__code__.co_name == "__exit__"
         and (frame is None or frame.OptimizedModule.__call__.__code__.co_name == "__call__")
     )
 
@@ -364,3 +366,66 @@ def test_finding_steps_costs_less_than_a_hundredth_of_a_millisecond_step() -> No
     counting.finder.remove_late()
     # 10 us, or on a machine that is busy with other things as many times the call of an empty module.
     assert found - plain < max(10_000, 8 * plain), f"{(found - plain) / 1000:.2f} us per step"
+
+
+# -- names of modules ------------------------------------------------------------------------------------------------
+
+
+NET = [("", "Net"), ("inner", "Sequential"), ("inner.0", "Linear"), ("inner.1", "ReLU"), ("inner.2", "Linear")]
+
+
+def test_the_modules_of_a_training_program_are_known_by_path(counter: Counter) -> None:
+    counter.finder.install()
+    model, loss = Net(), nn.MSELoss()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(4):
+        loss(model(torch.ones(2, 8)), torch.ones(2, 8)).backward()
+        optimizer.step()
+    assert counter.finder.source == "optimizer"
+    assert counter.finder.modules() == [*NET, ("", "MSELoss")]
+
+
+def test_modules_are_known_where_a_function_makes_the_steps(counter: Counter) -> None:
+    net = Net()
+    namespace: dict[str, Any] = {"__name__": "__main__", "net": net, "x": torch.ones(2, 8)}
+    exec("def step(): net(x)\ndef steps(n):\n  for _ in range(n): step()", namespace)
+    counter.finder.install([lambda found: FunctionSteps(found, "step")])
+    with torch.no_grad():
+        namespace["steps"](5)
+    assert (counter.finder.source, counter.steps) == ("function", 4)
+    assert counter.finder.modules() == NET
+    assert hooks_on(net) == 0
+
+
+def test_calls_of_modules_are_no_steps_where_a_function_was_named_that_is_never_called(counter: Counter) -> None:
+    counter.finder.install([lambda found: FunctionSteps(found, "nosuch")])
+    with torch.no_grad():
+        net = Net()
+        for _ in range(20):
+            net(torch.ones(2, 8))
+    assert (counter.finder.source, counter.steps) == ("none", 0)
+
+
+def test_listing_modules_keeps_none_alive_and_stays_small() -> None:
+    seen = SeenModules()
+    seen.add(model := Net())
+    seen.add(model)
+    assert seen.listed() == NET
+    wide = nn.ModuleList(nn.Identity() for _ in range(30_000))
+    seen.add(wide)
+    assert seen.listed() == NET
+    del model
+    gc.collect()
+    assert seen.listed() == []
+
+
+def test_a_module_whose_names_cannot_be_read_is_left_out() -> None:
+    class Odd(nn.Module):
+        def named_modules(self, *args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError("no")
+
+    seen = SeenModules()
+    odd, net = Odd(), Net()
+    seen.add(odd)
+    seen.add(net)
+    assert seen.listed() == NET

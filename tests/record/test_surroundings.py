@@ -52,6 +52,29 @@ def test_command_lines_keep_what_matters_and_no_secret(tmp_path: Path, monkeypat
     ]
 
 
+@pytest.mark.parametrize(
+    ("modes", "told"),
+    [
+        ([], None),
+        ([None], "default"),
+        (["default", "reduce-overhead"], "reduce-overhead, default"),
+        (["max-autotune"], "max-autotune"),
+        (["max-autotune-no-cudagraphs"], "max-autotune-no-cudagraphs"),
+    ],
+)
+def test_the_mode_of_torch_compile_is_told_from_its_settings(modes: list[str | None], told: str | None) -> None:
+    pytest.importorskip("torch")
+    code = (
+        "import sys, torch\n"
+        f"kept = [torch.compile(torch.nn.Linear(2, 2), mode=mode) for mode in {modes!r}]\n"
+        "from lanewise.record import environment\n"
+        "print(environment.describe()['torch'].get('compile_mode'))\n"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, env=os.environ | {"PYTHONPATH": SOURCE}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(told)
+
+
 def test_a_fact_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> dict[str, object]:
         raise OSError("no")

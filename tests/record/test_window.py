@@ -51,12 +51,12 @@ def test_distortion_is_profiled_over_unprofiled() -> None:
 
 def test_slow_first_recorded_steps_do_not_count_as_distortion() -> None:
     bench = Bench(Plan(active_min=10, active_max=40, after=0))
-    bench.steps(16, us=100.0)
+    bench.steps(26, us=100.0)
     assert bench.window.recording
     for us in [5000.0, 900.0, 500.0, 300.0, 200.0, *[150.0] * 40]:
         bench.steps(1, us=us)
     assert bench.window.measured.distortion == pytest.approx(1.5)
-    assert bench.window.measured.settled_after == 5
+    assert bench.window.measured.settled_after == 10
     assert bench.window.measured.stopped_by == "settled"
 
 

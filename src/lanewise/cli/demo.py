@@ -34,7 +34,7 @@ def demo(name: str | None, list_: bool, as_json: bool) -> None:
     if name is None and importlib.util.find_spec("torch") is not None:
         from lanewise.record.demo import record_demo
 
-        click.echo("Recording a small program on this machine's CPU ...", err=True)
+        click.echo("Recording a small program on this machine's CPU, into lanewise-out/ ...", err=True)
         print_report(record_demo(), console())
         click.echo()
     elif name is None:

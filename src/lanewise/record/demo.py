@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from typing import Any
 
 from lanewise.record.recorder import record
@@ -13,12 +13,15 @@ __all__ = ["matmul_add", "mlp_training", "record_demo"]
 _STEPS = 60
 
 
-def record_demo(name: str = "mlp") -> Any:
-    """Records `matmul_add` or `mlp` on the CPU and returns its Report. Takes about a second once torch is loaded."""
-    with tempfile.TemporaryDirectory() as folder:
-        with record(out=folder, name=name) as recorder:
-            (matmul_add if name == "matmul_add" else mlp_training)(recorder.step)
-        return recorder.explain()
+def record_demo(name: str = "mlp", out: str | os.PathLike[str] = "lanewise-out") -> Any:
+    """Records `matmul_add` or `mlp` on the CPU into the folder `out` and returns its Report.
+
+    Takes about a second once torch is loaded. The trace stays, so that the report's next commands have something to
+    read; an earlier one is kept.
+    """
+    with record(out=out, name=f"demo-{name}") as recorder:
+        (matmul_add if name == "matmul_add" else mlp_training)(recorder.step)
+    return recorder.explain()
 
 
 def matmul_add(step: Any, size: int = 64) -> None:

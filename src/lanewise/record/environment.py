@@ -6,6 +6,7 @@ Every fact is optional. A fact that cannot be read is left out rather than guess
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import platform
@@ -105,12 +106,38 @@ def _torch() -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled,
         "grad_enabled": torch.is_grad_enabled,
         "dynamo_loaded": lambda: "torch._dynamo" in sys.modules,
+        "compile_mode": _compile_mode,
     }.items():
         with contextlib.suppress(Exception):
             value = read()
             if value is not None:
                 facts[name] = value
     return facts
+
+
+def _compile_mode() -> str | None:
+    """What `torch.compile(mode=...)` was given, told from the settings that the mode stands for; None if never called.
+
+    Of several modes those that use graphs come first, with `, ` between them. Looks through all objects once: no part
+    of torch keeps a list, and to watch `torch.compile` would change what the program calls.
+    """
+    torch: Any = sys.modules["torch"]
+    wrapper, config = getattr(torch, "_TorchCompileInductorWrapper", None), sys.modules.get("torch._inductor.config")
+    if wrapper is None or config is None:
+        return None
+    found = {_mode_of(each.config, config) for each in gc.get_objects() if type(each) is wrapper}
+    return ", ".join(mode for mode in _MODES if mode in found) or None
+
+
+_MODES = ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "default")
+
+
+def _mode_of(given: dict[str, Any], config: Any) -> str:
+    tune = given.get("max_autotune", config.max_autotune)
+    graphs = given.get("triton.cudagraphs", config.triton.cudagraphs)
+    if tune:
+        return "max-autotune" if graphs else "max-autotune-no-cudagraphs"
+    return "reduce-overhead" if graphs else "default"
 
 
 def _device() -> dict[str, Any]:

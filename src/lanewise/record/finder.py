@@ -30,6 +30,8 @@ class StepFinder:
         self._failed = failed
         self._sources: list[Source] = []
         self._current: Source | None = None
+        self._forward: ForwardSteps | None = None
+        self._looking = False
         self._training_calls = 0
         self.explicit = False
 
@@ -45,13 +47,15 @@ class StepFinder:
         """What marks the steps: optimizer class, module class or function."""
         return self._current.label if self._current is not None else ""
 
+    def modules(self) -> list[tuple[str, str]]:
+        """Path and class of the modules that the program called from outside of any other, and of those below."""
+        return self._forward.seen.listed() if self._forward is not None else []
+
     def install(self, extra: Sequence[Callable[[Callable[[Source], None]], Source]] = ()) -> None:
         """Begin to look for boundaries; torch is loaded. `extra` makes further sources (`--step-on`)."""
-        makers: list[Callable[[Callable[[Source], None]], Source]] = [*extra, OptimizerSteps]
-        if not extra:
-            makers.append(ForwardSteps)
-        for make in makers:
-            source = make(self.found)
+        # Where the program has named a function, calls of modules are looked at for the modules' names only.
+        self._forward = ForwardSteps(_ignore if extra else self.found)
+        for source in (*(make(self.found) for make in extra), OptimizerSteps(self.found, lambda: self._window.attached), self._forward):
             try:
                 source.install()
             except Exception as error:
@@ -94,8 +98,15 @@ class StepFinder:
                 self._window.restart()
             self._current = source
             for other in self._sources:
-                if other is not source and _RANK[other.name] > _RANK[source.name]:
+                if other is self._forward and source.name == "function":
+                    # No module of this step has been called yet: look at them until its end.
+                    self._looking = True
+                elif other is not source and _RANK[other.name] > _RANK[source.name]:
                     other.uninstall()
+        elif self._looking:
+            self._looking = False
+            if self._forward is not None:
+                self._forward.uninstall()
         self._pass_on()
 
     def _may_replace(self, source: Source) -> bool:
@@ -120,3 +131,7 @@ _RANK = {"profiler": 0, "function": 1, "optimizer": 2, "forward": 3}
 def _training() -> bool:
     torch: Any = sys.modules["torch"]
     return torch.is_grad_enabled()
+
+
+def _ignore(_: Source) -> None:
+    """For a source whose boundaries do not count."""

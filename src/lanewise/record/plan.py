@@ -7,6 +7,10 @@ from dataclasses import dataclass, replace
 
 from lanewise.record.clock import quantile
 
+_LEAST_NS = 10_000_000
+"""Less than 10 ms of steps are not called steady before there are twenty of them: ten steps of tens of microseconds
+find every cache still cold."""
+
 __all__ = ["Plan", "settled_after"]
 
 _GROUP = 5
@@ -50,7 +54,9 @@ class Plan:
     def fitted(self, steps: int) -> Plan:
         """The plan for a program that is known to have so many steps: every part shrinks, recording last."""
         if steps >= self.least_steps + 2:
-            return self
+            # Tiny steps would be timed until none is left to record.
+            most = max(self.timed_min, steps - self.skip - self.warmup - self.active_min - 2)
+            return replace(self, timed_max=min(self.timed_max, most))
         skip = min(self.skip, 1)
         warmup = min(self.warmup, 1)
         timed = min(self.timed_min, max(0, (steps - skip - warmup) // 3))
@@ -64,7 +70,7 @@ class Plan:
             return False
         if n >= self.timed_max or sum(times_ns) >= self.timed_seconds * 1e9:
             return True
-        return n >= 2 * _GROUP and _steady(times_ns)
+        return n >= _least_steps(times_ns) and _steady(times_ns)
 
     def recorded_enough(self, times_ns: Sequence[int]) -> str:
         """`settled`, `cap` or `time` when recording should end at this boundary, else an empty text."""
@@ -73,7 +79,8 @@ class Plan:
             return "cap"
         if n >= min(3, self.active_min) and sum(times_ns) >= self.active_seconds * 1e9:
             return "time"
-        if n >= self.active_min and settled_after(times_ns) is not None:
+        least = _least_steps(times_ns) if self.active_min < self.active_max else 0
+        if n >= max(self.active_min, least) and settled_after(times_ns) is not None:
             return "settled"
         return ""
 
@@ -90,6 +97,10 @@ def settled_after(times_ns: Sequence[int]) -> int | None:
     before = quantile(times_ns[-2 * _GROUP : -_GROUP], 0.5)
     last = quantile(times_ns[-_GROUP:], 0.5)
     return len(times_ns) - 2 * _GROUP if abs(before - last) <= _SETTLED * max(before, 1) else None
+
+
+def _least_steps(times_ns: Sequence[int]) -> int:
+    return 2 * _GROUP if sum(times_ns) >= _LEAST_NS else 4 * _GROUP
 
 
 def _steady(times_ns: Sequence[int]) -> bool:

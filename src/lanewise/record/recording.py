@@ -291,6 +291,7 @@ class Recording:
             rank=_number("RANK"),
             world_size=_number("WORLD_SIZE"),
             environment=environment.describe(),
+            modules=self.finder.modules(),
             faults=self._faults,
         )
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from lanewise.record.imported import ImportWatch
+from lanewise.record.modules import SeenModules
 from lanewise.record.torched import torch_part
 
 __all__ = ["ForwardSteps", "OptimizerSteps", "Source", "never_compiled"]
@@ -47,13 +48,23 @@ class OptimizerSteps:
 
     Programs with several (a GAN, an optimizer per layer) step them all once per iteration, so one of them is enough.
     Should the first never step again, the next that does takes its place.
+
+    The hook runs inside torch's own `Optimizer.step#...` annotation. While rows are kept, the boundary waits for that
+    one's end: step marks would cross it otherwise, and what the recorder does would count for the optimizer.
+
+    Args:
+        found: is told of every boundary.
+        attached: whether a profiler of ours is attached now.
     """
 
     name = "optimizer"
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Found, attached: Callable[[], bool] = lambda: False) -> None:
         self.label = ""
         self._found = found
+        self._attached = attached
+        self._exit: Any = None
+        self._due = False
         self._handle: Any = None
         self._anchor: weakref.ref[Any] | None = None
         self._others = 0
@@ -71,6 +82,7 @@ class OptimizerSteps:
         When it is the only one, a new, empty dictionary takes the place of the old; else it stays, inert, until the
         end.
         """
+        self._unwatch()
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -99,7 +111,34 @@ class OptimizerSteps:
             self._anchor = weakref.ref(optimizer)
             self.label = type(optimizer).__name__
         self._others = 0
+        if self._exit is not None and not self._due:
+            self._due = True
+            return
+        self._due = False
         self._found(self)
+        if self._exit is None and self._attached():
+            self._watch()
+
+    def _watch(self) -> None:
+        """From the next step on, a boundary comes when the annotation around the optimizer's step has ended."""
+        annotation = torch_part("torch.autograd.profiler").record_function
+        original = self._exit = annotation.__exit__
+
+        @functools.wraps(original)
+        def ended(this: Any, *exception: Any) -> Any:
+            result = original(this, *exception)
+            if self._due and str(this.name).startswith("Optimizer.step#"):
+                self._due = False
+                self._found(self)
+            return result
+
+        never_compiled(ended)
+        annotation.__exit__ = ended
+
+    def _unwatch(self) -> None:
+        original, self._exit, self._due = self._exit, None, False
+        if original is not None:
+            torch_part("torch.autograd.profiler").record_function.__exit__ = original
 
 
 class ForwardSteps:
@@ -108,12 +147,16 @@ class ForwardSteps:
     Hooks on all modules are in place only between outermost calls and only until that module is known; then it carries
     one of its own. They are gone before anything is compiled, because torch.compile would compile them in, and before a
     compiled module is entered, because that warns of them.
+
+    Attributes:
+        seen: the outermost modules, whether or not they make steps.
     """
 
     name = "forward"
 
     def __init__(self, found: Found) -> None:
         self.label = ""
+        self.seen = SeenModules()
         self._found = found
         self._global: Any = None
         self._candidates: dict[int, _Candidate] = {}
@@ -189,6 +232,7 @@ class ForwardSteps:
         if id(module) in self._candidates:
             return None
         self._look_away()
+        self.seen.add(module)
         candidate = self._candidates[id(module)] = _Candidate(module, self)
         return candidate
 

@@ -58,8 +58,9 @@ class Annotation(Protocol):
 class Size(Protocol):
     """Predicts the trace's size; see `size.TraceSize`."""
 
+    def observe(self) -> None: ...
     def begin(self) -> None: ...
-    def predicted(self) -> int: ...
+    def predicted(self, *, inside: bool = False) -> int: ...
 
 
 class Measured:
@@ -140,6 +141,8 @@ class Window:
 
     def boundary(self) -> None:
         """A step ended, and the next begins."""
+        # First of all: what follows is not the program's.
+        stamp = self._now()
         if self.phase is Phase.DONE or self._busy:
             return
         thread = threading.get_ident()
@@ -150,6 +153,8 @@ class Window:
         self._busy = True
         try:
             self.steps += 1
+            if self._clock is not None:
+                self._clock.tick(stamp)
             _ON_BOUNDARY[self.phase](self)
             if self._clock is not None:
                 self._clock.resume()
@@ -169,9 +174,13 @@ class Window:
 
     def over_limit(self) -> str:
         """`time` or `size` if recording has gone on too long without a boundary; asked from another thread."""
-        if self.phase is not Phase.ACTIVE or self._size is None:
+        if self._size is None:
             return ""
-        if self._size.predicted() > self.plan.trace_bytes:
+        if self.phase is Phase.WARMUP:
+            self._size.observe()
+        if self.phase is not Phase.ACTIVE:
+            return ""
+        if self._size.predicted(inside=True) > self.plan.trace_bytes:
             return "size"
         return "time" if self._running_clock().since_open_ns > _LONGEST * self.plan.active_seconds * 1e9 else ""
 
@@ -220,8 +229,7 @@ class Window:
 
     def _time(self) -> None:
         clock = self._running_clock()
-        clock.tick()
-        if self.plan.timed_enough(clock.host_ns):
+        if not _in_passing(clock, self.plan.timed_max) and self.plan.timed_enough(clock.host_ns):
             self._close_timed()
             self._begin_warmup()
 
@@ -234,11 +242,9 @@ class Window:
 
     def _record(self) -> None:
         clock = self._running_clock()
-        clock.tick()
         self._annotation.end()
-        # Between tiny steps, to think costs more than the step: every fifth of them is enough.
-        tiny = clock.last_ns < _TINY_NS and clock.steps % 5 and clock.steps < self.plan.active_max
-        reason = "" if tiny else self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
+        passing = _in_passing(clock, self.plan.active_max)
+        reason = "" if passing else self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
         if reason:
             if self._end_rows(reason):
                 self._begin_warmup()
@@ -249,7 +255,6 @@ class Window:
 
     def _time_after(self) -> None:
         clock = self._running_clock()
-        clock.tick()
         if clock.steps >= self.plan.after or clock.elapsed_ns >= self.plan.timed_seconds * 1e9:
             self._close_after()
             self._become_done()
@@ -344,6 +349,14 @@ class Window:
         if self._clock is None:
             raise AssertionError("this phase has a clock")
         return self._clock
+
+
+def _in_passing(clock: StepClock, most: int) -> bool:
+    """Whether to pass this boundary without a thought.
+
+    To think takes longer than a tiny step and leaves the caches cold for the next: every fifth of them is enough.
+    """
+    return clock.last_ns < _TINY_NS and clock.steps % 5 != 0 and clock.steps < most
 
 
 def _nothing() -> None:

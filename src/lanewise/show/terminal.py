@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -213,8 +215,9 @@ def _footer(report: Report, verbose: bool) -> list[RenderableType]:
         parts += [_line("·", "dim", f"{c.code} {c.name}: {c.reason or c.status.replace('_', ' ')}") for c in clear]
     elif clear:
         parts.append(Text(f"  {len(clear)} further checks found nothing (-v lists them)", style="dim"))
-    path = clean(report.source.path, 60)
-    if path != "standard input":
+    if report.source.path != "standard input":
+        # In full and quoted: a command that is cut short does not run.
+        path = shlex.quote(clean(report.source.path, 4096))
         parts.append(Text(f"  next: lanewise table {path} · lanewise chain {path} · lanewise rule CODE", style="dim"))
     return parts
 

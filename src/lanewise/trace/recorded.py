@@ -17,6 +17,7 @@ KEY = "lanewise"
 """Top-level key of the trace file."""
 
 _MAX_TIMES = 1000
+_MAX_MODULES = 200_000
 
 SCHEMA = 1
 """Raised by one when a field changes its meaning or disappears; new fields do not raise it."""
@@ -26,8 +27,9 @@ SCHEMA = 1
 class StepTimes:
     """Wall time per step over one stretch of the run, microseconds.
 
-    `method` says what was timed: `host` - the time between step boundaries on the host, sound where the device keeps
-    up; `device` - device timestamps at the boundaries, where the host runs ahead; `mean` - the stretch between two
+    A step lasts from boundary to boundary, without what the recorder does at a boundary (`host`; the other two hide
+    it behind the device). `method` says what was timed: `host` - the time between step boundaries on the host, sound
+    where the device keeps up; `device` - device timestamps at the boundaries, where the host runs ahead; `mean` - the stretch between two
     synchronisations divided by its steps, where the host runs ahead and nothing may be added to the stream. `mean`
     has one sample, so p20 and p80 equal the median. `times_us` are the samples themselves in their order, so that two
     runs can be compared with statistics.
@@ -75,6 +77,8 @@ class Recorded:
         command: the command line, relative to the working directory, or [] when redacted.
         rank, world_size: of a distributed job, else None.
         environment: versions, device, clocks, settings; see `lanewise.record.environment`.
+        modules: path and class of the program's modules, in the order of `named_modules()`; a path "" begins the next
+            outermost one. Empty where none was seen or the list would be too long.
         faults: what went wrong, most important first.
     """
 
@@ -101,6 +105,7 @@ class Recorded:
     rank: int | None = None
     world_size: int | None = None
     environment: dict[str, Any] = field(default_factory=dict[str, Any])
+    modules: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     faults: list[Fault] = field(default_factory=list[Fault])
 
 
@@ -180,6 +185,13 @@ def _facts(value: Any) -> dict[str, Any] | None:
     return {str(name): fact for name, fact in value.items()} if isinstance(value, Mapping) else None
 
 
+def _modules(value: Any) -> list[tuple[str, str]] | None:
+    if not isinstance(value, list):
+        return None
+    pairs = [entry for entry in value[:_MAX_MODULES] if isinstance(entry, list | tuple) and len(entry) == 2]
+    return [(path, kind) for path, kind in pairs if isinstance(path, str) and isinstance(kind, str)]
+
+
 def _faults(value: Any) -> list[Fault] | None:
     if not isinstance(value, list):
         return None
@@ -213,5 +225,6 @@ _FIELDS: dict[str, Any] = {
     "rank": _whole,
     "world_size": _whole,
     "environment": _facts,
+    "modules": _modules,
     "faults": _faults,
 }

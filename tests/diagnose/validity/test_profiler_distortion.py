@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
 
-def run(*, operators: int = 1, step: float = 120.0, kernel: float = 5.0) -> TraceBuilder:
+def run(*, operators: int = 1, step: float = 120.0, kernel: float = 5.0, recorded: Any = None) -> TraceBuilder:
     """Four steps of the given length, with that many operators and one launch at the end."""
-    b = TraceBuilder()
+    b = TraceBuilder(metadata=None if recorded is None else {"lanewise": recorded})
     for _ in range(4):
         with b.step(head=0, tail=0):
             for _ in range(operators - 1):
@@ -19,8 +21,26 @@ def run(*, operators: int = 1, step: float = 120.0, kernel: float = 5.0) -> Trac
 
 def test_the_recorded_step_against_the_unprofiled_one() -> None:
     result = found("MEA105", run().build(), unprofiled_us=60)
-    assert "2.0x as long: 120.0 us in the trace, 60.0 us without" in title("MEA105", result)
+    assert "2.0x as long: 120.0 us with the profiler, 60.0 us without" in title("MEA105", result)
     assert result.gain_ns == 0
+
+
+def test_what_the_recorder_measured_is_what_is_said() -> None:
+    # The trace's steps take 120 us with their marks; the recorder leaves those out on both sides.
+    times = {"p20_us": 90.0, "p80_us": 90.0, "samples": 10, "steps": 10, "method": "host"}
+    recorded = {
+        "unprofiled_step_us": 60.0,
+        "unprofiled": times | {"median_us": 60.0},
+        "profiled": times | {"median_us": 90.0},
+        "distortion": 1.5,
+    }
+    trace = run(recorded=recorded).build()
+    result = found("MEA105", trace, unprofiled_us=60)
+    assert "1.5x as long: 90.0 us with the profiler, 60.0 us without" in title("MEA105", result)
+    # Another time from outside overrules the recorder's.
+    assert "3.0x as long: 120.0 us with the profiler, 40.0 us" in title(
+        "MEA105", found("MEA105", trace, unprofiled_us=40)
+    )
 
 
 def test_the_threshold_is_one_fifth_more() -> None:

@@ -6,6 +6,7 @@ from lanewise.diagnose.evidence import per_step, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, ratio, share, time
+from lanewise.trace.recorded import from_metadata
 from lanewise.trace.schema import Kind
 
 
@@ -13,7 +14,7 @@ from lanewise.trace.schema import Kind
     "MEA105",
     "profiler-distortion",
     kind="validity",
-    title="Recording made the step {ratio} as long: {recorded} in the trace, {unprofiled} without the profiler. "
+    title="Recording made the step {ratio} as long: {recorded} with the profiler, {unprofiled} without it. "
     "Shares refer to the time without it; recorded host times are too long by about that factor.",
 )
 def profiler_distortion(
@@ -25,11 +26,15 @@ def profiler_distortion(
     shapes several times that. Kernels take as long as before. So a program that waits for its host looks slower than it
     is, and more host-bound than it is; one that waits for its device is hardly affected.
 
+    Where lanewise recorded, the ratio is the one it measured: over the steps after host times had settled, and without
+    what a recorder does between two steps, which is no part of the program. Of another recording it is the median step
+    of the trace over the time given by `--step-time`.
+
     Costs: nothing without a profiler. Where the step time without it is known, all shares refer to that, and the host's
     part is what shrinks.
 
     Fix: record without stacks and shapes when host time matters, and time the step without the profiler: `lanewise
-    record` does both.
+    run` does both.
 
     Verify: the recorded step takes less than 1.2x the un-profiled one.
 
@@ -66,13 +71,13 @@ def profiler_distortion(
         )
     ]
     if facts.unprofiled_ns:
-        times = steps.period_ns / facts.unprofiled_ns
+        recorded_ns, times = _measured(facts, facts.unprofiled_ns)
         if times <= ratio_from:
             return Clear(f"the recorded step takes {times:.2f}x the un-profiled one")
         return Found(
             values={
                 "ratio": ratio(times),
-                "recorded": time(steps.period_ns),
+                "recorded": time(recorded_ns),
                 "unprofiled": time(facts.unprofiled_ns),
                 "rows": count(round(rows)),
             },
@@ -100,3 +105,12 @@ def profiler_distortion(
         evidence=evidence,
         confidence="low",
     )
+
+
+def _measured(facts: Facts, unprofiled_ns: int) -> tuple[float, float]:
+    """The recorded step time, ns, and its ratio to the un-profiled one: the recorder's own where there is one."""
+    recorded = from_metadata(facts.trace.metadata)
+    if recorded is not None and recorded.distortion and recorded.profiled is not None and recorded.unprofiled_step_us:
+        if unprofiled_ns == round(recorded.unprofiled_step_us * 1e3):
+            return recorded.profiled.median_us * 1e3, recorded.distortion
+    return facts.steps.period_ns, facts.steps.period_ns / unprofiled_ns
