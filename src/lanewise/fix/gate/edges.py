@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.inputs import other_shapes
-from lanewise.fix.gate.numbers import allowed, error_of, other_masks
+from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks
 from lanewise.fix.gate.observe import Observation, compare_form, observe
 from lanewise.fix.model import Check
 from lanewise.fix.state import State
@@ -20,8 +21,12 @@ __all__ = ["check_edges"]
 torch: Any = torch_part()
 
 
-def check_edges(subject: Subject, state: State, variant: Variant) -> list[Check]:
-    """The checks, with the candidate in place; for each the original is run as well, with the candidate taken off."""
+def check_edges(subject: Subject, state: State, variant: Variant, room: Callable[[str], Error]) -> list[Check]:
+    """The checks, with the candidate in place; for each the original is run as well, with the candidate taken off.
+
+    Args:
+        room: how far rounding takes the original, by name of a value: two ways that are both right may be that far apart.
+    """
     situations: list[tuple[str, Call, Any, bool | None]] = [
         (one.name, one.call, nullcontext, None) for one in other_shapes(subject.calls[0])
     ]
@@ -35,14 +40,20 @@ def check_edges(subject: Subject, state: State, variant: Variant) -> list[Check]
         situations.append(("in the other mode", first, nullcontext, not subject.module.training))
     checks: list[Check] = []
     for name, call, context, mode in situations:
-        problem = _one(subject, state, variant, call, context, mode)
+        problem = _one(subject, state, variant, call, context, mode, room)
         if problem is not None:
             checks.append(Check(f"C4 {name}", not problem, problem))
     return checks
 
 
 def _one(
-    subject: Subject, state: State, variant: Variant, call: Call, context: Any, mode: bool | None
+    subject: Subject,
+    state: State,
+    variant: Variant,
+    call: Call,
+    context: Any,
+    mode: bool | None,
+    room: Callable[[str], Error],
 ) -> str | None:
     """The problem, "" if there is none; None where the original does not take such a call."""
     variant.disable()
@@ -58,7 +69,7 @@ def _one(
     except Exception as error:
         state.restore()
         return f"raises {type(error).__name__}: {' '.join(str(error).split())[:120]}"
-    return compare_form(expected, found) or _values(expected, found)
+    return compare_form(expected, found) or _values(expected, found, room)
 
 
 def _observed(subject: Subject, state: State, call: Call, context: Any, mode: bool | None) -> Observation:
@@ -68,13 +79,15 @@ def _observed(subject: Subject, state: State, call: Call, context: Any, mode: bo
         return observe(subject, call, state)
 
 
-def _values(expected: Observation, found: Observation) -> str:
+def _values(expected: Observation, found: Observation, room: Callable[[str], Error]) -> str:
     for (name, a), (_, b) in zip(expected.values(), found.values(), strict=True):
         if same_bits(a, b):
             continue
         if not a.dtype.is_floating_point or other_masks(b, a, a):
             return f"{name} differs"
         error = error_of(b, a)
-        if not error.within(allowed(error_of(a, a), a.dtype, precision=4 * float(torch.finfo(a.dtype).eps))):
+        # Each may be off by what passes, in opposite directions.
+        limit = allowed(Error(*(2 * part for part in room(name))), a.dtype)
+        if not error.within(limit):
             return f"{name} is off by {error.largest:.2g} of its largest value"
     return ""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lanewise.fix.tensors import Call, map_tensors, tensors_of
 from lanewise.record.torched import torch_part
 
-__all__ = ["SHAPES", "VALUES", "Named", "adversarial", "other_shapes"]
+__all__ = ["SHAPES", "VALUES", "Named", "adversarial", "other_shapes", "shaken"]
 
 torch: Any = torch_part()
 
@@ -30,6 +30,21 @@ def adversarial(call: Call, *, seeds: int) -> list[Named]:
     ]
 
 
+def shaken(call: Call) -> Call:
+    """The call with floating inputs that are off by about one unit of roundoff."""
+
+    def recipe(tensor: Any, generator: Any) -> Any:
+        noise = _normal(tensor, generator).to(tensor.device, tensor.dtype)
+        return tensor.detach() * (1 + noise * torch.finfo(tensor.dtype).eps)
+
+    def one(tensor: Any) -> Any:
+        if not tensor.dtype.is_floating_point:
+            return tensor.detach().clone()
+        return _filled(tensor, recipe(tensor, torch.Generator(device="cpu").manual_seed(7)))
+
+    return map_tensors(one, call)
+
+
 def other_shapes(call: Call) -> list[Named]:
     """Calls that differ in shape or strides: they belong to the original program, and must get there."""
     made = [Named(name, map_tensors(recipe, call)) for name, recipe in SHAPES.items()]
@@ -46,11 +61,16 @@ def _with(call: Call, recipe: Callable[[Any, Any], Any], number: int) -> Call:
             value = _whole(tensor, generator)
         else:
             return tensor.detach().clone().requires_grad_(tensor.requires_grad)
-        placed = torch.empty_like(tensor.detach())
-        placed.copy_(value)
-        return placed.requires_grad_(tensor.requires_grad)
+        return _filled(tensor, value)
 
     return map_tensors(one, call)
+
+
+def _filled(tensor: Any, value: Any) -> Any:
+    """A tensor of the same layout with these values."""
+    placed = torch.empty_like(tensor.detach())
+    placed.copy_(value)
+    return placed.requires_grad_(tensor.requires_grad)
 
 
 def _whole(tensor: Any, generator: Any) -> Any:

@@ -8,6 +8,7 @@ from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call
+from lanewise.record.stderr import profiler_messages
 from lanewise.record.torched import torch_part
 
 __all__ = ["peak_bytes"]
@@ -47,7 +48,9 @@ def _on_card(subject: Subject, call: Any) -> int:
 
 def _on_host(subject: Subject, call: Any) -> int:
     profiler: Any = torch_part("torch.profiler")
-    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as running:
+    with profiler_messages([]), profiler.profile(
+        activities=[profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as running:
         kept = subject.run(call)
     del kept
     now = peak = 0
