@@ -39,8 +39,8 @@ def refuse_distributed(found: Found) -> None:
             names = {kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("torch.")}
             if name := next((name for name in wrappers if name in names), ""):
                 raise UsageError(
-                    f"{type(module).__name__} is wrapped by {name}: optimize the module before it is wrapped, and apply the "
-                    "saved plan in every rank"
+                    f"{type(module).__name__} is wrapped by {name}: optimize the module before it is "
+                    "wrapped, and apply the saved plan in every rank"
                 )
         for parameter in root.parameters():
             if type(parameter.data).__name__ == "DTensor":
@@ -83,7 +83,11 @@ def _function(value: Any, code: Any, found: Found, seen: set[int], depth: int) -
     # Functions of libraries are not followed: their globals are not the program's.
     parts += [known[name] for name in code.co_names if name in known and not _foreign(known[name])]
     owner = parts[0]
-    if owner is not None and not isinstance(owner, torch.nn.Module | torch.optim.Optimizer) and hasattr(owner, "__dict__"):
+    if (
+        owner is not None
+        and not isinstance(owner, torch.nn.Module | torch.optim.Optimizer)
+        and hasattr(owner, "__dict__")
+    ):
         parts.append(vars(owner))
     for part in parts:
         if part is not None:

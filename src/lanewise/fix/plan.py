@@ -11,34 +11,16 @@ from typing import Any
 
 import msgspec
 
-from lanewise.errors import InputError, LanewiseError, UsageError
+from lanewise.errors import LanewiseError, UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.fingerprint import differences, kinds_of, machine_of, structure_of
 from lanewise.fix.gate.correctness import Correctness, patches_of
 from lanewise.fix.model import PlanReport
+from lanewise.fix.saved import SAVED_SCHEMA, Saved, read_saved
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject, make_subject
 
-__all__ = ["Plan", "Saved", "combined", "load_plan", "read_saved"]
-
-SCHEMA = "lanewise.saved-plan/1"
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """A plan in a file: what it holds for, what it consists of, and how it was proven.
-
-    Attributes:
-        applied: names of the candidates, in their order. allowed: what the user allowed by name.
-        structure, kinds, machine: see `fingerprint`. report: what was tried.
-    """
-
-    schema: str
-    applied: list[str]
-    allowed: list[str]
-    structure: str
-    kinds: list[dict[str, str]]
-    machine: dict[str, str]
-    report: PlanReport
+__all__ = ["Plan", "combined", "load_plan"]
 
 
 class Plan:
@@ -107,6 +89,15 @@ class Plan:
     ) -> None:
         self.undo()
 
+    def summary(self) -> str:
+        """One line per candidate that was tried: outcome, ratio with its interval, reason."""
+        lines: list[str] = []
+        for attempt in self.report.attempts:
+            timing = attempt.timing
+            ratio = f"{timing.ratio:.2f}x ({timing.low:.2f} to {timing.high:.2f})" if timing is not None else ""
+            lines.append(f"{attempt.name:24} {attempt.outcome:13} {ratio:24} {attempt.reason}".rstrip())
+        return "\n".join(lines)
+
     def counts(self) -> dict[str, dict[str, int]]:
         """Per patched object: calls on the fast path (`fast`), and the others by the part of the guard that sent them to
         the original."""
@@ -126,7 +117,7 @@ class Plan:
         self.undo()
         try:
             saved = Saved(
-                schema=SCHEMA,
+                schema=SAVED_SCHEMA,
                 applied=[candidate.name for candidate, _ in self._parts],
                 allowed=self._allowed,
                 structure=structure_of(self._subject),
@@ -164,7 +155,9 @@ def load_plan(path: str | os.PathLike[str], target: Any, example_inputs: Any) ->
     if changed := differences(saved.machine, machine_of(subject)):
         raise LanewiseError(f"{name} was proven elsewhere ({'; '.join(changed)}): optimize again on this machine")
     if saved.structure != structure_of(subject):
-        raise LanewiseError(f"{name} is a plan for another program: its modules or parameters differ; optimize this one")
+        raise LanewiseError(
+            f"{name} is a plan for another program: its modules or parameters differ; optimize this one"
+        )
     kinds = kinds_of(subject)
     if strange := [kind for kind in kinds if kind not in saved.kinds]:
         what = "; ".join(differences(saved.kinds[0], strange[0])) if saved.kinds else "no calls"
@@ -187,20 +180,9 @@ def load_plan(path: str | os.PathLike[str], target: Any, example_inputs: Any) ->
     return Plan(subject, saved.report, parts, allowed=saved.allowed)
 
 
-def read_saved(path: str | os.PathLike[str]) -> Saved:
-    """The file's content. Raises InputError."""
-    try:
-        saved = msgspec.json.decode(Path(path).read_bytes(), type=Saved)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no plan of lanewise: {' '.join(str(error).split())[:160]}") from None
-    if saved.schema != SCHEMA:
-        raise InputError(f"{path} is a plan of another version ({saved.schema[:40]}): optimize again")
-    return saved
-
-
-def _check_on_top(gate: Correctness, candidate: Candidate, below: Sequence[tuple[Candidate, Variant]], top: Variant) -> Any:
+def _check_on_top(
+    gate: Correctness, candidate: Candidate, below: Sequence[tuple[Candidate, Variant]], top: Variant
+) -> Any:
     whole = Several([*(variant for _, variant in below), top])
     return gate.check(combined([*(part for part, _ in below), candidate]), whole)
 

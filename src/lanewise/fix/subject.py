@@ -59,7 +59,9 @@ class Subject:
     @property
     def name(self) -> str:
         """Class or function name."""
-        return type(self.module).__name__ if self.module is not None else str(getattr(self.entry, "__name__", "callable"))
+        return (
+            type(self.module).__name__ if self.module is not None else str(getattr(self.entry, "__name__", "callable"))
+        )
 
     @property
     def cuda(self) -> bool:

@@ -28,6 +28,7 @@ from lanewise.fix.model import SCHEMA, ArmTime, Attempt, Outcome, PlanReport, Sh
 from lanewise.fix.plan import Plan, combined
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import copy_call
 from lanewise.record.torched import torch_part
 
 __all__ = ["Trial"]
@@ -129,14 +130,18 @@ class Trial:
             return self._attempt(candidate, "pruned", reason, bound=bound)
         left = self.clock.left - _RESERVE_SHARE * self.clock.seconds
         if left <= 0 or (candidate.compiles and self._compile_s > left):
-            needed = f"; the last compilation took {self._compile_s:.0f} s" if candidate.compiles and self._compile_s else ""
+            needed = (
+                f"; the last compilation took {self._compile_s:.0f} s" if candidate.compiles and self._compile_s else ""
+            )
             return self._attempt(candidate, "out of budget", f"{max(left, 0):.0f} s were left{needed}", bound=bound)
         variant: list[Variant] = []
         try:
             with self.clock.at_most(left):
                 return self._measure(candidate, variant, bound, left / remaining)
         except OutOfTime:
-            return self._attempt(candidate, "out of budget", f"not done in the {left:.0f} s that were left", bound=bound)
+            return self._attempt(
+                candidate, "out of budget", f"not done in the {left:.0f} s that were left", bound=bound
+            )
         except Exception as error:
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             return self._attempt(candidate, "failed", reason, bound=bound)
@@ -199,7 +204,7 @@ class Trial:
                 patch.dispatch.learning = True
             for _ in range(2):
                 for call in self.subject.calls:
-                    self.subject.run(call if self.subject.kind != "step" else call)
+                    self.subject.run(copy_call(call))
             self.subject.wait()
         finally:
             whole.disable()
@@ -213,7 +218,11 @@ class Trial:
             before, after = facts["peak_before"], facts["peak_after"]
             if before <= 0 or after > _LESS_MEMORY * before:
                 return f"the peak stays at {after:,} of {before:,} bytes"
-            return "" if timing.after_us <= _MORE_TIME * timing.before_us else "it saves memory but costs time: " + _said(timing)
+            return (
+                ""
+                if timing.after_us <= _MORE_TIME * timing.before_us
+                else "it saves memory but costs time: " + _said(timing)
+            )
         if timing.verdict == "faster" and timing.low > 1 + _MARGIN:
             return ""
         return _said(timing)
@@ -236,7 +245,9 @@ class Trial:
             attempt = self._attempts[at]
             self._attempts[at] = _replace(attempt, timing=timing)
             if attempt.outcome == "kept" and timing.verdict != "faster" and self.goal != "memory":
-                self._drop(attempt.name, "not faster", f"not beyond chance among {len(timed)} that were timed; {_said(timing)}")
+                self._drop(
+                    attempt.name, "not faster", f"not beyond chance among {len(timed)} that were timed; {_said(timing)}"
+                )
 
     def _drop(self, name: str, outcome: Outcome, reason: str) -> None:
         """Take a candidate, and what was built on top of it, out of the plan."""
@@ -246,7 +257,9 @@ class Trial:
             if attempt.name == name:
                 self._attempts[place] = _replace(attempt, outcome=outcome, reason=reason)
             elif any(kept.candidate.name == attempt.name for kept in gone):
-                self._attempts[place] = _replace(attempt, outcome=outcome, reason=f"it was built on {name}, which is not kept")
+                self._attempts[place] = _replace(
+                    attempt, outcome=outcome, reason=f"it was built on {name}, which is not kept"
+                )
 
     def _final(self) -> tuple[list[ArmTime], Timing | None, Timing | None, str]:
         """The plan against all other ways to run the program; the best of them becomes the plan if it is better."""
@@ -277,7 +290,10 @@ class Trial:
                 self._mark(one.candidate.name, "not faster", f"{best} alone is faster")
             self._kept = [winner]
             self._mark(best, "kept", _said(timing_of(samples.rounds, EAGER, best, looks=1)))
-            runner = min((n for n in [*names, PLAN] if n != best), key=lambda n: float(np.median(np.concatenate(samples.rounds[n]))))
+            runner = min(
+                (n for n in [*names, PLAN] if n != best),
+                key=lambda n: float(np.median(np.concatenate(samples.rounds[n]))),
+            )
             return (
                 final,
                 timing_of(samples.rounds, EAGER, best, looks=1),
@@ -285,7 +301,9 @@ class Trial:
                 runner,
             )
         if against_eager.low <= 1.0:
-            self._drop(kept[0].candidate.name, "not faster", f"not faster in the final comparison: {_said(against_eager)}")
+            self._drop(
+                kept[0].candidate.name, "not faster", f"not faster in the final comparison: {_said(against_eager)}"
+            )
             return final, None, None, best
         return final, against_eager, against_best, best
 
@@ -332,9 +350,7 @@ class Trial:
                 variant.disable()
             self.state.restore()
 
-    def _plan(
-        self, final: list[ArmTime], against_eager: Timing | None, against_best: Timing | None, best: str
-    ) -> Plan:
+    def _plan(self, final: list[ArmTime], against_eager: Timing | None, against_best: Timing | None, best: str) -> Plan:
         if not self._kept:
             against_eager = against_best = None
         for one in self._kept:

@@ -71,7 +71,12 @@ def repeated_blocks(subject: Subject) -> list[Any]:
             continue
         children = list(module.children())
         has_parts = children and next(iter(children[0].children()), None) is not None
-        if len(children) >= 2 and has_parts and len({type(child) for child in children}) == 1 and len(children) > len(best):
+        if (
+            len(children) >= 2
+            and has_parts
+            and len({type(child) for child in children}) == 1
+            and len(children) > len(best)
+        ):
             best = children
     return best
 

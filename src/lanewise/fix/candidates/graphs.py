@@ -69,7 +69,8 @@ def _captured(subject: Subject) -> Callable[[Callable[..., Any]], Callable[..., 
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             # Inside of somebody's capture the launches themselves are wanted.
-            if torch.is_grad_enabled() and any(t.requires_grad for t in held) or torch.cuda.is_current_stream_capturing():
+            records = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in held)
+            if records or torch.cuda.is_current_stream_capturing():
                 return original(*args, **kwargs)
             kind = call_kind((args, kwargs), False)
             where = [tensor.data_ptr() for tensor in held]

@@ -18,14 +18,20 @@ def candidates(subject: Subject) -> list[Candidate]:
     """Fused, then batched updates, for optimizers that know them and do not use them."""
     made: list[Candidate] = []
     for way, predicted in (("fused", "_fused_"), ("foreach", "_foreach_")):
-        usable = [optimizer for optimizer in subject.found.optimizers if way in optimizer.defaults and not _uses(optimizer, way)]
+        usable = [
+            optimizer
+            for optimizer in subject.found.optimizers
+            if way in optimizer.defaults and not _uses(optimizer, way)
+        ]
         if usable and subject.kind == "step":
             made.append(
                 Candidate(
                     f"optimizer-{way}",
                     "optimizer",
                     ", ".join(type(optimizer).__name__ for optimizer in usable),
-                    "updates all parameters in one fused operator" if way == "fused" else "updates parameters in batches",
+                    "updates all parameters in one fused operator"
+                    if way == "fused"
+                    else "updates parameters in batches",
                     lambda _, usable=usable, way=way: _Way(usable, way),
                     predictions=(operator_appears(predicted),),
                     answers=("OPT101", "OPT102"),

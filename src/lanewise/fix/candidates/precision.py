@@ -38,7 +38,9 @@ def candidates(subject: Subject) -> list[Candidate]:
                     lambda _: Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "high"),
                     refused_unless_allowed="products round their inputs to 10 bits of mantissa",
                     precision=_TF32,
-                    predictions=(kernel_named("products run on the tensor cores", ("tf32", "s1688", "tensorop", "gmma")),),
+                    predictions=(
+                        kernel_named("products run on the tensor cores", ("tf32", "s1688", "tensorop", "gmma")),
+                    ),
                     answers=("KER104",),
                     tunes=True,
                 )

@@ -24,7 +24,10 @@ def compiled_regions() -> Prediction:
     """Compiled code runs."""
 
     def holds(before: Seen, after: Seen) -> tuple[bool, str]:
-        return after.compiled > before.compiled, f"{after.compiled:g} compiled regions per call, {before.compiled:g} before"
+        return (
+            after.compiled > before.compiled,
+            f"{after.compiled:g} compiled regions per call, {before.compiled:g} before",
+        )
 
     return Prediction("compiled regions run", holds)
 
@@ -61,7 +64,9 @@ def operator_appears(part: str) -> Prediction:
     """Operators whose name holds `part` run, that did not run before."""
 
     def holds(before: Seen, after: Seen) -> tuple[bool, str]:
-        return after.named(part) > before.named(part), f"{after.named(part):g} of {part} per call, {before.named(part):g} before"
+        return after.named(part) > before.named(
+            part
+        ), f"{after.named(part):g} of {part} per call, {before.named(part):g} before"
 
     return Prediction(f"{part} runs", holds)
 
@@ -80,7 +85,10 @@ def no_graph_recorded() -> Prediction:
     """Operators no longer record a graph for a backward pass."""
 
     def holds(before: Seen, after: Seen) -> tuple[bool, str]:
-        return after.recorded < before.recorded, f"{after.recorded:g} operators per call record a graph, {before.recorded:g} before"
+        return (
+            after.recorded < before.recorded,
+            f"{after.recorded:g} operators per call record a graph, {before.recorded:g} before",
+        )
 
     return Prediction("no graph for a backward pass is recorded", holds)
 
@@ -100,6 +108,8 @@ def setting_is(name: str, value: Callable[[], object]) -> Prediction:
 
     def holds(before: Seen, after: Seen) -> tuple[bool, str]:
         wanted = str(value())
-        return after.settings.get(name) == wanted, f"{name} is {after.settings.get(name)}, was {before.settings.get(name)}"
+        return after.settings.get(
+            name
+        ) == wanted, f"{name} is {after.settings.get(name)}, was {before.settings.get(name)}"
 
     return Prediction(f"{name} has changed", holds)

@@ -141,7 +141,9 @@ class Correctness:
             if masks := other_masks(value, eager, reference):
                 return f"{name} has NaN or infinity elsewhere ({masks} elements)", False, 0.0
             error = error_of(value, reference)
-            limit = allowed(self._room.get((_recipe(case), name), Error(0.0, 0.0)), eager.dtype, precision=candidate.precision)
+            limit = allowed(
+                self._room.get((_recipe(case), name), Error(0.0, 0.0)), eager.dtype, precision=candidate.precision
+            )
             if not error.within(limit):
                 return (
                     f"{name} is off by {error.largest:.2g} of its largest value and {error.norm:.2g} in norm, "
@@ -239,5 +241,3 @@ def _named_truth(case: Case) -> list[tuple[str, Any]]:
     named = [(f"output {at}", tensor) for at, tensor in enumerate(truth.outputs)]
     named += [(f"gradient {at}", tensor) for at, tensor in enumerate(truth.gradients) if tensor is not None]
     return named + [(f"buffer {at} after the call", tensor) for at, tensor in enumerate(truth.buffers)]
-
-

@@ -38,7 +38,9 @@ def _twice(subject: Subject, state: State) -> Check:
     if same:
         return Check("C2 the same twice", True, "equal in every bit")
     close = all(_close(a, b) for a, b in zip(first.outputs, second.outputs, strict=True))
-    return Check("C2 the same twice", close, "alike but for rounding (not deterministic)" if close else "another result")
+    return Check(
+        "C2 the same twice", close, "alike but for rounding (not deterministic)" if close else "another result"
+    )
 
 
 def _results_stay(subject: Subject, state: State) -> Check:
@@ -118,7 +120,9 @@ def _other_stream(subject: Subject, state: State, eager: Observation) -> Check:
         found = observe(subject, subject.calls[0], state).outputs
     subject.wait()
     same = all(_close(a, b) for a, b in zip(found, eager.outputs, strict=True))
-    return Check(rule, same, "" if same else "another result on a stream of its own: work runs on a stream nobody waits for")
+    return Check(
+        rule, same, "" if same else "another result on a stream of its own: work runs on a stream nobody waits for"
+    )
 
 
 def _other_values(subject: Subject) -> Call:
@@ -163,5 +167,3 @@ def _close(a: Any, b: Any) -> bool:
     if not torch.equal(torch.isfinite(a), torch.isfinite(b)):
         return False
     return error_of(a, b).within(allowed(error_of(b, b), a.dtype, precision=1e-3 if a.dtype.itemsize <= 2 else 1e-5))
-
-

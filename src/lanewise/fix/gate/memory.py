@@ -48,9 +48,10 @@ def _on_card(subject: Subject, call: Any) -> int:
 
 def _on_host(subject: Subject, call: Any) -> int:
     profiler: Any = torch_part("torch.profiler")
-    with profiler_messages([]), profiler.profile(
-        activities=[profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as running:
+    with (
+        profiler_messages([]),
+        profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as running,
+    ):
         kept = subject.run(call)
     del kept
     now = peak = 0

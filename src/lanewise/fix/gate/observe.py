@@ -95,7 +95,9 @@ def cotangents(roots: Sequence[Any], layout: str, dtypes: Sequence[Any] = ()) ->
             made.append(torch.ones((), dtype=root.dtype, device=root.device).expand(root.shape))
             continue
         shape = tuple(reversed(root.shape)) if layout == "transposed" else tuple(root.shape)
-        value = torch.randn(shape, generator=generator).to(root.device, dtypes[at] if dtypes else root.dtype).to(root.dtype)
+        value = (
+            torch.randn(shape, generator=generator).to(root.device, dtypes[at] if dtypes else root.dtype).to(root.dtype)
+        )
         made.append(value.permute(tuple(reversed(range(value.dim())))) if layout == "transposed" else value)
     return made
 
@@ -115,7 +117,11 @@ def compare_form(expected: Observation, found: Observation) -> str:
         return "other outputs carry a graph for the backward pass"
     if expected.touched != found.touched:
         return "parameters are written to" if found.touched else "parameters are no longer written to"
-    missing = [at for at, (a, b) in enumerate(zip(expected.gradients, found.gradients, strict=False)) if (a is None) != (b is None)]
+    missing = [
+        at
+        for at, (a, b) in enumerate(zip(expected.gradients, found.gradients, strict=False))
+        if (a is None) != (b is None)
+    ]
     if missing or len(expected.gradients) != len(found.gradients):
         return "gradients are missing" if missing else "there are gradients of other tensors"
     return ""

@@ -29,7 +29,9 @@ def floor_us(subject: Subject, work: WorkList) -> float:
 def impossible(after_us: float, floor: float) -> str:
     """Why a time cannot be, "" if it can."""
     if floor and after_us < floor:
-        return f"{after_us:.3g} us are less than the {floor:.3g} us that the matrix work takes at this machine's best rate"
+        return (
+            f"{after_us:.3g} us are less than the {floor:.3g} us that the matrix work takes at this machine's best rate"
+        )
     return ""
 
 

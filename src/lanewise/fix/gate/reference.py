@@ -86,7 +86,10 @@ def make_reference(subject: Subject, state: State) -> Reference:
     eager = observe(subject, subject.calls[0], state)
     if subject.random:
         return Reference(subject, "the program itself, with the same random numbers")
-    for what, make in (("a copy of the module in double precision", _copied), ("double precision, operator by operator", _nothing)):
+    for what, make in (
+        ("a copy of the module in double precision", _copied),
+        ("double precision, operator by operator", _nothing),
+    ):
         if (subject.module is None) == (make is _copied) or (make is _nothing and subject.kind == "training"):
             continue
         try:

@@ -47,7 +47,9 @@ class StepCheck:
         if tensors_of(subject.calls[0]):
             self._series.append(("normal values", [adversarial(subject.calls[0], seeds=1)[0].call]))
         self._expected = [self._course(calls) for _, calls in self._series]
-        self._spread = [self._rounding(calls, course) for (_, calls), course in zip(self._series, self._expected, strict=True)]
+        self._spread = [
+            self._rounding(calls, course) for (_, calls), course in zip(self._series, self._expected, strict=True)
+        ]
 
     def check(self) -> tuple[Check, bool]:
         """Run the steps as the program is now; whether they agree, and whether in every bit."""
@@ -66,7 +68,9 @@ class StepCheck:
             for what, want, have, limit in parts:
                 distance = _distance(want, have)
                 if not distance <= limit:
-                    text = f"{name}: the {what} of {_STEPS} steps are off by {distance:.2g}, where rounding explains {limit:.2g}"
+                    text = (
+                        f"{name}: the {what} of {_STEPS} steps are off by {distance:.2g}, rounding explains {limit:.2g}"
+                    )
                     return Check("C5 many steps", False, text), False
                 told.append(f"{what} off by {distance:.1g} of {limit:.1g}")
         return Check("C5 many steps", True, "equal in every bit" if exact else "; ".join(told)), exact

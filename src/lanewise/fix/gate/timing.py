@@ -152,9 +152,17 @@ def adjust(timings: list[Timing]) -> list[Timing]:
         again = Estimate(timing.ratio, timing.low or math.nan, timing.high or math.nan, timing.mde, p)
         adjusted.append(
             Timing(
-                timing.ratio, timing.low, timing.high, timing.mde, p, judge(again, within=WITHIN),
-                timing.before_us, timing.after_us, timing.rounds, timing.noise,
-            )  # fmt: skip
+                timing.ratio,
+                timing.low,
+                timing.high,
+                timing.mde,
+                p,
+                judge(again, within=WITHIN),
+                timing.before_us,
+                timing.after_us,
+                timing.rounds,
+                timing.noise,
+            )
         )
     return adjusted
 

@@ -19,7 +19,25 @@ _modes: Any = torch_part("torch.utils._python_dispatch")
 _flops: Any = torch_part("torch.utils.flop_counter")
 
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "_scaled_mm")
-_VIEWS = frozenset({"view", "expand", "permute", "t", "transpose", "detach", "slice", "select", "alias", "unsqueeze", "squeeze", "_unsafe_view", "as_strided", "split", "unbind"})
+_VIEWS = frozenset(
+    {
+        "view",
+        "expand",
+        "permute",
+        "t",
+        "transpose",
+        "detach",
+        "slice",
+        "select",
+        "alias",
+        "unsqueeze",
+        "squeeze",
+        "_unsafe_view",
+        "as_strided",
+        "split",
+        "unbind",
+    }
+)
 
 
 @dataclass
@@ -86,7 +104,11 @@ def _kind(name: str) -> str:
 
 def _size(tensor: Any) -> int:
     """Bytes of distinct elements: a dimension that is only expanded counts once."""
-    shape: Sequence[int] = [n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride] if tensor.layout is torch.strided else tensor.shape
+    shape: Sequence[int] = (
+        [n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride]
+        if tensor.layout is torch.strided
+        else tensor.shape
+    )
     count = tensor.element_size()
     for n in shape:
         count *= n
