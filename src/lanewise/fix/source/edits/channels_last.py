@@ -25,7 +25,7 @@ class ChannelsLast(Edit):
         used = _Called()
         node.visit(used)
         self._active = "Conv2d(" in text
-        self._called = used.names
+        self._called = used.names - used.converted
 
     def leave_SimpleStatementLine(  # noqa: N802
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -45,10 +45,15 @@ class ChannelsLast(Edit):
 
 
 class _Called(cst.CSTVisitor):
-    """Names that are called with arguments: a model, among others."""
+    """Names that are called with arguments: a model, among others; and those that are in channels-last already."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
+        self.converted: set[str] = set()
+
+    def visit_Assign(self, node: cst.Assign) -> None:  # noqa: N802
+        if isinstance(node.targets[0].target, cst.Name) and "channels_last" in text_of(node.value):
+            self.converted.add(node.targets[0].target.value)
 
     def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
         if isinstance(node.func, cst.Name) and node.args:

@@ -50,7 +50,7 @@ class ItemInLoop(Edit):
     ) -> cst.FlattenSentinel[cst.BaseStatement] | None:
         """For a loop that does nothing else than add up what it walks over: one sum."""
         only = statements[0] if len(statements) == 1 and isinstance(loop.target, cst.Name) else None
-        if only is None or text_of(only).strip() != f"{sums[0]} += {text_of(loop.target)}":
+        if only is None or text_of(only).strip() != f"{sums[0]} += {text_of(loop.target)}.detach()":
             return None
         line = cst.parse_statement(f"{sums[0]} += torch.stack(tuple({text_of(loop.iter)})).sum().item()")
         assert isinstance(line, cst.SimpleStatementLine)
@@ -58,7 +58,7 @@ class ItemInLoop(Edit):
 
 
 def _without_item(statement: cst.BaseStatement) -> tuple[cst.BaseStatement, str] | None:
-    """`name += x.item()` as `name += x`, with the name; None for anything else."""
+    """`name += x.item()` as `name += x.detach()`, with the name; None for anything else."""
     if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
         return None
     line = statement.body[0]
@@ -71,4 +71,6 @@ def _without_item(statement: cst.BaseStatement) -> tuple[cst.BaseStatement, str]
     call = method_call(line.value, "item")
     if call is None or not isinstance(call.func, cst.Attribute):
         return None
-    return statement.with_changes(body=[line.with_changes(value=call.func.value)]), line.target.value
+    # Detached, so that the sum does not keep the graph of every round alive.
+    kept = call.with_changes(func=call.func.with_changes(attr=cst.Name("detach")))
+    return statement.with_changes(body=[line.with_changes(value=kept)]), line.target.value

@@ -25,7 +25,7 @@ class Loader(Edit):
         workers = argument(original_node, "num_workers")
         if workers is None or is_literal(workers.value, "0"):
             changed = set_argument(changed, "num_workers", str(_WORKERS))
-        elif not isinstance(workers.value, cst.Integer):
+        elif not isinstance(workers.value, cst.Integer | cst.BooleanOperation):
             changed = set_argument(changed, "num_workers", f"{text_of(workers.value)} or {_WORKERS}")
         if changed is not updated_node:
             told.append("batches are loaded in the training process")

@@ -31,13 +31,14 @@ class OptimizerFlags(Edit):
         if name.rsplit(".", 1)[-1] not in _FUSED or ("optim" not in name and "." in name):
             return updated_node
         fused, foreach = argument(original_node, "fused"), argument(original_node, "foreach")
-        if fused is not None and is_literal(fused.value, "True"):
+        spread = next((arg for arg in updated_node.args if arg.star == "**"), None)
+        said = spread is not None and '"fused": True' in text_of(spread.value)
+        if said or (fused is not None and is_literal(fused.value, "True")):
             return updated_node
         self.note(
             original_node,
             f"{name.rsplit('.', 1)[-1]} updates parameters one by one or in batches; fused updates all at once",
         )
-        spread = next((arg for arg in updated_node.args if arg.star == "**"), None)
         if spread is not None:
             # What the mapping holds is not known here: the flags are laid over it.
             over = parse_expression("{**" + text_of(spread.value) + ', "foreach": None, "fused": True}')
