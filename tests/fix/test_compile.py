@@ -10,13 +10,13 @@ import pytest
 
 if find_spec("torch") is None:
     pytest.skip("optimizes programs", allow_module_level=True)
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(which("g++") is None, reason="needs a C++ compiler")]
-
 import torch
 from torch import nn
 
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plan import load_plan
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(which("g++") is None, reason="needs a C++ compiler")]
 
 
 class Chain(nn.Module):

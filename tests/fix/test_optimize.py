@@ -213,7 +213,7 @@ def test_a_saved_plan_is_re_verified_or_refused_with_the_reason(tmp_path: Path) 
         assert loaded.counts()["channels-last"]["fast"] == 1
     assert torch.equal(model(x), expected)
 
-    with pytest.raises(LanewiseError, match="other calls .*shape"):
+    with pytest.raises(LanewiseError, match=r"other calls .*shape"):
         load_plan(path, model, torch.randn(3, 3, 8, 8))
     wider = nn.Sequential(nn.Conv2d(3, 9, 3), nn.ReLU()).eval().requires_grad_(False)
     with pytest.raises(LanewiseError, match="another program"):
@@ -253,7 +253,7 @@ def test_the_report_reads_well_and_is_data() -> None:
     data = json.loads(plan_json(report))
     assert data["schema"] == SCHEMA
     assert {attempt["name"] for attempt in data["attempts"]} == {"threads-1", "no-grad"}
-    text = Console(width=110, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    text = Console(width=110, record=True, file=open("/dev/null", "w"))
     text.print(render_plan(report, verbose=True))
     shown = text.export_text()
     assert plan_sentence(report) in " ".join(shown.split())

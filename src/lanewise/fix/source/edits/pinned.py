@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
-from lanewise.fix.source.edit import Edit, argument, called, dotted, is_literal, method_call, set_argument
+from lanewise.fix.source.edit import Edit, argument, called, dotted, is_literal, method_call, set_argument, text_of
 
 __all__ = ["Pinned"]
 
@@ -39,7 +41,7 @@ class Pinned(Edit):
         made, sent = _Made(), _Sent(self)
         node.visit(made)
         node.visit(sent)
-        self._sent = made.names & sent.names
+        self._sent = (made.names & sent.names) - made.pinned
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         if not _is_copy(original_node, self._sent):
@@ -64,10 +66,15 @@ class Pinned(Edit):
 
 
 class _Made(cst.CSTVisitor):
-    """Names of tensors made on the host."""
+    """Names of tensors made on the host, and those that are pinned wherever there is a device."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
+        self.pinned: set[str] = set()
+
+    def visit_If(self, node: cst.If) -> None:  # noqa: N802
+        if text_of(node.test) == "torch.cuda.is_available()":
+            self.pinned |= set(re.findall(r"(\w+) = \1\.pin_memory\(\)", text_of(node.body)))
 
     def visit_SimpleStatementLine(self, node: cst.SimpleStatementLine) -> None:  # noqa: N802
         if name := _made_name(node):
