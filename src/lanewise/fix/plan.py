@@ -108,6 +108,12 @@ class Plan:
                 counted[f"{candidate.name}" + (f" {at}" if at else "")] = {"fast": found.hits, **found.fallbacks}
         return counted
 
+    def reset_counts(self) -> None:
+        """Start counting calls anew."""
+        for patch in patches_of(self._whole):
+            patch.dispatch.hits = 0
+            patch.dispatch.fallbacks.clear()
+
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the plan as JSON. Raises UsageError if the file exists, without `force`."""
         target = Path(path)
@@ -177,7 +183,9 @@ def load_plan(path: str | os.PathLike[str], target: Any, example_inputs: Any) ->
         if not result.passed:
             raise LanewiseError(f"{name} is refused: {wanted} no longer gives the right results ({result.reason})")
         parts.append((candidate, variant))
-    return Plan(subject, saved.report, parts, allowed=saved.allowed)
+    plan = Plan(subject, saved.report, parts, allowed=saved.allowed)
+    plan.reset_counts()
+    return plan
 
 
 def _check_on_top(

@@ -153,7 +153,7 @@ def make_subject(target: Any, example_inputs: Any) -> Subject:
     """
     if not callable(target):
         raise UsageError(f"optimize() takes a module or a function, not {type(target).__name__}")
-    module = target if isinstance(target, torch.nn.Module) else None
+    module: Any = target if isinstance(target, torch.nn.Module) else None
     found = Found([target], []) if module is not None else find_parts(target)
     refuse_distributed(found)
     calls = _calls(example_inputs)

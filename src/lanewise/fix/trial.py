@@ -353,11 +353,6 @@ class Trial:
     def _plan(self, final: list[ArmTime], against_eager: Timing | None, against_best: Timing | None, best: str) -> Plan:
         if not self._kept:
             against_eager = against_best = None
-        for one in self._kept:
-            for patch in patches_of(one.variant):
-                patch.dispatch.learning = False
-                patch.dispatch.hits = 0
-                patch.dispatch.fallbacks.clear()
         if self.subject.cuda and not self._trace:
             self._notes.append("nothing was confirmed by a trace")
         report = PlanReport(
@@ -379,7 +374,9 @@ class Trial:
             budget_s=self.clock.seconds,
         )
         self.clock.tell(f"done: {' + '.join(report.winner) or 'nothing kept'}")
-        return Plan(self.subject, report, [(one.candidate, one.variant) for one in self._kept], allowed=self.allow)
+        plan = Plan(self.subject, report, [(one.candidate, one.variant) for one in self._kept], allowed=self.allow)
+        plan.reset_counts()
+        return plan
 
 
 def _said(timing: Timing) -> str:

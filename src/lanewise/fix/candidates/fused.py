@@ -146,7 +146,10 @@ def _layer_norm(module: Any) -> Fast:
     def make(_: Callable[..., Any]) -> Callable[..., Any]:
         from lanewise.kernels import layer_norm
 
-        return lambda x: layer_norm(x, module.weight, module.bias, module.eps)
+        def forward(x: Any) -> Any:
+            return layer_norm(x, module.weight, module.bias, module.eps)
+
+        return forward
 
     return make
 

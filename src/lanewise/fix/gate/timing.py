@@ -235,7 +235,7 @@ def _warm_up(subject: Subject, state: State, variant: Variant, calls: list[Any],
     try:
         subject.run(calls[0])
         subject.wait()
-        began, count = time.perf_counter(), 0
+        began, count, last = time.perf_counter(), 0, 0.0
         while count < 2 or time.perf_counter() - began < seconds:
             start = time.perf_counter()
             subject.run(calls[count % len(calls)])
