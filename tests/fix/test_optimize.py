@@ -231,6 +231,20 @@ def test_a_saved_plan_is_re_verified_or_refused_with_the_reason(tmp_path: Path) 
         load_plan(path, model, x)
 
 
+def test_a_plan_is_kept_for_this_machine_and_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANEWISE_CACHE_DIR", str(tmp_path))
+    model, x = nn.Sequential(nn.Linear(16, 16)).eval().requires_grad_(False), torch.randn(4, 16)
+    options: dict[str, Any] = {"budget": "6s", "only": ["threads-1"], "trace": False, "cache": True}
+    first = optimize(model, x, **options)
+    assert len(list((tmp_path / "plans").iterdir())) == 1
+    began = time.monotonic()
+    again = optimize(model, x, **options)
+    assert again.report == first.report
+    assert time.monotonic() - began < first.report.seconds
+    optimize(model, torch.randn(5, 16), **options)
+    assert len(list((tmp_path / "plans").iterdir())) == 2, "other calls are another plan"
+
+
 def test_a_plan_that_became_wrong_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lanewise.fix.candidates import layout
 

@@ -115,6 +115,7 @@ class PlanReport(msgspec.Struct, frozen=True):
         attempts: every candidate, in the order in which they were considered.
         winner: names of the kept ones, in the order in which they are applied.
         final: all ways to run it, measured in turns; `eager` is the program as it was given.
+        before_after: what the traces recorded before and after differ in, as `lanewise diff` says it; "" without traces.
         against_eager: of the winner. against_best: over the best of the other ways; None where nothing was kept.
         seconds: spent. budget_s: allowed.
     """
@@ -133,5 +134,6 @@ class PlanReport(msgspec.Struct, frozen=True):
     best_alternative: str
     reference: str
     notes: list[str]
+    before_after: str
     seconds: float
     budget_s: float

@@ -9,6 +9,7 @@ from lanewise.errors import UsageError
 from lanewise.fix.bounds import Known, known_from
 from lanewise.fix.budget import Budget, seconds_of
 from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.kept_plans import find_plan, keep_plan, plan_path
 from lanewise.fix.plan import Plan
 from lanewise.fix.subject import make_subject
 from lanewise.fix.trial import Trial
@@ -33,6 +34,7 @@ def optimize(
     trace: bool = True,
     progress: Callable[[str], None] | None = None,
     extra: Sequence[Candidate] = (),
+    cache: bool = False,
 ) -> Plan:
     """Find what makes a program faster on this machine, and prove it.
 
@@ -53,6 +55,8 @@ def optimize(
             stays slower: measure nothing else in it afterwards.
         progress: called with lines of text; by default they go to stderr if that is a terminal.
         extra: candidates of your own, tried last, gated like all others.
+        cache: keep the plan, and take one that was kept before for this machine, these versions, this program and these
+            calls: its results are verified again, its times are not measured again.
 
     Raises:
         UsageError: the target, the inputs or an option do not fit.
@@ -66,10 +70,18 @@ def optimize(
         raise UsageError(f"nothing called {', '.join(unknown)} to allow; there are: {', '.join(ALLOWABLE)}")
     clock = Budget(seconds_of(budget), progress)
     subject = make_subject(target, example_inputs)
+    asked = {"goal": goal, "allow": sorted(named), "only": sorted(only), "trace": trace}
+    path = plan_path(subject, asked) if cache else None
+    if path is not None and (kept := find_plan(path, target, example_inputs)) is not None:
+        clock.tell(f"{subject.name}: the plan of {path.name} still holds")
+        return kept
     trial = Trial(
         subject, clock, goal=goal, allow=named, known=_known(report), only=list(only), trace=trace, extra=list(extra)
     )
-    return trial.run()
+    plan = trial.run()
+    if path is not None:
+        keep_plan(plan, path, [name for name in plan.report.winner if name not in {c.name for c in extra}])
+    return plan
 
 
 def _known(report: Any) -> Known | None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lanewise._version import __version__
+from lanewise.compare.diff import diff
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.fix.bounds import Known, bound_of, order, why_pruned
 from lanewise.fix.budget import Budget, OutOfTime
@@ -79,6 +80,7 @@ class Trial:
         self._notes: list[str] = []
         self._compile_s = 0.0
         self._peak_before = -1
+        self._before_after = ""
 
     def run(self) -> Plan:
         """Try everything. The program is left as it was, also by an error or an interrupt."""
@@ -327,6 +329,8 @@ class Trial:
             try:
                 before = self._see(Path(folder), "before", None)
                 after = self._see(Path(folder), "after", Several([one.variant for one in self._kept]))
+                comparison = diff(before.path, after.path, labels=("before", "after"), anyway=True)
+                self._before_after = comparison.differences[0].verdict
             except LanewiseError as error:
                 self._notes.append(f"no trace could be recorded, so nothing is confirmed by one: {error}")
                 return
@@ -344,7 +348,8 @@ class Trial:
         if variant is not None:
             variant.enable()
         try:
-            return see(read(str(record_calls(self.subject, self.state, folder, name)), cache=False))
+            path = str(record_calls(self.subject, self.state, folder, name))
+            return see(read(path, cache=False), path)
         finally:
             if variant is not None:
                 variant.disable()
@@ -370,6 +375,7 @@ class Trial:
             best_alternative=best,
             reference=self.gate.what,
             notes=self._notes,
+            before_after=self._before_after,
             seconds=self.clock.spent,
             budget_s=self.clock.seconds,
         )

@@ -90,6 +90,8 @@ def render_plan(report: PlanReport, *, verbose: bool = False, width: int = 110) 
         if lines:
             parts += [Text(), Text(clean(attempt.name), style="bold")]
             parts += [Padding(Text(clean(line, 400)), (0, 0, 0, 2)) for line in lines]
+    if report.before_after:
+        parts += [Text(), Text(f"Before and after, as recorded: {clean(report.before_after, 900)}")]
     parts += [Text(), *[Text(clean(note, 400), style="dim") for note in _footer(report)]]
     return Group(*parts)
 
