@@ -109,23 +109,24 @@ class ForwardPatch:
             # What lies below may be another patch than last time.
             self._dispatch.original = before
         self._before = self.target.implementation if entry else vars(self.target).get("forward")
+        # An interrupt may come anywhere: from here on `disable` has something to undo.
+        self._on = True
         if entry:
             self.target.implementation = self._dispatch
         else:
             self.target.forward = self._dispatch
-        self._on = True
 
     def disable(self) -> None:
         """Take the patch off: the object is as it was before."""
         if not self._on:
             return
-        self._on = False
         if isinstance(self.target, Entry):
             self.target.implementation = self._before
         elif self._before is None:
-            del self.target.forward
+            vars(self.target).pop("forward", None)
         else:
             self.target.forward = self._before
+        self._on = False
 
 
 def _same(value: Any) -> Any:

@@ -18,6 +18,7 @@ from lanewise.fix.bounds import Known, bound_of, order, why_pruned
 from lanewise.fix.budget import Budget, OutOfTime
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.candidates.catalogue import catalogue
+from lanewise.fix.compiler import compiler_counts, compiler_notes
 from lanewise.fix.fingerprint import machine_of
 from lanewise.fix.gate.correctness import Correctness, Result, patches_of
 from lanewise.fix.gate.memory import peak_bytes
@@ -155,16 +156,17 @@ class Trial:
     def _measure(self, candidate: Candidate, made: list[Variant], bound: float, share: float) -> Attempt:
         """Build, check and time a candidate on top of what is kept so far."""
         below = [kept.variant for kept in self._kept]
+        compiled_before = compiler_counts()
         began = time.monotonic()
         variant = candidate.build(self.subject)
         made.append(variant)
         whole = Several([*below, variant])
-        self._first_call(whole, candidate)
+        self._first_call(whole)
         prepare_s = time.monotonic() - began
         if candidate.compiles:
             self._compile_s = max(self._compile_s, prepare_s)
         result = self._check(candidate, whole)
-        notes = _fallback_notes(whole)
+        notes = _fallback_notes(whole) + compiler_notes(compiled_before)
         facts: dict[str, Any] = {"bound": bound, "prepare_s": prepare_s, "checks": result.checks, "notes": notes}
         facts["numeric_class"] = result.numeric_class
         if not result.passed:
@@ -198,7 +200,7 @@ class Trial:
         self._kept.append(kept)
         return self._attempt(candidate, "kept", _said(timing), **facts)
 
-    def _first_call(self, whole: Several, candidate: Candidate) -> None:
+    def _first_call(self, whole: Several) -> None:
         """Compile, capture, warm up: what the first calls do and no later one."""
         whole.enable()
         try:
@@ -266,6 +268,8 @@ class Trial:
     def _final(self) -> tuple[list[ArmTime], Timing | None, Timing | None, str]:
         """The plan against all other ways to run the program; the best of them becomes the plan if it is better."""
         kept = self._kept
+        if kept and not kept[0].candidate.alternative:
+            self._build_alternatives()
         others = [one for one in self._alternatives if [one.candidate.name] != [k.candidate.name for k in kept]]
         if not kept and not others:
             return [], None, None, EAGER
@@ -308,6 +312,32 @@ class Trial:
             )
             return final, None, None, best
         return final, against_eager, against_best, best
+
+    def _build_alternatives(self) -> None:
+        """The compiler and the graph on the program as it was: what was tried was built on what had been kept before."""
+        tried = {attempt.name for attempt in self._attempts if attempt.timing is not None}
+        for candidate in catalogue(self.subject, self.work):
+            if not candidate.alternative or candidate.name not in tried:
+                continue
+            left = self.clock.left - 0.5 * _RESERVE_SHARE * self.clock.seconds
+            if left <= self._compile_s:
+                self._notes.append(f"no time was left to measure {candidate.name} on the program as it was")
+                continue
+            variant: list[Variant] = []
+            try:
+                with self.clock.at_most(left):
+                    variant.append(candidate.build(self.subject))
+                    self._first_call(Several(variant))
+                    if self.gate.check(candidate, variant[0]).passed:
+                        self._alternatives.append(Kept(candidate, variant[0]))
+            except (OutOfTime, Exception) as error:
+                self._notes.append(
+                    f"{candidate.name} could not be measured on the program as it was: {type(error).__name__}"
+                )
+            finally:
+                for part in variant:
+                    part.disable()
+                self.state.restore()
 
     def _mark(self, name: str, outcome: Outcome, reason: str) -> None:
         for at, attempt in enumerate(self._attempts):

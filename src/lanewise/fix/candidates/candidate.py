@@ -86,7 +86,8 @@ class Setting:
     def disable(self) -> None:
         """Put back what was there."""
         if self._before:
-            self._write(self._before.pop())
+            self._write(self._before[0])
+            self._before.clear()
 
 
 class Several:

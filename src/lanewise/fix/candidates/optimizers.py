@@ -68,8 +68,9 @@ class _Way:
     def disable(self) -> None:
         """Put the flags back."""
         while self._before:
-            group, flags = self._before.pop()
+            group, flags = self._before[-1]
             group.update(flags)
+            self._before.pop()
         for optimizer in self._optimizers:
             _place_counters(optimizer, fused=any(group.get("fused") for group in optimizer.param_groups))
 

@@ -39,6 +39,15 @@ def check_edges(subject: Subject, state: State, variant: Variant, room: Callable
     if subject.module is not None and not subject.random:
         situations.append(("in the other mode", first, nullcontext, not subject.module.training))
     checks: list[Check] = []
+    if subject.kind == "inference" and torch.is_grad_enabled():
+        # Results that carry a graph may be differentiated: then the gradients have to be right.
+        subject.kind = "training"
+        try:
+            problem = _one(subject, state, variant, first, nullcontext, None, room)
+        finally:
+            subject.kind = "inference"
+        if problem is not None:
+            checks.append(Check("C3 gradients", not problem, problem))
     for name, call, context, mode in situations:
         problem = _one(subject, state, variant, call, context, mode, room)
         if problem is not None:
