@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from lanewise.diagnose.engine import Settings
     from lanewise.diagnose.explain import explain
     from lanewise.errors import InputError, LanewiseError, NotATraceError, UsageError
+    from lanewise.fix.optimize import optimize
+    from lanewise.fix.plan import Plan, load_plan
     from lanewise.measure.facts import Facts
     from lanewise.record.recorder import Recorder, handler, record
     from lanewise.report.model import Finding, Report
@@ -35,6 +37,7 @@ __all__ = [
     "InputError",
     "LanewiseError",
     "NotATraceError",
+    "Plan",
     "Recorder",
     "Report",
     "Settings",
@@ -46,6 +49,8 @@ __all__ = [
     "diff",
     "explain",
     "handler",
+    "load_plan",
+    "optimize",
     "read",
     "record",
 ]
@@ -57,6 +62,7 @@ _HOMES = {
     "InputError": "lanewise.errors",
     "LanewiseError": "lanewise.errors",
     "NotATraceError": "lanewise.errors",
+    "Plan": "lanewise.fix.plan",
     "Recorder": "lanewise.record.recorder",
     "Report": "lanewise.report.model",
     "Settings": "lanewise.diagnose.engine",
@@ -67,6 +73,8 @@ _HOMES = {
     "diff": "lanewise.compare.diff",
     "explain": "lanewise.diagnose.explain",
     "handler": "lanewise.record.recorder",
+    "load_plan": "lanewise.fix.plan",
+    "optimize": "lanewise.fix.optimize",
     "read": "lanewise.trace.reader",
     "record": "lanewise.record.recorder",
 }
@@ -74,9 +82,22 @@ _HOMES = {
 _SPELLED = {"build_tree": "build"}
 
 
+def _home(name: str) -> Any:
+    try:
+        return importlib.import_module(_HOMES[name])
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        from lanewise.errors import MissingDependencyError
+
+        raise MissingDependencyError(
+            f"lanewise.{name} needs torch, which is not installed here: pip install torch"
+        ) from None
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), _SPELLED.get(name, name))
+        value = getattr(_home(name), _SPELLED.get(name, name))
         globals()[name] = value
         return value
     raise AttributeError(f"module 'lanewise' has no attribute {name!r}")

@@ -22,6 +22,7 @@ _VERBS: dict[str, str] = {
     "table": "Operators, kernels, API calls and copies, with totals and spread.",
     "tree": "Calling-context tree: every GPU microsecond at its source line, module and phase.",
     "diff": "Say what changed between runs, what did not, and how sure that is.",
+    "fix": "Suggest changes of a program's source, prove that they help, apply them.",
     "check": "Hold budgets in CI: exit code 1 if recordings exceed one.",
     "baseline": "Keep what a program did, to compare later recordings with.",
     "chain": "One step's dispatch chain, from Python call to kernel.",

@@ -1,0 +1,156 @@
+"""Measures what optimizing gives back and writes `benchmarks/results/fix-<device>-<date>.json` and a table beside it.
+
+    python -m benchmarks.fix [--device cuda] [--budget 2m] [--only NAME ...] [--bad [NAME ...]] [--runs 4]
+
+Every workload is optimized in a process of its own. `--bad` measures the bad programs instead. Earlier results of the
+same day are kept and only the measured parts replaced; `--table FILE` only prints the table of a result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fix.workloads import WORKLOADS, missing
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--budget", default="2m")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--bad", nargs="*", default=None)
+    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--table", type=Path, default=None)
+    parser.add_argument("-o", "--output", type=Path, default=None)
+    asked = parser.parse_args()
+    if asked.table is not None:
+        print(table(json.loads(asked.table.read_text())))
+        return
+    device = asked.device or _device()
+    today = datetime.datetime.now(datetime.UTC)
+    output = asked.output or RESULTS / f"fix-{device.split(':')[0]}-{today:%Y-%m-%d}.json"
+    result: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {"schema": 1, "id": "fix"}
+    result["command"] = "python -m benchmarks.fix"
+
+    def keep() -> None:
+        output.write_text(json.dumps(result, indent=1) + "\n")
+        output.with_suffix(".md").write_text(table(result))
+
+    if asked.bad is not None:
+        from benchmarks.fix import bad_programs
+
+        found = bad_programs.measure(asked.runs, asked.bad)
+        rows = {row["program"]: row for row in result.get("bad", {}).get("programs", [])}
+        rows |= {row["program"]: row for row in found["programs"]}
+        found["programs"] = [rows[name] for name in sorted(rows)]
+        found |= {"fixed": sum(row["fixed"] for row in rows.values()), "of": len(rows)}
+        result["bad"] = found
+        keep()
+        return
+    for workload in WORKLOADS:
+        if asked.only and workload.name not in asked.only:
+            continue
+        if lacking := missing(workload):
+            result.setdefault("workloads", {})[workload.name] = {"skipped": f"{lacking} is not installed"}
+            continue
+        print(f"{workload.name} ...", file=sys.stderr, flush=True)
+        result.setdefault("workloads", {})[workload.name] = _one(workload.name, device, asked.budget)
+        keep()
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _one(name: str, device: str, budget: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.fix.one", name, "--device", device, "--budget", budget]
+    began = time.monotonic()
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, cwd=Path(__file__).parents[2])
+    if done.returncode:
+        return {"failed": f"exit code {done.returncode}"}
+    return {"wall_s": round(time.monotonic() - began, 1), "plan": json.loads(done.stdout.splitlines()[-1])}
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result as Markdown: one row per workload, then the geometric means, then the bad programs."""
+    lines: list[str] = []
+    plans = {name: one["plan"] for name, one in result.get("workloads", {}).items() if "plan" in one}
+    if plans:
+        machine = next(iter(plans.values()))["machine"]
+        lines += [", ".join(f"{key} {value}" for key, value in machine.items()), ""]
+        lines += [
+            "| workload | plan | eager us | against eager | best other way | against it | s |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        lines += [_row(name, plan) for name, plan in plans.items()]
+        lines += ["", _means(plans), ""]
+    skipped = [
+        f"{name} ({one.get('skipped') or one.get('failed')})"
+        for name, one in result.get("workloads", {}).items()
+        if "plan" not in one
+    ]
+    if skipped:
+        lines += [f"Not measured: {', '.join(skipped)}.", ""]
+    if bad := result.get("bad"):
+        lines += [
+            f"Bad programs within 10 % of their good twins: {bad['fixed']} of {bad['of']} ({bad['runs']} runs per side).",
+            "",
+        ]
+        lines += ["| program | edits | bad us | fixed us | good us | good / fixed | |", "|---|---|---|---|---|---|---|"]
+        lines += [_bad_row(row) for row in bad["programs"]]
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, plan: dict[str, Any]) -> str:
+    eager = next((arm["median_us"] for arm in plan["final"] if arm["name"] == "eager"), None)
+    cells = [
+        name,
+        " + ".join(plan["winner"]) or "nothing",
+        f"{eager:.1f}" if eager else "–",
+        _ratio(plan["against_eager"]),
+    ]
+    cells += [plan["best_alternative"], _ratio(plan["against_best"]), f"{plan['seconds']:.0f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+def _ratio(timing: dict[str, Any] | None) -> str:
+    return "–" if timing is None else f"{timing['ratio']:.2f} ({timing['low']:.2f} to {timing['high']:.2f})"
+
+
+def _means(plans: dict[str, Any]) -> str:
+    """Geometric means, a plan that keeps nothing counting as 1 (it runs the program as it is)."""
+    means: list[str] = []
+    for key, what in (("against_eager", "eager"), ("against_best", "the best other way")):
+        ratios = [plan[key]["ratio"] if plan[key] else 1.0 for plan in plans.values()]
+        slower = sum(bool(plan[key]) and plan[key]["verdict"] == "slower" for plan in plans.values())
+        means.append(f"{math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}x of {what} ({slower} slower)")
+    return f"Geometric mean over {len(plans)} workloads: {', '.join(means)}; a plan that keeps nothing counts as 1."
+
+
+def _bad_row(row: dict[str, Any]) -> str:
+    if "error" in row:
+        return f"| {row['program']} | {', '.join(row['edits'])} | | | | | {row['error']} |"
+    ratio, low, high = row["good_over_fixed"]
+    cells = [
+        row["program"],
+        ", ".join(dict.fromkeys(row["edits"])) or "none",
+        *(f"{row[f'{side}_us']:.1f}" for side in ("bad", "fixed", "good")),
+    ]
+    return f"| {' | '.join(cells)} | {ratio:.2f} ({low:.2f} to {high:.2f}) | {'yes' if row['fixed'] else 'no'} |"
+
+
+if __name__ == "__main__":
+    main()

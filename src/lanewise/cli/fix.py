@@ -1,0 +1,173 @@
+"""`lanewise fix`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lanewise.cli.common import console, emit, json_option
+from lanewise.errors import InputError, LanewiseError, UsageError
+
+if TYPE_CHECKING:
+    from lanewise.fix.source.prove import Proof
+    from lanewise.fix.source.rewrite import Rewritten
+
+__all__ = ["fix"]
+
+
+class _Fix(click.Command):
+    """Leaves everything after the script's name to the program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        takes_value = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] != "--":
+            at += 2 if args[at] in takes_value else 1
+        own, rest = args[:at], args[at:]
+        ctx.meta["program"] = rest[1:] if rest[:1] == ["--"] else rest
+        return super().parse_args(ctx, own)
+
+
+@click.command(cls=_Fix, options_metavar="[OPTIONS] SCRIPT [ARGS]... | PLAN.json")
+@click.option(
+    "--diff", "only_diff", is_flag=True, help="Print the suggestions as a diff and change nothing (the default)."
+)
+@click.option("--prove", is_flag=True, help="Record the program with and without them, in turns, and compare.")
+@click.option(
+    "--apply", "write", is_flag=True, help="Prove them, and write them to the script unless they make it slower."
+)
+@click.option("--no-proof", is_flag=True, help="With --apply: write them without recording anything.")
+@click.option("--unsafe", is_flag=True, help="Also what may change results beyond rounding; read the diff first.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only these edits.")
+@click.option("--skip", multiple=True, metavar="NAME", help="Not these edits.")
+@click.option(
+    "--trace", "trace", metavar="TRACE", help="A recording of the program: only edits that answer its findings."
+)
+@click.option("--runs", default=4, show_default=True, type=click.IntRange(1), help="Recordings per side.")
+@json_option
+@click.pass_context
+def fix(ctx: click.Context, **given: Any) -> None:
+    """Suggest changes of a program's source, prove that they help, and apply them.
+
+    Suggestions are printed as a diff. With --apply the program is recorded with and without them, in turns, and the
+    script is only changed if it still runs and does not get slower. For a PLAN.json of lanewise.optimize: show it.
+    """
+    program: list[str] = ctx.meta["program"]
+    if not program:
+        raise UsageError("what to fix? lanewise fix SCRIPT [ARGS]")
+    script, arguments = Path(program[0]), program[1:]
+    if script.suffix == ".json":
+        _show_plan(script, as_json=given["as_json"])
+        return
+    rewritten = _rewritten(script, given)
+    if not given["as_json"]:
+        _print_suggestions(rewritten, script, given)
+    proof = None
+    if rewritten.changed and (given["prove"] or (given["write"] and not given["no_proof"])):
+        proof = _proof(script, rewritten, arguments, given)
+    written = False
+    if given["write"] and rewritten.changed and _may_write(proof):
+        script.write_text(rewritten.after, encoding="utf-8")
+        written = True
+    if given["as_json"]:
+        emit(_json(rewritten, script, proof, written), None, False)
+    elif given["write"] and rewritten.changed:
+        click.echo(f"lanewise: {'wrote' if written else 'left'} {script}", err=True)
+    if given["write"] and rewritten.changed and not written:
+        sys.exit(1)
+
+
+def _rewritten(script: Path, given: dict[str, Any]) -> Rewritten:
+    from lanewise.fix.source.rewrite import rewrite
+
+    try:
+        source = script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {script}: {getattr(error, 'strerror', None) or 'it is no UTF-8 text'}") from None
+    findings = None
+    if given["trace"]:
+        from lanewise.cli.common import open_trace
+        from lanewise.diagnose.explain import explain
+
+        findings = [finding.code for finding in explain(open_trace(given["trace"], cache=True)).findings]
+    try:
+        return rewrite(source, only=given["only"], skip=given["skip"], safe_only=not given["unsafe"], findings=findings)
+    except InputError as error:
+        raise InputError(f"{script}: {error}") from None
+
+
+def _print_suggestions(rewritten: Rewritten, script: Path, given: dict[str, Any]) -> None:
+    from lanewise.fix.source.rewrite import rewrite, unified_diff
+
+    for one in rewritten.suggestions:
+        click.echo(f"{script}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}", err=True)
+    if not given["unsafe"]:
+        every = rewrite(rewritten.before, only=given["only"], skip=given["skip"]).suggestions
+        if hidden := sum(not one.safe for one in every):
+            click.echo(f"lanewise: {hidden} more may change results beyond rounding: --unsafe shows them", err=True)
+    if not rewritten.changed:
+        click.echo("lanewise: nothing to suggest", err=True)
+        return
+    click.echo(unified_diff(rewritten, script.name), nl=False)
+
+
+def _proof(script: Path, rewritten: Rewritten, arguments: list[str], given: dict[str, Any]) -> Proof:
+    from lanewise.fix.source.prove import prove
+
+    def tell(text: str) -> None:
+        click.echo(f"lanewise: {text}", err=True)
+
+    with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
+        proof = prove(script, rewritten.after, arguments, Path(folder), runs=given["runs"], tell=tell)
+    if not given["as_json"]:
+        from lanewise.show.diff_terminal import print_diff
+
+        print_diff(proof.comparison, console())
+        click.echo(
+            f"lanewise: it prints {'the same' if proof.same_output else 'something else: ' + proof.output}", err=True
+        )
+    return proof
+
+
+def _may_write(proof: Proof | None) -> bool:
+    if proof is None:
+        return True
+    if proof.verdict == "slower":
+        click.echo("lanewise: it is slower with the edits: nothing is written", err=True)
+        return False
+    return True
+
+
+def _json(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool) -> str:
+    import msgspec
+
+    from lanewise.fix.source.rewrite import unified_diff
+    from lanewise.show.json import to_plain
+
+    data = {
+        "schema": "lanewise.fix/1",
+        "script": str(script),
+        "suggestions": [one._asdict() for one in rewritten.suggestions],
+        "diff": unified_diff(rewritten, script.name),
+        "comparison": None if proof is None else to_plain(proof.comparison),
+        "same_output": None if proof is None else proof.same_output,
+        "written": written,
+    }
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+
+
+def _show_plan(path: Path, *, as_json: bool) -> None:
+    try:
+        from lanewise.fix.saved import read_saved
+        from lanewise.show.plan_text import plan_json, print_plan
+    except ModuleNotFoundError as error:
+        raise LanewiseError(f"this needs {error.name}: pip install {error.name}") from None
+    report = read_saved(path).report
+    if as_json:
+        emit(plan_json(report), None, False)
+    else:
+        print_plan(report, console(), verbose=True)

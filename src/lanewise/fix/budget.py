@@ -1,0 +1,91 @@
+"""How long optimizing may take: a deadline that every part asks, and that ends what does not ask."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from lanewise.errors import UsageError
+
+__all__ = ["Budget", "OutOfTime", "seconds_of"]
+
+_FORM = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h)?\s*$")
+_UNIT = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
+
+
+class OutOfTime(BaseException):
+    """A part took longer than it was given. Not an `Exception`, so that nothing on the way up mistakes it for one."""
+
+
+def seconds_of(text: str | float) -> float:
+    """`"2m"`, `"90s"`, `45` as seconds. Raises UsageError for anything else, and for zero."""
+    found = _FORM.match(str(text))
+    seconds = float(found[1]) * _UNIT[found[2]] if found else 0.0
+    if seconds <= 0:
+        raise UsageError(f"{text!r} is no time to spend: give seconds, or 90s, 2m, 1h")
+    return seconds
+
+
+class Budget:
+    """Time to spend, and where progress is told.
+
+    Args:
+        seconds: allowed.
+        tell: called with one line at a time; by default lines go to stderr if that is a terminal.
+    """
+
+    def __init__(self, seconds: float, tell: Callable[[str], None] | None = None) -> None:
+        self.seconds = seconds
+        self._began = time.monotonic()
+        self._tell = tell if tell is not None else (_to_stderr if sys.stderr.isatty() else _to_nobody)
+
+    @property
+    def spent(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._began
+
+    @property
+    def left(self) -> float:
+        """Seconds left, never below zero."""
+        return max(0.0, self.seconds - self.spent)
+
+    def tell(self, what: str) -> None:
+        """One line of progress, with the time spent and allowed."""
+        self._tell(f"[{self.spent:5.1f} of {self.seconds:.0f} s] {what}")
+
+    @contextmanager
+    def at_most(self, seconds: float) -> Generator[None]:
+        """Raise OutOfTime in the body once `seconds` have passed.
+
+        Interrupts code that does not look at the clock, such as a compiler, by a timer signal; where there is none (other
+        threads, Windows) the body runs to its end.
+        """
+        usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+        if not usable:
+            yield
+            return
+
+        def ring(*_: Any) -> None:
+            raise OutOfTime
+
+        before = signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def _to_stderr(line: str) -> None:
+    print(f"lanewise: {line}", file=sys.stderr, flush=True)
+
+
+def _to_nobody(line: str) -> None:
+    pass

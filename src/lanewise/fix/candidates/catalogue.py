@@ -1,0 +1,28 @@
+"""All candidates for a subject, in the order in which they are tried: cheapest and safest first."""
+
+from __future__ import annotations
+
+from lanewise.fix.candidates import attention, compiled, fused, graphs, layout, optimizers, precision, program, threads
+from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.gate.worklist import WorkList
+from lanewise.fix.subject import Subject
+
+__all__ = ["catalogue"]
+
+
+def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
+    """Program fixes, then settings and layouts, then kernels, then graphs and the compiler on top of what was kept.
+
+    Each of these builds on what was kept before it. The compiler comes last because it sees through all that is below it.
+    """
+    return [
+        *program.candidates(subject),
+        *optimizers.candidates(subject),
+        *layout.candidates(subject),
+        *precision.candidates(subject),
+        *attention.candidates(subject, work),
+        *threads.candidates(subject),
+        *fused.candidates(subject),
+        *graphs.candidates(subject),
+        *compiled.candidates(subject),
+    ]

@@ -1,0 +1,112 @@
+"""`torch.compile` in the modes that can be compared, on the whole program and on its repeated blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lanewise.fix.candidates.candidate import Candidate, Several, Variant
+from lanewise.fix.candidates.predictions import compiled_regions, fewer_operators
+from lanewise.fix.patch import ForwardPatch
+from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import map_tensors
+from lanewise.record.torched import torch_part
+
+__all__ = ["candidates"]
+
+torch: Any = torch_part()
+
+_MODES = {
+    "compile": ("default", "torch.compile in its default mode: pointwise work and reductions are fused"),
+    "compile-reduce-overhead": ("reduce-overhead", "torch.compile with CUDA graphs: the launches of a call become one"),
+    "compile-max-autotune": (
+        "max-autotune-no-cudagraphs",
+        "torch.compile that times several kernels for every product and keeps the fastest",
+    ),
+}
+_BIG_ENOUGH_SMS = 68
+
+
+def candidates(subject: Subject) -> list[Candidate]:
+    """The modes that make sense for the subject's device."""
+    made: list[Candidate] = []
+    for name, (mode, what) in _MODES.items():
+        if mode == "reduce-overhead" and not subject.cuda:
+            continue
+        if mode.startswith("max-autotune") and not _autotunes(subject):
+            continue
+        made.append(
+            Candidate(
+                name,
+                "compile",
+                "training step" if subject.kind == "step" else "whole",
+                what,
+                lambda subject, mode=mode: ForwardPatch(subject.entry, _compiler(subject, mode)),
+                predictions=(compiled_regions(), fewer_operators()),
+                compiles=True,
+                alternative=True,
+            )
+        )
+    if blocks := repeated_blocks(subject):
+        made.insert(
+            1,
+            Candidate(
+                "compile-blocks",
+                "compile",
+                f"{len(blocks)} times {type(blocks[0]).__name__}",
+                "torch.compile on the repeated block only: one compilation serves all of them",
+                lambda subject: _blocks(subject),
+                predictions=(compiled_regions(), fewer_operators()),
+                compiles=True,
+            ),
+        )
+    return made
+
+
+def repeated_blocks(subject: Subject) -> list[Any]:
+    """The largest set of modules of one class that follow each other in a list; empty if there is none."""
+    best: list[Any] = []
+    for module in subject.every_module():
+        if not isinstance(module, torch.nn.ModuleList | torch.nn.Sequential):
+            continue
+        children = list(module.children())
+        has_parts = children and next(iter(children[0].children()), None) is not None
+        if (
+            len(children) >= 2
+            and has_parts
+            and len({type(child) for child in children}) == 1
+            and len(children) > len(best)
+        ):
+            best = children
+    return best
+
+
+def _autotunes(subject: Subject) -> bool:
+    """Small cards are excluded by the compiler itself; on the host there is nothing to tune for single products."""
+    if not subject.cuda:
+        return False
+    return torch.cuda.get_device_properties(subject.device).multi_processor_count >= _BIG_ENOUGH_SMS
+
+
+def _blocks(subject: Subject) -> Variant:
+    return Several([ForwardPatch(block, _compiler(subject, "default")) for block in repeated_blocks(subject)])
+
+
+def _compiler(subject: Subject, mode: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        options = dict(torch._inductor.list_mode_options(mode)) if mode != "default" else {}
+        if subject.random:
+            # Random numbers as eager draws them; otherwise results could not be compared.
+            options["fallback_random"] = True
+        compiled = torch.compile(original, dynamic=False, options=options or None)
+        if not options.get("triton.cudagraphs"):
+            return compiled
+
+        def with_own_results(*args: Any, **kwargs: Any) -> Any:
+            # A replay writes where the last one did: what the caller holds would change.
+            torch.compiler.cudagraph_mark_step_begin()
+            return map_tensors(lambda tensor: tensor.clone(), compiled(*args, **kwargs))
+
+        return with_own_results
+
+    return make

@@ -1,0 +1,206 @@
+"""Fused kernels of `lanewise.kernels`, and Liger's where it is installed, in place of single modules.
+
+Which formula a module computes is found out by numbers, not by its name: a module with two linear layers, say, is run
+on random inputs in double precision against each formula that such a module may stand for. What agrees is tried, and
+then has to pass the same gates as everything else.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from lanewise.fix.candidates.candidate import Candidate, Several
+from lanewise.fix.candidates.predictions import kernel_named
+from lanewise.fix.patch import ForwardPatch
+from lanewise.fix.subject import Subject
+from lanewise.record.torched import torch_part
+
+__all__ = ["Match", "candidates", "match_module"]
+
+torch: Any = torch_part()
+functional: Any = torch_part("torch.nn.functional")
+
+Fast = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "relu": functional.relu,
+    "silu": functional.silu,
+}
+
+
+class Match(NamedTuple):
+    """A module that one kernel can compute: which kernel, and its fast forward."""
+
+    kernel: str
+    module: Any
+    fast: Fast
+
+
+def candidates(subject: Subject) -> list[Candidate]:
+    """One candidate per kernel, for all modules that it can compute; on a CUDA device with Triton only."""
+    if not subject.cuda or importlib.util.find_spec("triton") is None:
+        return []
+    found: dict[str, list[Match]] = {}
+    inside: set[int] = set()
+    for module in subject.every_module():
+        match = None if id(module) in inside else match_module(module)
+        if match is not None:
+            found.setdefault(match.kernel, []).append(match)
+            inside.update(id(child) for child in module.modules())
+    made = [_candidate(f"kernel-{name}", matches) for name, matches in found.items()]
+    if importlib.util.find_spec("liger_kernel") is not None and (norms := found.get("rms_norm")):
+        made.append(_candidate("liger-rms-norm", [Match("liger", norm.module, _liger(norm.module)) for norm in norms]))
+    return made
+
+
+def match_module(module: Any) -> Match | None:
+    """The kernel that computes what a module does; None if none is known. Run on a copy, on the host."""
+    if isinstance(module, torch.nn.LayerNorm) and len(module.normalized_shape) == 1:
+        return Match("layer_norm", module, _layer_norm(module))
+    if isinstance(module, torch.nn.RMSNorm) and len(module.normalized_shape) == 1:
+        return Match("rms_norm", module, _rms_norm(module))
+    linears = [child for child in module.children() if isinstance(child, torch.nn.Linear)]
+    others = [child for child in module.children() if not isinstance(child, torch.nn.Linear)]
+    if any(True for child in others for _ in child.parameters()) or next(iter(module.buffers()), None) is not None:
+        return None
+    if len(list(module.parameters())) != sum(len(list(linear.parameters())) for linear in linears):
+        return None
+    if len(linears) == 2:
+        return _two_layers(module, linears)
+    return _gated(module, linears) if len(linears) == 3 else None
+
+
+def _candidate(name: str, matches: list[Match]) -> Candidate:
+    kinds = sorted({type(match.module).__name__ for match in matches})
+    return Candidate(
+        name,
+        "kernel",
+        f"{len(matches)} times {', '.join(kinds)}",
+        f"one fused kernel for each {' or '.join(kinds)}",
+        lambda _: Several([ForwardPatch(match.module, match.fast) for match in matches]),
+        predictions=(kernel_named("the fused kernel runs", _KERNEL_PARTS),),
+        answers=("KER111", "LAU102", "KER102"),
+    )
+
+
+# Names that kernels of lanewise and Liger carry in a trace.
+_KERNEL_PARTS = ("_norm_", "_mlp_", "_dual", "_gemm", "_tile", "_skinny", "_chain", "rms_norm", "layer_norm", "gelu")
+
+
+def _agrees(module: Any, formula: Callable[[Any, Any], Any], width: int) -> bool:
+    """Whether a copy of the module computes a formula, in double precision on the host."""
+    try:
+        twin = copy.deepcopy(module).to("cpu", torch.float64)
+        x = torch.randn(5, width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            expected, found = twin(x), formula(twin, x)
+    except Exception:
+        return False
+    # Training with dropout, say, does not agree with any formula.
+    return isinstance(expected, torch.Tensor) and torch.allclose(expected, found, rtol=1e-9, atol=1e-12)
+
+
+def _names(module: Any, linears: list[Any]) -> list[str]:
+    return [name for name, child in module.named_children() if any(child is linear for linear in linears)]
+
+
+def _two_layers(module: Any, linears: list[Any]) -> Match | None:
+    first, second = _names(module, linears)
+    if linears[0].out_features != linears[1].in_features:
+        return None
+    for activation, function in _ACTIVATIONS.items():
+
+        def formula(twin: Any, x: Any, function: Any = function) -> Any:
+            return getattr(twin, second)(function(getattr(twin, first)(x)))
+
+        if _agrees(module, formula, linears[0].in_features):
+            return Match("mlp", module, _mlp(module, first, second, activation))
+    return None
+
+
+def _gated(module: Any, linears: list[Any]) -> Match | None:
+    if any(linear.bias is not None for linear in linears):
+        return None
+    names = _names(module, linears)
+    by_name = dict(zip(names, linears, strict=True))
+    for down in names:
+        gate_up = [name for name in names if name != down]
+        for gate, up in (gate_up, gate_up[::-1]):
+            for activation in ("silu", "gelu", "gelu_tanh"):
+                function = _ACTIVATIONS[activation]
+
+                def formula(twin: Any, x: Any, g: str = gate, u: str = up, d: str = down, f: Any = function) -> Any:
+                    return getattr(twin, d)(f(getattr(twin, g)(x)) * getattr(twin, u)(x))
+
+                if _agrees(module, formula, by_name[gate].in_features):
+                    return Match("gated_mlp", module, _gated_mlp(module, gate, up, down, activation))
+    return None
+
+
+def _layer_norm(module: Any) -> Fast:
+    def make(_: Callable[..., Any]) -> Callable[..., Any]:
+        from lanewise.kernels import layer_norm
+
+        def forward(x: Any) -> Any:
+            return layer_norm(x, module.weight, module.bias, module.eps)
+
+        return forward
+
+    return make
+
+
+def _rms_norm(module: Any) -> Fast:
+    def make(_: Callable[..., Any]) -> Callable[..., Any]:
+        from lanewise.kernels import rms_norm
+
+        def forward(x: Any) -> Any:
+            eps = module.eps if module.eps is not None else torch.finfo(x.dtype).eps
+            return rms_norm(x, module.weight, eps)
+
+        return forward
+
+    return make
+
+
+def _mlp(module: Any, first: str, second: str, activation: str) -> Fast:
+    def make(_: Callable[..., Any]) -> Callable[..., Any]:
+        from lanewise.kernels import mlp
+
+        def forward(x: Any) -> Any:
+            up, down = getattr(module, first), getattr(module, second)
+            return mlp(x, up.weight, up.bias, down.weight, down.bias, activation)
+
+        return forward
+
+    return make
+
+
+def _gated_mlp(module: Any, gate: str, up: str, down: str, activation: str) -> Fast:
+    def make(_: Callable[..., Any]) -> Callable[..., Any]:
+        from lanewise.kernels import gated_linear
+
+        def forward(x: Any) -> Any:
+            inner = gated_linear(x, getattr(module, gate).weight, getattr(module, up).weight, activation)
+            return functional.linear(inner, getattr(module, down).weight)
+
+        return forward
+
+    return make
+
+
+def _liger(module: Any) -> Fast:
+    def make(_: Callable[..., Any]) -> Callable[..., Any]:
+        liger: Any = torch_part("liger_kernel.transformers.functional")
+
+        def forward(x: Any) -> Any:
+            eps = module.eps if module.eps is not None else torch.finfo(x.dtype).eps
+            return liger.liger_rms_norm(x, module.weight, eps)
+
+        return forward
+
+    return make

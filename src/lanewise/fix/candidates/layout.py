@@ -1,0 +1,74 @@
+"""Channels-last memory for convolutions: the layout that their libraries work in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lanewise.fix.candidates.candidate import Candidate, Several
+from lanewise.fix.candidates.predictions import conv_channels_last
+from lanewise.fix.patch import ForwardPatch
+from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import map_tensors
+from lanewise.record.torched import torch_part
+
+__all__ = ["candidates"]
+
+torch: Any = torch_part()
+
+
+def candidates(subject: Subject) -> list[Candidate]:
+    """For modules with two-dimensional convolutions and an input of four dimensions."""
+    convolutions = [module for module in subject.every_module() if isinstance(module, torch.nn.Conv2d)]
+    if subject.root is None or not convolutions:
+        return []
+    return [
+        Candidate(
+            "channels-last",
+            "layout",
+            "whole",
+            "weights and images with their channels innermost, as convolution libraries read them",
+            _build,
+            predictions=(conv_channels_last(),),
+            answers=("KER107", "MEM104"),
+        )
+    ]
+
+
+class _Weights:
+    """Convolution weights in channels-last; taken off, each has the strides it had. Values never change."""
+
+    def __init__(self, root: Any) -> None:
+        self._weights = [module.weight for module in root.modules() if isinstance(module, torch.nn.Conv2d)]
+        self._strides = [weight.stride() for weight in self._weights]
+
+    def enable(self) -> None:
+        for weight in self._weights:
+            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+
+    def disable(self) -> None:
+        for weight, strides in zip(self._weights, self._strides, strict=True):
+            if weight.stride() != strides:
+                before = torch.empty_strided(weight.shape, strides, dtype=weight.dtype, device=weight.device)
+                weight.data = before.copy_(weight.data)
+
+
+def _build(subject: Subject) -> Several:
+    return Several([_Weights(subject.root), ForwardPatch(subject.entry, _converted)])
+
+
+def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = map_tensors(_inwards, (args, kwargs))
+        return map_tensors(_outwards, original(*args, **kwargs))
+
+    return forward
+
+
+def _inwards(tensor: Any) -> Any:
+    return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
+
+
+def _outwards(tensor: Any) -> Any:
+    # What uses the result may rely on its layout.
+    return tensor.contiguous() if tensor.dim() == 4 else tensor

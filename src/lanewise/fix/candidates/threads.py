@@ -1,0 +1,36 @@
+"""How many threads share an operator on the host: more are slower where operators are small."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from lanewise.fix.candidates.candidate import Candidate, Setting
+from lanewise.fix.candidates.predictions import setting_is
+from lanewise.fix.subject import Subject
+from lanewise.record.torched import torch_part
+
+__all__ = ["candidates"]
+
+torch: Any = torch_part()
+
+
+def candidates(subject: Subject) -> list[Candidate]:
+    """One thread, half of the cores, all cores: those that are not in use now."""
+    if subject.device.type != "cpu":
+        return []
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    now = torch.get_num_threads()
+    return [
+        Candidate(
+            f"threads-{count}",
+            "threads",
+            "process",
+            f"{count} {'thread' if count == 1 else 'threads'} per operator instead of {now}",
+            lambda _, count=count: Setting(torch.get_num_threads, torch.set_num_threads, count),
+            predictions=(setting_is("torch.threads", lambda count=count: count),),
+            tunes=True,
+        )
+        for count in sorted({1, max(1, cores // 2), cores})
+        if count != now
+    ]

@@ -1,0 +1,102 @@
+"""C4: calls that a candidate was not made for reach the original program: other shapes, strides, modes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from lanewise.fix.candidates.candidate import Variant
+from lanewise.fix.gate.inputs import other_shapes
+from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks
+from lanewise.fix.gate.observe import Observation, compare_form, observe
+from lanewise.fix.model import Check
+from lanewise.fix.state import State
+from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import Call, same_bits
+from lanewise.record.torched import torch_part
+
+__all__ = ["check_edges"]
+
+torch: Any = torch_part()
+
+
+def check_edges(subject: Subject, state: State, variant: Variant, room: Callable[[str], Error]) -> list[Check]:
+    """The checks, with the candidate in place; for each the original is run as well, with the candidate taken off.
+
+    Args:
+        room: how far rounding takes the original, by name of a value: two ways that are both right may be that far apart.
+    """
+    situations: list[tuple[str, Call, Any, bool | None]] = [
+        (one.name, one.call, nullcontext, None) for one in other_shapes(subject.calls[0])
+    ]
+    first = subject.calls[0]
+    autocast = torch.autocast(subject.device.type, torch.bfloat16)
+    situations.append(("under autocast", first, lambda: autocast, None))
+    situations.append(("without gradients", first, torch.no_grad, None))
+    if subject.kind == "inference":
+        situations.append(("with gradients", first, torch.enable_grad, None))
+    if subject.module is not None and not subject.random:
+        situations.append(("in the other mode", first, nullcontext, not subject.module.training))
+    checks: list[Check] = []
+    if subject.kind == "inference" and torch.is_grad_enabled():
+        # Results that carry a graph may be differentiated: then the gradients have to be right.
+        subject.kind = "training"
+        try:
+            problem = _one(subject, state, variant, first, nullcontext, None, room)
+        finally:
+            subject.kind = "inference"
+        if problem is not None:
+            checks.append(Check("C3 gradients", not problem, problem))
+    for name, call, context, mode in situations:
+        problem = _one(subject, state, variant, call, context, mode, room)
+        if problem is not None:
+            checks.append(Check(f"C4 {name}", not problem, problem))
+    return checks
+
+
+def _one(
+    subject: Subject,
+    state: State,
+    variant: Variant,
+    call: Call,
+    context: Any,
+    mode: bool | None,
+    room: Callable[[str], Error],
+) -> str | None:
+    """The problem, "" if there is none; None where the original does not take such a call."""
+    variant.disable()
+    try:
+        expected = _observed(subject, state, call, context, mode)
+    except Exception:
+        return None
+    finally:
+        state.restore()
+        variant.enable()
+    try:
+        found = _observed(subject, state, call, context, mode)
+    except Exception as error:
+        state.restore()
+        return f"raises {type(error).__name__}: {' '.join(str(error).split())[:120]}"
+    return compare_form(expected, found) or _values(expected, found, room)
+
+
+def _observed(subject: Subject, state: State, call: Call, context: Any, mode: bool | None) -> Observation:
+    if mode is not None:
+        subject.module.train(mode)
+    with context():
+        return observe(subject, call, state)
+
+
+def _values(expected: Observation, found: Observation, room: Callable[[str], Error]) -> str:
+    for (name, a), (_, b) in zip(expected.values(), found.values(), strict=True):
+        if same_bits(a, b):
+            continue
+        if not a.dtype.is_floating_point or other_masks(b, a, a):
+            return f"{name} differs"
+        error = error_of(b, a)
+        # Each may be off by what passes, in opposite directions.
+        limit = allowed(Error(*(2 * part for part in room(name))), a.dtype)
+        if not error.within(limit):
+            return f"{name} is off by {error.largest:.2g} of its largest value"
+    return ""

@@ -1,0 +1,169 @@
+"""C2: evidence that a candidate does the work, each time, with what it was given this time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lanewise.fix.gate.inputs import VALUES, adversarial
+from lanewise.fix.gate.numbers import allowed, error_of
+from lanewise.fix.gate.observe import Observation, observe
+from lanewise.fix.model import Check
+from lanewise.fix.state import State, seed
+from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import Call, copy_call, same_bits, tensors_of
+from lanewise.record.torched import torch_part
+
+__all__ = ["check_evidence"]
+
+torch: Any = torch_part()
+
+_POISONS = (float("nan"), 1e30)
+_ROUNDS = 12
+_KEPT_BLOCKS = 4
+
+
+def check_evidence(subject: Subject, state: State, eager: Observation, *, brief: bool = False) -> list[Check]:
+    """The checks, on the first recorded call; with the candidate in place. `brief`: those that timing could have broken."""
+    checks = [_twice(subject, state), _results_stay(subject, state), _changed_in_place(subject, state)]
+    if not brief:
+        checks += [_left_over(subject, state, eager), _many_calls(subject, state)]
+        if subject.cuda:
+            checks.append(_other_stream(subject, state, eager))
+    return checks
+
+
+def _twice(subject: Subject, state: State) -> Check:
+    first, second = (observe(subject, subject.calls[0], state) for _ in range(2))
+    same = _same(first.outputs, second.outputs) and _same_gradients(first, second)
+    if same:
+        return Check("C2 the same twice", True, "equal in every bit")
+    close = all(_close(a, b) for a, b in zip(first.outputs, second.outputs, strict=True))
+    return Check(
+        "C2 the same twice", close, "alike but for rounding (not deterministic)" if close else "another result"
+    )
+
+
+def _results_stay(subject: Subject, state: State) -> Check:
+    """A result must not be changed by later calls: no buffer that is handed out twice."""
+    other = _other_values(subject)
+    with _without_marks(subject, state):
+        seed(subject, 0)
+        kept = tensors_of(subject.run(copy_call(subject.calls[0])))
+        before = [tensor.detach().clone() for tensor in kept]
+        subject.run(copy_call(other))
+        subject.wait()
+        same = all(same_bits(a.detach(), b) for a, b in zip(kept, before, strict=True))
+    return Check("C2 results stay", same, "" if same else "a later call changes the result of an earlier one")
+
+
+def _changed_in_place(subject: Subject, state: State) -> Check:
+    """The same tensors with other values in them are another call: nothing may be remembered by address or identity."""
+    call = copy_call(subject.calls[0])
+    other = _other_values(subject)
+    rule = "C2 inputs are read each time"
+    if not tensors_of(call):
+        return Check(rule, True, "no tensors among the arguments")
+    with _without_marks(subject, state):
+        seed(subject, 0)
+        subject.run(call)
+        with torch.no_grad():
+            for mine, new in zip(tensors_of(call), tensors_of(other), strict=True):
+                mine.data.copy_(new)
+        seed(subject, 0)
+        found = [tensor.detach().clone() for tensor in tensors_of(subject.run(call)[0])]
+        state.restore()
+        seed(subject, 0)
+        fresh = [tensor.detach() for tensor in tensors_of(subject.run(copy_call(other))[0])]
+        same = all(_close(a, b) for a, b in zip(found, fresh, strict=True))
+    return Check(rule, same, "" if same else "the result is that of the values that were there before")
+
+
+def _left_over(subject: Subject, state: State, eager: Observation) -> Check:
+    """Memory that the call is likely to get is filled with values that would show if they were not overwritten."""
+    rule = "C2 nothing left over from memory"
+    seen: list[list[Any]] = []
+    for poison in _POISONS:
+        blocks = [
+            torch.full_like(tensor, poison)
+            for tensor in [*eager.outputs, *[g for g in eager.gradients if g is not None]]
+            if tensor.dtype.is_floating_point
+            for _ in range(_KEPT_BLOCKS)
+        ]
+        del blocks
+        seen.append(observe(subject, subject.calls[0], state).outputs)
+    same = all(_close(a, b) for a, b in zip(seen[0], seen[1], strict=True))
+    return Check(rule, same, "" if same else "the result depends on what was in memory before")
+
+
+def _many_calls(subject: Subject, state: State) -> Check:
+    """Results do not wear off: after a dozen calls with the same and with other values the work is still being done."""
+    rule = "C2 the same after many calls"
+    other = _other_values(subject)
+    first = observe(subject, subject.calls[0], state).outputs
+    for at in range(_ROUNDS):
+        with _without_marks(subject, state):
+            subject.run(copy_call(other if at % 2 else subject.calls[0]))
+    last = observe(subject, subject.calls[0], state).outputs
+    same = all(_close(a, b) for a, b in zip(first, last, strict=True))
+    return Check(rule, same, "" if same else "later calls give another result")
+
+
+def _other_stream(subject: Subject, state: State, eager: Observation) -> Check:
+    """Read on the stream that the call was made on, at once: work that runs elsewhere without being waited for shows."""
+    rule = "C2 on the caller's stream"
+    stream = torch.cuda.Stream(subject.device)
+    subject.wait()
+    with torch.cuda.stream(stream):
+        busy = torch.empty(1 << 26, device=subject.device)
+        for _ in range(20):  # the caller's stream is behind: work on another one would be ahead of its inputs
+            busy.normal_()
+        found = observe(subject, subject.calls[0], state).outputs
+    subject.wait()
+    same = all(_close(a, b) for a, b in zip(found, eager.outputs, strict=True))
+    return Check(
+        rule, same, "" if same else "another result on a stream of its own: work runs on a stream nobody waits for"
+    )
+
+
+def _other_values(subject: Subject) -> Call:
+    """A call of the same kind whose values differ from the first recorded one."""
+    if len(subject.calls) > 1 and _shapes(subject.calls[1]) == _shapes(subject.calls[0]):
+        return subject.calls[1]
+    return next(one.call for one in adversarial(subject.calls[0], seeds=1) if one.name.startswith(next(iter(VALUES))))
+
+
+def _shapes(call: Call) -> list[tuple[int, ...]]:
+    return [tuple(tensor.shape) for tensor in tensors_of(call)]
+
+
+class _without_marks:  # noqa: N801 - reads as a statement
+    """Whatever is run inside leaves the subject as it was."""
+
+    def __init__(self, subject: Subject, state: State) -> None:
+        self._state = state
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._state.restore()
+
+
+def _same(a: list[Any], b: list[Any]) -> bool:
+    return all(same_bits(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _same_gradients(first: Observation, second: Observation) -> bool:
+    pairs = zip(first.gradients, second.gradients, strict=True)
+    return all((a is None) == (b is None) and (a is None or same_bits(a, b)) for a, b in pairs)
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Equal but for the order of additions."""
+    if same_bits(a.detach(), b.detach()):
+        return True
+    if a.shape != b.shape or not a.dtype.is_floating_point:
+        return False
+    if not torch.equal(torch.isfinite(a), torch.isfinite(b)):
+        return False
+    return error_of(a, b).within(allowed(error_of(b, b), a.dtype, precision=1e-3 if a.dtype.itemsize <= 2 else 1e-5))

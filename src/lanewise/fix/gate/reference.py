@@ -1,0 +1,163 @@
+"""The truth that results are held against: the same program in double precision."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from lanewise.fix.gate.observe import Observation, cotangents, observe
+from lanewise.fix.state import State, seed
+from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import Call, copy_call, map_tensors, tensors_of
+from lanewise.record.torched import torch_part
+
+__all__ = ["Reference", "make_reference"]
+
+torch: Any = torch_part()
+_modes: Any = torch_part("torch.utils._python_dispatch")
+
+
+class Truth(NamedTuple):
+    """What the reference says of one call."""
+
+    outputs: list[Any]
+    gradients: list[Any]
+    buffers: list[Any]
+
+
+class Reference:
+    """Runs calls in double precision.
+
+    Attributes:
+        what: how it is computed, for the report.
+    """
+
+    def __init__(self, subject: Subject, what: str, twin: Any = None) -> None:
+        self.what = what
+        self._subject = subject
+        self._twin = twin
+
+    @property
+    def itself(self) -> bool:
+        """Whether the original program has to be its own reference."""
+        return self._twin is None and not self.what.startswith("double")
+
+    def of(self, call: Call, eager: Observation, *, layout: str = "contiguous") -> Truth:
+        """The truth about a call; that of `eager` where there is no other."""
+        if self.itself:
+            return Truth(eager.outputs, eager.gradients, eager.buffers)
+        doubled = map_tensors(_double, copy_call(call))
+        if self._twin is None:
+            return Truth(_upcast_run(self._subject, copy_call(call)), eager.gradients, eager.buffers)
+        buffers = [(buffer, buffer.clone()) for buffer in self._twin.buffers()]
+        try:
+            seed(self._subject, 0)
+            outputs = tensors_of(self._twin(*doubled[0], **doubled[1]))
+            gradients: list[Any] = []
+            if self._subject.kind == "training":
+                gradients = self._gradients(outputs, doubled, layout, eager)
+            after = [buffer.detach().clone() for buffer in self._twin.buffers()]
+            return Truth([tensor.detach() for tensor in outputs], gradients, after)
+        finally:
+            with torch.no_grad():
+                for buffer, value in buffers:
+                    buffer.data.copy_(value)
+
+    def _gradients(self, outputs: Sequence[Any], call: Call, layout: str, eager: Observation) -> list[Any]:
+        # Rounded as the original program gets them.
+        dtypes = [tensor.dtype for tensor, carries in zip(eager.outputs, eager.carries_grad, strict=True) if carries]
+        roots = [tensor for tensor in outputs if tensor.requires_grad]
+        wanted = [tensor for tensor in tensors_of(call) if tensor.requires_grad and tensor.is_leaf]
+        seen: dict[int, Any] = {}
+        for parameter in self._twin.parameters():
+            seen.setdefault(id(parameter), parameter)
+        wanted += [parameter for parameter in seen.values() if parameter.requires_grad]
+        if not roots or not wanted:
+            return []
+        return list(torch.autograd.grad(roots, wanted, cotangents(roots, layout, dtypes), allow_unused=True))
+
+
+def make_reference(subject: Subject, state: State) -> Reference:
+    """The best reference that this program allows; one that cannot be right is not used.
+
+    Raises whatever the program itself raises on its first recorded call.
+    """
+    eager = observe(subject, subject.calls[0], state)
+    if subject.random:
+        return Reference(subject, "the program itself, with the same random numbers")
+    for what, make in (
+        ("a copy of the module in double precision", _copied),
+        ("double precision, operator by operator", _nothing),
+    ):
+        if (subject.module is None) == (make is _copied) or (make is _nothing and subject.kind == "training"):
+            continue
+        try:
+            reference = Reference(subject, what, make(subject))
+            truth = reference.of(subject.calls[0], eager)
+        except Exception:
+            continue
+        finally:
+            state.restore()
+        if _plausible(truth.outputs, eager.outputs):
+            return reference
+    return Reference(subject, "the program itself: it does not run in double precision")
+
+
+def _plausible(truth: Sequence[Any], eager: Sequence[Any]) -> bool:
+    """Whether the double precision run computes the same thing: same shapes, and values alike within half precision."""
+    if len(truth) != len(eager):
+        return False
+    for a, b in zip(truth, eager, strict=True):
+        if a.shape != b.shape:
+            return False
+        if b.dtype.is_floating_point and b.numel():
+            limit = 64 * float(torch.finfo(b.dtype).eps) ** 0.5
+            wanted, found = torch.nan_to_num(a.double()), torch.nan_to_num(b.double())
+            if float((wanted - found).norm()) > limit * float(wanted.norm()):
+                return False
+    return True
+
+
+def _copied(subject: Subject) -> Any:
+    return copy.deepcopy(subject.module).double()
+
+
+def _nothing(subject: Subject) -> None:
+    return None
+
+
+def _double(tensor: Any) -> Any:
+    if not tensor.dtype.is_floating_point:
+        return tensor
+    return tensor.detach().double().requires_grad_(tensor.requires_grad)
+
+
+class _Upcast(_modes.TorchDispatchMode):
+    """Every operator computes in double precision. What the program holds is never written to: a tensor that comes from
+    outside is replaced by a double of it, which in-place operators then change in its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._doubles: dict[int, tuple[Any, Any]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        wide = {name: _wider(value) for name, value in (kwargs or {}).items()}
+        return func(*map_tensors(self._double, tuple(_wider(arg) for arg in args)), **map_tensors(self._double, wide))
+
+    def _double(self, tensor: Any) -> Any:
+        if not tensor.dtype.is_floating_point or tensor.dtype is torch.float64:
+            return tensor
+        if id(tensor) not in self._doubles:
+            self._doubles[id(tensor)] = (tensor, tensor.double())
+        return self._doubles[id(tensor)][1]
+
+
+def _wider(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
+
+
+def _upcast_run(subject: Subject, call: Call) -> list[Any]:
+    seed(subject, 0)
+    with torch.no_grad(), _Upcast():
+        return tensors_of(subject.entry(*call[0], **call[1]))

@@ -1,0 +1,274 @@
+"""The timing gate: arms take turns in random order, without a profiler; statistics are those of `lanewise.compare`.
+
+A sample is the wall time of several calls in a row, waited for on every stream, over their number. The program with
+itself is one of the arms: it shows what the machine does to a ratio that is 1.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lanewise.compare.statistics import Estimate, estimate, holm, judge
+from lanewise.fix.candidates.candidate import Variant
+from lanewise.fix.model import ArmTime, Timing
+from lanewise.fix.state import State
+from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import copy_call, same_bits, tensors_of
+from lanewise.record.torched import torch_part
+
+torch: Any = torch_part()
+
+__all__ = ["LOOKS", "NULL", "WITHIN", "Samples", "Schedule", "adjust", "arm_times", "measure", "settled", "timing_of"]
+
+LOOKS = (10, 20, 40)
+"""Rounds after which it may be settled; each look is tested at a third of 5 %."""
+
+WITHIN = 0.01
+"""A step whose time differs by less: no difference."""
+
+NULL = "null"
+"""The program as it is, once more, under another name."""
+
+_SAMPLES = 3
+_LEAST_SAMPLE_S, _MOST_CALLS = 0.004, 2000
+_WARM_S = 0.2
+_JITTER = 0.05
+
+
+class Schedule(NamedTuple):
+    """How long measuring may take, and when it is settled early.
+
+    Attributes:
+        seconds: for all arms together. looks: rounds after which `done` is asked.
+    """
+
+    seconds: float
+    looks: tuple[int, ...] = LOOKS
+
+
+class Samples(NamedTuple):
+    """Per arm its rounds, each an array of ns per call; and what went wrong with the results ("" if nothing).
+
+    Attributes:
+        rounds: by arm. wrong: by arm.
+    """
+
+    rounds: dict[str, list[np.ndarray]]
+    wrong: dict[str, str]
+
+
+class _Nothing:
+    def enable(self) -> None:
+        pass
+
+    def disable(self) -> None:
+        pass
+
+
+def measure(
+    subject: Subject,
+    state: State,
+    arms: Mapping[str, Variant | None],
+    schedule: Schedule,
+    *,
+    done: Callable[[dict[str, list[np.ndarray]]], bool] = lambda _: False,
+) -> Samples:
+    """Time arms in turns.
+
+    Args:
+        arms: by name; None is the program as it is.
+        schedule: time to spend.
+        done: asked after each look whether it is settled.
+
+    Every round has inputs with other values, the same for all arms. The result of a call after each block is compared with
+    the program's own for these values, outside of what is timed: an arm that stops working once it is timed is found.
+    """
+    variants: dict[str, Variant] = {name: arm or _Nothing() for name, arm in arms.items()}
+    calls = [copy_call(call) for call in subject.calls]
+    plan: dict[str, int] = {}
+    share = schedule.seconds / (len(variants) * (schedule.looks[0] + 2))
+    for name, variant in variants.items():
+        one = _warm_up(subject, state, variant, calls, min(_WARM_S, share))
+        block = max(_LEAST_SAMPLE_S, min(share / _SAMPLES, 0.05))
+        plan[name] = max(1, min(_MOST_CALLS, round(block / max(one, 1e-9))))
+    rounds: dict[str, list[np.ndarray]] = {name: [] for name in variants}
+    wrong: dict[str, str] = {}
+    order, pick = list(variants), random.Random(0)
+    began = time.monotonic()
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(1, schedule.looks[-1] + 1):
+            pick.shuffle(order)
+            _other_values(calls, subject.calls, number)
+            expected = _results(subject, state, calls)
+            for name in order:
+                samples, last = _block(subject, state, variants[name], calls, plan[name])
+                rounds[name].append(samples)
+                if name not in wrong and not _alike(last, expected):
+                    wrong[name] = "while it was timed it gave another result for the same inputs"
+            late = time.monotonic() - began > schedule.seconds * 1.05 and number >= 4
+            if late or (number in schedule.looks and done(rounds)):
+                break
+    finally:
+        if collecting:
+            gc.enable()
+    return Samples(rounds, wrong)
+
+
+def timing_of(rounds: Mapping[str, list[np.ndarray]], before: str, after: str, *, looks: int = 3) -> Timing:
+    """Timing of one arm against another. `looks`: how often the p value may have been looked at."""
+    found = estimate(rounds[before], rounds[after], paired=True)
+    noise = 1.0
+    if NULL in rounds:
+        noise = estimate(rounds[before], rounds[NULL], paired=True, resamples=200).ratio
+    found = found._replace(p=min(1.0, found.p * looks))
+    return Timing(
+        ratio=found.ratio,
+        low=_number(found.low),
+        high=_number(found.high),
+        mde=_number(found.mde),
+        p=found.p,
+        verdict=judge(found, within=WITHIN),
+        before_us=_median(rounds[before]) / 1e3,
+        after_us=_median(rounds[after]) / 1e3,
+        rounds=min(len(rounds[before]), len(rounds[after])),
+        noise=noise,
+    )
+
+
+def adjust(timings: list[Timing]) -> list[Timing]:
+    """The same timings with p values and verdicts adjusted for how many there are (Holm)."""
+    adjusted: list[Timing] = []
+    for timing, p in zip(timings, holm([timing.p for timing in timings]), strict=True):
+        again = Estimate(timing.ratio, timing.low or math.nan, timing.high or math.nan, timing.mde, p)
+        adjusted.append(
+            Timing(
+                timing.ratio,
+                timing.low,
+                timing.high,
+                timing.mde,
+                p,
+                judge(again, within=WITHIN),
+                timing.before_us,
+                timing.after_us,
+                timing.rounds,
+                timing.noise,
+            )
+        )
+    return adjusted
+
+
+def settled(rounds: Mapping[str, list[np.ndarray]], before: str, after: str, *, margin: float) -> bool:
+    """Whether one more look is not needed: it is faster by the margin, or slower, or the difference is none."""
+    timing = timing_of(rounds, before, after)
+    if timing.verdict == "faster":
+        return timing.low > 1 + margin
+    return timing.verdict in {"slower", "no difference"}
+
+
+def arm_times(rounds: Mapping[str, list[np.ndarray]]) -> list[ArmTime]:
+    """Every arm's median and spread."""
+    times: list[ArmTime] = []
+    for name, arm in rounds.items():
+        samples = np.concatenate(arm) / 1e3
+        low, middle, high = (float(value) for value in np.quantile(samples, (0.2, 0.5, 0.8)))
+        times.append(ArmTime(name, middle, low, high, len(samples)))
+    return times
+
+
+def _block(
+    subject: Subject, state: State, variant: Variant, calls: list[Any], count: int
+) -> tuple[np.ndarray, list[Any]]:
+    """Samples of one arm in one round, and the results of its last call for the first inputs."""
+    samples = np.empty(_SAMPLES)
+    variant.enable()
+    try:
+        for at in range(_SAMPLES):
+            subject.wait()
+            start = time.perf_counter_ns()
+            for number in range(count):
+                subject.run(calls[number % len(calls)])
+            subject.wait()
+            samples[at] = (time.perf_counter_ns() - start) / count
+        return samples, _copied(subject.run(calls[0])[0]) if _comparable(subject) else []
+    finally:
+        variant.disable()
+        state.restore()
+
+
+def _results(subject: Subject, state: State, calls: list[Any]) -> list[Any]:
+    if not _comparable(subject):
+        return []
+    try:
+        return _copied(subject.run(calls[0])[0])
+    finally:
+        state.restore()
+
+
+def _comparable(subject: Subject) -> bool:
+    """Whether the same inputs give the same results; that of a step is what C5 looks at."""
+    return subject.kind != "step" and not subject.random and not subject.mutates
+
+
+def _other_values(calls: list[Any], originals: list[Any], number: int) -> None:
+    """Floating inputs get the recorded values, each changed by a few per cent: in place, so that addresses stay."""
+    for call, original in zip(calls, originals, strict=True):
+        for mine, recorded in zip(tensors_of(call), tensors_of(original), strict=True):
+            if mine.dtype.is_floating_point:
+                generator = torch.Generator(device="cpu").manual_seed(number)
+                noise = torch.randn(tuple(mine.shape), generator=generator).mul_(_JITTER).add_(1)
+                mine.data.copy_(recorded.detach() * noise.to(recorded.device, recorded.dtype))
+
+
+def _warm_up(subject: Subject, state: State, variant: Variant, calls: list[Any], seconds: float) -> float:
+    """Run for a while; seconds per call at its end."""
+    variant.enable()
+    try:
+        subject.run(calls[0])
+        subject.wait()
+        began, count, last = time.perf_counter(), 0, 0.0
+        while count < 2 or time.perf_counter() - began < seconds:
+            start = time.perf_counter()
+            subject.run(calls[count % len(calls)])
+            subject.wait()
+            last = time.perf_counter() - start
+            count += 1
+        return min(last, (time.perf_counter() - began) / count)
+    finally:
+        variant.disable()
+        state.restore()
+
+
+def _copied(outputs: Any) -> list[Any]:
+    return [tensor.detach().clone() for tensor in tensors_of(outputs)]
+
+
+def _alike(a: list[Any], b: list[Any]) -> bool:
+    """Equal but for the order of additions; a result that is not deterministic is the correctness gate's matter."""
+    for x, y in zip(a, b, strict=True):
+        if x.shape != y.shape:
+            return False
+        if not same_bits(x, y) and x.dtype.is_floating_point:
+            distance = float((x.double() - y.double()).nan_to_num().abs().max())
+            if distance > 1e-2 * float(y.double().nan_to_num().abs().max()):
+                return False
+        elif not same_bits(x, y):
+            return False
+    return True
+
+
+def _median(rounds: list[np.ndarray]) -> float:
+    return float(np.median(np.concatenate(rounds)))
+
+
+def _number(value: float) -> float:
+    return value if math.isfinite(value) else 0.0

@@ -1,0 +1,1 @@
+"""Suggestions for a program's source, as diffs: one file per suggestion."""

@@ -1,0 +1,156 @@
+"""What the edits share: noting what was changed and where, and small questions about syntax trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import libcst as cst
+from libcst.metadata import ParentNodeProvider, PositionProvider
+
+__all__ = [
+    "Edit",
+    "Suggestion",
+    "argument",
+    "called",
+    "dotted",
+    "is_literal",
+    "method_call",
+    "parse_expression",
+    "set_argument",
+    "text_of",
+    "without_argument",
+]
+
+
+class Suggestion(NamedTuple):
+    """One change of the source.
+
+    Attributes:
+        name: of the edit. line: in the source as it was, from 1. what: one sentence: what is there, and what it costs.
+        safe: whether the program computes the same afterwards, up to rounding. answers: codes of the diagnoses that it
+            answers.
+    """
+
+    name: str
+    line: int
+    what: str
+    safe: bool
+    answers: tuple[str, ...]
+
+
+class Edit(cst.CSTTransformer):
+    """A change of one kind, made wherever its shape of code is found.
+
+    Attributes:
+        name: stable; what `--only` and `--skip` use. safe, answers: see `Suggestion`.
+        found: what was changed in the file that it was last applied to.
+    """
+
+    METADATA_DEPENDENCIES = (PositionProvider, ParentNodeProvider)
+    name: ClassVar[str] = ""
+    safe: ClassVar[bool] = True
+    answers: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Suggestion] = []
+
+    def note(self, node: cst.CSTNode, what: str, *, safe: bool | None = None) -> None:
+        """Remember a change at a node of the original tree."""
+        position: Any = self.get_metadata(PositionProvider, node)
+        chosen = self.safe if safe is None else safe
+        self.found.append(Suggestion(self.name, int(position.start.line), what, chosen, self.answers))
+
+    def parents(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+        """The nodes around a node of the original tree, innermost first."""
+        around: list[cst.CSTNode] = []
+        parent: Any = self.get_metadata(ParentNodeProvider, node, None)
+        while parent is not None:
+            around.append(parent)
+            parent = self.get_metadata(ParentNodeProvider, parent, None)
+        return around
+
+    def repeated(self, node: cst.CSTNode) -> bool:
+        """Whether the node is inside a loop or a function that is not the outermost one: code that may run many times."""
+        around = self.parents(node)
+        functions = [one for one in around if isinstance(one, cst.FunctionDef)]
+        loops = [one for one in around if isinstance(one, cst.For | cst.While)]
+        return bool(loops) or len(functions) > 1 or any(f.name.value in _STEP_NAMES for f in functions)
+
+
+_STEP_NAMES = frozenset({"step", "forward", "train_step", "training_step", "validation_step"})
+
+
+def dotted(node: cst.CSTNode) -> str:
+    """`a.b.c` of names and attributes; "" for anything else."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        head = dotted(node.value)
+        return f"{head}.{node.attr.value}" if head else ""
+    return ""
+
+
+def called(node: cst.CSTNode, *names: str) -> bool:
+    """Whether the node calls one of these, by its full name or by the last part of it."""
+    if not isinstance(node, cst.Call):
+        return False
+    name = dotted(node.func)
+    return any(name == wanted or name.endswith(f".{wanted}") for wanted in names)
+
+
+def method_call(node: cst.CSTNode, *names: str) -> cst.Call | None:
+    """The call if the node is `something.name(...)` with one of these names, on any expression."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in names:
+        return node
+    return None
+
+
+def argument(call: cst.Call, keyword: str) -> cst.Arg | None:
+    """A keyword argument; None if it is not given by keyword."""
+    return next((arg for arg in call.args if arg.keyword is not None and arg.keyword.value == keyword), None)
+
+
+def set_argument(call: cst.Call, keyword: str, value: str) -> cst.Call:
+    """The call with a keyword argument set to an expression."""
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    new = cst.Arg(keyword=cst.Name(keyword), value=parse_expression(value), equal=equal)
+    before = argument(call, keyword)
+    if before is not None:
+        return call.with_changes(args=[before.with_changes(value=new.value) if a is before else a for a in call.args])
+    stars = [arg for arg in call.args if arg.star == "**"]
+    plain = [arg for arg in call.args if arg.star != "**"]
+    return call.with_changes(args=_separated([*plain, new, *stars]))
+
+
+def without_argument(call: cst.Call, keyword: str) -> cst.Call:
+    """The call without a keyword argument."""
+    return call.with_changes(args=_separated([arg for arg in call.args if arg is not argument(call, keyword)]))
+
+
+def is_literal(node: cst.CSTNode, *values: str) -> bool:
+    """Whether the node is one of these names or literals, as written."""
+    return isinstance(node, cst.Name | cst.SimpleString | cst.Integer) and node.value in values
+
+
+def parse_expression(text: str) -> cst.BaseExpression:
+    """An expression from its text."""
+    return cst.parse_expression(text)
+
+
+def text_of(node: cst.CSTNode) -> str:
+    """The source text of a node."""
+    return cst.Module([]).code_for_node(node)
+
+
+def _separated(args: Sequence[cst.Arg]) -> list[cst.Arg]:
+    """Arguments with a comma between each two, none after the last; commas that were there stay as they are."""
+    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    last = len(args) - 1
+    return [
+        arg.with_changes(
+            comma=cst.MaybeSentinel.DEFAULT if at == last else arg.comma if isinstance(arg.comma, cst.Comma) else comma
+        )
+        for at, arg in enumerate(args)
+    ]

@@ -1,0 +1,86 @@
+"""A program with and without its edits, recorded in turns, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lanewise.compare.diff import diff
+from lanewise.compare.model import Comparison
+from lanewise.errors import LanewiseError
+
+__all__ = ["Proof", "prove", "record_once"]
+
+_LONGEST_S = 3600
+
+
+class Proof(NamedTuple):
+    """What recording both showed.
+
+    Attributes:
+        comparison: of the recordings. same_output: whether both printed the same. output: what differs, for a reader.
+    """
+
+    comparison: Comparison
+    same_output: bool
+    output: str
+
+    @property
+    def verdict(self) -> str:
+        """On the step time; a word of `compare.statistics`."""
+        return self.comparison.differences[0].step.verdict
+
+
+def prove(
+    script: Path, edited: str, arguments: Sequence[str], folder: Path, *, runs: int, tell: Callable[[str], None]
+) -> Proof:
+    """Run both several times, in turns, and compare their recordings.
+
+    The edited program is written beside the script for as long as it runs, so that it finds the same files and modules.
+
+    Args:
+        folder: for the recordings. runs: of each side; with four and more the verdict knows how much runs differ.
+
+    Raises:
+        LanewiseError: one of them fails, or nothing could be recorded of it.
+    """
+    beside = script.with_name(f".{script.stem}-lanewise-fix-{os.getpid()}.py")
+    outputs: dict[str, str] = {}
+    beside.write_text(edited, encoding="utf-8")
+    try:
+        for number in range(runs):
+            for side, program in (("before", script), ("after", beside)):
+                tell(f"recording {side}, run {number + 1} of {runs}")
+                outputs[side] = record_once(program, arguments, folder / side, f"{side}{number}")
+    finally:
+        beside.unlink(missing_ok=True)
+    comparison = diff(folder / "before", folder / "after", labels=("before", "after"))
+    same = outputs["before"].replace(script.name, "") == outputs["after"].replace(beside.name, "")
+    return Proof(comparison, same, "" if same else _difference(outputs["before"], outputs["after"]))
+
+
+def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str) -> str:
+    """Record one run into a folder; what the program printed. Raises LanewiseError if it fails or records nothing."""
+    ours = [sys.executable, "-m", "lanewise", "run", "--no-explain", "-o", str(folder.absolute()), "--name", name]
+    done = subprocess.run(
+        [*ours, str(program), *arguments], capture_output=True, text=True, timeout=_LONGEST_S, check=False
+    )
+    which = "the program" if not program.name.startswith(".") else "the edited program"
+    if done.returncode != 0:
+        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no message")
+        raise LanewiseError(f"{which} ends with exit code {done.returncode}: {last.strip()[:200]}")
+    if not any(folder.glob(f"{name}*.json.gz")):
+        said = [line for line in done.stderr.splitlines() if "nothing was recorded" in line]
+        raise LanewiseError(f"nothing could be recorded of {which}" + (f" ({said[0][:200]})" if said else ""))
+    return done.stdout
+
+
+def _difference(before: str, after: str) -> str:
+    for a, b in zip(before.splitlines(), after.splitlines(), strict=False):
+        if a != b:
+            return f"{a.strip()[:80]!r} became {b.strip()[:80]!r}"
+    return "one of them prints more lines"

@@ -1,0 +1,102 @@
+"""A program's source with suggestions applied, and the difference to what it was."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lanewise.errors import InputError, MissingDependencyError, UsageError
+
+if TYPE_CHECKING:
+    from lanewise.fix.source.edit import Edit, Suggestion
+
+__all__ = ["EDITS", "Rewritten", "rewrite", "unified_diff"]
+
+EDITS: dict[str, tuple[str, str]] = {
+    "zero-grad": ("zero_grad", "ZeroGrad"),
+    "optimizer-flags": ("optimizer_flags", "OptimizerFlags"),
+    "loader": ("loader", "Loader"),
+    "unused-wait": ("unused_wait", "UnusedWait"),
+    "item-in-loop": ("item_in_loop", "ItemInLoop"),
+    "small-copies": ("small_copies", "SmallCopies"),
+    "pinned-copy": ("pinned", "Pinned"),
+    "moved-back": ("moved_back", "MovedBack"),
+    "no-grad": ("no_grad", "NoGrad"),
+    "matmul-precision": ("matmul_precision", "MatmulPrecision"),
+    "static-compile": ("static_compile", "StaticCompile"),
+    "mask-partition": ("mask_partition", "MaskPartition"),
+    "cast-around": ("cast_around", "CastAround"),
+    "channels-last": ("channels_last", "ChannelsLast"),
+    "attention": ("attention", "HandWrittenAttention"),
+    "compile-region": ("compile_region", "CompileRegion"),
+}
+"""Edits by name, in the order in which they are applied: module and class."""
+
+
+class Rewritten(NamedTuple):
+    """Source before and after, and what was changed, in the order of the lines."""
+
+    before: str
+    after: str
+    suggestions: list[Suggestion]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed."""
+        return self.before != self.after
+
+
+def rewrite(
+    source: str, *, only: Sequence[str] = (), skip: Sequence[str] = (), safe_only: bool = False,
+    findings: Collection[str] | None = None,
+) -> Rewritten:  # fmt: skip
+    """Apply the edits to a source text.
+
+    Args:
+        only, skip: names of edits. safe_only: leave out edits that may change what is computed.
+        findings: codes of a report on the program: edits that answer none of them are left out; None: all are made.
+
+    Raises:
+        MissingDependencyError: libcst is not installed. UsageError: no such edit. InputError: it is no Python.
+    """
+    if unknown := [name for name in (*only, *skip) if name not in EDITS]:
+        raise UsageError(f"no edit called {', '.join(unknown)}; there are: {', '.join(EDITS)}")
+    cst, metadata = _libcst()
+    try:
+        tree: Any = cst.parse_module(source)
+    except cst.ParserSyntaxError as error:
+        raise InputError(f"it is no Python that can be read: line {error.raw_line}: {error.message}") from None
+    found: list[Suggestion] = []
+    for name in EDITS:
+        if (only and name not in only) or name in skip:
+            continue
+        edit = _edit(name)
+        if findings is not None and not set(edit.answers) & set(findings):
+            continue
+        changed: Any = metadata.MetadataWrapper(tree).visit(edit)
+        if edit.found and not (safe_only and not all(one.safe for one in edit.found)):
+            tree = changed
+            found += edit.found
+    return Rewritten(source, tree.code, sorted(found, key=lambda one: one.line))
+
+
+def unified_diff(rewritten: Rewritten, name: str) -> str:
+    """The change as a unified diff that `patch -p1` and `git apply` take; empty if there is none."""
+    lines = difflib.unified_diff(
+        rewritten.before.splitlines(keepends=True), rewritten.after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _edit(name: str) -> Edit:
+    module, kind = EDITS[name]
+    return getattr(importlib.import_module(f"lanewise.fix.source.edits.{module}"), kind)()
+
+
+def _libcst() -> tuple[Any, Any]:
+    try:
+        return importlib.import_module("libcst"), importlib.import_module("libcst.metadata")
+    except ModuleNotFoundError:
+        raise MissingDependencyError("editing sources needs libcst: pip install 'lanewise[fix]'") from None

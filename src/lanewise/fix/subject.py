@@ -1,0 +1,194 @@
+"""`Subject`: the program to optimize, with everything needed to run it again and again without leaving a mark."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from lanewise.errors import UsageError
+from lanewise.fix.found import Found, find_parts, refuse_distributed
+from lanewise.fix.tensors import Call, map_tensors, tensors_of
+from lanewise.record.torched import torch_part
+
+__all__ = ["Entry", "Kind", "Subject", "make_subject"]
+
+torch: Any = torch_part()
+
+Kind = Literal["inference", "training", "step"]
+
+
+class Entry:
+    """What `plan` hands out for a function: a callable whose implementation can be exchanged."""
+
+    def __init__(self, original: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, original, updated=())
+        self.original = original
+        self.implementation = original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.implementation(*args, **kwargs)
+
+
+class Subject:
+    """One program.
+
+    Attributes:
+        name: class or function name.
+        entry: what is called: the module itself, or an `Entry` around a function.
+        module: the root module; None for a function.
+        found: modules and optimizers that it uses.
+        calls: the recorded calls, at least one.
+        kind: `inference` (outputs matter), `training` (outputs and gradients), `step` (what it does to the parameters).
+        device: of its work.
+        random: whether it draws random numbers. mutates: whether it writes to its arguments. Both are set by the
+            correctness gate.
+    """
+
+    def __init__(self, entry: Any, module: Any, found: Found, calls: Sequence[Call], kind: Kind) -> None:
+        self.entry = entry
+        self.module = module
+        self.found = found
+        self.calls = list(calls)
+        self.kind: Kind = kind
+        self.random = False
+        self.mutates = False
+        self.device: Any = self._device()
+
+    @property
+    def name(self) -> str:
+        """Class or function name."""
+        return (
+            type(self.module).__name__ if self.module is not None else str(getattr(self.entry, "__name__", "callable"))
+        )
+
+    @property
+    def cuda(self) -> bool:
+        """Whether its work is on a CUDA device."""
+        return self.device.type == "cuda"
+
+    @property
+    def root(self) -> Any:
+        """The module that optimizing is about: the root, or the only one that a function uses; None otherwise."""
+        if self.module is not None:
+            return self.module
+        return self.found.modules[0] if len(self.found.modules) == 1 else None
+
+    def every_module(self) -> list[Any]:
+        """All modules of all roots, each once."""
+        seen: dict[int, Any] = {}
+        for root in self.found.modules:
+            for module in root.modules():
+                seen.setdefault(id(module), module)
+        return list(seen.values())
+
+    def parameters(self) -> list[Any]:
+        """All parameters, each once."""
+        seen: dict[int, Any] = {}
+        for root in self.found.modules:
+            for parameter in root.parameters():
+                seen.setdefault(id(parameter), parameter)
+        return list(seen.values())
+
+    def buffers(self) -> list[Any]:
+        """All buffers, each once."""
+        seen: dict[int, Any] = {}
+        for root in self.found.modules:
+            for buffer in root.buffers():
+                seen.setdefault(id(buffer), buffer)
+        return list(seen.values())
+
+    def run(self, call: Call, weights: Sequence[Any] | None = None) -> tuple[Any, list[Any]]:
+        """One unit of work: the call and, when training, its gradients.
+
+        Args:
+            call: not copied here.
+            weights: gradient of each output that has one; ones if None.
+
+        Returns:
+            The outputs, and the gradients of inputs and parameters (None where there is none).
+        """
+        args, kwargs = call
+        outputs = self.entry(*args, **kwargs)
+        if self.kind != "training":
+            return outputs, []
+        roots = [tensor for tensor in tensors_of(outputs) if tensor.requires_grad]
+        wanted = self.differentiable(call)
+        if not roots or not wanted:
+            return outputs, []
+        back = list(weights) if weights is not None else [torch.ones_like(root) for root in roots]
+        return outputs, list(torch.autograd.grad(roots, wanted, back, allow_unused=True))
+
+    def differentiable(self, call: Call) -> list[Any]:
+        """What gradients are taken of: inputs, then parameters."""
+        inputs = [tensor for tensor in tensors_of(call) if tensor.requires_grad and tensor.is_leaf]
+        return inputs + [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+    def wait(self) -> None:
+        """Until the device has done everything, on every stream."""
+        if self.cuda:
+            torch.cuda.synchronize(self.device)
+
+    def to_device(self, value: Any) -> Any:
+        """A value with its tensors where the work is."""
+        return map_tensors(lambda tensor: tensor.to(self.device), value)
+
+    def _device(self) -> Any:
+        tensors = [*self.parameters()[:1], *tensors_of(self.calls)]
+        on_card = [tensor.device for tensor in tensors if tensor.device.type == "cuda"]
+        return on_card[0] if on_card else tensors[0].device if tensors else torch.device("cpu")
+
+
+def make_subject(target: Any, example_inputs: Any) -> Subject:
+    """The program that a user handed over.
+
+    Args:
+        target: a module or a function.
+        example_inputs: arguments of a real call: a tensor, a tuple of positional or a dict of keyword arguments; or a list
+            of these for several calls.
+
+    Raises:
+        UsageError: the target cannot be called, is wrapped for distributed training, or the inputs do not fit.
+    """
+    if not callable(target):
+        raise UsageError(f"optimize() takes a module or a function, not {type(target).__name__}")
+    module: Any = target if isinstance(target, torch.nn.Module) else None
+    found = Found([target], []) if module is not None else find_parts(target)
+    refuse_distributed(found)
+    calls = _calls(example_inputs)
+    _fits(module.forward if module is not None else target, calls[0])
+    entry = module if module is not None else target if isinstance(target, Entry) else Entry(target)
+    return Subject(entry, module, found, calls, _kind(module, found, calls))
+
+
+def _kind(module: Any, found: Found, calls: Sequence[Call]) -> Kind:
+    if module is None and found.optimizers:
+        return "step"
+    wants = any(tensor.requires_grad for tensor in tensors_of(calls))
+    trains = any(root.training and any(p.requires_grad for p in root.parameters()) for root in found.modules)
+    return "training" if torch.is_grad_enabled() and (wants or trains) else "inference"
+
+
+def _calls(example_inputs: Any) -> list[Call]:
+    many = example_inputs if isinstance(example_inputs, list) else [example_inputs]
+    if not many:
+        raise UsageError("optimize() needs the arguments of at least one real call")
+    calls: list[Call] = []
+    for one in many:
+        if isinstance(one, Mapping):
+            calls.append(((), dict(one)))
+        else:
+            calls.append((tuple(one) if isinstance(one, tuple) else (one,), {}))
+    return calls
+
+
+def _fits(function: Any, call: Call) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*call[0], **call[1])
+    except TypeError as error:
+        raise UsageError(f"example_inputs do not fit the call: {error}") from None

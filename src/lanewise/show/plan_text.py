@@ -1,0 +1,144 @@
+"""A plan in a terminal, as Markdown and as JSON: what was tried, what came of each, and how it all compares."""
+
+from __future__ import annotations
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from lanewise.fix.model import Attempt, PlanReport, Timing
+from lanewise.report.model import TableBlock, TableColumn
+from lanewise.report.quantity import format_quantity
+from lanewise.show.json import to_plain
+from lanewise.show.markdown import escape, table_markdown
+from lanewise.show.terminal import table_renderable
+from lanewise.show.text import clean
+
+__all__ = ["attempts_table", "final_table", "plan_json", "plan_markdown", "plan_sentence", "print_plan", "render_plan"]
+
+_ORDER = ("kept", "not credited", "not faster", "wrong", "failed", "out of budget", "pruned", "refused")
+
+
+def print_plan(report: PlanReport, console: Console, *, verbose: bool = False) -> None:
+    """Print a plan. `verbose` adds every check of every candidate."""
+    console.print(render_plan(report, verbose=verbose, width=console.width))
+
+
+def plan_json(report: PlanReport) -> str:
+    """The report, indented; NaN and infinities become null."""
+    return msgspec.json.format(msgspec.json.encode(to_plain(report)), indent=2).decode()
+
+
+def plan_sentence(report: PlanReport) -> str:
+    """What came of it, in one or two sentences."""
+    tried = sum(attempt.timing is not None for attempt in report.attempts)
+    head = f"{report.subject}, {report.kind}"
+    if not report.winner or report.against_eager is None:
+        return f"{head}: nothing is kept; {tried} of {len(report.attempts)} candidates were right and timed."
+    text = f"{head}: {' + '.join(report.winner)} makes it {_ratio(report.against_eager)} faster than as it was"
+    if report.against_best is not None and report.best_alternative != "eager":
+        text += f", and it is {_ratio(report.against_best)} against the best other way ({report.best_alternative})"
+    return text + "."
+
+
+def attempts_table(report: PlanReport) -> TableBlock:
+    """Every candidate, kept ones first."""
+    columns = [
+        TableColumn("name", "text", "candidate"),
+        TableColumn("outcome", "text", "outcome"),
+        TableColumn("ratio", "text", "against before"),
+        TableColumn("prepare", "time", "prepare"),
+        TableColumn("repaid", "text", "repaid after"),
+        TableColumn("class", "text", "results"),
+        TableColumn("reason", "text", "why"),
+    ]
+    attempts = sorted(report.attempts, key=lambda attempt: _ORDER.index(attempt.outcome))
+    return TableBlock("What was tried", columns, [_row(attempt) for attempt in attempts])
+
+
+def final_table(report: PlanReport) -> TableBlock:
+    """All ways to run it, measured in turns; the fastest first."""
+    columns = [
+        TableColumn("name", "text", "way"),
+        TableColumn("median", "time", "median"),
+        TableColumn("p20", "time", "20 %"),
+        TableColumn("p80", "time", "80 %"),
+        TableColumn("samples", "count", "samples"),
+    ]
+    rows = [
+        {
+            "name": t.name,
+            "median": t.median_us * 1e3,
+            "p20": t.p20_us * 1e3,
+            "p80": t.p80_us * 1e3,
+            "samples": t.samples,
+        }
+        for t in sorted(report.final, key=lambda t: t.median_us)
+    ]
+    return TableBlock("In turns, without a profiler, per call", columns, rows)
+
+
+def render_plan(report: PlanReport, *, verbose: bool = False, width: int = 110) -> RenderableType:
+    """The plan as a rich renderable."""
+    parts: list[RenderableType] = [Text(clean(plan_sentence(report), 600), style="bold"), Text()]
+    parts.append(table_renderable(attempts_table(report), width=width - 4))
+    if report.final:
+        parts += [Text(), table_renderable(final_table(report), width=width - 4)]
+    for attempt in report.attempts:
+        lines = _evidence(attempt, verbose)
+        if lines:
+            parts += [Text(), Text(clean(attempt.name), style="bold")]
+            parts += [Padding(Text(clean(line, 400)), (0, 0, 0, 2)) for line in lines]
+    if report.before_after:
+        parts += [Text(), Text(f"Before and after, as recorded: {clean(report.before_after, 900)}")]
+    parts += [Text(), *[Text(clean(note, 400), style="dim") for note in _footer(report)]]
+    return Group(*parts)
+
+
+def plan_markdown(report: PlanReport) -> str:
+    """The plan as a Markdown section."""
+    lines = [f"## {escape(plan_sentence(report), 600)}", "", *table_markdown(attempts_table(report)), ""]
+    if report.final:
+        lines += [*table_markdown(final_table(report)), ""]
+    lines += [f"- {escape(note, 400)}" for note in _footer(report)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(attempt: Attempt) -> dict[str, object]:
+    timing = attempt.timing
+    return {
+        "name": attempt.name,
+        "outcome": attempt.outcome,
+        "ratio": f"{_ratio(timing)} ({timing.low:.2f}-{timing.high:.2f})" if timing is not None else "–",
+        "prepare": attempt.prepare_s * 1e9 if timing is not None else None,
+        "repaid": f"{attempt.repaid_after:,} calls" if attempt.repaid_after else "–",
+        "class": attempt.numeric_class or "–",
+        "reason": attempt.reason,
+    }
+
+
+def _evidence(attempt: Attempt, verbose: bool) -> list[str]:
+    lines = [f"trace: {s.prediction}{'' if s.seen else ' (NOT SEEN)'}: {s.detail}" for s in attempt.shown]
+    if attempt.peak_after >= 0:
+        before, after = (format_quantity("bytes", value) for value in (attempt.peak_before, attempt.peak_after))
+        lines.append(f"peak memory of a call: {before} before, {after} after")
+    lines += attempt.notes
+    if verbose:
+        lines += [f"{'✓' if c.passed else '✗'} {c.rule}{f': {c.detail}' if c.detail else ''}" for c in attempt.checks]
+    return lines
+
+
+def _footer(report: PlanReport) -> list[str]:
+    machine = report.machine
+    where = machine.get("card") or machine.get("processor") or machine.get("device", "")
+    return [
+        *report.notes,
+        f"Results were held against {report.reference}.",
+        f"{where} · torch {machine.get('torch', '?')} · {machine.get('threads', '?')} threads · "
+        f"{report.seconds:.0f} of {report.budget_s:.0f} s spent",
+    ]
+
+
+def _ratio(timing: Timing) -> str:
+    return f"{timing.ratio:.2f}x"

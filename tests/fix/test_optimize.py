@@ -1,0 +1,348 @@
+"""`optimize` end to end on this machine's CPU: without a compiler, which has tests of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if find_spec("torch") is None:
+    pytest.skip("optimizes programs", allow_module_level=True)
+
+import torch
+from torch import nn
+
+import lanewise
+from lanewise.errors import InputError, LanewiseError, UsageError
+from lanewise.fix.budget import Budget, OutOfTime, seconds_of
+from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.candidates.fused import match_module
+from lanewise.fix.model import SCHEMA
+from lanewise.fix.optimize import optimize
+from lanewise.fix.plan import load_plan
+from lanewise.show.plan_text import plan_json, plan_markdown, plan_sentence, render_plan
+from tests.fix.programs import planted
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+class Layers(nn.Module):
+    """Many small layers and parameters: the optimizer's way of updating matters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Linear(16, 16) for _ in range(30)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def training() -> tuple[Layers, torch.optim.Optimizer, Any]:
+    model = Layers()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return model, optimizer, step
+
+
+@pytest.mark.slow
+def test_a_training_step_gets_its_fused_optimizer_and_the_trace_shows_it() -> None:
+    model, optimizer, step = training()
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    plan = optimize(step, torch.randn(8, 16), budget="25s", only=["optimizer-fused"])
+    assert plan.report.kind == "step"
+    assert plan.report.winner == ["optimizer-fused"], plan.summary()
+    (attempt,) = plan.report.attempts
+    assert [shown.seen for shown in attempt.shown] == [True]
+    assert attempt.numeric_class in {"exact", "same precision"}
+    assert plan.report.seconds <= 25 * 1.2
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)), "optimizing trains nothing"
+    assert not optimizer.state, "and leaves no optimizer state"
+    with plan:
+        assert optimizer.param_groups[0]["fused"]
+        plan.call(torch.randn(8, 16))
+    assert not optimizer.param_groups[0]["fused"]
+    assert optimizer.param_groups[0]["foreach"] is False
+    assert optimizer.state, "what is trained under the plan stays"
+    plan.call(torch.randn(8, 16))
+
+
+def test_a_gain_that_the_trace_does_not_show_is_not_credited() -> None:
+    from dataclasses import replace
+
+    from lanewise.fix.candidates.candidate import Prediction
+
+    class Repeats(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(30):
+                y = torch.tanh(x)
+            return y
+
+    good = planted("good", lambda module, original: torch.tanh)
+    sees = Prediction("fewer operators", lambda a, b: (b.operators_in_all < a.operators_in_all, "counted"))
+    misses = Prediction("a kernel that is not there", lambda a, b: (b.kernel_named("magic") > 0, "0 per call"))
+    x = torch.randn(64, 64)
+    for prediction, outcome in ((sees, "kept"), (misses, "not credited")):
+        candidate = replace(good, predictions=(prediction,))
+        plan = optimize(Repeats().eval(), x, budget="15s", only=["good"], extra=[candidate])
+        (attempt,) = plan.report.attempts
+        assert attempt.outcome == outcome, attempt
+        assert bool(plan) == (outcome == "kept")
+        assert (plan.report.against_eager is not None) == bool(plan)
+
+
+def test_what_changes_semantics_is_refused_unless_allowed_by_name() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU()).eval()
+    x = torch.randn(8, 16)
+    plan = optimize(model, x, budget="10s", only=["no-grad", "bf16-autocast"], trace=False)
+    assert [attempt.outcome for attempt in plan.report.attempts] == ["refused", "refused"]
+    assert "allow=['no-grad']" in plan.report.attempts[0].reason
+    allowed = optimize(model, x, budget="10s", only=["no-grad"], allow=["no-grad"], trace=False)
+    (attempt,) = allowed.report.attempts
+    assert attempt.outcome in {"kept", "not faster"}
+    assert attempt.numeric_class == "changes semantics"
+    with pytest.raises(UsageError, match="to allow"):
+        optimize(model, x, allow=["magic"])
+
+
+def test_nothing_remains_of_an_interrupted_run() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
+    x = torch.randn(2, 3, 8, 8)
+    before = {name: (value.clone(), value.stride()) for name, value in model.state_dict().items()}
+    expected = model(x)
+    own = dict(vars(model))
+
+    def interrupt(module: Any, original: Any) -> Any:
+        calls = [0]
+
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            calls[0] += 1
+            if calls[0] > 80:
+                raise KeyboardInterrupt
+            return original(x)
+
+        return forward
+
+    threads = torch.get_num_threads()
+    with pytest.raises(KeyboardInterrupt):
+        optimize(
+            model,
+            x,
+            budget="20s",
+            only=["channels-last", "threads-1", "stop"],
+            extra=[planted("stop", interrupt)],
+            trace=False,
+        )
+    assert vars(model).keys() == own.keys()
+    assert torch.equal(model(x), expected)
+    assert torch.get_num_threads() == threads
+    for name, (value, strides) in before.items():
+        assert torch.equal(model.state_dict()[name], value)
+        assert model.state_dict()[name].stride() == strides
+
+
+def test_a_candidate_that_raises_or_takes_too_long_is_reported_and_the_budget_is_kept() -> None:
+    def slow(module: Any, original: Any) -> Any:
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            time.sleep(60)
+            return original(x)
+
+        return forward
+
+    def broken(module: Any, original: Any) -> Any:
+        raise RuntimeError("no such kernel")
+
+    model = nn.Linear(16, 16).eval()
+    began = time.monotonic()
+    lines: list[str] = []
+    plan = optimize(
+        model,
+        torch.randn(4, 16),
+        budget=8,
+        only=["broken", "slow"],
+        extra=[planted("broken", broken), planted("slow", slow)],
+        trace=False,
+        progress=lines.append,
+    )
+    assert {a.name: a.outcome for a in plan.report.attempts} == {"broken": "failed", "slow": "out of budget"}
+    assert time.monotonic() - began < 8 * 1.2
+    assert any("slow" in line for line in lines)
+    assert not plan
+
+
+def test_budgets_are_read_and_kept() -> None:
+    assert [seconds_of(text) for text in ("2m", "90s", "1.5h", 45, "30")] == [120, 90, 5400, 45, 30]
+    for wrong in ("", "soon", "-3s", "0"):
+        with pytest.raises(UsageError, match="no time to spend"):
+            seconds_of(wrong)
+    began = time.monotonic()
+    with pytest.raises(OutOfTime), Budget(1).at_most(0.1):
+        time.sleep(5)
+    assert time.monotonic() - began < 2
+
+
+def test_a_saved_plan_is_re_verified_or_refused_with_the_reason(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval().requires_grad_(False)
+    x = torch.randn(2, 3, 8, 8)
+    plan = optimize(model, x, budget="10s", only=["channels-last"], trace=False)
+    path = plan.save(tmp_path / "plan.json")
+    with pytest.raises(UsageError, match="exists"):
+        plan.save(path)
+    # Whether it is faster here is not the point: a plan that applies it is.
+    saved = json.loads(path.read_text())
+    saved["applied"] = ["channels-last"]
+    path.write_text(json.dumps(saved))
+    expected = model(x)
+    loaded = load_plan(path, model, x)
+    with loaded:
+        assert model[0].weight.stride()[1] == 1
+        assert torch.allclose(model(x), expected, atol=1e-5)
+        assert loaded.counts()["channels-last"]["fast"] == 1
+    assert torch.equal(model(x), expected)
+
+    with pytest.raises(LanewiseError, match=r"other calls .*shape"):
+        load_plan(path, model, torch.randn(3, 3, 8, 8))
+    wider = nn.Sequential(nn.Conv2d(3, 9, 3), nn.ReLU()).eval().requires_grad_(False)
+    with pytest.raises(LanewiseError, match="another program"):
+        load_plan(path, wider, x)
+    for key, value, message in (
+        ("machine", saved["machine"] | {"torch": "1.0"}, "torch was 1.0"),
+        ("applied", ["magic"], "does not apply here"),
+        ("schema", "lanewise.saved-plan/9", "another version"),
+    ):
+        path.write_text(json.dumps(saved | {key: value}))
+        with pytest.raises(LanewiseError, match=message):
+            load_plan(path, model, x)
+    path.write_text("{}")
+    with pytest.raises(InputError, match="no plan of lanewise"):
+        load_plan(path, model, x)
+
+
+def test_a_plan_is_kept_for_this_machine_and_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANEWISE_CACHE_DIR", str(tmp_path))
+    model, x = nn.Sequential(nn.Linear(16, 16)).eval().requires_grad_(False), torch.randn(4, 16)
+    options: dict[str, Any] = {"budget": "6s", "only": ["threads-1"], "trace": False, "cache": True}
+    first = optimize(model, x, **options)
+    assert len(list((tmp_path / "plans").iterdir())) == 1
+    began = time.monotonic()
+    again = optimize(model, x, **options)
+    assert again.report == first.report
+    assert time.monotonic() - began < first.report.seconds
+    optimize(model, torch.randn(5, 16), **options)
+    assert len(list((tmp_path / "plans").iterdir())) == 2, "other calls are another plan"
+
+
+def test_a_plan_that_became_wrong_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lanewise.fix.candidates import layout
+
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval().requires_grad_(False)
+    x = torch.randn(2, 3, 8, 8)
+    path = optimize(model, x, budget="10s", only=["channels-last"], trace=False).save(tmp_path / "plan.json")
+    saved = json.loads(path.read_text())
+    path.write_text(json.dumps(saved | {"applied": ["channels-last"]}))
+    monkeypatch.setattr(layout, "_outwards", lambda tensor: tensor.contiguous() * 1.01)
+    with pytest.raises(LanewiseError, match="no longer gives the right results"):
+        load_plan(path, model, x)
+
+
+def test_the_report_reads_well_and_is_data() -> None:
+    from rich.console import Console
+
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU()).eval()
+    plan = optimize(model, torch.randn(8, 16), budget="8s", only=["threads-1", "no-grad"], trace=False)
+    report = plan.report
+    data = json.loads(plan_json(report))
+    assert data["schema"] == SCHEMA
+    assert {attempt["name"] for attempt in data["attempts"]} == {"threads-1", "no-grad"}
+    text = Console(width=110, record=True, file=open("/dev/null", "w"))
+    text.print(render_plan(report, verbose=True))
+    shown = text.export_text()
+    assert plan_sentence(report) in " ".join(shown.split())
+    assert "C1 values" in shown
+    assert "| no-grad | refused |" in plan_markdown(report)
+    assert "no-grad" in plan.summary()
+
+
+def test_unknown_names_and_goals_are_usage_errors() -> None:
+    model, x = nn.Linear(4, 4).eval(), torch.randn(2, 4)
+    with pytest.raises(UsageError, match="no goal"):
+        optimize(model, x, goal="beauty")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no candidate called magic"):
+        optimize(model, x, budget="5s", only=["magic"])
+
+
+def test_a_report_prunes_what_it_has_no_finding_for() -> None:
+    from types import SimpleNamespace
+
+    report = SimpleNamespace(
+        findings=[], checks=[SimpleNamespace(code="OPT104", status="clear")], regime=SimpleNamespace(step_us=100.0)
+    )
+    model = nn.Sequential(nn.Linear(16, 16)).eval()
+    plan = optimize(model, torch.randn(4, 16), budget="5s", only=["no-grad"], allow=["no-grad"], report=report)
+    (attempt,) = plan.report.attempts
+    assert attempt.outcome == "pruned"
+    assert "OPT104" in attempt.reason
+
+
+def test_memory_as_the_goal() -> None:
+    """Less memory at the same speed is kept for `memory`, and not for `latency`."""
+
+    class Hoards(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            kept = [x + number for number in range(8)]
+            return torch.tanh(kept[0]) + 0 * kept[-1].sum() * 0
+
+    def frugal(module: Any, original: Any) -> Any:
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            for number in range(7, 0, -1):
+                last = x + number
+            return torch.tanh(x + 0) + 0 * last.sum() * 0
+
+        return forward
+
+    x = torch.randn(64, 256)
+    plan = optimize(
+        Hoards().eval(), x, goal="memory", budget="12s", only=["frugal"], extra=[planted("frugal", frugal)], trace=False
+    )
+    (attempt,) = plan.report.attempts
+    assert attempt.peak_after < attempt.peak_before
+
+
+@pytest.mark.parametrize(
+    ("activation", "name"), [(nn.GELU(), "gelu"), (nn.GELU(approximate="tanh"), "gelu_tanh"), (nn.SiLU(), "silu")]
+)
+def test_an_mlp_is_recognised_by_what_it_computes(activation: nn.Module, name: str) -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.b, self.a, self.act = nn.Linear(32, 8), nn.Linear(8, 32), activation
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(self.act(self.a(x)))
+
+    assert match_module(Odd()) is None, "declared in another order than it computes: first and second do not fit"
+    plain = nn.Sequential(nn.Linear(8, 32), activation, nn.Linear(32, 8))
+    match = match_module(plain)
+    assert match is not None
+    assert match.kernel == "mlp"
+    assert match_module(nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 8))) is None
+    assert match_module(nn.LayerNorm(8)) is not None
+
+
+def test_the_public_names() -> None:
+    assert lanewise.optimize is optimize
+    assert lanewise.load_plan is load_plan
+    assert isinstance(planted("x", lambda m, o: o), Candidate)

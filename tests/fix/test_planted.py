@@ -1,0 +1,165 @@
+"""The gates, shown failing: every planted wrong kernel and every planted fake speed is rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+if find_spec("torch") is None:
+    pytest.skip("optimizes programs", allow_module_level=True)
+
+import torch
+from torch import nn
+
+from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.model import Attempt
+from lanewise.fix.optimize import optimize
+from lanewise.fix.plan import Plan
+from tests.fix import programs
+from tests.fix.programs import planted
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def judged(target: Any, inputs: Any, candidate: Candidate, **options: Any) -> tuple[Plan, Attempt]:
+    """What becomes of one candidate."""
+    plan = optimize(target, inputs, budget="20s", only=[candidate.name], extra=[candidate], trace=False, **options)
+    (attempt,) = plan.report.attempts
+    return plan, attempt
+
+
+def square(training: bool = False) -> nn.Module:
+    """A product that is large enough for a shortcut to be much faster."""
+    module = nn.Linear(256, 256)
+    return module.train(training).requires_grad_(training)
+
+
+X = torch.Generator().manual_seed(1)
+
+WRONG = {
+    "transposed weight": programs.transposed_weight,
+    "zeros": programs.zeros,
+    "off-by-one tail": programs.off_by_one_tail,
+    "dtype downgrade": programs.dtype_downgrade,
+    "half downgrade": programs.half_downgrade,
+    "other dtype": programs.other_dtype,
+    "NaN swallowed": programs.nan_swallowed,
+    "input changed": programs.input_changed,
+    "aliased": programs.aliased,
+    "uninitialised": programs.uninitialised,
+    "half the rows": programs.half_the_rows,
+    "stale output": programs.stale_output,
+    "cached by object": programs.cached_by_object,
+    "cached by content": programs.cached_by_content,
+    "tires after 60 calls": programs.tires(60),
+    "tires after 400 calls": programs.tires(400),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_kernels_and_fake_speed_are_rejected(name: str) -> None:
+    module = square()
+    x = torch.randn(128, 256, generator=X)
+    before = module(x)
+    plan, attempt = judged(module, x, planted("bad", WRONG[name]))
+    assert attempt.outcome == "wrong", (attempt.reason, attempt.timing)
+    assert attempt.reason
+    assert not plan
+    assert torch.equal(module(x), before)
+
+
+def test_a_kernel_that_knows_only_the_example_is_rejected() -> None:
+    module = square()
+    x = torch.randn(128, 256, generator=X)
+    plan, attempt = judged(module, x, planted("bad", programs.only_the_example(x)))
+    assert attempt.outcome == "wrong"
+    assert not plan
+
+
+def test_attention_without_its_mask_is_rejected() -> None:
+    module = programs.Attention().eval().requires_grad_(False)
+    x = torch.randn(2, 16, 32, generator=X)
+    _, attempt = judged(module, x, planted("bad", programs.missing_mask))
+    assert attempt.outcome == "wrong"
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [programs.detached, programs.wrong_gradient, programs.gradient_needs_contiguous],
+    ids=["detached", "wrong gradient", "strides of the gradient ignored"],
+)
+def test_wrong_gradients_are_rejected(forward: Callable[..., Any]) -> None:
+    x = torch.randn(64, 256, generator=X).requires_grad_()
+    _, attempt = judged(square(training=True), x, planted("bad", forward))
+    assert attempt.outcome == "wrong"
+
+
+def test_a_norm_that_does_not_keep_its_statistics_is_rejected() -> None:
+    module = nn.BatchNorm1d(32).train()
+    _, attempt = judged(module, torch.randn(64, 32, generator=X), planted("bad", programs.buffer_skipped))
+    assert attempt.outcome == "wrong"
+    assert "buffer" in attempt.reason
+
+
+def test_a_training_step_that_skips_updates_is_rejected() -> None:
+    module = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 32))
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-3)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = module(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    before = [parameter.detach().clone() for parameter in module.parameters()]
+    _, attempt = judged(step, torch.randn(16, 32, generator=X), programs.skipped_update(optimizer))
+    assert attempt.outcome == "wrong"
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+
+
+def test_a_right_and_faster_way_is_kept() -> None:
+    """The gates let the real thing through: the same sum without doing it a hundred times."""
+
+    class Repeats(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(30):
+                y = torch.tanh(x)
+            return y
+
+    x = torch.randn(64, 64, generator=X)
+    plan, attempt = judged(Repeats().eval(), x, planted("good", lambda module, original: torch.tanh))
+    assert attempt.outcome == "kept", attempt
+    assert attempt.numeric_class == "exact"
+    assert plan
+    assert plan.report.against_eager is not None
+    assert plan.report.against_eager.low > 1.5
+
+
+def test_the_same_program_under_another_name_is_not_faster() -> None:
+    module = square()
+    _, attempt = judged(module, torch.randn(64, 256, generator=X), planted("same", lambda module, original: original))
+    assert attempt.outcome == "not faster"
+    assert attempt.numeric_class == "exact"
+
+
+@pytest.mark.gpu
+def test_work_on_a_stream_that_nobody_waits_for_is_rejected() -> None:
+    def other_stream(module: Any, original: Any) -> Any:
+        stream = torch.cuda.Stream()
+
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            with torch.cuda.stream(stream):
+                return original(x)
+
+        return forward
+
+    module = nn.Linear(2048, 2048).cuda().eval().requires_grad_(False)
+    _, attempt = judged(module, torch.randn(2048, 2048, device="cuda"), planted("bad", other_stream))
+    assert attempt.outcome == "wrong"

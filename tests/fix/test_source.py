@@ -1,0 +1,322 @@
+"""Suggestions for source texts: what they find, what they leave alone, and that the result is a program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+if find_spec("libcst") is None:
+    pytest.skip("edits sources", allow_module_level=True)
+
+from lanewise.errors import InputError, UsageError
+from lanewise.fix.source.rewrite import EDITS, rewrite, unified_diff
+
+BAD = Path(__file__).parents[2] / "examples" / "bad"
+
+
+def edited(source: str, name: str) -> str:
+    """The text after one edit."""
+    return rewrite(dedent(source), only=[name]).after.strip()
+
+
+CASES: dict[str, tuple[str, str, str]] = {
+    "zero_grad is told to fill": (
+        "zero-grad",
+        "optimizer.zero_grad(set_to_none=False)",
+        "optimizer.zero_grad()",
+    ),
+    "an optimizer loop": (
+        "optimizer-flags",
+        "o = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False)",
+        "o = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)",
+    ),
+    "flags that come from a mapping": (
+        "optimizer-flags",
+        "o = optim.SGD(p, **options)",
+        'o = optim.SGD(p, **{**options, "foreach": None, "fused": True})',
+    ),
+    "a loader without workers": (
+        "loader",
+        "loader = DataLoader(data, batch_size=8)",
+        "loader = DataLoader(data, batch_size=8, num_workers=2, persistent_workers=True, "
+        "pin_memory=torch.cuda.is_available())",
+    ),
+    "a value read for nothing": ("unused-wait", "x.sum().item()\ny = 1", "y = 1"),
+    "a sum over a loop": (
+        "item-in-loop",
+        "for loss in losses:\n    total += loss.item()",
+        "total += torch.stack(tuple(losses)).sum().item()",
+    ),
+    "a sum beside other work": (
+        "item-in-loop",
+        "for x in data:\n    loss = f(x)\n    loss.backward()\n    total += loss.item()",
+        "for x in data:\n    loss = f(x)\n    loss.backward()\n    total += loss.detach()\ntotal = float(total)",
+    ),
+    "small copies": (
+        "small-copies",
+        "rows = torch.stack([part.to(device) for part in parts])",
+        "rows = torch.stack([part for part in parts]).to(device)",
+    ),
+    "a partition by a mask": (
+        "mask-partition",
+        "y = torch.cat([x[keep], x[~keep]])",
+        "y = x[torch.argsort(~keep, stable=True)]",
+    ),
+    "casts around relu": ("cast-around", "y = torch.relu(h.float()).to(x.dtype)", "y = torch.relu(h)"),
+    "full precision": (
+        "matmul-precision",
+        'torch.set_float32_matmul_precision("highest")',
+        'torch.set_float32_matmul_precision("high")',
+    ),
+    "static shapes": ("static-compile", "f = torch.compile(g, dynamic=False)", "f = torch.compile(g)"),
+    "attention in three lines": (
+        "attention",
+        """
+        def f(q, k, v):
+            scores = q @ k.transpose(-2, -1) * scale
+            weights = scores.softmax(dim=-1)
+            return weights @ v
+        """,
+        """
+        def f(q, k, v):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=scale)
+        """,
+    ),
+    "attention with a mask": (
+        "attention",
+        """
+        def f(q, k, v, hidden):
+            s = torch.matmul(q, k.transpose(-1, -2)) / 8
+            s = s.masked_fill(hidden, float("-inf"))
+            p = F.softmax(s, dim=-1)
+            o = torch.matmul(p, v)
+            return o
+        """,
+        """
+        def f(q, k, v, hidden):
+            o = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~hidden, scale=1 / (8))
+            return o
+        """,
+    ),
+    "inference that records": (
+        "no-grad",
+        "def evaluate(model, x):\n    model.eval()\n    return model(x)",
+        "@torch.inference_mode()\ndef evaluate(model, x):\n    model.eval()\n    return model(x)",
+    ),
+    "a chain of small operations": (
+        "compile-region",
+        "def f(x, w):\n    return torch.sin(x) * w + 1",
+        "@torch.compile\ndef f(x, w):\n    return torch.sin(x) * w + 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_found_and_changed(case: str) -> None:
+    name, before, after = CASES[case]
+    assert edited(before, name) == dedent(after).strip()
+    (suggestion, *_) = rewrite(dedent(before), only=[name]).suggestions
+    assert suggestion.name == name
+    assert suggestion.answers
+    assert edited(dedent(after), name) == dedent(after).strip(), "what is good already is left alone"
+
+
+LEFT_ALONE: dict[str, tuple[str, str]] = {
+    "attention whose weights are returned": (
+        "attention",
+        "def f(q, k, v):\n    w = (q @ k.transpose(-2, -1)).softmax(-1)\n    return w @ v, w",
+    ),
+    "attention with dropout on its weights": (
+        "attention",
+        "def f(q, k, v):\n    w = (q @ k.mT).softmax(-1)\n    w = dropout(w)\n    return w @ v",
+    ),
+    "softmax over another dimension": (
+        "attention",
+        "def f(q, k, v):\n    w = (q @ k.mT).softmax(0)\n    return w @ v",
+    ),
+    "a value that is used": ("unused-wait", "loss_value = loss.item()"),
+    "a wait that a clock needs": (
+        "unused-wait",
+        "def bench():\n    for _ in range(3):\n        torch.cuda.synchronize()\n        t = time.perf_counter()",
+    ),
+    "a running sum that is printed": (
+        "item-in-loop",
+        "for x in data:\n    total += x.item()\n    print(total)",
+    ),
+    "another library's Adam": ("optimizer-flags", "o = bitsandbytes.Adam(p)"),
+    "copies to where each part says": ("small-copies", "y = torch.stack([p.to(p) for p in parts])"),
+    "another mask": ("mask-partition", "y = torch.cat([x[a], x[~b]])"),
+    "a cast around something that rounds": ("cast-around", "y = torch.exp(h.float()).to(x.dtype)"),
+    "a function that trains": (
+        "no-grad",
+        "def train(model, x):\n    model.eval()\n    model(x).sum().backward()",
+    ),
+    "a function that prints": ("compile-region", "def f(x):\n    print(x)\n    return torch.sin(x) * 2 + 1"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_ALONE)
+def test_it_is_left_alone(case: str) -> None:
+    name, source = LEFT_ALONE[case]
+    assert edited(source, name) == source.strip()
+
+
+def test_all_bad_programs_still_are_programs_and_most_get_a_suggestion() -> None:
+    files = sorted(BAD.glob("*.py"))
+    changed: list[str] = []
+    for file in files:
+        result = rewrite(file.read_text())
+        compile(result.after, file.name, "exec")
+        again = rewrite(result.after)
+        assert not again.changed, f"{file.name}: applied twice is applied once\n{unified_diff(again, file.name)}"
+        if result.changed:
+            changed.append(file.stem)
+    assert len(files) - len(changed) <= 2, changed
+
+
+def test_the_rewritten_attention_computes_the_same() -> None:
+    torch = pytest.importorskip("torch")
+    source = dedent(CASES["attention with a mask"][1])
+    names: dict[str, object] = {}
+    fixed: dict[str, object] = {}
+    exec("import torch\nimport torch.nn.functional as F\n" + source, names)
+    exec("import torch\n" + rewrite(source, only=["attention"]).after, fixed)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 5, 64) for _ in range(3))
+    hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    assert torch.allclose(names["f"](q, k, v, hidden), fixed["f"](q, k, v, hidden), atol=1e-5)  # type: ignore[operator]
+
+
+def test_a_partition_keeps_the_order_of_the_rows() -> None:
+    torch = pytest.importorskip("torch")
+    x, keep = torch.randn(50, 3), torch.rand(50) > 0.5
+    assert torch.equal(x[torch.argsort(~keep, stable=True)], torch.cat([x[keep], x[~keep]]))
+
+
+def test_safe_only_leaves_out_what_may_change_results() -> None:
+    source = "for loss in losses:\n    total += loss.item()\noptimizer.zero_grad(set_to_none=False)\n"
+    assert {one.name for one in rewrite(source).suggestions} == {"item-in-loop", "zero-grad"}
+    assert [one.name for one in rewrite(source, safe_only=True).suggestions] == ["zero-grad"]
+
+
+def test_findings_choose_the_edits() -> None:
+    source = "optimizer.zero_grad(set_to_none=False)\nf = torch.compile(g, dynamic=False)\n"
+    assert [one.name for one in rewrite(source, findings=["MEM105"]).suggestions] == ["zero-grad"]
+    assert not rewrite(source, findings=[]).changed
+
+
+def test_every_answer_is_a_rule_that_exists() -> None:
+    from lanewise.diagnose.registry import builtin_rules
+    from lanewise.fix.source import rewrite as module
+
+    codes = {rule.code for rule in builtin_rules()}
+    for name in EDITS:
+        assert set(module._edit(name).answers) <= codes
+
+
+def test_errors_are_one_line() -> None:
+    with pytest.raises(InputError, match="no Python"):
+        rewrite("def (:")
+    with pytest.raises(UsageError, match="no edit called magic"):
+        rewrite("x = 1", only=["magic"])
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def lanewise(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lanewise", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
+
+
+def test_the_command_prints_a_diff_and_changes_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("optimizer.zero_grad(set_to_none=False)\nfor loss in losses:\n    total += loss.item()\n")
+    before = script.read_text()
+    done = lanewise("fix", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "-optimizer.zero_grad(set_to_none=False)\n+optimizer.zero_grad()\n" in done.stdout
+    assert "train.py:1: zero-grad" in done.stderr
+    assert "1 more may change results" in done.stderr
+    assert "item" not in done.stdout.split("@@")[-1].replace(" for loss in losses", "").split("+")[1]
+    assert script.read_text() == before
+    unsafe = lanewise("fix", "--unsafe", "train.py", cwd=tmp_path)
+    assert "torch.stack(tuple(losses)).sum().item()" in unsafe.stdout
+    applied = lanewise("fix", "--apply", "--no-proof", "train.py", cwd=tmp_path)
+    assert applied.returncode == 0
+    assert script.read_text().startswith("optimizer.zero_grad()\n")
+    assert "nothing to suggest" in lanewise("fix", "train.py", cwd=tmp_path).stderr
+
+
+def test_the_diff_can_be_applied_with_patch(tmp_path: Path) -> None:
+    script = tmp_path / "a.py"
+    script.write_text("import torch\n\n\ndef f(x, w):\n    return torch.sin(x) * w + 1")
+    diff = lanewise("fix", "a.py", cwd=tmp_path).stdout
+    assert subprocess.run(["git", "apply", "-"], input=diff, text=True, cwd=tmp_path).returncode == 0
+    assert script.read_text() == rewrite("import torch\n\n\ndef f(x, w):\n    return torch.sin(x) * w + 1").after
+
+
+def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def (:")
+    for words, code, message in (
+        (["fix"], 2, "what to fix?"),
+        (["fix", "missing.py"], 3, "cannot read missing.py"),
+        (["fix", "broken.py"], 3, "broken.py: it is no Python"),
+        (["fix", "--only", "magic", "broken.py"], 2, "no edit called magic"),
+    ):
+        done = lanewise(*words, cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_without_libcst_one_line_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    (tmp_path / "libcst").mkdir()
+    (tmp_path / "libcst" / "__init__.py").write_text("raise ModuleNotFoundError('gone', name='libcst')\n")
+    done = lanewise("fix", "a.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "pip install 'lanewise[fix]'" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="records a program")
+def test_edits_are_proven_by_recordings_before_they_are_written(tmp_path: Path) -> None:
+    script = tmp_path / "optimizer_loop.py"
+    script.write_text((BAD / "optimizer_loop.py").read_text())
+    done = lanewise("fix", "--apply", "--runs", 2, "--only", "optimizer-flags", script.name, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "recording before, run 1 of 2" in done.stderr
+    assert "it prints the same" in done.stderr
+    assert "Step time" in done.stdout
+    assert '"fused": True' in script.read_text()
+    assert not list(tmp_path.glob(".*lanewise-fix*")), "nothing is left beside the script"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="records a program")
+def test_edits_that_break_the_program_are_not_written(tmp_path: Path) -> None:
+    script = tmp_path / "a.py"
+    # The optimizer's parameters are integers as far as fused updates are concerned: they refuse.
+    script.write_text(
+        dedent("""
+        import torch
+
+        p = torch.nn.Parameter(torch.zeros(3, dtype=torch.complex64))
+        optimizer = torch.optim.AdamW([p], lr=1e-3)
+        for _ in range(40):
+            optimizer.zero_grad()
+            p.abs().sum().backward()
+            optimizer.step()
+        """)
+    )
+    before = script.read_text()
+    done = lanewise("fix", "--apply", "--runs", 1, "--only", "optimizer-flags", script.name, cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "the edited program ends with exit code" in done.stderr
+    assert script.read_text() == before
