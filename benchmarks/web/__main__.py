@@ -87,7 +87,9 @@ def main() -> int:
             version = browser.version
             rounds.append(_round(browser, page, options.seconds))
             browser.close()
-            if options.speedscope:
+            if options.speedscope and not any(
+                "failed" in round_ for round_ in peer
+            ):  # it fails for the trace, not by chance
                 browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
                 with speedscope.served(options.speedscope, options.trace) as address:
                     peer.append(speedscope.measure(browser, address, options.seconds, _renderer_memory))

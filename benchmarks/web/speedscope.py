@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-_WAIT_MS = 120_000
+_WAIT_MS = 60_000
 
 # speedscope draws on animation frames while the wheel turns; the toolbar shows its views once a profile is loaded.
 _DRAWN = "() => document.querySelector('canvas') && document.body.innerText.includes('Left Heavy')"

@@ -55,7 +55,11 @@ class StepFinder:
         """Begin to look for boundaries; torch is loaded. `extra` makes further sources (`--step-on`)."""
         # Where the program has named a function, calls of modules are looked at for the modules' names only.
         self._forward = ForwardSteps(_ignore if extra else self.found)
-        for source in (*(make(self.found) for make in extra), OptimizerSteps(self.found, lambda: self._window.attached), self._forward):
+        for source in (
+            *(make(self.found) for make in extra),
+            OptimizerSteps(self.found, lambda: self._window.attached),
+            self._forward,
+        ):
             try:
                 source.install()
             except Exception as error:

@@ -73,3 +73,11 @@ def test_an_unknown_card_has_no_peak_but_still_a_bound() -> None:
     finding = found("KER104", program(PLAIN, device=H100 | {"name": "NVIDIA H900"}))
     assert finding.confidence == "low"
     assert 0 < finding.gain_ns < 1_000_000
+
+
+def test_cards_whose_tensor_cores_know_only_fp16_are_not_told_to_use_tf32() -> None:
+    volta = {**H100, "name": "Tesla V100", "computeMajor": 7, "computeMinor": 0}
+    fix = found("KER104", program(PLAIN, device=volta)).fix
+    assert fix is not None
+    assert "fp16" in fix
+    assert found("KER104", program(PLAIN)).fix is None, "the rule's own advice holds from 8.0 on"

@@ -20,6 +20,12 @@ _NOT_MEANT = re.compile(r"dgemm|_f64|f64f64|double|gemv|gemmk1|dot_kernel", re.I
 # No card runs fp32 on tensor cores more than this much faster than on its plain units; for cards without a known peak.
 _MOST = 8.0
 
+_HALF_ONLY = (
+    "autocast to fp16, with a `torch.amp.GradScaler` in training, where the model's accuracy allows it: the tensor cores of "
+    "this generation of cards multiply neither TF32 nor bf16."
+)
+_FIRST_WITH_TF32 = (8, 0)
+
 
 @rule(
     "KER104",
@@ -37,7 +43,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
     Costs: the kernels' time, less what the same work would take at the tensor cores' rate.
 
     Fix: `torch.set_float32_matmul_precision("high")` (TF32: fp32 storage, 10 bits of mantissa in the products), or
-    autocast to bf16, where the model's accuracy allows it.
+    autocast to bf16, where the model's accuracy allows it. Cards before compute capability 8.0 know neither: fp16 there.
 
     Verify: kernel names change (`tensorop`, `s1688`, `nvjet`), the results stay within the error that you accept, the
     step gets shorter.
@@ -45,7 +51,8 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
     Silent: for double precision, for products with a vector (limited by memory), for kernels below 10 us, and on
     devices without tensor cores. `xmma` or `gemm` in a name proves nothing; `ffma` and `simt` do.
 
-    Source: torch/profiler/_pattern_matcher.py (FP32MatMulPattern); 2.7 against 0.4 ms for a 4096 cube on our H100.
+    Source: torch/profiler/_pattern_matcher.py (FP32MatMulPattern); NVIDIA's CUDA programming guide, compute
+    capabilities (TF32 and bf16 on tensor cores from 8.0); 2.7 against 0.4 ms for a 4096 cube on our H100.
     """
     trace = facts.trace
     if not facts.kernel_groups:
@@ -76,6 +83,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
         for g in groups
     ]
     peak = facts.device.peak
+    half_only = facts.device.vendor == "nvidia" and (0, 0) < facts.device.compute < _FIRST_WITH_TF32
     part = 1 - peak.fp32 / peak.tf32 if peak and peak.tf32 else 1 - 1 / _MOST
     return Found(
         values={"share": share(total / compute), "total": time(total), "per": per(facts)},
@@ -95,6 +103,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
             )
         ],
         location=locate(facts, groups[0].call),
+        fix=_HALF_ONLY if half_only else None,
         claims=np.concatenate([trace.device_work[g.rows] for g in groups]).tolist(),
     )
 
