@@ -21,8 +21,8 @@ _NOT_MEANT = re.compile(r"dgemm|_f64|f64f64|double|gemv|gemmk1|dot_kernel", re.I
 _MOST = 8.0
 
 _HALF_ONLY = (
-    "autocast to fp16, with a `torch.amp.GradScaler` in training, where the model's accuracy allows it: the tensor cores of "
-    "this generation of cards multiply neither TF32 nor bf16."
+    "autocast to fp16, with a `torch.amp.GradScaler` in training, where the model's accuracy allows it: the tensor cores "
+    "of this generation of cards multiply neither TF32 nor bf16."
 )
 _FIRST_WITH_TF32 = (8, 0)
 
