@@ -1,4 +1,5 @@
-"""Writes the generated pages of docs/: the columns, from the schema, and one page per diagnosis, from its docstring.
+"""Writes the generated pages of docs/: the columns, from the schema, one page per diagnosis, from its docstring, and how
+fast lanewise is, from the results of the benchmarks.
 
 `--check` writes nothing and fails if a page is out of date.
 """
@@ -7,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+
+from speed_page import speed_page
 
 from lanewise.diagnose.registry import builtin_rules
 from lanewise.show.rules import rule_markdown
@@ -43,7 +46,7 @@ def rule_pages() -> dict[str, str]:
 
 
 def main() -> int:
-    pages = {"columns.md": columns_page(), **rule_pages()}
+    pages = {"columns.md": columns_page(), "speed.md": NOTICE + speed_page(), **rule_pages()}
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
     existing = {f"diagnoses/{path.name}" for path in (DOCS / "diagnoses").glob("*.md")}
     gone = sorted(existing - set(pages))
