@@ -16,9 +16,11 @@ import json
 import os
 import platform
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -92,7 +94,11 @@ def main() -> int:
             ):  # it fails for the trace, not by chance
                 browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
                 with speedscope.served(options.speedscope, options.trace) as address:
+                    # A page that computes for minutes answers no timeout of the browser's own.
+                    limit = threading.Timer(speedscope.LIMIT_S, _stop_renderers)
+                    limit.start()
                     peer.append(speedscope.measure(browser, address, options.seconds, _renderer_memory))
+                    limit.cancel()
                 browser.close()
         load.append(os.getloadavg()[0])
         result = {
@@ -194,23 +200,34 @@ def _task_seconds(cdp: Any) -> float:
     return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
 
-def _renderer_memory() -> float:
-    """Resident memory of the largest renderer process below this one, MB; NaN where the system does not tell."""
-    proc = Path("/proc")
-    if not proc.exists():
-        return float("nan")
-    largest = 0.0
-    for folder in proc.glob("[0-9]*"):
+def _renderers() -> list[int]:
+    """Renderer processes below this one; none where the system does not tell."""
+    found: list[int] = []
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            command = (folder / "cmdline").read_bytes()
-            if b"--type=renderer" not in command or not _below(folder.name):
-                continue
-            for line in (folder / "status").read_text().splitlines():
-                if line.startswith("VmRSS:"):
-                    largest = max(largest, int(line.split()[1]) / 1e3)
+            if b"--type=renderer" in (folder / "cmdline").read_bytes() and _below(folder.name):
+                found.append(int(folder.name))
         except OSError:
             continue
+    return found
+
+
+def _renderer_memory() -> float:
+    """Resident memory of the largest renderer process below this one, MB; NaN where the system does not tell."""
+    largest = float("nan")
+    for process in _renderers():
+        try:
+            status = Path(f"/proc/{process}/status").read_text()
+        except OSError:
+            continue
+        megabytes = int(status.partition("VmRSS:")[2].split()[0]) / 1e3
+        largest = max(largest, megabytes) if largest == largest else megabytes
     return largest
+
+
+def _stop_renderers() -> None:
+    for process in _renderers():
+        os.kill(process, signal.SIGKILL)
 
 
 def _below(process: str) -> bool:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-_WAIT_MS = 60_000
+LIMIT_S = 60.0
+"""A page that has not drawn by then is stopped."""
 
 # speedscope draws on animation frames while the wheel turns; the toolbar shows its views once a profile is loaded.
 _DRAWN = "() => document.querySelector('canvas') && document.body.innerText.includes('Left Heavy')"
@@ -75,11 +76,11 @@ def measure(browser: Any, address: str, seconds: float, memory: Any) -> dict[str
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     try:
         page.goto(f"{address}/index.html#profileURL={quote(address + '/trace.json', safe='')}")
-        page.wait_for_function(_DRAWN, timeout=_WAIT_MS)
+        page.wait_for_function(_DRAWN, timeout=LIMIT_S * 1e3)
         ready = page.evaluate("performance.now()")
         frames = page.evaluate(_PAN, seconds * 1e3)
         return {"interactive_ms": ready, "frames": frames, "process_mb": memory()}
     except Exception as error:
-        return {"failed": str(error).splitlines()[0][:200], "process_mb": memory()}
+        return {"failed": f"not drawn after {LIMIT_S:.0f} s ({str(error).splitlines()[0][:100]})"}
     finally:
         page.close()
