@@ -47,6 +47,9 @@ def _reader() -> list[str]:
         for name, case in cases.items():
             ratio = f"{case['seconds']['median'] / base['seconds']['median']:.2f}" if base else ""
             lines.append(f"| {name} | {_spread(case['seconds'])} | {ratio} | {_peak(case)} | {case['samples']} |")
+        if again := data.get("measured_again", {}).get(trace):
+            load = again["load_average"]
+            lines += ["", f"By `{again['command']}`, load average {load['before']} before and {load['after']} after."]
         lines.append("")
     lines += [
         "### Beside HTA",

@@ -175,14 +175,29 @@ def results_of(
             }
             for name, numbers in of_trace.items()
         }
+    only = f" --only {' '.join(options.only)}" if options.only else ""
     return {
-        "command": f"python benchmarks/reader/bench.py --rounds {options.rounds} --events {options.events}",
+        "command": f"python benchmarks/reader/bench.py --rounds {options.rounds} --events {options.events}{only}",
         **facts(),
         "load_average": {"before": round(load_before, 2), "after": round(os.getloadavg()[0], 2)},
         "not_measured": {"TraceLens": "not on the package index under its own name"},
         "traces": traces,
         "against orjson.loads, gc off": ratios,
         "slope": slope_points,
+    }
+
+
+def merged(kept: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Earlier results with what was measured anew in their place; what it was measured under stands beside it."""
+    if not kept:
+        return new
+    key = "against orjson.loads, gc off"
+    again = {name: new[name] for name in ("command", "load_average", "versions")}
+    return {
+        **kept,
+        "traces": {**kept["traces"], **new["traces"]},
+        key: {**kept[key], **new[key]},
+        "measured_again": {**kept.get("measured_again", {}), **dict.fromkeys(new["traces"], again)},
     }
 
 
@@ -201,12 +216,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--skip-largest", action="store_true", help="leave out 10^7 events")
     parser.add_argument("--slope-rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", metavar="TRACE", help="measure these traces anew, keep the other results")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     environment = environment_of(options.work)
     load_before = os.getloadavg()[0]
     found = cases(options.work, options.events)
     out = options.out or REPOSITORY / "benchmarks" / "results" / f"{os.cpu_count()}-core-vm" / "reader.json"
+    kept: dict[str, Any] = json.loads(out.read_text()) if options.only else {}
+    if options.only:
+        found = {trace: words for trace, words in found.items() if trace in options.only}
     samples: Samples = {}
     for number in range(options.rounds):
         for trace, words in found.items():
@@ -221,7 +240,9 @@ def main() -> None:
                     continue
                 samples.setdefault((trace, name), []).append(sample)
                 print(f"round {number + 1} {trace:7} {name:34} {sample['seconds']:8.3f} s", file=sys.stderr)
-        write(out, results_of(options, load_before, samples, None))
+        write(out, merged(kept, results_of(options, load_before, samples, None)))
+    if options.only:
+        return
     points = slope(options.work, environment, options.slope_rounds, 10**6 if options.skip_largest else 10**7)
     write(out, results_of(options, load_before, samples, points))
     print(out, file=sys.stderr)
