@@ -185,6 +185,7 @@ class Recording:
         self.facts = self._describe(session)
         steps = self.window.measured.active
         count = f"{steps} step{'' if steps == 1 else 's'}" if steps else "no complete step"
+        count = "all there is, without steps" if self.options.whole else count
         self._log(f"recorded {count}, {found.size / 1e6:.1f} MB")
         # At once: the program may be killed, or end by os._exit, while the steps after recording are timed.
         self._save()
@@ -201,8 +202,9 @@ class Recording:
 
     def _step_aside(self) -> None:
         """The program starts a profiler of its own: keep what there is, and let it have the process."""
+        if not self._aside:
+            self._log("the program profiles itself: its own recording is explained instead")
         self._aside = True
-        self._log("the program profiles itself: its own recording is explained instead")
         try:
             self.window.finish("profiler")
         except Exception as error:
