@@ -346,20 +346,23 @@ def test_a_handler_does_not_count_the_step_that_stop_cuts_off(tmp_path: Path) ->
             p.step()
     assert h.recorded is not None
     assert h.recorded.active == 4
-    assert [number for number in h.trace.steps.number] == [2, 3, 4, 5]
+    assert list(h.trace.steps.number) == [2, 3, 4, 5]
     assert h.recorded.steps_before == 2
 
 
 def test_a_handler_that_cannot_write_warns_and_lets_the_program_go_on(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file in the way")
     h = handler(tmp_path / "out")
-    with (
-        pytest.warns(UserWarning, match="saved no trace"),
-        torch.profiler.profile(schedule=torch.profiler.schedule(wait=0, warmup=1, active=2), on_trace_ready=h) as p,
-    ):
-        for _ in range(3):
-            torch.ones(3).sum()
-            p.step()
+
+    def train() -> None:
+        schedule = torch.profiler.schedule(wait=0, warmup=1, active=2)
+        with torch.profiler.profile(schedule=schedule, on_trace_ready=h) as p:
+            for _ in range(3):
+                torch.ones(3).sum()
+                p.step()
+
+    with pytest.warns(UserWarning, match="saved no trace"):
+        train()
     assert h.path is None
     assert "saved no trace" in h.problem
 
