@@ -25,6 +25,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
 HERE = Path(__file__).resolve().parent
 ARMS = ("hand", "null", "recorder")
 RESAMPLES = 10_000
@@ -122,15 +124,33 @@ def measure(program: str, device: str, rounds: int, seconds: float = 600.0) -> d
     return verdict(samples)
 
 
-def main() -> None:
-    import torch
+def table(result: dict[str, Any]) -> str:
+    """The results as the documentation shows them."""
+    lines = ["| program | step | by hand | recorder | recorder / hand | without a profiler in either half |"]
+    lines.append("|---|---|---|---|---|---|")
+    for name, found in result["programs"].items():
+        step = f"{found['plain_us']:,.0f} us"
+        ratios = [
+            f"{found[key]:.2f} ({found['intervals'][key][0]:.2f} to {found['intervals'][key][1]:.2f})"
+            for key in ("hand", "recorder", "recorder_over_hand", "null")
+        ]
+        lines.append(f"| `{' '.join([PROGRAMS[name][0], *PROGRAMS[name][1]])}` | {step} | {' | '.join(ratios)} |")
+    return "\n".join(lines)
 
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="CUDA if there is any")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--programs", nargs="*", choices=list(PROGRAMS), default=list(PROGRAMS))
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--table", action="store_true", help="measure nothing; print the output file as Markdown")
     args = parser.parse_args()
+    if args.table:
+        print(table(json.loads(args.output.read_text(encoding="utf-8"))))
+        return
+    if args.device is None:
+        args.device = "cuda" if torch.cuda.is_available() else "cpu"
     result: dict[str, Any] = {"schema": 1, "id": "recorder-distortion", "programs": {}}
     if args.output.exists():
         result = json.loads(args.output.read_text(encoding="utf-8"))

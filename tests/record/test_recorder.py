@@ -334,3 +334,56 @@ def test_step_marks_do_not_cross_the_optimizers_own_annotation(tmp_path: Path) -
     for (_, begin, end), (_, inner_begin, inner_end) in zip(sorted(steps), sorted(inner), strict=True):
         assert begin <= inner_begin < inner_end <= end
     assert torch.autograd.profiler.record_function.__exit__.__code__.co_name == "__exit__"
+
+
+def test_a_handler_does_not_count_the_step_that_stop_cuts_off(tmp_path: Path) -> None:
+    # After the last `step()` torch opens one more step, which holds nothing; it would be the fastest of all.
+    h = handler(tmp_path)
+    x = torch.ones(64, 64)
+    with torch.profiler.profile(schedule=torch.profiler.schedule(wait=1, warmup=1, active=10), on_trace_ready=h) as p:
+        for _ in range(6):
+            torch.mm(x, x)
+            p.step()
+    assert h.recorded is not None
+    assert h.recorded.active == 4
+    assert list(h.trace.steps.number) == [2, 3, 4, 5]
+    assert h.recorded.steps_before == 2
+
+
+def test_a_handler_that_cannot_write_warns_and_lets_the_program_go_on(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file in the way")
+    h = handler(tmp_path / "out")
+
+    def train() -> None:
+        schedule = torch.profiler.schedule(wait=0, warmup=1, active=2)
+        with torch.profiler.profile(schedule=schedule, on_trace_ready=h) as p:
+            for _ in range(3):
+                torch.ones(3).sum()
+                p.step()
+
+    with pytest.warns(UserWarning, match="saved no trace"):
+        train()
+    assert h.path is None
+    assert "saved no trace" in h.problem
+
+
+def test_the_handler_serves_a_trainer_with_callbacks(tmp_path: Path) -> None:
+    """The way in which HF Trainer and Lightning drive a profiler: entered, stepped and left from callbacks."""
+    h = handler(tmp_path, name="trainer")
+    profiler = torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=2, warmup=2, active=5, repeat=2), on_trace_ready=h, record_shapes=True
+    )
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.AdamW(model.parameters())
+    profiler.start()
+    for _ in range(20):
+        with torch.profiler.record_function("run_training_batch"):
+            model(torch.ones(2, 8)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        profiler.step()
+    profiler.stop()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trainer-2.json.gz", "trainer.json.gz"]
+    assert h.recorded is not None
+    assert (h.recorded.active, h.recorded.step_source) == (5, "profiler")
+    assert h.explain().verdict

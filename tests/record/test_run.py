@@ -134,6 +134,71 @@ def test_control_c_saves_explains_and_gives_130(shell: Shell) -> None:
     assert ran.explained
 
 
+@pytest.mark.parametrize(("end", "code"), [("os._exit(5)", 5), ("os.kill(os.getpid(), 15)", -15)])
+def test_a_program_that_is_gone_at_once_leaves_its_trace(shell: Shell, end: str, code: int) -> None:
+    # Killed while the steps after recording are timed: nothing of ours runs any more.
+    ran = shell.run("--active", "5", shell.script(TRAIN + f"import os\ntrain(35)\nprint('out', flush=True)\n{end}\n"))
+    assert (ran.code, ran.out) == (code, "out\n")
+    assert ran.facts["active"] == 5
+    assert os.listdir(shell.folder / "lanewise-out") == ["program.json.gz"]
+
+
+def test_the_times_after_recording_are_added(shell: Shell) -> None:
+    ran = shell.run("--no-explain", "--active", "5", shell.script(TRAIN + "train(80)\n"))
+    assert ran.facts["after_step_us"]
+    assert ran.facts["modules"] == [["", "Sequential"], ["0", "Linear"], ["1", "ReLU"], ["2", "Linear"]]
+
+
+def test_forked_children_are_left_alone(shell: Shell) -> None:
+    body = """
+import os
+train(25)
+pid = os.fork()
+if pid == 0:
+    train(80)
+    print("child", flush=True)
+    sys.exit(3)
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+train(60)
+print("parent", code)
+"""
+    ran = shell.run("--active", "5", shell.script(TRAIN + body))
+    assert (ran.code, ran.out) == (0, "child\nparent 3\n")
+    assert ran.err.count("Can you trust it?") == 1
+    assert ran.facts["active"] == 5
+    assert sorted(os.listdir(shell.folder / "lanewise-out")) == ["program.json.gz", "program.report.json"]
+
+
+def test_a_step_that_raises_in_the_middle_ends_the_recording_there(shell: Shell) -> None:
+    body = """
+def bad(*_):
+    raise RuntimeError("inside forward")
+train(30)
+model[1].register_forward_pre_hook(bad)
+train(1)
+"""
+    ran = shell.run("--active", "100", shell.script(TRAIN + body))
+    assert ran.code == 1
+    assert ran.err.count("RuntimeError: inside forward") == 1
+    assert ran.facts["stopped_by"] == "exception"
+
+
+def test_a_full_disk_costs_the_program_nothing(shell: Shell) -> None:
+    # No file may grow beyond 100 kB: the export itself fails, wherever it goes.
+    body = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+train(80)
+print('done')
+"""
+    ran = shell.run(shell.script(TRAIN + body))
+    assert (ran.code, ran.out) == (0, "done\n")
+    assert "Traceback" not in ran.err
+    assert "is full" in ran.err
+    assert list(shell.folder.glob("lanewise-out/*")) == []
+
+
 def test_stop_ends_the_program_and_its_finally_blocks_run(shell: Shell) -> None:
     body = "try:\n    while True:\n        train(1)\nfinally:\n    print('closed')\n"
     ran = shell.run("--stop", "--active", "5", shell.script(TRAIN + body))
@@ -167,7 +232,8 @@ def test_a_script_without_steps_is_recorded_whole(shell: Shell) -> None:
     ("body", "said"),
     [
         ("print('no torch here')\n", "never imported torch"),
-        (TRAIN + "train(5)\nprint('no torch here')\n", "--quick"),
+        (TRAIN + "train(5)\nprint('no torch here')\n", "--whole"),
+        (TRAIN + "train(10)\nprint('no torch here')\n", "--quick"),
         (TRAIN + "print('no torch here')\n", "--step-on"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from lanewise.errors import LanewiseError
 from lanewise.record.contents import scan
-from lanewise.record.save import free_path, rank_suffix, write_trace
+from lanewise.record.save import free_path, rank_suffix, rewrite_facts, write_trace
 from lanewise.trace.recorded import KEY, Fault, Recorded, StepTimes, from_metadata, to_json
 
 
@@ -45,6 +45,25 @@ def test_the_facts_go_in_and_private_ones_go_out(tmp_path: Path, rows: int, pret
     assert "secret-machine" not in text
     assert str(tmp_path) not in text
     assert raw.exists()
+
+
+@pytest.mark.parametrize("rows", [1, 60_000])
+def test_facts_that_come_later_take_the_place_of_the_first(tmp_path: Path, rows: int) -> None:
+    raw, final = exported(tmp_path / "raw.json", rows=rows), tmp_path / "out.json.gz"
+    write_trace(raw, final, {"schema": 1, "command": ['a "quoted" {word}']})
+    before = read(final)
+    rewrite_facts(final, {"schema": 1, "after_step_us": 7.5})
+    assert read(final) == before | {KEY: {"schema": 1, "after_step_us": 7.5}}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json.gz", "raw.json"]
+
+
+def test_a_file_whose_facts_cannot_be_replaced_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "out.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": []}'))
+    with pytest.raises(LanewiseError, match="cannot write"):
+        rewrite_facts(path, {"schema": 1})
+    assert read(path) == {"traceEvents": []}
+    assert [each.name for each in tmp_path.iterdir()] == ["out.json.gz"]
 
 
 def test_an_unfinished_step_is_no_step(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,3 +117,22 @@ def test_nearest_wanted_ancestor() -> None:
     assert nearest(parent, wanted, np.array([-1, 3])).tolist() == [-1, 2]
     nothing = np.empty(0, np.int64)
     assert nearest(nothing, nothing.astype(bool), np.array([-1])).tolist() == [-1]
+
+
+@pytest.mark.parametrize("steps", [3, 40])
+def test_a_chain_of_crossings_is_settled_however_long(steps: int) -> None:
+    # Each step's last annotation outlives the step and reaches into the next one, as step marks set by a hook do.
+    inside = [(100, 150), (200, 250)]
+    spans = [
+        (step * 1000 + begin, step * 1000 + end)
+        for step in range(steps)
+        for begin, end in [(0, 985), *inside, (900, 1010)]
+    ]
+    result = nest(
+        np.zeros(len(spans), dtype=np.int64),
+        np.array([begin * 1000 for begin, _ in spans]),
+        np.array([(end - begin) * 1000 for begin, end in spans]),
+    )
+    for step in range(steps):
+        assert result.parent[4 * step : 4 * step + 4].tolist() == [-1, 4 * step, 4 * step, 4 * step]
+    assert result.crossing == steps

@@ -48,7 +48,9 @@ class Afterwards:
                 continue
         trace = self._recording.trace
         if trace is None:
-            self._log(_why_nothing(self._recording))
+            # A problem has been told when it arose.
+            if not self._recording.problem:
+                self._log(_why_nothing(self._recording))
             return
         shown = _shown(trace)
         if self._explain and os.environ.get("RANK", "0") == "0":
@@ -72,8 +74,6 @@ class Afterwards:
 
 
 def _why_nothing(recording: Recording) -> str:
-    if recording.problem:
-        return recording.problem
     steps = max(recording.window.steps, 0)
     if "torch" not in sys.modules:
         return "nothing was recorded: the program never imported torch"
@@ -81,10 +81,12 @@ def _why_nothing(recording: Recording) -> str:
         return (
             "nothing was recorded: no step was found; name the function that makes one (--step-on FN), or use --whole"
         )
-    return (
-        f"nothing was recorded: the program ended after {steps} steps, before recording began; "
-        "--quick needs 8, --whole none"
+    ended = (
+        f"nothing was recorded: the program ended after {steps} step{'' if steps == 1 else 's'}, before recording began"
     )
+    if steps >= 8:
+        return f"{ended}; with --quick it begins after the fifth"
+    return f"{ended}; --whole records programs of any length"
 
 
 def _shown(path: Path) -> str:
@@ -99,11 +101,15 @@ def main(path: str, form: str, unprofiled_us: float | None) -> None:
     """Explain the trace at `path`: its data beside it, the report on standard output (`text` or `json`)."""
     from lanewise.cli.common import console
     from lanewise.diagnose.explain import explain
+    from lanewise.errors import LanewiseError
     from lanewise.show.json import report_json
     from lanewise.show.terminal import print_report
     from lanewise.trace.reader import read
 
-    report = explain(read(path), unprofiled_us=unprofiled_us)
+    try:
+        report = explain(read(path), unprofiled_us=unprofiled_us)
+    except LanewiseError as error:
+        sys.exit(f"lanewise: cannot explain the trace: {error}")
     data = report_json(report)
     target = Path(path.removesuffix(".gz").removesuffix(".json") + ".report.json")
     try:

@@ -70,7 +70,9 @@ class Plan:
             return False
         if n >= self.timed_max or sum(times_ns) >= self.timed_seconds * 1e9:
             return True
-        return n >= _least_steps(times_ns) and _steady(times_ns)
+        least = _least_steps(times_ns)
+        # Tiny steps come in any number; a program of thirty shall not end while they are still timed.
+        return n >= least and (least > 2 * _GROUP or _steady(times_ns))
 
     def recorded_enough(self, times_ns: Sequence[int]) -> str:
         """`settled`, `cap` or `time` when recording should end at this boundary, else an empty text."""

@@ -16,6 +16,7 @@ import os
 import shutil
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from lanewise.record import contents, environment, faults, own_profiler
 from lanewise.record.plan import Plan
 from lanewise.record.profiler import Flags
 from lanewise.record.recording import Options, Recording
-from lanewise.record.save import free_path, rank_suffix, write_trace
+from lanewise.record.save import discard, free_path, is_whole, rank_suffix, write_trace
 from lanewise.trace.recorded import Recorded, to_json
 
 __all__ = ["Recorder", "handler", "record"]
@@ -142,34 +143,50 @@ class Recorder:
         return self.path
 
     def _take(self, profiler: Any) -> None:
-        """The rows of a finished `torch.profiler.profile` cycle, with the machine record added."""
+        """The rows of a finished `torch.profiler.profile` cycle, with the machine record added.
+
+        A disk that is full or read-only must not end the training that is profiled: it is a warning and `problem`.
+        """
+        try:
+            self._take_cycle(profiler)
+        except (LanewiseError, OSError) as error:
+            self.problem = f"lanewise saved no trace: {error}"
+            warnings.warn(self.problem, stacklevel=3)
+
+    def _take_cycle(self, profiler: Any) -> None:
         folder = self._options.out
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"{self._options.name}{rank_suffix(os.environ)}"
         final = free_path(folder, stem, ".json.gz")
         raw = folder / f".recording-{os.getpid()}-{threading.get_ident()}.json"
+        # `step()` has counted on before it hands over, `stop()` has not: then this step was begun and not ended. Most
+        # loops leave one that holds nothing.
+        number = getattr(profiler, "step_num", None)
+        open_step = number if isinstance(number, int) else None
         try:
             profiler.export_chrome_trace(str(raw))
-            found = contents.scan(raw)
+            if not is_whole(raw):
+                raise LanewiseError(f"the disk under {folder} is full")
+            found = contents.scan(raw, unfinished=open_step)
             flags = Flags(
                 shapes=bool(getattr(profiler, "record_shapes", False)),
                 stacks=bool(getattr(profiler, "with_stack", False)),
                 memory=bool(getattr(profiler, "profile_memory", False)),
             )
-            self.recorded = Recorded(
+            recorded = Recorded(
                 lanewise=__version__,
                 step_source="profiler" if found.steps else "none",
                 active=found.steps,
-                steps_before=max(0, int(getattr(profiler, "step_num", 0)) - found.steps),
+                steps_before=max(0, (open_step or 0) - found.steps),
                 flags=flags.as_dict(),
                 environment=environment.describe(),
                 faults=faults.find(found, flags, [], []),
             )
-            write_trace(raw, final, to_json(self.recorded))
-            self.path, self._trace = final, None
+            write_trace(raw, final, to_json(recorded), unfinished=open_step)
+            self.path, self.recorded, self._trace = final, recorded, None
             own_profiler.announce(final)
         finally:
-            raw.unlink(missing_ok=True)
+            discard(raw)
 
 
 def record(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -20,16 +21,20 @@ from lanewise.record import contents, environment, faults
 from lanewise.record.annotation import StepAnnotation
 from lanewise.record.device import Device, current_device
 from lanewise.record.finder import StepFinder
+from lanewise.record.forked import end_without_destructors
 from lanewise.record.functions import FunctionSteps
 from lanewise.record.imported import ImportWatch
 from lanewise.record.own_profiler import OwnProfiler
 from lanewise.record.plan import Plan
 from lanewise.record.profiler import Flags, Session, profiler_is_running
-from lanewise.record.save import free_path, rank_suffix, write_trace
+from lanewise.record.save import discard, free_path, is_whole, rank_suffix, rewrite_facts, write_trace
 from lanewise.record.size import TraceSize
 from lanewise.record.watchdog import Watchdog
 from lanewise.record.window import Window
 from lanewise.trace.recorded import Fault, Recorded, to_json
+
+_LEAST_FREE = 4_000_000
+"""Bytes that a disk must have left, whatever is predicted."""
 
 __all__ = ["Options", "Recording", "StopProgram"]
 
@@ -178,7 +183,12 @@ class Recording:
         if self._again:
             self._faults.append(Fault(code="recorded-again", sentence="the first recording lost device records"))
         self.facts = self._describe(session)
-        self._log(f"recorded {self.window.measured.active or 'no complete'} steps, {found.size / 1e6:.1f} MB")
+        steps = self.window.measured.active
+        count = f"{steps} step{'' if steps == 1 else 's'}" if steps else "no complete step"
+        count = "all there is, without steps" if self.options.whole else count
+        self._log(f"recorded {count}, {found.size / 1e6:.1f} MB")
+        # At once: the program may be killed, or end by os._exit, while the steps after recording are timed.
+        self._save()
         return False
 
     def _done(self) -> None:
@@ -192,8 +202,9 @@ class Recording:
 
     def _step_aside(self) -> None:
         """The program starts a profiler of its own: keep what there is, and let it have the process."""
+        if not self._aside:
+            self._log("the program profiles itself: its own recording is explained instead")
         self._aside = True
-        self._log("the program profiles itself: its own recording is explained instead")
         try:
             self.window.finish("profiler")
         except Exception as error:
@@ -223,15 +234,26 @@ class Recording:
 
     def _export(self, session: Session) -> Path:
         raw = self._make_raw()
-        session.export(str(raw))
+        try:
+            session.export(str(raw))
+        except Exception:
+            discard(raw)
+            raise
+        if not is_whole(raw):
+            # An export cannot be repeated: the profiler has let go of the rows.
+            discard(raw)
+            raise LanewiseError(f"no trace: the disk under {raw.parent} is full")
         return raw
 
     def _make_raw(self) -> Path:
-        """An empty file beside the final one, or in the temporary folder where that cannot be."""
+        """An empty file beside the final one, or in the temporary folder where that cannot be or has no room."""
         last: OSError | None = None
+        needed = _LEAST_FREE + 2 * self.window.predicted_bytes
         for folder in (self.options.out, Path(tempfile.gettempdir())):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
+                if shutil.disk_usage(folder).free < needed:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 handle, name = tempfile.mkstemp(prefix=".recording-", suffix=".json", dir=folder)
                 os.close(handle)
             except OSError as error:
@@ -242,22 +264,30 @@ class Recording:
                     f"cannot write to {self.options.out} ({last.strerror if last else ''}): the trace goes to {folder}"
                 )
             return Path(name)
-        raise LanewiseError(f"cannot write the trace to {self.options.out}: {last}")
+        reason = last.strerror if last is not None else ""
+        raise LanewiseError(f"cannot write the trace to {self.options.out} or the temporary folder: {reason}")
 
     def _save(self) -> None:
+        """Bring what is known to disk: the trace once, the times after recording when they are there."""
         raw, self._raw = self._raw, None
-        if raw is None or self.facts is None:
+        if self.facts is None:
             return
         measured = self.window.measured
-        facts = self.facts
-        if measured.after is not None:
-            facts = replace(facts, after=measured.after, after_step_us=measured.after.median_us)
-        self.facts = facts
+        if measured.after is not None and self.facts.after is None:
+            self.facts = replace(self.facts, after=measured.after, after_step_us=measured.after.median_us)
+            if raw is None and self.trace is not None and not self.problem:
+                try:
+                    rewrite_facts(self.trace, to_json(self.facts))
+                except LanewiseError as error:
+                    # The trace is as complete as before; only those times are missing in it.
+                    self._log(str(error))
+        if raw is None:
+            return
         try:
             stem = f"{self.options.name}{rank_suffix(os.environ)}"
             folder = self.options.out if raw.parent == self.options.out else raw.parent
             final = free_path(folder, stem, ".json.gz")
-            write_trace(raw, final, to_json(facts), unfinished=measured.unfinished)
+            write_trace(raw, final, to_json(self.facts), unfinished=measured.unfinished)
             self.trace = final
             raw.unlink(missing_ok=True)
         except LanewiseError as error:
@@ -311,7 +341,9 @@ class Recording:
     def _failed(self, error: BaseException) -> None:
         """Our own code failed: say so once, let go of the program."""
         if not self.problem:
-            self.problem = f"recording stopped: {type(error).__name__}: {error}"
+            # What the user can cause reads as a sentence; a fault of ours keeps its name.
+            told = str(error) if isinstance(error, LanewiseError) else f"{type(error).__name__}: {error}"
+            self.problem = f"recording stopped: {told}"
             self._log(self.problem)
             if os.environ.get("LANEWISE_DEBUG"):
                 sys.excepthook(type(error), error, error.__traceback__)
@@ -323,6 +355,8 @@ class Recording:
     def _forked(self) -> None:
         """In a forked child nothing is recorded, and nothing of ours may act."""
         with contextlib.suppress(Exception):
+            if self._session is not None:
+                end_without_destructors()
             self._finished = True
             self._watch.uninstall()
             self.window.disable()

@@ -90,9 +90,12 @@ def _used() -> tuple[int, bool]:
 class _MallocInfo(ctypes.Structure):
     """`struct mallinfo2` of glibc 2.33."""
 
-    _fields_ = [  # noqa: RUF012 - ctypes wants a plain list
+    _fields_ = [
         (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
     ]
 
 

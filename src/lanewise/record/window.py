@@ -139,6 +139,11 @@ class Window:
         """Whether a profiler session of ours exists now."""
         return self.phase in (Phase.WARMUP, Phase.ACTIVE)
 
+    @property
+    def predicted_bytes(self) -> int:
+        """How large the trace will be, as far as that can be told; 0 where it cannot."""
+        return self._size.predicted() if self._size is not None else 0
+
     def boundary(self) -> None:
         """A step ended, and the next begins."""
         # First of all: what follows is not the program's.

@@ -27,9 +27,11 @@ SCHEMA = 1
 class StepTimes:
     """Wall time per step over one stretch of the run, microseconds.
 
-    A step lasts from boundary to boundary, without what the recorder does at a boundary (`host`; the other two hide
-    it behind the device). `method` says what was timed: `host` - the time between step boundaries on the host, sound
-    where the device keeps up; `device` - device timestamps at the boundaries, where the host runs ahead; `mean` - the stretch between two
+    A step lasts from boundary to boundary, without what the recorder does at a boundary (`host`; the other two methods
+    hide it behind the device).
+
+    `method` says what was timed: `host` - the time between step boundaries on the host, sound where the device keeps
+    up; `device` - device timestamps at the boundaries, where the host runs ahead; `mean` - the stretch between two
     synchronisations divided by its steps, where the host runs ahead and nothing may be added to the stream. `mean`
     has one sample, so p20 and p80 equal the median. `times_us` are the samples themselves in their order, so that two
     runs can be compared with statistics.
