@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +34,10 @@ EDITS: dict[str, tuple[str, str]] = {
     "compile-region": ("compile_region", "CompileRegion"),
 }
 """Edits by name, in the order in which they are applied: module and class."""
+
+
+_IMPORT = re.compile(r"^import torch\b(?!\.)", re.MULTILINE)
+_NAME = re.compile(r"(?<![\w.])torch\.\w")
 
 
 class Rewritten(NamedTuple):
@@ -79,6 +84,8 @@ def rewrite(
         if edit.found and not (safe_only and not all(one.safe for one in edit.found)):
             tree = changed
             found += edit.found
+    if found and not _IMPORT.search(tree.code) and _NAME.search(tree.code):
+        tree = _with_torch(tree)
     return Rewritten(source, tree.code, sorted(found, key=lambda one: one.line))
 
 
@@ -93,6 +100,13 @@ def unified_diff(rewritten: Rewritten, name: str) -> str:
 def _edit(name: str) -> Edit:
     module, kind = EDITS[name]
     return getattr(importlib.import_module(f"lanewise.fix.source.edits.{module}"), kind)()
+
+
+def _with_torch(tree: Any) -> Any:
+    """The module with `import torch`, which edits may use."""
+    codemod: Any = importlib.import_module("libcst.codemod")
+    visitors: Any = importlib.import_module("libcst.codemod.visitors")
+    return visitors.AddImportsVisitor(codemod.CodemodContext(), [visitors.ImportItem("torch")]).transform_module(tree)
 
 
 def _libcst() -> tuple[Any, Any]:

@@ -37,7 +37,10 @@ class ItemInLoop(Edit):
         whole = self._whole_sum(updated_node, statements, sums)
         if whole is not None:
             return whole
-        after = [cst.parse_statement(f"{name} = float({name})") for name in dict.fromkeys(sums)]
+        after = [
+            cst.parse_statement(f"if isinstance({name}, torch.Tensor):\n    {name} = {name}.item()\n")
+            for name in dict.fromkeys(sums)
+        ]
         loop = updated_node.with_changes(body=body.with_changes(body=statements))
         return cst.FlattenSentinel([loop, *after])
 

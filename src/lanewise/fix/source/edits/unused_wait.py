@@ -8,7 +8,8 @@ from lanewise.fix.source.edit import Edit, called, method_call
 
 __all__ = ["UnusedWait"]
 
-_READS = ("item", "tolist", "cpu", "numpy")
+# Not `cpu`: as a statement it moves a module, in place.
+_READS = ("item", "tolist", "numpy")
 
 
 class UnusedWait(Edit):
