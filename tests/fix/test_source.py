@@ -251,7 +251,9 @@ def lanewise(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_prints_a_diff_and_changes_nothing(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text("import torch\noptimizer.zero_grad(set_to_none=False)\nfor loss in losses:\n    total += loss.item()\n")
+    script.write_text(
+        "import torch\noptimizer.zero_grad(set_to_none=False)\nfor loss in losses:\n    total += loss.item()\n"
+    )
     before = script.read_text()
     done = lanewise("fix", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
