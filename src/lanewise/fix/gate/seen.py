@@ -26,9 +26,10 @@ class Seen:
     """Counts per call, from a recorded trace.
 
     Attributes:
-        operators, kernels: by name; copies of the device count as kernels. compiled: entries into compiled code. launches, graph_launches: of the host.
-        recorded: forward operators that recorded a graph for a backward pass. channels_last: convolutions that read it.
-        device_us: device time, us. peak: most memory allocated at once, bytes; -1 if unknown. settings: as recorded.
+        operators, kernels: by name; copies of the device count as kernels. compiled: entries into compiled code.
+        launches, graph_launches: of the host. recorded: forward operators that recorded a graph for a backward pass.
+        channels_last: convolutions that read it. device_us: device time, us. peak: most memory allocated at once, bytes;
+            -1 if unknown. settings: as recorded. path: of the trace.
     """
 
     operators: Mapping[str, float]
