@@ -80,6 +80,7 @@ def test_a_training_step_gets_its_fused_optimizer_and_the_trace_shows_it() -> No
     plan.call(torch.randn(8, 16))
 
 
+@pytest.mark.slow
 def test_a_gain_that_the_trace_does_not_show_is_not_credited() -> None:
     from dataclasses import replace
 
@@ -297,6 +298,7 @@ def test_a_report_prunes_what_it_has_no_finding_for() -> None:
     assert "OPT104" in attempt.reason
 
 
+@pytest.mark.slow
 def test_memory_as_the_goal() -> None:
     """Less memory at the same speed is kept for `memory`, and not for `latency`."""
 

@@ -80,6 +80,8 @@ def rewrite(
         edit = _edit(name)
         if findings is not None and not set(edit.answers) & set(findings):
             continue
+        if not any(text in source for text in edit.needs):
+            continue
         changed: Any = metadata.MetadataWrapper(tree).visit(edit)
         if edit.found and not (safe_only and not all(one.safe for one in edit.found)):
             tree = changed

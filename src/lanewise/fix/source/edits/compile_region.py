@@ -21,6 +21,7 @@ class CompileRegion(Edit):
     """Compiles the function: one kernel instead of many."""
 
     name = "compile-region"
+    needs = ("torch.", "F.")
     answers = ("LAU101", "LAU102", "LAU103")
 
     def leave_FunctionDef(  # noqa: N802

@@ -13,6 +13,7 @@ class ItemInLoop(Edit):
     """Adds on the device and reads the sum once, after the loop."""
 
     name = "item-in-loop"
+    needs = (".item(",)
     safe = False  # the sum is made in the tensor's type, not in double precision
     answers = ("SYN101", "CMP101")
 

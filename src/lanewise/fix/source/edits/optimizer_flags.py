@@ -24,6 +24,7 @@ class OptimizerFlags(Edit):
     """Sets `fused=True` on the optimizers of torch that know it, and drops `foreach=False`."""
 
     name = "optimizer-flags"
+    needs = ("optim",)
     answers = ("OPT101", "OPT102")
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ class SmallCopies(Edit):
     """Stacks first, and sends the result once."""
 
     name = "small-copies"
+    needs = ("stack(", "cat(")
     answers = ("SYN108",)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802

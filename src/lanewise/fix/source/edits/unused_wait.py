@@ -16,6 +16,7 @@ class UnusedWait(Edit):
     """Removes `x.sum().item()` whose value nobody uses, and `torch.cuda.synchronize()` in code that is repeated."""
 
     name = "unused-wait"
+    needs = (".item(", ".tolist(", ".numpy(", "synchronize(")
     answers = ("SYN101", "SYN105", "CMP101")
 
     def leave_SimpleStatementLine(  # noqa: N802
