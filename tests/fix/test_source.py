@@ -50,7 +50,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "a sum over a loop": (
         "item-in-loop",
         "for loss in losses:\n    total += loss.item()",
-        "total += torch.stack(tuple(losses)).sum().item()",
+        "total += (losses if isinstance(losses, torch.Tensor) else torch.stack(tuple(losses))).sum().item()",
     ),
     "a sum beside other work": (
         "item-in-loop",
@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "small copies": (
         "small-copies",
         "rows = torch.stack([part.to(device) for part in parts])",
-        "rows = torch.stack([part for part in parts]).to(device)",
+        "rows = torch.stack(list(parts)).to(device)",
     ),
     "a partition by a mask": (
         "mask-partition",
@@ -263,7 +263,7 @@ def test_the_command_prints_a_diff_and_changes_nothing(tmp_path: Path) -> None:
     assert "item" not in done.stdout.split("@@")[-1].replace(" for loss in losses", "").split("+")[1]
     assert script.read_text() == before
     unsafe = lanewise("fix", "--unsafe", "train.py", cwd=tmp_path)
-    assert "torch.stack(tuple(losses)).sum().item()" in unsafe.stdout
+    assert "torch.stack(tuple(losses))).sum().item()" in unsafe.stdout
     applied = lanewise("fix", "--apply", "--no-proof", "train.py", cwd=tmp_path)
     assert applied.returncode == 0
     assert script.read_text().startswith("import torch\noptimizer.zero_grad()\n")

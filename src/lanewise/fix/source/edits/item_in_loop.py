@@ -56,7 +56,12 @@ class ItemInLoop(Edit):
         only = statements[0] if len(statements) == 1 and isinstance(loop.target, cst.Name) else None
         if only is None or text_of(only).strip() != f"{sums[0]} += {text_of(loop.target)}.detach()":
             return None
-        line = cst.parse_statement(f"{sums[0]} += torch.stack(tuple({text_of(loop.iter)})).sum().item()")
+        over = text_of(loop.iter)
+        # A tensor is summed as it is: taking it apart row by row would cost as much as the loop did.
+        values = f"torch.stack(tuple({over}))"
+        if over.isidentifier():
+            values = f"({over} if isinstance({over}, torch.Tensor) else {values})"
+        line = cst.parse_statement(f"{sums[0]} += {values}.sum().item()")
         assert isinstance(line, cst.SimpleStatementLine)
         return cst.FlattenSentinel([line.with_changes(leading_lines=loop.leading_lines)])
 
