@@ -53,17 +53,22 @@ def _mlp(kind: str, hidden: int, inner: int, rows: int) -> Callable[[str], tuple
     return make
 
 
-def _pointwise(device: str) -> tuple[Any, Any]:
-    import torch
+def _pointwise(function: str) -> Callable[[str], tuple[Any, Any]]:
+    def make(device: str) -> tuple[Any, Any]:
+        import torch
 
-    class Chain(torch.nn.Module):
-        def forward(self, x: Any, w: Any, b: Any) -> Any:
-            for _ in range(10):
-                x = torch.tanh(x * w + b)
-            return x
+        outer = getattr(torch, function)
 
-    rows = 65536 if device.startswith("cuda") else 2048
-    return Chain().eval(), tuple(torch.randn(rows, 64, device=device) for _ in range(3))
+        class Chain(torch.nn.Module):
+            def forward(self, x: Any, w: Any, b: Any) -> Any:
+                for _ in range(10):
+                    x = outer(x * w + b)
+                return x
+
+        rows = 65536 if device.startswith("cuda") else 2048
+        return Chain().eval(), tuple(torch.randn(rows, 64, device=device) for _ in range(3))
+
+    return make
 
 
 def _encoder(device: str) -> tuple[Any, Any]:
@@ -147,7 +152,8 @@ def _timm(name: str) -> Callable[[str], tuple[Any, Any]]:
 
 
 WORKLOADS: list[Workload] = [
-    Workload("pointwise-chain", "ten rounds of multiply, add, tanh", (), _pointwise),
+    Workload("pointwise-tanh", "ten rounds of multiply, add, tanh", (), _pointwise("tanh")),
+    Workload("pointwise-relu", "ten rounds of multiply, add, relu", (), _pointwise("relu")),
     Workload("mlp-narrow", "GELU MLP 64/256, many rows", (), _mlp("gelu", 64, 256, 8192)),
     Workload("mlp-gelu", "GELU MLP 256/1024, few rows", (), _mlp("gelu", 256, 1024, 32)),
     Workload("mlp-swiglu", "gated MLP 256/1024", (), _mlp("swiglu", 256, 1024, 64)),

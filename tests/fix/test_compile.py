@@ -51,7 +51,7 @@ def test_a_pointwise_chain_is_compiled_and_the_plan_survives_a_file(tmp_path: Pa
     plan = optimize(model, x, budget="60s", only=["compile"])
     assert plan.report.winner == ["compile"], plan.summary()
     (attempt,) = plan.report.attempts
-    assert attempt.numeric_class == "same precision"
+    assert attempt.numeric_class in {"exact", "same precision"}
     assert attempt.repaid_after > 0
     assert {shown.prediction: shown.seen for shown in attempt.shown} == {
         "compiled regions run": True,

@@ -80,6 +80,7 @@ def test_a_training_step_gets_its_fused_optimizer_and_the_trace_shows_it() -> No
     plan.call(torch.randn(8, 16))
 
 
+@pytest.mark.slow
 def test_a_gain_that_the_trace_does_not_show_is_not_credited() -> None:
     from dataclasses import replace
 
@@ -297,6 +298,7 @@ def test_a_report_prunes_what_it_has_no_finding_for() -> None:
     assert "OPT104" in attempt.reason
 
 
+@pytest.mark.slow
 def test_memory_as_the_goal() -> None:
     """Less memory at the same speed is kept for `memory`, and not for `latency`."""
 
@@ -346,3 +348,57 @@ def test_the_public_names() -> None:
     assert lanewise.optimize is optimize
     assert lanewise.load_plan is load_plan
     assert isinstance(planted("x", lambda m, o: o), Candidate)
+
+
+def test_the_command_shows_a_saved_plan(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    model = nn.Sequential(nn.Linear(16, 16)).eval()
+    path = optimize(model, torch.randn(4, 16), budget="5s", only=["no-grad"], trace=False).save(tmp_path / "plan.json")
+    for words, wanted in (([], "nothing is kept"), (["--json"], '"schema": "lanewise.plan/1"')):
+        command = [sys.executable, "-m", "lanewise", "fix", *words, str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert wanted in done.stdout
+    path.write_text("[]")
+    done = subprocess.run(
+        [sys.executable, "-m", "lanewise", "fix", str(path)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3
+    assert "no plan of lanewise" in done.stderr
+
+
+def test_wrong_gradients_of_inference_results_are_rejected() -> None:
+    """Weights that want gradients, gradients on, evaluation mode: results may be differentiated."""
+    from tests.fix.programs import wrong_gradient
+
+    model = nn.Linear(32, 32).eval()
+    plan = optimize(
+        model, torch.randn(16, 32), budget="8s", only=["bad"], extra=[planted("bad", wrong_gradient)], trace=False
+    )
+    assert plan.report.kind == "inference"
+    (attempt,) = plan.report.attempts
+    assert attempt.outcome == "wrong"
+    assert "gradient" in attempt.reason
+
+
+def test_a_function_keeps_its_plan_behind_call() -> None:
+    weight = torch.randn(32, 32)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(20):
+            y = torch.tanh(x @ weight)
+        return y
+
+    good = planted("good", lambda module, original: lambda x: torch.tanh(x @ weight))
+    x = torch.randn(32, 32)
+    plan = optimize(program, x, budget="10s", only=["good"], extra=[good], trace=False)
+    assert plan.report.kind == "inference"
+    assert plan.report.reference.startswith("double precision")
+    assert plan.report.winner == ["good"], plan.summary()
+    with plan:
+        assert torch.allclose(plan.call(x), program(x))
+        assert plan.counts()["good"] == {"fast": 1}
+    plan.call(x)
+    assert plan.counts()["good"] == {"fast": 1}

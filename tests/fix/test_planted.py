@@ -29,7 +29,7 @@ def seeded() -> None:
 
 def judged(target: Any, inputs: Any, candidate: Candidate, **options: Any) -> tuple[Plan, Attempt]:
     """What becomes of one candidate."""
-    plan = optimize(target, inputs, budget="20s", only=[candidate.name], extra=[candidate], trace=False, **options)
+    plan = optimize(target, inputs, budget="12s", only=[candidate.name], extra=[candidate], trace=False, **options)
     (attempt,) = plan.report.attempts
     return plan, attempt
 

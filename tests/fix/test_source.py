@@ -21,7 +21,7 @@ BAD = Path(__file__).parents[2] / "examples" / "bad"
 
 def edited(source: str, name: str) -> str:
     """The text after one edit."""
-    return rewrite(dedent(source), only=[name]).after.strip()
+    return rewrite("import torch\n" + dedent(source), only=[name]).after.removeprefix("import torch\n").strip()
 
 
 CASES: dict[str, tuple[str, str, str]] = {
@@ -50,17 +50,18 @@ CASES: dict[str, tuple[str, str, str]] = {
     "a sum over a loop": (
         "item-in-loop",
         "for loss in losses:\n    total += loss.item()",
-        "total += torch.stack(tuple(losses)).sum().item()",
+        "total += (losses if isinstance(losses, torch.Tensor) else torch.stack(tuple(losses))).sum().item()",
     ),
     "a sum beside other work": (
         "item-in-loop",
         "for x in data:\n    loss = f(x)\n    loss.backward()\n    total += loss.item()",
-        "for x in data:\n    loss = f(x)\n    loss.backward()\n    total += loss.detach()\ntotal = float(total)",
+        "for x in data:\n    loss = f(x)\n    loss.backward()\n    total += loss.detach()\n"
+        "if isinstance(total, torch.Tensor):\n    total = total.item()",
     ),
     "small copies": (
         "small-copies",
         "rows = torch.stack([part.to(device) for part in parts])",
-        "rows = torch.stack([part for part in parts]).to(device)",
+        "rows = torch.stack(list(parts)).to(device)",
     ),
     "a partition by a mask": (
         "mask-partition",
@@ -149,6 +150,12 @@ LEFT_ALONE: dict[str, tuple[str, str]] = {
         "for x in data:\n    total += x.item()\n    print(total)",
     ),
     "another library's Adam": ("optimizer-flags", "o = bitsandbytes.Adam(p)"),
+    "an optimizer of another library": ("optimizer-flags", "o = keras.optimizers.Adam(lr=1e-3)"),
+    "a module moved for good": ("unused-wait", "model.cpu()"),
+    "arithmetic of plain numbers": (
+        "compile-region",
+        "def rate(step, warm, top):\n    return top * math.cos(step / warm) * 0.5 + 0.5",
+    ),
     "copies to where each part says": ("small-copies", "y = torch.stack([p.to(p) for p in parts])"),
     "another mask": ("mask-partition", "y = torch.cat([x[a], x[~b]])"),
     "a cast around something that rounds": ("cast-around", "y = torch.exp(h.float()).to(x.dtype)"),
@@ -204,6 +211,14 @@ def test_safe_only_leaves_out_what_may_change_results() -> None:
     assert [one.name for one in rewrite(source, safe_only=True).suggestions] == ["zero-grad"]
 
 
+def test_what_an_edit_uses_is_imported() -> None:
+    source = '"""A program."""\n\nfrom torch.utils.data import DataLoader\n\nloader = DataLoader(data)\n'
+    after = rewrite(source).after
+    assert after.startswith('"""A program."""\n')
+    assert "import torch\n" in after
+    assert "import torch" not in rewrite("import torch\n\nx.item()\n").after.replace("import torch\n", "", 1)
+
+
 def test_findings_choose_the_edits() -> None:
     source = "optimizer.zero_grad(set_to_none=False)\nf = torch.compile(g, dynamic=False)\n"
     assert [one.name for one in rewrite(source, findings=["MEM105"]).suggestions] == ["zero-grad"]
@@ -236,20 +251,22 @@ def lanewise(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_prints_a_diff_and_changes_nothing(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text("optimizer.zero_grad(set_to_none=False)\nfor loss in losses:\n    total += loss.item()\n")
+    script.write_text(
+        "import torch\noptimizer.zero_grad(set_to_none=False)\nfor loss in losses:\n    total += loss.item()\n"
+    )
     before = script.read_text()
     done = lanewise("fix", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "-optimizer.zero_grad(set_to_none=False)\n+optimizer.zero_grad()\n" in done.stdout
-    assert "train.py:1: zero-grad" in done.stderr
+    assert "train.py:2: zero-grad" in done.stderr
     assert "1 more may change results" in done.stderr
     assert "item" not in done.stdout.split("@@")[-1].replace(" for loss in losses", "").split("+")[1]
     assert script.read_text() == before
     unsafe = lanewise("fix", "--unsafe", "train.py", cwd=tmp_path)
-    assert "torch.stack(tuple(losses)).sum().item()" in unsafe.stdout
+    assert "torch.stack(tuple(losses))).sum().item()" in unsafe.stdout
     applied = lanewise("fix", "--apply", "--no-proof", "train.py", cwd=tmp_path)
     assert applied.returncode == 0
-    assert script.read_text().startswith("optimizer.zero_grad()\n")
+    assert script.read_text().startswith("import torch\noptimizer.zero_grad()\n")
     assert "nothing to suggest" in lanewise("fix", "train.py", cwd=tmp_path).stderr
 
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from lanewise._version import __version__
 from lanewise.compare.diff import diff
 from lanewise.errors import LanewiseError, UsageError
@@ -56,6 +54,15 @@ class Kept(NamedTuple):
 
     candidate: Candidate
     variant: Variant
+
+
+class Comparison(NamedTuple):
+    """All ways to run the program, in turns: their times, the plan against eager, and against the best other way."""
+
+    final: list[ArmTime]
+    eager: Timing | None
+    other: Timing | None
+    best: str
 
 
 class Trial:
@@ -108,11 +115,14 @@ class Trial:
             self._attempts.append(attempt)
             clock.tell(f"{candidate.name}: {attempt.outcome}" + (f" ({attempt.reason})" if attempt.reason else ""))
         self._holm()
-        final, against_eager, against_best, best = self._final()
+        found = self._final()
         self._remember_peaks()
         if self._trace and self._kept:
+            before = len(self._kept)
             self._credit()
-        return self._plan(final, against_eager, against_best, best)
+            if self._kept and len(self._kept) < before:
+                found = self._again()
+        return self._plan(found)
 
     def _candidates(self) -> list[Candidate]:
         found = [*catalogue(self.subject, self.work), *self._extra]
@@ -175,7 +185,7 @@ class Trial:
         base = EAGER
         if below:
             base = "before"
-            arms[base] = Several(list(below))
+            arms |= {base: Several(list(below)), NULL: Several(list(below))}
         schedule = Schedule(max(0.5, min(_LONGEST_TIMING_S, share * 0.6)))
         samples = measure(
             self.subject, self.state, arms, schedule, done=lambda rounds: settled(rounds, base, PLAN, margin=_MARGIN)
@@ -265,14 +275,14 @@ class Trial:
                     attempt, outcome=outcome, reason=f"it was built on {name}, which is not kept"
                 )
 
-    def _final(self) -> tuple[list[ArmTime], Timing | None, Timing | None, str]:
+    def _final(self) -> Comparison:
         """The plan against all other ways to run the program; the best of them becomes the plan if it is better."""
         kept = self._kept
         if kept and not kept[0].candidate.alternative:
             self._build_alternatives()
         others = [one for one in self._alternatives if [one.candidate.name] != [k.candidate.name for k in kept]]
         if not kept and not others:
-            return [], None, None, EAGER
+            return Comparison([], None, None, EAGER)
         arms: dict[str, Variant | None] = {EAGER: None, NULL: None}
         arms |= {one.candidate.name: one.variant for one in others}
         if kept:
@@ -281,41 +291,54 @@ class Trial:
         self.clock.tell(f"all of it in turns: {', '.join(name for name in arms if name != NULL)}")
         samples = measure(self.subject, self.state, arms, Schedule(seconds))
         final = [time for time in arm_times(samples.rounds) if time.name != NULL]
-        if not kept:
-            return final, None, None, min(final, key=lambda time: time.median_us).name
-        against_eager = timing_of(samples.rounds, EAGER, PLAN, looks=1)
+        medians = {time.name: time.median_us for time in final}
+
+        def against(before: str, after: str) -> Timing:
+            return timing_of(samples.rounds, before, after, looks=1, null_of=EAGER)
+
         names = [EAGER, *(one.candidate.name for one in others)]
-        best = min(names, key=lambda name: float(np.median(np.concatenate(samples.rounds[name]))))
-        against_best = timing_of(samples.rounds, best, PLAN, looks=1)
+        best = min(names, key=medians.__getitem__)
+        if not kept:
+            return Comparison(final, None, None, best)
+        eager, other = against(EAGER, PLAN), against(best, PLAN)
+        if problem := samples.wrong.get(PLAN):
+            self._drop(kept[0].candidate.name, "wrong", problem)
+            return Comparison(final, None, None, best)
         if self.goal == "memory":
-            return final, against_eager, against_best, best
-        if against_best.ratio < _NEVER_BELOW and best != EAGER:
+            return Comparison(final, eager, other, best)
+        if other.ratio < _NEVER_BELOW and best != EAGER and best not in samples.wrong:
             winner = next(one for one in others if one.candidate.name == best)
             self._notes.append(f"{best} alone is faster than what was kept step by step; it is the plan")
-            for one in list(self._kept):
+            for one in kept:
                 self._mark(one.candidate.name, "not faster", f"{best} alone is faster")
             self._kept = [winner]
-            self._mark(best, "kept", _said(timing_of(samples.rounds, EAGER, best, looks=1)))
-            runner = min(
-                (n for n in [*names, PLAN] if n != best),
-                key=lambda n: float(np.median(np.concatenate(samples.rounds[n]))),
-            )
-            return (
-                final,
-                timing_of(samples.rounds, EAGER, best, looks=1),
-                timing_of(samples.rounds, runner, best, looks=1),
-                runner,
-            )
-        if against_eager.low <= 1.0:
-            self._drop(
-                kept[0].candidate.name, "not faster", f"not faster in the final comparison: {_said(against_eager)}"
-            )
-            return final, None, None, best
-        return final, against_eager, against_best, best
+            eager = against(EAGER, best)
+            self._mark(best, "kept", _said(eager))
+            runner = min((name for name in [*names, PLAN] if name != best), key=medians.__getitem__)
+            return Comparison(final, eager, against(runner, best), runner)
+        if eager.verdict != "faster":
+            reason = f"not faster in the final comparison: {_said(eager)}"
+            self._drop(kept[0].candidate.name, "not faster", reason)
+            return Comparison(final, None, None, best)
+        return Comparison(final, eager, other, best)
+
+    def _again(self) -> Comparison:
+        """What is left of the plan, measured once more after a part of it was dropped."""
+        self._notes.append(
+            "measured again after a part was not credited, in a process that had had a profiler attached"
+        )
+        arms = {EAGER: None, NULL: None, PLAN: Several([one.variant for one in self._kept])}
+        samples = measure(self.subject, self.state, arms, Schedule(max(1.0, min(_LONGEST_TIMING_S, self.clock.left))))
+        eager = timing_of(samples.rounds, EAGER, PLAN, looks=1)
+        final = [time for time in arm_times(samples.rounds) if time.name != NULL]
+        if eager.verdict != "faster":
+            self._drop(self._kept[0].candidate.name, "not faster", f"not faster by itself: {_said(eager)}")
+        return Comparison(final, eager, eager, EAGER)
 
     def _build_alternatives(self) -> None:
         """The compiler and the graph on the program as it was: what was tried was built on what had been kept before."""
         tried = {attempt.name for attempt in self._attempts if attempt.timing is not None}
+        tried -= {one.candidate.name for one in self._alternatives}
         for candidate in catalogue(self.subject, self.work):
             if not candidate.alternative or candidate.name not in tried:
                 continue
@@ -385,9 +408,7 @@ class Trial:
                 variant.disable()
             self.state.restore()
 
-    def _plan(self, final: list[ArmTime], against_eager: Timing | None, against_best: Timing | None, best: str) -> Plan:
-        if not self._kept:
-            against_eager = against_best = None
+    def _plan(self, found: Comparison) -> Plan:
         if self.subject.cuda and not self._trace:
             self._notes.append("nothing was confirmed by a trace")
         report = PlanReport(
@@ -399,10 +420,10 @@ class Trial:
             machine=dict(machine_of(self.subject)),
             attempts=self._attempts,
             winner=[one.candidate.name for one in self._kept],
-            final=final,
-            against_eager=against_eager,
-            against_best=against_best,
-            best_alternative=best,
+            final=found.final,
+            against_eager=found.eager if self._kept else None,
+            against_best=found.other if self._kept else None,
+            best_alternative=found.best,
             reference=self.gate.what,
             notes=self._notes,
             before_after=self._before_after,

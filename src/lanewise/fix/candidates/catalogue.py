@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from lanewise.fix.candidates import attention, compiled, fused, graphs, layout, optimizers, precision, program, threads
+from lanewise.fix.candidates import (
+    attention,
+    compiled,
+    copies,
+    fused,
+    graphs,
+    layout,
+    optimizers,
+    precision,
+    program,
+    threads,
+)
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.gate.worklist import WorkList
 from lanewise.fix.subject import Subject
@@ -17,6 +28,7 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
     """
     return [
         *program.candidates(subject),
+        *copies.candidates(subject),
         *optimizers.candidates(subject),
         *layout.candidates(subject),
         *precision.candidates(subject),

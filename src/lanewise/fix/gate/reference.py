@@ -90,7 +90,8 @@ def make_reference(subject: Subject, state: State) -> Reference:
         ("a copy of the module in double precision", _copied),
         ("double precision, operator by operator", _nothing),
     ):
-        if (subject.module is None) == (make is _copied) or (make is _nothing and subject.kind == "training"):
+        usable = subject.module is not None if make is _copied else subject.kind != "training"
+        if not usable:
             continue
         try:
             reference = Reference(subject, what, make(subject))

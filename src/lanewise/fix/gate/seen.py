@@ -26,9 +26,10 @@ class Seen:
     """Counts per call, from a recorded trace.
 
     Attributes:
-        operators, kernels: by name. compiled: entries into compiled code. launches, graph_launches: of the host.
-        recorded: forward operators that recorded a graph for a backward pass. channels_last: convolutions that read it.
-        device_us: device time, us. peak: most memory allocated at once, bytes; -1 if unknown. settings: as recorded.
+        operators, kernels: by name; copies of the device count as kernels. compiled: entries into compiled code.
+        launches, graph_launches: of the host. recorded: forward operators that recorded a graph for a backward pass.
+        channels_last: convolutions that read it. device_us: device time, us. peak: most memory allocated at once, bytes;
+            -1 if unknown. settings: as recorded. path: of the trace.
     """
 
     operators: Mapping[str, float]
@@ -93,7 +94,7 @@ def see(trace: Trace, path: str = "") -> Seen:
     graph_calls = trace.links.calls("graph_launch")
     return Seen(
         operators={name: n for name, n in named.items() if name.startswith("aten::")},
-        kernels=_counts(trace, np.flatnonzero(chosen & (trace.kind == Kind.KERNEL)), count),
+        kernels=_counts(trace, np.flatnonzero(chosen & np.isin(trace.kind, (Kind.KERNEL, Kind.MEMCPY))), count),
         compiled=sum(n for name, n in named.items() if any(part in name for part in _COMPILED)),
         launches=run.counts.get("launches", 0.0),
         graph_launches=float(np.count_nonzero(chosen[graph_calls])) / count,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from lanewise.compare.statistics import Estimate, estimate, holm, judge
@@ -124,20 +125,32 @@ def measure(
     return Samples(rounds, wrong)
 
 
-def timing_of(rounds: Mapping[str, list[np.ndarray]], before: str, after: str, *, looks: int = 3) -> Timing:
-    """Timing of one arm against another. `looks`: how often the p value may have been looked at."""
+def timing_of(
+    rounds: Mapping[str, list[np.ndarray]], before: str, after: str, *, looks: int = 3, null_of: str = ""
+) -> Timing:
+    """Timing of one arm against another.
+
+    Args:
+        looks: how often the p value may have been looked at.
+        null_of: the arm that the null arm repeats, if not `before`. If the two differ beyond noise, nothing that was
+            measured beside them can be believed: the verdict is `invalid`.
+    """
     found = estimate(rounds[before], rounds[after], paired=True)
-    noise = 1.0
-    if NULL in rounds:
-        noise = estimate(rounds[before], rounds[NULL], paired=True, resamples=200).ratio
     found = found._replace(p=min(1.0, found.p * looks))
+    verdict, noise = judge(found, within=WITHIN), 1.0
+    if NULL in rounds:
+        null = estimate(rounds[null_of or before], rounds[NULL], paired=True)
+        noise = null.ratio
+        apart = judge(null._replace(p=min(1.0, null.p * looks)), within=WITHIN) in {"faster", "slower"}
+        if apart and abs(noise - 1) > WITHIN:
+            verdict = "invalid"
     return Timing(
         ratio=found.ratio,
         low=_number(found.low),
         high=_number(found.high),
         mde=_number(found.mde),
         p=found.p,
-        verdict=judge(found, within=WITHIN),
+        verdict=verdict,
         before_us=_median(rounds[before]) / 1e3,
         after_us=_median(rounds[after]) / 1e3,
         rounds=min(len(rounds[before]), len(rounds[after])),
@@ -150,20 +163,8 @@ def adjust(timings: list[Timing]) -> list[Timing]:
     adjusted: list[Timing] = []
     for timing, p in zip(timings, holm([timing.p for timing in timings]), strict=True):
         again = Estimate(timing.ratio, timing.low or math.nan, timing.high or math.nan, timing.mde, p)
-        adjusted.append(
-            Timing(
-                timing.ratio,
-                timing.low,
-                timing.high,
-                timing.mde,
-                p,
-                judge(again, within=WITHIN),
-                timing.before_us,
-                timing.after_us,
-                timing.rounds,
-                timing.noise,
-            )
-        )
+        verdict = timing.verdict if timing.verdict == "invalid" else judge(again, within=WITHIN)
+        adjusted.append(msgspec.structs.replace(timing, p=p, verdict=verdict))
     return adjusted
 
 

@@ -68,9 +68,8 @@ def work_of(subject: Subject, state: State) -> WorkList:
     work = WorkList()
     call = copy_call(subject.calls[0])
     try:
-        with _Counting(work), _flops.FlopCounterMode(display=False) as counter:
+        with _Counting(work):
             result = subject.run(call)
-        work.flop = float(counter.get_total_flops())
         work.outside = float(sum(map(_size, [*tensors_of(call), *tensors_of(result), *subject.parameters()])))
     except Exception:
         return WorkList()
@@ -86,8 +85,11 @@ class _Counting(_modes.TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        name = str(getattr(func, "overloadpacket", func)).rsplit(".", 1)[-1]
+        packet = getattr(func, "overloadpacket", func)
+        name = str(packet).rsplit(".", 1)[-1]
         self._work.counts[name] += 1
+        if (formula := _flops.flop_registry.get(packet)) is not None:
+            self._work.flop += float(formula(*args, **(kwargs or {}), out_val=result))
         if name not in _VIEWS:
             moved = sum(map(_size, tensors_of((args, kwargs or {})))) + sum(map(_size, tensors_of(result)))
             self._work.operators += 1

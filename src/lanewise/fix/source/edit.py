@@ -43,12 +43,14 @@ class Edit(cst.CSTTransformer):
     """A change of one kind, made wherever its shape of code is found.
 
     Attributes:
+        needs: texts of which one must be in a source for the edit to find anything; most sources need few edits.
         name: stable; what `--only` and `--skip` use. safe, answers: see `Suggestion`.
         found: what was changed in the file that it was last applied to.
     """
 
     METADATA_DEPENDENCIES = (PositionProvider, ParentNodeProvider)
     name: ClassVar[str] = ""
+    needs: ClassVar[tuple[str, ...]] = ()
     safe: ClassVar[bool] = True
     answers: ClassVar[tuple[str, ...]] = ()
 

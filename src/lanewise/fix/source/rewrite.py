@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +34,10 @@ EDITS: dict[str, tuple[str, str]] = {
     "compile-region": ("compile_region", "CompileRegion"),
 }
 """Edits by name, in the order in which they are applied: module and class."""
+
+
+_IMPORT = re.compile(r"^import torch\b(?!\.)", re.MULTILINE)
+_NAME = re.compile(r"(?<![\w.])torch\.\w")
 
 
 class Rewritten(NamedTuple):
@@ -75,10 +80,14 @@ def rewrite(
         edit = _edit(name)
         if findings is not None and not set(edit.answers) & set(findings):
             continue
+        if not any(text in source for text in edit.needs):
+            continue
         changed: Any = metadata.MetadataWrapper(tree).visit(edit)
         if edit.found and not (safe_only and not all(one.safe for one in edit.found)):
             tree = changed
             found += edit.found
+    if found and not _IMPORT.search(tree.code) and _NAME.search(tree.code):
+        tree = _with_torch(tree)
     return Rewritten(source, tree.code, sorted(found, key=lambda one: one.line))
 
 
@@ -93,6 +102,13 @@ def unified_diff(rewritten: Rewritten, name: str) -> str:
 def _edit(name: str) -> Edit:
     module, kind = EDITS[name]
     return getattr(importlib.import_module(f"lanewise.fix.source.edits.{module}"), kind)()
+
+
+def _with_torch(tree: Any) -> Any:
+    """The module with `import torch`, which edits may use."""
+    codemod: Any = importlib.import_module("libcst.codemod")
+    visitors: Any = importlib.import_module("libcst.codemod.visitors")
+    return visitors.AddImportsVisitor(codemod.CodemodContext(), [visitors.ImportItem("torch")]).transform_module(tree)
 
 
 def _libcst() -> tuple[Any, Any]:

@@ -27,6 +27,7 @@ class HandWrittenAttention(Edit):
     """Calls `scaled_dot_product_attention`, which never writes the scores to memory."""
 
     name = "attention"
+    needs = ("softmax",)
     answers = ("KER109",)
 
     def leave_IndentedBlock(  # noqa: N802

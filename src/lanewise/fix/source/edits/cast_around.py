@@ -30,6 +30,7 @@ class CastAround(Edit):
     """Drops both casts: such an operation gives the same in either type."""
 
     name = "cast-around"
+    needs = (".float()",)
     safe = False  # that the value was in the type it is cast back to is what the code suggests, not what it says
     answers = ("MEM106",)
 

@@ -13,6 +13,7 @@ class ChannelsLast(Edit):
     """Puts a model with convolutions into channels-last where it is made; images follow its weights."""
 
     name = "channels-last"
+    needs = ("Conv2d(",)
     answers = ("KER107", "MEM104")
 
     def __init__(self) -> None:

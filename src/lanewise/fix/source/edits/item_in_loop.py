@@ -13,6 +13,7 @@ class ItemInLoop(Edit):
     """Adds on the device and reads the sum once, after the loop."""
 
     name = "item-in-loop"
+    needs = (".item(",)
     safe = False  # the sum is made in the tensor's type, not in double precision
     answers = ("SYN101", "CMP101")
 
@@ -37,7 +38,10 @@ class ItemInLoop(Edit):
         whole = self._whole_sum(updated_node, statements, sums)
         if whole is not None:
             return whole
-        after = [cst.parse_statement(f"{name} = float({name})") for name in dict.fromkeys(sums)]
+        after = [
+            cst.parse_statement(f"if isinstance({name}, torch.Tensor):\n    {name} = {name}.item()\n")
+            for name in dict.fromkeys(sums)
+        ]
         loop = updated_node.with_changes(body=body.with_changes(body=statements))
         return cst.FlattenSentinel([loop, *after])
 
@@ -52,7 +56,12 @@ class ItemInLoop(Edit):
         only = statements[0] if len(statements) == 1 and isinstance(loop.target, cst.Name) else None
         if only is None or text_of(only).strip() != f"{sums[0]} += {text_of(loop.target)}.detach()":
             return None
-        line = cst.parse_statement(f"{sums[0]} += torch.stack(tuple({text_of(loop.iter)})).sum().item()")
+        over = text_of(loop.iter)
+        # A tensor is summed as it is: taking it apart row by row would cost as much as the loop did.
+        values = f"torch.stack(tuple({over}))"
+        if over.isidentifier():
+            values = f"({over} if isinstance({over}, torch.Tensor) else {values})"
+        line = cst.parse_statement(f"{sums[0]} += {values}.sum().item()")
         assert isinstance(line, cst.SimpleStatementLine)
         return cst.FlattenSentinel([line.with_changes(leading_lines=loop.leading_lines)])
 

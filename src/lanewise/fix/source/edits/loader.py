@@ -15,6 +15,7 @@ class Loader(Edit):
     """Adds workers that stay alive, and pinned memory where there is a CUDA device."""
 
     name = "loader"
+    needs = ("DataLoader",)
     safe = False
     answers = ("OPT103", "SYN103")
 

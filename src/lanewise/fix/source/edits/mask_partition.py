@@ -13,6 +13,7 @@ class MaskPartition(Edit):
     """The same order of rows by a stable sort of the mask, whose size is known."""
 
     name = "mask-partition"
+    needs = ("cat(", "concat(")
     answers = ("SYN102",)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802

@@ -13,6 +13,7 @@ class MatmulPrecision(Edit):
     """Allows TF32 where the program chose not to."""
 
     name = "matmul-precision"
+    needs = ("set_float32_matmul_precision",)
     safe = False  # products round their inputs to 10 bits of mantissa
     answers = ("KER104",)
 

@@ -13,6 +13,7 @@ class MovedBack(Edit):
     """Leaves the module where the work is: the move back goes, and the next move there finds nothing to do."""
 
     name = "moved-back"
+    needs = (".to(", ".cuda(", ".cpu(")
     safe = False  # the module stays on the device after the step
     answers = ("SYN109",)
 

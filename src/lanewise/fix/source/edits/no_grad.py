@@ -16,6 +16,7 @@ class NoGrad(Edit):
     """Turns gradients off in functions that call `.eval()` and never train, and where turning them off was optional."""
 
     name = "no-grad"
+    needs = ("no_grad", "inference_mode", ".eval()")
     safe = False  # results carry no graph any more
     answers = ("OPT104",)
 

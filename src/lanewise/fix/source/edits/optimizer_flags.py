@@ -24,11 +24,21 @@ class OptimizerFlags(Edit):
     """Sets `fused=True` on the optimizers of torch that know it, and drops `foreach=False`."""
 
     name = "optimizer-flags"
+    needs = ("optim",)
     answers = ("OPT101", "OPT102")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._imported = False
+
+    def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
+        self._imported = "from torch.optim import" in text_of(node)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         name = dotted(original_node.func)
-        if name.rsplit(".", 1)[-1] not in _FUSED or ("optim" not in name and "." in name):
+        owner, _, kind = name.rpartition(".")
+        torchs = owner in {"torch.optim", "optim"} or (not owner and self._imported)
+        if kind not in _FUSED or not torchs:
             return updated_node
         fused, foreach = argument(original_node, "fused"), argument(original_node, "foreach")
         spread = next((arg for arg in updated_node.args if arg.star == "**"), None)
@@ -37,7 +47,7 @@ class OptimizerFlags(Edit):
             return updated_node
         self.note(
             original_node,
-            f"{name.rsplit('.', 1)[-1]} updates parameters one by one or in batches; fused updates all at once",
+            f"{kind} updates parameters one by one or in batches; fused updates all at once",
         )
         if spread is not None:
             # What the mapping holds is not known here: the flags are laid over it.

@@ -30,6 +30,7 @@ class Pinned(Edit):
     """Pins the tensor where it is made, and does not wait for its copies."""
 
     name = "pinned-copy"
+    needs = (".to(", ".cuda(")
     safe = False  # whoever writes to the tensor while it is being copied has to wait for the copy now
     answers = ("SYN103", "SYN104")
 

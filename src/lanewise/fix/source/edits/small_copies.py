@@ -13,6 +13,7 @@ class SmallCopies(Edit):
     """Stacks first, and sends the result once."""
 
     name = "small-copies"
+    needs = ("stack(", "cat(")
     answers = ("SYN108",)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
@@ -31,6 +32,10 @@ class SmallCopies(Edit):
         if uses_loop_variable:
             return updated_node
         self.note(original_node, "many small tensors are sent to the device one by one")
-        first = updated_node.args[0].with_changes(value=made.with_changes(elt=moved))
+        parts: cst.BaseExpression = made.with_changes(elt=moved)
+        plain = isinstance(moved, cst.Name) and moved.value == made.for_in.target.value
+        if plain and not made.for_in.ifs and made.for_in.inner_for_in is None:
+            parts = cst.Call(func=cst.Name("list"), args=[cst.Arg(made.for_in.iter)])
+        first = updated_node.args[0].with_changes(value=parts)
         joined = updated_node.with_changes(args=[first, *updated_node.args[1:]])
         return cst.Call(func=cst.Attribute(value=joined, attr=move.func.attr), args=move.args)

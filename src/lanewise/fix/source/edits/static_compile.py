@@ -15,6 +15,7 @@ class StaticCompile(Edit):
     """Lets the compiler generalise once a size or a number has changed."""
 
     name = "static-compile"
+    needs = ("dynamic",)
     answers = ("CMP102",)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802

@@ -8,13 +8,15 @@ from lanewise.fix.source.edit import Edit, called, method_call
 
 __all__ = ["UnusedWait"]
 
-_READS = ("item", "tolist", "cpu", "numpy")
+# Not `cpu`: as a statement it moves a module, in place.
+_READS = ("item", "tolist", "numpy")
 
 
 class UnusedWait(Edit):
     """Removes `x.sum().item()` whose value nobody uses, and `torch.cuda.synchronize()` in code that is repeated."""
 
     name = "unused-wait"
+    needs = (".item(", ".tolist(", ".numpy(", "synchronize(")
     answers = ("SYN101", "SYN105", "CMP101")
 
     def leave_SimpleStatementLine(  # noqa: N802

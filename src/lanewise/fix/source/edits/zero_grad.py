@@ -13,6 +13,7 @@ class ZeroGrad(Edit):
     """Drops the argument: the default frees the gradients, and the backward pass writes them instead of adding."""
 
     name = "zero-grad"
+    needs = ("set_to_none",)
     answers = ("MEM105",)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
