@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lanewise.diagnose.explain import explain
     from lanewise.errors import InputError, LanewiseError, NotATraceError, UsageError
     from lanewise.measure.facts import Facts
+    from lanewise.record.context.watcher import Watcher, watch
     from lanewise.record.recorder import Recorder, handler, record
     from lanewise.report.model import Finding, Report
     from lanewise.trace.model import Trace
@@ -38,12 +39,14 @@ __all__ = [
     "Trace",
     "Tree",
     "UsageError",
+    "Watcher",
     "__version__",
     "build_tree",
     "explain",
     "handler",
     "read",
     "record",
+    "watch",
 ]
 
 _HOMES = {
@@ -58,11 +61,13 @@ _HOMES = {
     "Trace": "lanewise.trace.model",
     "Tree": "lanewise.tree.model",
     "UsageError": "lanewise.errors",
+    "Watcher": "lanewise.record.context.watcher",
     "build_tree": "lanewise.tree.build",
     "explain": "lanewise.diagnose.explain",
     "handler": "lanewise.record.recorder",
     "read": "lanewise.trace.reader",
     "record": "lanewise.record.recorder",
+    "watch": "lanewise.record.context.watcher",
 }
 # Names that the module itself spells differently.
 _SPELLED = {"build_tree": "build"}
