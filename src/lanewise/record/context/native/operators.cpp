@@ -123,22 +123,53 @@ std::unique_ptr<at::ObserverContext> open_scope(Thread& thread, const at::Record
   return std::make_unique<ScopeContext>(&thread, thread.session, entry.serial);
 }
 
+// Number of the forward operator of a backward function, or 0.
+uint64_t link(Thread& thread, const at::RecordFunction& function) {
+  if (function.seqNr() < 0) return 0;
+  const uint64_t forward = forward_operator(thread, function);
+  add(thread.numbered_backward, 1);
+  if (forward != 0) {
+    add(thread.linked_backward, 1);
+    thread.last_forward = forward;
+  } else {
+    count(losses.unlinked_backward);
+  }
+  return forward;
+}
+
+// The engine's evaluation of a function begins before its number is known. Once it is, the evaluation as a whole, with
+// its hooks and reductions, becomes one that belongs to the forward operator.
+bool adopt(Thread& thread, Entry& evaluation, uint64_t forward) {
+  Node* node = evaluation.node;
+  if (!evaluation.base || node->kind != Kind::kOperator || node->forward != 0) return false;
+  Node* adopted = thread.tree.child(node->parent, Kind::kOperator, node->name, forward);
+  node->calls.store(node->calls.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  add(adopted->calls, 1);
+  evaluation.node = adopted;
+  thread.leaf = adopted;
+  return true;
+}
+
 void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t now) {
   Entry& top = thread.stack[thread.depth];
+  const bool backward = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
+  uint64_t forward = 0;
+  if (backward) {
+    forward = link(thread, function);
+    if (forward != 0 && adopt(thread, top, forward)) forward = 0;
+  }
   Node* parent = arrive(thread, top, now);
   const Name* name = thread.cache.find(function.name());
   Entry& entry = thread.stack[++thread.depth];
   entry.leaf = thread.leaf;
   entry.serial = 0;
   entry.closed = false;
-  if (function.scope() == at::RecordScope::FUNCTION) {
-    uint64_t forward = 0;
-    entry.base = false;
+  entry.base = backward;
+  if (backward) {
+    entry.node = thread.tree.child(parent, Kind::kBackward, name->id, forward);
+  } else {
     if (__builtin_expect(name->flags != kPlain, 0)) {
-      if ((name->flags & kEvaluate) != 0) {
-        entry.base = true;
-        entry.anchor = top.base ? anchor_now(thread, top) : top.anchor;
-      }
+      entry.base = (name->flags & kEvaluate) != 0;
       if ((name->flags & kAccumulate) != 0 && thread.last_forward != 0) {
         forward = thread.last_forward;
         add(thread.accumulated, 1);
@@ -151,23 +182,11 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
       if ((entry.node->flags.load(std::memory_order_relaxed) & kNumbered) == 0)
         entry.node->flags.store(kNumbered, std::memory_order_relaxed);
     }
-  } else {
-    entry.base = true;
-    entry.anchor = top.base ? anchor_now(thread, top) : top.anchor;
-    uint64_t forward = 0;
-    if (function.seqNr() >= 0) {
-      forward = forward_operator(thread, function);
-      add(thread.numbered_backward, 1);
-      if (forward != 0) {
-        add(thread.linked_backward, 1);
-        thread.last_forward = forward;
-      } else {
-        count(losses.unlinked_backward);
-      }
-    }
-    entry.node = thread.tree.child(parent, Kind::kBackward, name->id, forward);
   }
-  if (entry.base) thread.leaf = entry.node;
+  if (entry.base) {
+    entry.anchor = top.base ? anchor_now(thread, top) : top.anchor;
+    thread.leaf = entry.node;
+  }
   add(entry.node->calls, 1);
 }
 
