@@ -129,7 +129,7 @@ def launcher(program: Program, words: list[str], verb: str) -> list[str] | None:
     head = list(program.arguments)[: len(program.arguments) - len(tail)]
     if parsed.no_python:
         raise UsageError(
-            f"lanewise {verb} torchrun --no-python ...: put it the other way round, torchrun --no-python lanewise {verb} ..."
+            f"lanewise {verb} torchrun --no-python ...: the other way round, torchrun --no-python lanewise {verb} ..."
         )
     head = [word for word in head if word not in ("-m", "--module")]
     ours = sys.argv[sys.argv.index(verb) : len(sys.argv) - len(words)]

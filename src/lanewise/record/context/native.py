@@ -70,6 +70,9 @@ class Native:
             self._module.off()
         return self._module.snapshot()
 
+    def ready(self) -> None:
+        """Nothing to warm up."""
+
     def on(self) -> None:
         """Operators are folded from here on."""
         self._module.on()

@@ -17,12 +17,15 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lanewise.errors import LanewiseError, MissingDependencyError, UsageError
+from lanewise.record.context.native import Native
 from lanewise.record.context.turns import StepTimes, Turns
+from lanewise.record.context.windows import EVERY, Windows
 from lanewise.record.finder import StepFinder
 from lanewise.record.functions import FunctionSteps
 from lanewise.record.imported import ImportWatch
@@ -52,6 +55,10 @@ class Collector(Protocol):
     checks: dict[str, str]
     callback_ns: float
     windowed: bool
+
+    def ready(self) -> None:
+        """It will be switched on at the next boundary."""
+        ...
 
     def on(self) -> None:
         """Collect from here on."""
@@ -123,6 +130,7 @@ class Watcher:
         self._boundaries = 0
         self._steps_on = 0
         self._on = False
+        self._warming = False
         self._on_since = 0
         self._on_ns = 0
         self._last = 0
@@ -230,11 +238,17 @@ class Watcher:
             self._thread = thread
         now = time.perf_counter_ns()
         step = self._boundaries
-        if self._last and self._turns.compared(step):
+        if self._last and not self._warming and self._turns.compared(step):
             self._times.add(now - self._last, on=self._on)
         self._boundaries += 1
         self._steps_on += self._on
-        self._switch(self._turns.watched(step + 1))
+        try:
+            self._switch(self._turns.watched(step + 1))
+            self._warming = collector.windowed and not self._on and self._turns.watched(step + 2)
+            if self._warming:
+                collector.ready()
+        except Exception as error:
+            self._failed(error)
         self._last = time.perf_counter_ns()
 
     # -- ours ----------------------------------------------------------------------------------------------------------
@@ -242,6 +256,8 @@ class Watcher:
     def _torch_is_ready(self) -> None:
         try:
             self._collector = self._choose()
+            if self._collector.windowed and not self._turns.every:
+                self._turns = replace(self._turns, every=EVERY)
             target = self._step_on
             self._finder.install([lambda found: FunctionSteps(found, target)] if target else [])
             self._switch(self._turns.watched(0))
@@ -252,9 +268,7 @@ class Watcher:
             self._failed(error)
 
     def _choose(self) -> Collector:
-        if self._way in ("auto", "native"):
-            from lanewise.record.context.native import Native
-
+        if self._way != "windows":
             try:
                 return Native(self._log, frames=self._frames, max_nodes=self._max_nodes)
             except Exception as error:
@@ -262,7 +276,7 @@ class Watcher:
                     raise
                 self._reason = str(error) if isinstance(error, LanewiseError) else f"{type(error).__name__}: {error}"
                 self._log(f"{self._reason}; short profiler windows are folded instead")
-        raise LanewiseError(self._reason or "no way to collect")
+        return Windows(frames=self._frames)
 
     def _switch(self, on: bool) -> None:
         collector = self._collector
