@@ -215,7 +215,7 @@ def _texts(
         line_row = np.array([add(f"line {line}") for line in collected.lines] or [0], dtype=np.int64)
         detail_of[frame] = line_row[name[frame]]
     used = np.unique(name[module])
-    named = _module_names([collected.names[row] for row in used.tolist()])
+    named = _module_names([str(collected.names[int(row)]) for row in used.tolist()])
     path_row, class_row = np.zeros(len(collected.names), np.int64), np.zeros(len(collected.names), np.int64)
     for row, (path, cls) in zip(used.tolist(), named, strict=True):
         path_row[row], class_row[row] = add(path), add(cls)
@@ -223,7 +223,9 @@ def _texts(
     other = ~frame & ~module
     used = np.unique(name[other])
     other_row = np.zeros(len(collected.names), dtype=np.int64)
-    for row, text in zip(used.tolist(), normalise([collected.names[row] for row in used.tolist()]), strict=True):
+    for row, text in zip(
+        used.tolist(), normalise([str(collected.names[int(row)]) for row in used.tolist()]), strict=True
+    ):
         other_row[row] = add(text)
     text_of[other] = other_row[name[other]]
     return list(rows), text_of, detail_of

@@ -84,7 +84,7 @@ class _Root:
     def path_of(self, module: Any) -> str:
         """Dotted path; for a module that is not registered in the network, its class in angle brackets."""
         root = self.ref()
-        if root is module:
+        if root is None or root is module:
             return ""
         if not self._holds(root, module):
             # A network that keeps changing is not looked through at every call.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import inspect
 import time
 from collections.abc import Callable, Generator
 from typing import Any
@@ -34,7 +34,7 @@ def _compare(walk: Walk) -> tuple[list[tuple[Any, int, Any]], list[tuple[Any, in
     """What the walk sees and what Python says, of the frames around this function."""
     seen = walk()
     real: list[tuple[Any, int]] = []
-    frame = sys._getframe()
+    frame = inspect.currentframe()
     while frame is not None:
         real.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back

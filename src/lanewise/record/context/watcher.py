@@ -18,6 +18,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
@@ -153,15 +154,13 @@ class Watcher:
             raise UsageError("this watcher has been used; make another with watch()")
         self._started = True
         with _running_lock:
-            other = _running() if _running is not None else None
-            if other is not None and not other._finished:
+            if _running is not None:
                 self._finished = True
                 self._say("another watch() is running in this process; this one collects nothing")
                 return
-            _running = weakref.ref(self)
-        this = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: watcher._forked() if (watcher := this()) else None)
-        atexit.register(_stop_at_exit, this)
+            # Kept here: a watcher that nobody holds on to goes on until the program ends.
+            _running = self
+        _act_on_fork_and_exit()
         self._import.install()
 
     def step(self) -> None:
@@ -171,6 +170,7 @@ class Watcher:
 
     def stop(self) -> None:
         """Stop, take everything out of the program, and write the file if there is one. Safe to call twice."""
+        global _running
         if self._finished or not self._started or os.getpid() != self._process:
             return
         self._finished = True
@@ -187,6 +187,8 @@ class Watcher:
             self._failed(error)
         self._finder.uninstall()
         self._finder.remove_late()
+        with _running_lock:
+            _running = None
         if self.out is not None and self._tree is not None:
             try:
                 _write(self._tree, self.out)
@@ -329,7 +331,7 @@ class Watcher:
             self.problem = text
             self._log(text)
 
-    def _forked(self) -> None:
+    def forked(self) -> None:
         """In a forked child nothing is collected, and nothing of ours acts."""
         with contextlib.suppress(Exception):
             self._finished = True
@@ -434,10 +436,24 @@ def _write(tree: Tree, path: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _stop_at_exit(watcher: weakref.ref[Watcher]) -> None:
-    if (alive := watcher()) is not None:
-        alive.stop()
+@cache
+def _act_on_fork_and_exit() -> None:
+    os.register_at_fork(after_in_child=_forked)
+    atexit.register(_stop_at_exit)
 
 
-_running: weakref.ref[Watcher] | None = None
+def _forked() -> None:
+    global _running
+    # The lock may be held by a thread that this process does not have.
+    watcher, _running = _running, None
+    if watcher is not None:
+        watcher.forked()
+
+
+def _stop_at_exit() -> None:
+    if _running is not None:
+        _running.stop()
+
+
+_running: Watcher | None = None
 _running_lock = threading.Lock()
