@@ -87,6 +87,8 @@ def make_recipe(extra_flags: tuple[str, ...] = ()) -> Recipe:
         f"-D_GLIBCXX_USE_CXX11_ABI={int(bool(torch_part('torch._C')._GLIBCXX_USE_CXX11_ABI))}",
         *(("-DLANEWISE_RAW_FRAMES",) if raw else ()),
         *(("-DLANEWISE_CUPTI",) if device else ()),
+        # For sanitizers and debuggers.
+        *os.environ.get("LANEWISE_NATIVE_FLAGS", "").split(),
         *extra_flags,
     )
     include = (python, str(root / "include"), str(root / "include" / "torch" / "csrc" / "api" / "include"))

@@ -1,5 +1,7 @@
 #include "contexts.h"
 
+#include <new>
+
 namespace lanewise {
 
 std::atomic<uint32_t> nodes_made{0};
@@ -37,17 +39,17 @@ Node* Tree::make(Node* parent, Kind kind, uint32_t name, uint64_t forward) {
   auto& chunk = chunks_[id / kChunk];
   Node* nodes = chunk.load(std::memory_order_relaxed);
   if (nodes == nullptr) {
-    nodes = static_cast<Node*>(::operator new(sizeof(Node) * kChunk));
+    nodes = static_cast<Node*>(::operator new(sizeof(Node) * kChunk, std::align_val_t(alignof(Node))));
     chunk.store(nodes, std::memory_order_release);
   }
-  Node* node = new (&nodes[id % kChunk]) Node{parent, forward, name, id, 0, kind, {0}, {0}, {0}};
+  Node* node = new (&nodes[id % kChunk]) Node{parent, forward, name, id, 0, kind, {0}, {0}, {0}, nullptr, nullptr};
   node->depth = parent == nullptr ? 0 : static_cast<uint16_t>(parent->depth < 0xFFFF ? parent->depth + 1 : 0xFFFF);
   size_.store(id + 1, std::memory_order_release);
   nodes_made.fetch_add(1, std::memory_order_relaxed);
   return node;
 }
 
-Node* Tree::child(Node* parent, Kind kind, uint32_t name, uint64_t forward) {
+Node* Tree::look_up(Node* parent, Kind kind, uint32_t name, uint64_t forward) {
   size_t mask = children_.size() - 1;
   size_t slot = key_hash(parent, kind, name, forward) & mask;
   while (Node* node = children_[slot]) {

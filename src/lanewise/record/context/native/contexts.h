@@ -17,8 +17,8 @@ namespace lanewise {
 
 enum class Kind : uint8_t { kRoot, kFrame, kModule, kScope, kOperator, kBackward, kMark, kKernel, kCopy, kSet };
 
-// A context. Costs are exclusive: time of the context itself, without what is inside of it.
-struct Node {
+// A context. Costs are exclusive: time of the context itself, without what is inside of it. One line of the cache.
+struct alignas(64) Node {
   Node* parent;
   uint64_t forward;  // `reference` of the forward operator of backward work, or 0
   uint32_t name;     // number of a name; of a site for frames, of a module for modules
@@ -28,7 +28,11 @@ struct Node {
   std::atomic<uint8_t> flags;
   Counter calls;
   Counter ticks;
+  // What repeats is guessed: the child opened last, and the sibling that followed this one last time.
+  Node* last;
+  Node* next;
 };
+static_assert(sizeof(Node) == 64);
 
 enum NodeFlag : uint8_t {
   kNumbered = 1,  // autograd gave it a sequence number
@@ -43,7 +47,18 @@ class Tree {
   explicit Tree(uint32_t index);
 
   // The child of a context, made on first sight. Beyond the limit of nodes it is the `<truncated>` one.
-  Node* child(Node* parent, Kind kind, uint32_t name, uint64_t forward = 0);
+  Node* child(Node* parent, Kind kind, uint32_t name, uint64_t forward = 0) {
+    Node* last = parent->last;
+    Node* guess = last != nullptr ? last->next : nullptr;
+    if (guess == nullptr || guess->name != name || guess->kind != kind || guess->forward != forward) {
+      guess = look_up(parent, kind, name, forward);
+      // The `<truncated>` context is nobody's child but the root's.
+      if (guess->parent != parent) return guess;
+      if (last != nullptr) last->next = guess;
+    }
+    parent->last = guess;
+    return guess;
+  }
   Node* root() { return at(0); }
   Node* at(uint32_t id) { return &chunks_[id / kChunk].load(std::memory_order_acquire)[id % kChunk]; }
   uint32_t size() const { return size_.load(std::memory_order_acquire); }
@@ -65,6 +80,7 @@ class Tree {
   uint64_t find_sequence(int64_t sequence) const;
 
  private:
+  Node* look_up(Node* parent, Kind kind, uint32_t name, uint64_t forward);
   Node* make(Node* parent, Kind kind, uint32_t name, uint64_t forward);
   void grow_children();
 
