@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lanewise.fix.optimize import optimize
     from lanewise.fix.plan import Plan, load_plan
     from lanewise.measure.facts import Facts
+    from lanewise.record.context.watcher import Watcher, watch
     from lanewise.record.recorder import Recorder, handler, record
     from lanewise.report.model import Finding, Report
     from lanewise.trace.model import Trace
@@ -44,6 +45,7 @@ __all__ = [
     "Trace",
     "Tree",
     "UsageError",
+    "Watcher",
     "__version__",
     "build_tree",
     "diff",
@@ -53,6 +55,7 @@ __all__ = [
     "optimize",
     "read",
     "record",
+    "watch",
 ]
 
 _HOMES = {
@@ -69,6 +72,7 @@ _HOMES = {
     "Trace": "lanewise.trace.model",
     "Tree": "lanewise.tree.model",
     "UsageError": "lanewise.errors",
+    "Watcher": "lanewise.record.context.watcher",
     "build_tree": "lanewise.tree.build",
     "diff": "lanewise.compare.diff",
     "explain": "lanewise.diagnose.explain",
@@ -77,6 +81,7 @@ _HOMES = {
     "optimize": "lanewise.fix.optimize",
     "read": "lanewise.trace.reader",
     "record": "lanewise.record.recorder",
+    "watch": "lanewise.record.context.watcher",
 }
 # Names that the module itself spells differently.
 _SPELLED = {"build_tree": "build"}

@@ -17,6 +17,7 @@ __all__ = ["cli", "main"]
 # verb -> its one line of help. The verb's module is lanewise.cli.<verb>, its command the attribute of that name.
 _VERBS: dict[str, str] = {
     "run": "Run a program unchanged, record it soundly, and explain it.",
+    "watch": "Run a program and collect its calling-context tree, light enough to leave on.",
     "explain": "Say what a trace is bound by, what each problem costs, and what to do.",
     "view": "Show a trace on an interactive page, or write it to one file to send.",
     "table": "Operators, kernels, API calls and copies, with totals and spread.",

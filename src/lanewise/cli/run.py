@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from lanewise.record.recording import Options
     from lanewise.record.script import Program
 
-__all__ = ["run"]
+__all__ = ["RunCommand", "launcher", "need_torch", "program_of", "run"]
 
 
-class _Run(click.Command):
+class RunCommand(click.Command):
     """Leaves everything from the script's name, or from `-m` and `-c`, to the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -35,7 +35,7 @@ class _Run(click.Command):
         return super().parse_args(ctx, own)
 
 
-@click.command(cls=_Run, options_metavar="[OPTIONS] [-m MODULE | -c CODE | SCRIPT] [ARGS]...")
+@click.command(cls=RunCommand, options_metavar="[OPTIONS] [-m MODULE | -c CODE | SCRIPT] [ARGS]...")
 @click.option("--stop", is_flag=True, help="End the program once recording is over.")
 @click.option("--quick", is_flag=True, help="For programs with few steps: 3 timed, 3 recorded.")
 @click.option("--whole", is_flag=True, help="Record from the first torch import on, steps or none.")
@@ -91,15 +91,16 @@ def run(ctx: click.Context, **given: Any) -> None:
     """
     from lanewise.record.script import Program
 
-    program = _program(ctx.meta["program"])
-    if (launched := _launcher(program, ctx.meta["program"])) is not None:
+    program = program_of(ctx.meta["program"])
+    if (launched := launcher(program, ctx.meta["program"], "run")) is not None:
         os.execv(sys.executable, [sys.executable, *launched])
-    _need_torch()
+    need_torch()
     assert isinstance(program, Program)
     sys.exit(_record(program, given))
 
 
-def _program(words: list[str]) -> Program:
+def program_of(words: list[str]) -> Program:
+    """The program that a command line names. UsageError if it names none."""
     from lanewise.record.script import Program
 
     if not words:
@@ -117,8 +118,8 @@ def _program(words: list[str]) -> Program:
     return Program(script=first, arguments=tuple(rest))
 
 
-def _launcher(program: Program, words: list[str]) -> list[str] | None:
-    """For torchrun: the launcher's command line with every rank under a `lanewise run` of its own."""
+def launcher(program: Program, words: list[str], verb: str) -> list[str] | None:
+    """For torchrun: the launcher's command line with every rank under a `lanewise run` or `watch` of its own."""
     if program.module not in ("torch.distributed.run", "torch.distributed.launch"):
         return None
     from lanewise.record.torched import torch_part
@@ -128,15 +129,16 @@ def _launcher(program: Program, words: list[str]) -> list[str] | None:
     head = list(program.arguments)[: len(program.arguments) - len(tail)]
     if parsed.no_python:
         raise UsageError(
-            "lanewise run torchrun --no-python ...: put it the other way round, torchrun --no-python lanewise run ..."
+            f"lanewise {verb} torchrun --no-python ...: the other way round, torchrun --no-python lanewise {verb} ..."
         )
     head = [word for word in head if word not in ("-m", "--module")]
-    ours = sys.argv[sys.argv.index("run") : len(sys.argv) - len(words)]
+    ours = sys.argv[sys.argv.index(verb) : len(sys.argv) - len(words)]
     module = ["-m"] if parsed.module else []
     return ["-m", program.module, *head, "-m", "lanewise", *ours, *module, *tail]
 
 
-def _need_torch() -> None:
+def need_torch() -> None:
+    """MissingDependencyError without torch."""
     import importlib.util
 
     if importlib.util.find_spec("torch") is None:

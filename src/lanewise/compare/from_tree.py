@@ -18,7 +18,7 @@ __all__ = ["load_tree"]
 def load_tree(path: Path, label: str) -> Arm:
     """The arm in a tree file. Errors as `lanewise.tree.store.load` raises them."""
     tree = merge_layers(top_down(load(path)))
-    steps = max(1, len(tree.info.steps)) * max(1, tree.info.runs)
+    steps = max(1, tree.info.step_count) * max(1, tree.info.runs)
     nothing = np.empty(0, np.int64)
     return Arm(
         label,
@@ -28,9 +28,9 @@ def load_tree(path: Path, label: str) -> Arm:
                 digest="",
                 recorded_at=0,
                 environment={"card": tree.info.devices[0]} if tree.info.devices else {},
-                step_source="profiler" if tree.info.steps else "window",
-                steps=len(tree.info.steps),
-                steady=steps if tree.info.steps else 0,
+                step_source="profiler" if tree.info.step_count else "window",
+                steps=tree.info.step_count,
+                steady=steps if tree.info.step_count else 0,
                 step_ns=0.0,
                 unprofiled=False,
                 samples=nothing,

@@ -5,16 +5,32 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from lanewise.record.steps import ForwardSteps, OptimizerSteps, Source
-from lanewise.record.window import Window
 
-__all__ = ["StepFinder"]
+__all__ = ["Boundaries", "StepFinder"]
 
 _WAIT_FOR_OPTIMIZER = 8
 """Forward calls in training mode that are passed without counting, in case an optimizer is about to step (gradient
 accumulation). A program that infers without `eval()` or `no_grad()` is counted from the ninth call on."""
+
+
+class Boundaries(Protocol):
+    """What is told of step boundaries."""
+
+    @property
+    def attached(self) -> bool:
+        """Whether a better source of boundaries would come too late."""
+        ...
+
+    def boundary(self) -> None:
+        """A step ended, and the next begins."""
+        ...
+
+    def restart(self) -> None:
+        """A better source of boundaries was found: forget what the other one counted."""
+        ...
 
 
 class StepFinder:
@@ -25,7 +41,7 @@ class StepFinder:
         failed: is told of an exception in our own code; the program goes on and nothing is recorded any more.
     """
 
-    def __init__(self, window: Window, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, window: Boundaries, failed: Callable[[BaseException], None]) -> None:
         self._window = window
         self._failed = failed
         self._sources: list[Source] = []

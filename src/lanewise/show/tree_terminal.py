@@ -19,6 +19,7 @@ from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.quantity import format_quantity
 from lanewise.show.context_label import context_label
 from lanewise.show.text import clean, shorten
+from lanewise.show.watched_text import watched_lines
 from lanewise.tree.forest import preorder, subtree_sums
 from lanewise.tree.model import PHASES, NodeKind, Phase, Tree
 from lanewise.tree.names import parse_frame
@@ -168,16 +169,21 @@ def header(tree: Tree) -> Text:
     """What the tree is of: source, device time, steps, devices, phases."""
     info = tree.info
     device = tree.total("device")
-    facts = [f"{format_quantity('time', device)} of device time"]
-    if info.steps:
-        per_step = format_quantity("time", device / len(info.steps))
-        facts.append(f"{len(info.steps)} steps, {per_step} each" if len(info.steps) > 1 else "one step")
-    facts.append(f"{tree.total('count'):,} kernels, copies and sets")
+    host = info.watched is not None and not device
+    total = tree.total("host") if host else device
+    facts = [f"{format_quantity('time', total)} of {'host' if host else 'device'} time"]
+    if steps := info.step_count:
+        per_step = format_quantity("time", total / steps)
+        facts.append(f"{steps:,} steps, {per_step} each" if steps > 1 else "one step")
+    if not host:
+        facts.append(f"{tree.total('count'):,} kernels, copies and sets")
     device_name = f" · {clean(info.devices[0], 40)}" if info.devices else ""
     lines = Text.assemble((clean(info.source, 60), "bold"), (device_name, "dim"), "\n", (" · ".join(facts), "dim"))
     if info.filters:
         chosen = " · ".join(f"only {clean(key, 20)} {clean(text, 60)}" for key, text in info.filters.items())
         lines.append(f"\n{chosen}", style="dim")
+    if info.watched is not None:
+        lines.append("".join(f"\n{clean(line, 200)}" for line in watched_lines(info.watched)), style="dim")
     phases = np.bincount(tree.phase, weights=tree.metrics["device"], minlength=len(PHASES))
     if device > 0 and np.count_nonzero(phases) > 1:
         order = [p for p in np.argsort(-phases).tolist() if phases[p]]

@@ -15,6 +15,7 @@ from lanewise.errors import UsageError
 from lanewise.tree.forest import unify
 from lanewise.tree.model import COMBINE, METRICS, Tree, TreeInfo, identity_keys
 from lanewise.tree.rebuild import combine, drop_empty
+from lanewise.tree.watched import joined, one_step
 
 __all__ = ["Aligned", "align", "merge", "per_step", "subtract"]
 
@@ -103,7 +104,7 @@ def per_step(tree: Tree) -> Tree:
     The total is that of the rounded parts: it may differ from the exact mean by half a unit per node. A tree without
     steps counts as one step.
     """
-    steps = max(len(tree.info.steps), 1) * max(tree.info.runs, 1)
+    steps = max(tree.info.step_count, 1) * max(tree.info.runs, 1)
     metrics = {
         name: values if name in COMBINE else np.round(values / steps).astype(values.dtype)
         for name, values in tree.metrics.items()
@@ -111,7 +112,13 @@ def per_step(tree: Tree) -> Tree:
     return Tree(
         parent=tree.parent, kind=tree.kind, phase=tree.phase, name=tree.name, detail=tree.detail, forward=tree.forward,
         strings=tree.strings, metrics=metrics,
-        info=replace(tree.info, steps=tree.info.steps[:1], runs=1, device_total=int(metrics["device"].sum())),
+        info=replace(
+            tree.info,
+            steps=tree.info.steps[:1],
+            runs=1,
+            device_total=int(metrics["device"].sum()),
+            watched=one_step(tree.info.watched),
+        ),
     )  # fmt: skip
 
 
@@ -119,7 +126,8 @@ def _merged_info(infos: Sequence[TreeInfo]) -> TreeInfo:
     sources = list(dict.fromkeys(info.source for info in infos if info.source))
     first = infos[0]
     names = sources[0] if len(sources) == 1 else f"{len(infos)} trees" if sources else ""
-    same_steps = len({info.steps for info in infos}) == 1
+    # A collection counts its steps itself, so that several of them simply add up.
+    same_steps = len({info.steps for info in infos}) == 1 and all(info.watched is None for info in infos)
     return TreeInfo(
         source=names,
         producer=first.producer,
@@ -138,4 +146,5 @@ def _merged_info(infos: Sequence[TreeInfo]) -> TreeInfo:
         devices=tuple(dict.fromkeys(device for info in infos for device in info.devices)),
         versions={key: value for info in infos for key, value in info.versions.items()},
         filters=first.filters if all(info.filters == first.filters for info in infos) else {},
+        watched=joined([info.watched for info in infos]),
     )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lanewise.tree.forest import depths, subtree_sums
+from lanewise.tree.watched import Watched
 
 if TYPE_CHECKING:
     import polars as pl
@@ -140,6 +141,7 @@ class TreeInfo:
         devices: device names.
         versions: of torch, CUDA and so on, as far as the trace says.
         filters: what was selected when it was built.
+        watched: how it was collected, if a running program collected it; None if it was built from a trace.
     """
 
     source: str = ""
@@ -158,6 +160,12 @@ class TreeInfo:
     devices: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict[str, str])
     filters: dict[str, str] = field(default_factory=dict[str, str])
+    watched: Watched | None = None
+
+    @property
+    def step_count(self) -> int:
+        """Steps in it; 0 if none are marked."""
+        return self.watched.steps_watched if self.watched is not None else len(self.steps)
 
 
 class Tree:

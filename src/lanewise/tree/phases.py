@@ -7,8 +7,6 @@ device lane's own annotations are never used: they miss what other threads launc
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from lanewise.trace.model import Trace
@@ -17,31 +15,9 @@ from lanewise.tree.backward import Backward
 from lanewise.tree.contexts import Contexts
 from lanewise.tree.forest import nearest_marked
 from lanewise.tree.model import NodeKind, Phase
+from lanewise.tree.phases_by_name import CHECKPOINT, COMMUNICATION, TRANSFERS, phase_of_name
 
 __all__ = ["find_phases", "is_communication"]
-
-_COMMUNICATION = (
-    r"^(nccl|gloo|mpi|ucc|xccl|hccl|rccl)[:_]|^c10d::|^record_param_comms$|^_c10d_functional::|^FSDP::(all|reduce|post)"
-    r"|^symm_mem::"
-)
-_OPTIMIZER = re.compile(r"^Optimizer\.(step|zero_grad)#|^(optimizer|optimizer[ _.]step|opt[ _]step)$", re.IGNORECASE)
-_OPTIMIZER_FRAME = re.compile(r"^torch/optim/(?!lr_scheduler)")
-_DATA = re.compile(r"^enumerate\(DataLoader\)#|^(data|dataloader|data[ _]load(ing|er)?|load[ _]batch)$", re.IGNORECASE)
-_DATA_FRAME = re.compile(r"^torch/utils/data/")
-_BACKWARD = re.compile(r"^(#* *)?(backward|backward[ _]pass|loss[ _]backward|bwd)( *#*)?$", re.IGNORECASE)
-_BACKWARD_FRAME = re.compile(
-    r"^torch/(_tensor|autograd/__init__|autograd/graph)\.py\(\d+\): (backward|grad|_engine_run_backward)$"
-)
-_FORWARD = re.compile(
-    r"^(#* *)?(forward|forward[ _]pass|model[ _]forward|fwd)( *#*)?$|^DistributedDataParallel\.forward$", re.IGNORECASE
-)
-_CHECKPOINT = re.compile(r"^torch/utils/checkpoint\.py|^CheckpointFunctionBackward$|recompute_fn")
-
-# Moving data and reading it back: forward work only where it stands inside the forward pass.
-_TRANSFERS = (
-    r"^aten::(to|_to_copy|copy_|item|_local_scalar_dense|pin_memory|_pin_memory|is_pinned|empty.*|zeros.*|ones.*|fill_|"
-    r"set_.*|resize_.*|detach.*|lift_fresh|is_nonzero|cpu|cuda|_has_compatible_shallow_copy_type)$"
-)
 
 
 def is_communication(trace: Trace, contexts: Contexts) -> np.ndarray:
@@ -49,7 +25,7 @@ def is_communication(trace: Trace, contexts: Contexts) -> np.ndarray:
     result = np.zeros(len(contexts.event), dtype=bool)
     count = contexts.events
     event = contexts.event[:count]
-    named = trace.name_mask(_COMMUNICATION)[trace.name[event]]
+    named = trace.name_mask(COMMUNICATION)[trace.name[event]]
     result[:count] = named & (trace.kind[event] != Kind.PYTHON)
     return result
 
@@ -86,23 +62,8 @@ def _by_name(trace: Trace) -> np.ndarray:
     result = np.full(len(trace.names), -1, dtype=np.int8)
     host = trace.of(Kind.OPERATOR, Kind.ANNOTATION, Kind.PYTHON)
     for name in np.unique(trace.name[host]).tolist():
-        text = trace.names[int(name)]
-        for phase, pattern in _PATTERNS:
-            if pattern.search(text):
-                result[name] = phase
-                break
+        result[name] = phase_of_name(trace.names[int(name)])
     return result
-
-
-_PATTERNS = (
-    (Phase.OPTIMIZER, _OPTIMIZER),
-    (Phase.OPTIMIZER, _OPTIMIZER_FRAME),
-    (Phase.DATA, _DATA),
-    (Phase.DATA, _DATA_FRAME),
-    (Phase.BACKWARD, _BACKWARD),
-    (Phase.BACKWARD, _BACKWARD_FRAME),
-    (Phase.FORWARD, _FORWARD),
-)
 
 
 def _recomputed(trace: Trace, contexts: Contexts, backward: Backward, is_backward: np.ndarray) -> np.ndarray:
@@ -119,7 +80,7 @@ def _recomputed(trace: Trace, contexts: Contexts, backward: Backward, is_backwar
         return candidate
     used = np.zeros(len(trace.names), dtype=bool)
     for name in np.unique(trace.name[event]).tolist():
-        used[name] = bool(_CHECKPOINT.search(trace.names[int(name)]))
+        used[name] = bool(CHECKPOINT.search(trace.names[int(name)]))
     checkpoint = nearest_marked(inner, used[trace.name[event]])
     surely = candidate & ((checkpoint >= 0) | module)
     if surely.any():
@@ -147,7 +108,7 @@ def _by_position(trace: Trace, contexts: Contexts, phase: np.ndarray, has_module
     linked = _holds_forward(trace, contexts, outermost)
     if not linked.any() and not has_modules:
         # Nothing in the file tells forward work from the rest: all operators that compute are taken for it.
-        return open_ & ~trace.name_mask(_TRANSFERS)[trace.name[event]]
+        return open_ & ~trace.name_mask(TRANSFERS)[trace.name[event]]
     rows = np.flatnonzero(outermost)
     rows = rows[np.lexsort((trace.start[event[rows]], trace.lane[event[rows]]))]
     is_forward = linked[rows] & (phase[rows] == Phase.OTHER) | (phase[rows] == Phase.FORWARD)

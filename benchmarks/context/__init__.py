@@ -1,0 +1,1 @@
+"""What the calling-context collector costs, beside torch's profiler."""

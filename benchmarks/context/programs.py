@@ -1,0 +1,94 @@
+"""The programs that are watched: each is a function that makes a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+__all__ = ["PROGRAMS"]
+
+
+def adds(count: int = 100_000) -> Callable[[], None]:
+    """A step is `count` additions of one number: nothing but launching."""
+    x, y = torch.ones(1), torch.ones(1)
+
+    def step() -> None:
+        for _ in range(count):
+            torch.add(x, y)
+
+    return step
+
+
+class Block(nn.Module):
+    """Attention and a gated MLP, written out as many frameworks do."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.RMSNorm(width)
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.norm2 = nn.RMSNorm(width)
+        self.gate, self.up = nn.Linear(width, 2 * width, bias=False), nn.Linear(width, 2 * width, bias=False)
+        self.down = nn.Linear(2 * width, width, bias=False)
+
+    def rotate(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """Rotary positions."""
+        a, b = x.chunk(2, dim=-1)
+        return x * cos + torch.cat((-b, a), dim=-1) * sin
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """One layer."""
+        batch, length, width = x.shape
+        h = self.norm(x)
+        shape = (batch, length, self.heads, width // self.heads)
+        q, k, v = (layer(h).view(shape).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        q, k = self.rotate(q, cos, sin), self.rotate(k, cos, sin)
+        weights = torch.softmax(q @ k.transpose(-1, -2) * shape[-1] ** -0.5, dim=-1)
+        x = x + self.o((weights @ v).transpose(1, 2).reshape(batch, length, width))
+        h = self.norm2(x)
+        return x + self.down(nn.functional.silu(self.gate(h)) * self.up(h))
+
+
+class Model(nn.Module):
+    """A small Llama-like network."""
+
+    def __init__(self, layers: int, width: int, words: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(words, width)
+        self.layers = nn.ModuleList(Block(width, 4) for _ in range(layers))
+        self.norm = nn.RMSNorm(width)
+        self.head = nn.Linear(width, words, bias=False)
+
+    def forward(self, tokens: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """Scores of the next word."""
+        x = self.embed(tokens)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return self.head(self.norm(x))
+
+
+def llama(layers: int = 16, width: int = 64, length: int = 8) -> Callable[[], None]:
+    """A training step of a small eager Llama-like model: launch-bound, about ten thousand operators with 16 layers."""
+    torch.manual_seed(0)
+    model = Model(layers, width, 128)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+    tokens = torch.randint(0, 128, (1, length))
+    cos, sin = torch.randn(length, width // 4), torch.randn(length, width // 4)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        scores = model(tokens, cos, sin)
+        nn.functional.cross_entropy(scores.view(-1, 128), tokens.view(-1)).backward()
+        optimizer.step()
+
+    return step
+
+
+def small_llama() -> Callable[[], None]:
+    """The same with one layer."""
+    return llama(layers=1)
+
+
+PROGRAMS: dict[str, Callable[[], Callable[[], None]]] = {"adds": adds, "llama": llama, "small_llama": small_llama}

@@ -1,0 +1,126 @@
+"""`lanewise watch`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lanewise.cli.run import RunCommand, launcher, need_torch, program_of
+from lanewise.errors import UsageError
+
+if TYPE_CHECKING:
+    from lanewise.record.context.watcher import Watcher
+    from lanewise.record.script import Program
+
+__all__ = ["watch"]
+
+
+@click.command(cls=RunCommand, options_metavar="[OPTIONS] [-m MODULE | -c CODE | SCRIPT] [ARGS]...")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    help="File for the tree.  [default: the script's name with .lw]",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--every", metavar="N", type=click.IntRange(1), help="Watch only some of every N steps.")
+@click.option(
+    "--steps", metavar="K", type=click.IntRange(1), default=1, show_default=True, help="How many of every N steps."
+)
+@click.option("--frames/--no-frames", default=True, show_default=True, help="Collect Python frames and modules.")
+@click.option("--lines", is_flag=True, help="Tell apart from which line of a function something is called.")
+@click.option(
+    "--measure/--no-measure",
+    default=True,
+    show_default=True,
+    help="Leave out 20 early steps in turn, to measure what watching costs.",
+)
+@click.option(
+    "--way",
+    type=click.Choice(["auto", "native", "windows"]),
+    default="auto",
+    show_default=True,
+    help="The native collector, or short windows of torch's profiler.",
+)
+@click.option(
+    "--step-on", metavar="FN", help="A step begins when this function of the script (or module:function) is called."
+)
+@click.option(
+    "--save-every",
+    metavar="S",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="Seconds between two writes of the file; 0 for none before the end.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing of our own.")
+@click.pass_context
+def watch(ctx: click.Context, **given: Any) -> None:
+    """Run a program unchanged and collect its calling-context tree for as long as it runs.
+
+    The tree joins Python frames, modules, operators and backward functions, is small however long the program runs,
+    and is read by lanewise tree. The program's arguments, output and exit code are its own.
+    """
+    program = program_of(ctx.meta["program"])
+    if (launched := launcher(program, ctx.meta["program"], "watch")) is not None:
+        os.execv(sys.executable, [sys.executable, *launched])
+    need_torch()
+    sys.exit(_watch(program, given))
+
+
+def _watch(program: Program, given: dict[str, Any]) -> int:
+    from lanewise.record import script
+    from lanewise.record.context.watcher import watch as make
+    from lanewise.record.save import rank_suffix
+
+    def log(text: str) -> None:
+        if not given["quiet"]:
+            click.echo(f"lanewise: {text}", err=True)
+
+    out: Path = given["out"] or Path(f"{program.name}{rank_suffix(os.environ)}.lw")
+    if out.exists() and not given["force"]:
+        raise UsageError(f"{out} exists; add --force to overwrite it, or choose another with -o")
+    if not out.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {out.parent} for the file")
+    watcher = make(
+        out,
+        every=given["every"] or 0,
+        steps=given["steps"],
+        frames=given["frames"],
+        lines=given["lines"],
+        measure=given["measure"],
+        way=given["way"],
+        step_on=given["step_on"],
+        save_every=given["save_every"],
+        source=program.name,
+        log=log,
+    )
+    watcher.start()
+
+    def ended(_: str) -> None:
+        watcher.stop()
+        _tell(watcher, out, log)
+
+    return script.run(program, ended)
+
+
+def _tell(watcher: Watcher, out: Path, log: Any) -> None:
+    from lanewise.errors import LanewiseError
+    from lanewise.show.watched_text import watched_lines
+
+    try:
+        tree = watcher.tree
+    except LanewiseError as error:
+        if not watcher.problem:
+            log(str(error))
+        return
+    if tree.info.watched is not None:
+        for line in watched_lines(tree.info.watched):
+            log(line)
+    if watcher.out is not None and watcher.out.exists():
+        log(f"{out}: {len(tree):,} contexts, {watcher.out.stat().st_size / 1000:,.0f} kB; next: lanewise tree {out}")

@@ -1,0 +1,190 @@
+"""The native collector as one object: begin, on and off at step boundaries, a tree at any time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from lanewise.errors import LanewiseError
+from lanewise.record.context import build
+from lanewise.record.context.modules import ModuleNames
+from lanewise.record.context.selfcheck import check_frames, check_operators, cost_of_callback
+from lanewise.record.context.sites import frame_name, line_of
+from lanewise.record.torched import torch_part
+from lanewise.tree.watched import Watched
+
+__all__ = ["MAX_NODES", "Native"]
+
+MAX_NODES = 200_000
+
+
+class Native:
+    """Collects operators, backward functions, user scopes, modules and Python frames of every thread.
+
+    Args:
+        log: is told what takes time.
+        frames: collect Python frames and modules.
+        max_nodes: contexts in all; what comes after is counted under `<truncated>`.
+
+    Raises:
+        BuildError: it cannot be compiled or loaded here.
+        LanewiseError: the self-check failed.
+
+    Attributes:
+        checks: what was verified, by name; "" where all is well.
+        frames: how Python frames are read: "raw", "public" or "none".
+        callback_ns: what folding one operator costs, ns.
+    """
+
+    way = "native"
+    windowed = False
+
+    def __init__(
+        self, log: Callable[[str], None] = lambda _: None, *, frames: bool = True, max_nodes: int = MAX_NODES
+    ) -> None:
+        global _found_out
+        self._module: Any = build.load(log=log)
+        if _found_out is None:
+            _found_out = _FoundOut(self._module)
+        found = _found_out
+        self.checks = found.checks
+        self.frames = found.walk if frames else "none"
+        self.callback_ns = found.callback_ns
+        self.device = _NOT_YET if _has_device() else "not collected: this torch is a CPU build"
+        found.configure(self.frames, max_nodes)
+        wrong = check_operators(self._in_session, frames=self.frames != "none")
+        if wrong:
+            raise LanewiseError(f"the collector failed its self-check: {wrong}")
+        if not self.callback_ns:
+            self.callback_ns = found.callback_ns = cost_of_callback(self._module.on, self._module.off)
+        self._module.begin()
+        self._begun: tuple[int, int] = self._module.clock()
+
+    def _in_session(self, work: Callable[[], Any]) -> dict[str, Any]:
+        self._module.begin()
+        self._module.on()
+        try:
+            work()
+        finally:
+            self._module.off()
+        return self._module.snapshot()
+
+    def ready(self) -> None:
+        """Nothing to warm up."""
+
+    def on(self) -> None:
+        """Operators are folded from here on."""
+        self._module.on()
+
+    def off(self) -> None:
+        """Operators cost what they cost without us."""
+        self._module.off()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._module.off()
+
+    def tree(self, watched: Watched, *, source: str, lines: bool) -> Any:
+        """The tree as it is now, while threads go on."""
+        import numpy as np
+
+        from lanewise.tree.collected import Collected, CollectedThread, tree_of
+
+        raw = self._module.snapshot()
+        tick, ns = self._module.clock()
+        per_tick = (ns - self._begun[1]) / max(tick - self._begun[0], 1)
+        threads = [
+            CollectedThread(
+                index=one["index"],
+                parent=np.frombuffer(one["parent"], dtype=np.uint32),
+                kind=np.frombuffer(one["kind"], dtype=np.uint8),
+                flags=np.frombuffer(one["flags"], dtype=np.uint8),
+                name=np.frombuffer(one["name"], dtype=np.uint32),
+                forward=np.frombuffer(one["forward"], dtype=np.uint64).astype(np.int64),
+                calls=np.frombuffer(one["calls"], dtype=np.uint64).astype(np.int64),
+                host=np.round(np.frombuffer(one["ticks"], dtype=np.uint64) * per_tick).astype(np.int64),
+            )
+            for one in raw["threads"]
+        ]
+        collected = Collected(
+            threads=threads,
+            names=raw["names"],
+            sites=[frame_name(code) for code, _ in raw["sites"]],
+            lines=[line_of(code, offset) for code, offset in raw["sites"]] if lines else [],
+            backward=sum(one["numbered_backward"] for one in raw["threads"]),
+            linked=sum(one["linked_backward"] for one in raw["threads"]),
+            accumulated=sum(one["accumulated"] for one in raw["threads"]),
+        )
+        return tree_of(collected, watched, source=source, lines=lines)
+
+    def counts(self) -> tuple[int, dict[str, int]]:
+        """Operators folded so far, and losses that are not zero."""
+        raw = self._module.snapshot()
+        losses = {name: number for name, number in raw["losses"].items() if number}
+        return sum(one["callbacks"] for one in raw["threads"]), losses
+
+
+class _FoundOut:
+    """What is found out once per process: how frames can be read, what a callback costs, names of modules."""
+
+    def __init__(self, module: Any) -> None:
+        self.checks: dict[str, str] = {}
+        self.callback_ns = 0.0
+        self._module = module
+        self._names = ModuleNames(module.modules_changed)
+        # Kept: the native side holds on to it for as long as the process lives.
+        self._describe = self._names.describe
+        self.walk = self._choose_walk()
+
+    def configure(self, walk: str, max_nodes: int) -> None:
+        """How the next session collects."""
+        module_class = torch_part("torch.nn").Module
+        scope = torch_part("torch.autograd.profiler").record_function
+        self._module.configure(
+            frames=walk != "none",
+            raw=walk == "raw",
+            module_call=getattr(module_class.__call__, "__code__", None),
+            scope_enter=getattr(scope.__enter__, "__code__", None),
+            describe=self._describe,
+            most_nodes=max_nodes,
+            steady_counter=_counter_is_steady(),
+        )
+
+    def _choose_walk(self) -> str:
+        wrong = "Python's internal headers are missing"
+        if self._module.raw_frames:
+            wrong = check_frames(lambda: self._module.frames(True))
+        if not wrong:
+            self.checks["frames"] = ""
+            return "raw"
+        worse = check_frames(lambda: self._module.frames(False))
+        self.checks["frames"] = (
+            f"{worse}: no frames are collected" if worse else f"{wrong}: frames are read with the GIL"
+        )
+        return "none" if worse else "public"
+
+
+_found_out: _FoundOut | None = None
+
+_NOT_YET = "not collected: device work is not part of this version"
+
+
+def _has_device() -> bool:
+    version: Any = torch_part().version
+    return bool(getattr(version, "cuda", None) or getattr(version, "hip", None))
+
+
+def _counter_is_steady() -> bool:
+    """Whether the processor's own counter has one rate and never stops."""
+    if sys.platform != "linux":
+        return False
+    try:
+        with open("/sys/devices/system/clocksource/clocksource0/current_clocksource", encoding="ascii") as source:
+            if source.read().strip() == "tsc":
+                return True
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as info:
+            flags = next((line for line in info if line.startswith("flags")), "").split()
+    except OSError:
+        return False
+    return "constant_tsc" in flags and "nonstop_tsc" in flags

@@ -1,0 +1,269 @@
+// The Python module: begin, on, off, snapshot. Every function runs under the GIL.
+#include <Python.h>
+#include <pthread.h>
+
+#include <string>
+#include <vector>
+
+#include "clock.h"
+#include "operators.h"
+#include "places.h"
+#include "threads.h"
+
+namespace lanewise {
+namespace {
+
+PyObject* configure(PyObject*, PyObject* args, PyObject* keywords) {
+  static const char* known[] = {"frames", "raw", "module_call", "scope_enter", "describe",
+                                "most_nodes", "steady_counter", nullptr};
+  int frames = 1;
+  int raw = 1;
+  int steady = 0;
+  unsigned int most = 200000;
+  PyObject* module_call = nullptr;
+  PyObject* scope_enter = nullptr;
+  PyObject* describe = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "ppOOOIp", const_cast<char**>(known), &frames, &raw, &module_call,
+                                   &scope_enter, &describe, &most, &steady))
+    return nullptr;
+  if (is_on()) {
+    PyErr_SetString(PyExc_RuntimeError, "a session is running");
+    return nullptr;
+  }
+  places.frames = frames != 0;
+  places.raw = raw != 0 && lw_frames_are_raw() != 0;
+  // The codes and the function live as long as the process: threads may read them at any time.
+  const auto keep = [](PyObject* object) -> PyObject* {
+    if (object == Py_None) return nullptr;
+    Py_INCREF(object);
+    return object;
+  };
+  places.codes.module_call = keep(module_call);
+  places.codes.scope_enter = keep(scope_enter);
+  places.describe = keep(describe);
+  most_nodes.store(most < Tree::kMostNodes ? most : Tree::kMostNodes);
+  counter_is_steady = steady != 0;
+  Py_RETURN_NONE;
+}
+
+PyObject* begin(PyObject*, PyObject*) {
+  if (is_on()) {
+    PyErr_SetString(PyExc_RuntimeError, "a session is running");
+    return nullptr;
+  }
+  begin_session();
+  Py_RETURN_NONE;
+}
+
+PyObject* on(PyObject*, PyObject*) {
+  switch_on();
+  Py_RETURN_NONE;
+}
+
+PyObject* off(PyObject*, PyObject*) {
+  switch_off();
+  Py_RETURN_NONE;
+}
+
+PyObject* clock_now(PyObject*, PyObject*) {
+  // The pair that was read fastest was disturbed least.
+  uint64_t best = ~UINT64_C(0);
+  uint64_t tick = 0;
+  uint64_t ns = 0;
+  for (int i = 0; i < 16; ++i) {
+    const uint64_t before = ticks();
+    const uint64_t now = monotonic_ns();
+    const uint64_t after = ticks();
+    if (after - before >= best) continue;
+    best = after - before;
+    tick = before + best / 2;
+    ns = now;
+  }
+  return Py_BuildValue("KK", static_cast<unsigned long long>(tick), static_cast<unsigned long long>(ns));
+}
+
+PyObject* modules_changed(PyObject*, PyObject*) {
+  modules_epoch.fetch_add(1, std::memory_order_acq_rel);
+  Py_RETURN_NONE;
+}
+
+template <typename T>
+PyObject* bytes_of(const std::vector<T>& values) {
+  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(values.data()),
+                                   static_cast<Py_ssize_t>(values.size() * sizeof(T)));
+}
+
+struct Columns {
+  std::vector<uint32_t> parent;  // position within the tree, the root's is its own
+  std::vector<uint8_t> kind;
+  std::vector<uint8_t> flags;
+  std::vector<uint32_t> name;
+  std::vector<uint64_t> forward;
+  std::vector<uint64_t> calls;
+  std::vector<uint64_t> ticks;
+};
+
+Columns read(Tree& tree) {
+  Columns columns;
+  const uint32_t size = tree.size();
+  for (uint32_t id = 0; id < size; ++id) {
+    const Node& node = *tree.at(id);
+    columns.parent.push_back(node.parent != nullptr ? node.parent->id : 0);
+    columns.kind.push_back(static_cast<uint8_t>(node.kind));
+    columns.flags.push_back(node.flags.load(std::memory_order_relaxed));
+    columns.name.push_back(node.name);
+    columns.forward.push_back(node.forward);
+    columns.calls.push_back(node.calls.load(std::memory_order_relaxed));
+    columns.ticks.push_back(node.ticks.load(std::memory_order_relaxed));
+  }
+  return columns;
+}
+
+unsigned long long value(const Counter& counter) {
+  return static_cast<unsigned long long>(counter.load(std::memory_order_relaxed));
+}
+
+// What one thread has collected, copied under the lock and without Python: to make objects may run any Python code.
+struct Copy {
+  uint32_t index;
+  Columns columns;
+  unsigned long long callbacks;
+  unsigned long long numbered;
+  unsigned long long linked;
+  unsigned long long accumulated;
+};
+
+std::vector<Copy> copy_threads() {
+  std::vector<Copy> copies;
+  std::lock_guard<std::mutex> lock(threads.mutex());
+  for (Thread* thread : threads.everyone())
+    if (thread->session == session_number())
+      copies.push_back({thread->tree.index(), read(thread->tree), value(thread->callbacks),
+                        value(thread->numbered_backward), value(thread->linked_backward), value(thread->accumulated)});
+  return copies;
+}
+
+PyObject* read_threads() {
+  const std::vector<Copy> copies = copy_threads();
+  PyObject* list = PyList_New(0);
+  for (const Copy& copy : copies) {
+    const Columns& columns = copy.columns;
+    PyObject* one = Py_BuildValue(
+        "{s:I,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:K,s:K,s:K}", "index", copy.index, "parent", bytes_of(columns.parent),
+        "kind", bytes_of(columns.kind), "flags", bytes_of(columns.flags), "name", bytes_of(columns.name), "forward",
+        bytes_of(columns.forward), "calls", bytes_of(columns.calls), "ticks", bytes_of(columns.ticks), "callbacks",
+        copy.callbacks, "numbered_backward", copy.numbered, "linked_backward", copy.linked, "accumulated",
+        copy.accumulated);
+    if (one == nullptr || list == nullptr || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+    if (list == nullptr) return nullptr;
+  }
+  return list;
+}
+
+PyObject* read_names() {
+  const auto texts = names.texts();
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(texts.size()));
+  if (list == nullptr) return nullptr;
+  Py_ssize_t at = 0;
+  for (const std::string& text : texts) {
+    PyObject* one = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+    if (one == nullptr) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+    PyList_SET_ITEM(list, at++, one);
+  }
+  return list;
+}
+
+PyObject* read_sites() {
+  const std::vector<Site>& sites = all_sites();
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(sites.size()));
+  if (list == nullptr) return nullptr;
+  for (size_t at = 0; at < sites.size(); ++at) {
+    PyObject* one = Py_BuildValue("Oi", sites[at].code, sites[at].offset);
+    if (one == nullptr) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(at), one);
+  }
+  return list;
+}
+
+PyObject* read_losses() {
+  PyObject* dict = PyDict_New();
+  if (dict == nullptr) return nullptr;
+#define X(name)                                                \
+  {                                                            \
+    PyObject* number = PyLong_FromUnsignedLongLong(value(losses.name)); \
+    PyDict_SetItemString(dict, #name, number);                 \
+    Py_XDECREF(number);                                        \
+  }
+  LANEWISE_LOSSES(X)
+#undef X
+  return dict;
+}
+
+PyObject* snapshot(PyObject*, PyObject*) {
+  // Threads first: they may name only what the tables, read afterwards, hold.
+  PyObject* all = read_threads();
+  if (all == nullptr) return nullptr;
+  return Py_BuildValue("{s:N,s:N,s:N,s:N}", "threads", all, "names", read_names(), "sites", read_sites(), "losses",
+                       read_losses());
+}
+
+// Frames of this thread as the walk sees them: [(code, offset of the instruction, module or None)], innermost first.
+PyObject* frames(PyObject*, PyObject* args) {
+  int raw = 1;
+  if (!PyArg_ParseTuple(args, "p", &raw)) return nullptr;
+  auto walk = std::make_unique<lw_walk>();
+  if (raw && lw_frames_are_raw()) {
+    lw_walk_raw(&places.codes, {nullptr, nullptr}, 0, walk.get());
+  } else {
+    lw_walk_public(&places.codes, {nullptr, nullptr}, 0, walk.get());
+  }
+  PyObject* list = PyList_New(0);
+  for (int at = 0; list != nullptr && at < walk->count; ++at) {
+    const lw_frame& frame = walk->frames[at];
+    auto* code = static_cast<PyObject*>(const_cast<void*>(frame.code));
+    auto* self = frame.self != nullptr ? static_cast<PyObject*>(const_cast<void*>(frame.self)) : Py_None;
+    PyObject* one = Py_BuildValue("OiO", code, lw_offset(&frame), self);
+    if (one == nullptr || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+  }
+  return list;
+}
+
+PyObject* open_now(PyObject*, PyObject*) { return PyLong_FromLong(open_contexts()); }
+
+PyMethodDef methods[] = {
+    {"configure", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(configure)),
+     METH_VARARGS | METH_KEYWORDS, "What to collect and how; while off."},
+    {"begin", begin, METH_NOARGS, "A new session with empty trees; while off."},
+    {"on", on, METH_NOARGS, "Callbacks on."},
+    {"off", off, METH_NOARGS, "Callbacks off; the trees stay."},
+    {"clock", clock_now, METH_NOARGS, "(ticks, nanoseconds) of one moment."},
+    {"modules_changed", modules_changed, METH_NOARGS, "A module died: addresses may stand for others."},
+    {"snapshot", snapshot, METH_NOARGS, "All trees as they are now, as columns."},
+    {"frames", frames, METH_VARARGS, "The calling thread's frames as the walk sees them."},
+    {"open_contexts", open_now, METH_NOARGS, "Contexts that the calling thread has open."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "lanewise_context", nullptr, -1, methods,
+                          nullptr,               nullptr,            nullptr, nullptr};
+
+}  // namespace
+}  // namespace lanewise
+
+PyMODINIT_FUNC PyInit_lanewise_context() {
+  static bool forked = false;
+  if (!forked) {
+    pthread_atfork(nullptr, nullptr, lanewise::forget_everything_after_fork);
+    forked = true;
+  }
+  PyObject* module = PyModule_Create(&lanewise::definition);
+  if (module != nullptr) PyModule_AddIntConstant(module, "raw_frames", lw_frames_are_raw());
+  return module;
+}

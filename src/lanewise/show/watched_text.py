@@ -1,0 +1,54 @@
+"""How a tree was collected, as lines of text: what was watched, what it cost, what is missing."""
+
+from __future__ import annotations
+
+from lanewise.tree.watched import Watched
+
+__all__ = ["watched_lines"]
+
+_LOSSES = {
+    "truncated": "operators beyond the limit of contexts",
+    "depth_cut": "frames left out of deep stacks",
+    "stack_overflow": "operators nested too deeply",
+    "unlinked_backward": "backward functions without their forward operator",
+    "scopes_elsewhere": "scopes closed on another thread",
+    "scopes_out_of_order": "scopes closed out of order",
+    "threads_refused": "threads beyond the limit",
+    "names_refused": "names beyond the limit",
+    "frames_failed": "contexts without frames",
+    "errors": "internal errors",
+    "windows_discarded": "windows discarded as unsound",
+    "launches_unmatched": "launches without their device work",
+    "records_unmatched": "device work without its launch",
+    "records_dropped": "device records that the driver dropped",
+}
+
+
+def watched_lines(watched: Watched) -> list[str]:
+    """One line on what was watched, one on what it cost, then one for each loss and each check that failed."""
+    lines = [_what(watched)]
+    if watched.distortion is not None:
+        found = watched.distortion
+        lines.append(
+            f"a watched step takes {found.ratio:.3f}x the time of another "
+            f"(95 % interval {found.low:.3f} to {found.high:.3f}, {found.on} and {found.off} steps of this run)"
+        )
+    elif watched.callback_ns:
+        lines.append(
+            f"folding one operator took {watched.callback_ns:.0f} ns at the start; what a step costs was not measured"
+        )
+    lines += [f"lost: {number:,} {_LOSSES.get(name, name)}" for name, number in sorted(watched.losses.items())]
+    lines += [text for text in watched.checks.values() if text]
+    if watched.reason:
+        lines.append(f"not the native collector: {watched.reason}")
+    return lines
+
+
+def _what(watched: Watched) -> str:
+    way = "watched" if watched.way == "native" else "watched through short profiler windows"
+    parts = [f"{way} for {watched.seconds:,.1f} s"]
+    if watched.steps_seen:
+        parts.append(f"{watched.steps_watched:,} of {watched.steps_seen:,} steps")
+    if watched.callbacks:
+        parts.append(f"{watched.callbacks:,} operators and scopes")
+    return ", ".join(parts)

@@ -1,0 +1,269 @@
+"""What a collector has aggregated inside a program -> its calling-context tree.
+
+The collector's own nodes are already contexts, one set per thread. Here they get the names, phases and links that a
+tree built from a trace has, so that both can be compared: threads with one role become one, counters go, and what the
+position in time tells from a trace is told by the order in which contexts were first seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lanewise._version import __version__
+from lanewise.tree.forest import nearest_marked, subtree_sums, unify
+from lanewise.tree.model import METRICS, NodeKind, Tree, TreeInfo, identity_keys, identity_parts
+from lanewise.tree.names import normalise
+from lanewise.tree.phases_by_name import STEP_NAME, communicates
+from lanewise.tree.phases_of_contexts import phases_of_contexts
+from lanewise.tree.rebuild import combine, drop_empty
+from lanewise.tree.watched import Watched
+
+__all__ = ["MODULE_SEPARATOR", "Collected", "CollectedKind", "CollectedThread", "tree_of"]
+
+MODULE_SEPARATOR = "\x1f"
+"""Between network, path and class in the name of a module's context."""
+
+NUMBERED = 1
+"""Flag of an operator that autograd gave a sequence number."""
+
+
+class CollectedKind:
+    """Kinds of collected contexts, as the native collector numbers them."""
+
+    ROOT = 0
+    FRAME = 1
+    MODULE = 2
+    SCOPE = 3
+    OPERATOR = 4
+    BACKWARD = 5
+    MARK = 6
+    KERNEL = 7
+    COPY = 8
+    SET = 9
+
+
+_KINDS = np.array(
+    [
+        NodeKind.THREAD, NodeKind.FRAME, NodeKind.MODULE, NodeKind.ANNOTATION, NodeKind.OPERATOR, NodeKind.OPERATOR,
+        NodeKind.MARK, NodeKind.KERNEL, NodeKind.COPY, NodeKind.SET,
+    ],
+    dtype=np.int64,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class CollectedThread:
+    """Contexts of one thread, parents before children; row 0 is the thread itself.
+
+    Attributes:
+        index: what `forward` of other threads calls it.
+        parent: row of each context's parent; the root's is itself.
+        kind: one of `CollectedKind`. flags: bits.
+        name: row of `Collected.names`, or of `Collected.sites` for frames.
+        forward: 0, or (index + 1) << 32 | row of the forward operator.
+        calls: how often it was entered. host: time of its own, ns.
+    """
+
+    index: int
+    parent: np.ndarray
+    kind: np.ndarray
+    flags: np.ndarray
+    name: np.ndarray
+    forward: np.ndarray
+    calls: np.ndarray
+    host: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """All threads of a collection.
+
+    Attributes:
+        threads: their contexts.
+        names: texts. sites: frames as text; several may be equal. lines: current line of each site.
+        backward, linked, accumulated: as in `TreeInfo`.
+    """
+
+    threads: Sequence[CollectedThread]
+    names: Sequence[str]
+    sites: Sequence[str]
+    lines: Sequence[int]
+    backward: int = 0
+    linked: int = 0
+    accumulated: int = 0
+
+
+def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: bool = False) -> Tree:
+    """The tree of a collection.
+
+    Args:
+        collected: what the collector has.
+        watched: how it was collected.
+        source: name of the program.
+        lines: tell the lines of a function apart from which it calls; they become the detail of its frames.
+    """
+    offsets = np.cumsum([0, *(len(thread.parent) for thread in collected.threads)])
+    size = int(offsets[-1])
+    kind = _joined([thread.kind for thread in collected.threads])
+    flags = _joined([thread.flags for thread in collected.threads])
+    name = _joined([thread.name for thread in collected.threads])
+    parent = np.full(size, -1, dtype=np.int64)
+    thread_of = np.zeros(size, dtype=np.int64)
+    for row, thread in enumerate(collected.threads):
+        begin, end = int(offsets[row]), int(offsets[row + 1])
+        parent[begin:end] = thread.parent.astype(np.int64) + begin
+        parent[begin] = -1
+        thread_of[begin:end] = row
+    forward = _forward(collected, offsets)
+
+    texts, text_of, detail_of = _texts(collected, kind, name, lines)
+    comm = communicates([texts[row] for row in text_of]) & (kind != CollectedKind.FRAME)
+    forward = _without_communication(parent, kind, forward, comm)
+    phase = phases_of_contexts(
+        parent=parent, kind=_KINDS[kind], name=text_of, strings=texts, thread=thread_of,
+        numbered=(flags & NUMBERED) > 0, backward=kind == CollectedKind.BACKWARD, forward=forward, communication=comm,
+    )  # fmt: skip
+
+    hidden = _hidden(parent, kind, text_of, texts)
+    stands = nearest_marked(parent, ~hidden)
+    rows = np.flatnonzero(~hidden)
+    place = np.full(size, -1, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    above = parent[rows]
+    above = np.where(above >= 0, place[stands[above]], -1)
+    beside = np.where(forward[rows] >= 0, place[stands[forward[rows]]], -1)
+    strings, rank = _sorted(texts)
+    key = identity_keys(_KINDS[kind[rows]], phase[rows], rank[text_of[rows]], rank[detail_of[rows]])
+    distinct, identity = np.unique(key, return_inverse=True)
+    groups = unify(above, identity, beside)
+    metrics = {metric: np.zeros(size, dtype=np.float64 if metric == "squares" else np.int64) for metric in METRICS}
+    metrics["calls"] = np.where(hidden, 0, _joined([thread.calls for thread in collected.threads]))
+    metrics["host"] = _joined([thread.host for thread in collected.threads])
+    group = groups.of[place[stands]] if size else place
+    result_kind, result_phase, result_name, result_detail = identity_parts(distinct[groups.identity])
+    tree = Tree(
+        parent=groups.parent, kind=result_kind, phase=result_phase, name=result_name, detail=result_detail,
+        forward=groups.forward, strings=strings, metrics=combine(metrics, group, len(groups.parent)),
+        info=TreeInfo(
+            source=source,
+            producer=f"lanewise {__version__}",
+            backward=collected.backward,
+            linked=collected.linked,
+            accumulated=collected.accumulated,
+            modules="recorded" if (kind == CollectedKind.MODULE).any() else "none",
+            frames=bool((kind == CollectedKind.FRAME).any()),
+            truncated=watched.losses.get("truncated", 0),
+            watched=watched,
+        ),
+    )  # fmt: skip
+    return drop_empty(tree)
+
+
+def _hidden(parent: np.ndarray, kind: np.ndarray, text_of: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+    """Step marks, and our own frames around a program that `lanewise watch` runs."""
+    step = np.array([bool(STEP_NAME.match(text)) for text in texts], dtype=bool)[text_of] & (
+        kind == CollectedKind.SCOPE
+    )
+    runner = np.array([bool(_RUNNER.match(text)) for text in texts], dtype=bool)[text_of]
+    frame = kind == CollectedKind.FRAME
+    around = frame & (subtree_sums(parent, (runner & frame).astype(np.int64)) > 0)
+    return step | around
+
+
+_RUNNER = re.compile(r"^(.*/)?lanewise/record/script\.py\(\d+\): run$")
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
+
+
+def _forward(collected: Collected, offsets: np.ndarray) -> np.ndarray:
+    """Row of the forward operator of each context, or -1."""
+    reference = _joined([thread.forward for thread in collected.threads])
+    offset_of = np.full(max((thread.index for thread in collected.threads), default=-1) + 2, -1, dtype=np.int64)
+    size_of = np.zeros(len(offset_of), dtype=np.int64)
+    for row, thread in enumerate(collected.threads):
+        offset_of[thread.index + 1] = offsets[row]
+        size_of[thread.index + 1] = len(thread.parent)
+    tree = np.minimum(reference >> 32, len(offset_of) - 1)
+    row = reference & 0xFFFFFFFF
+    # A thread may have gone on, or begun, between the two moments at which their contexts were read.
+    known = (reference > 0) & (offset_of[tree] >= 0) & (row < size_of[tree])
+    return np.where(known, offset_of[tree] + row, -1)
+
+
+def _texts(
+    collected: Collected, kind: np.ndarray, name: np.ndarray, lines: bool
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Texts, and which of them are the name and the detail of each context."""
+    rows: dict[str, int] = {"": 0}
+
+    def add(text: str) -> int:
+        return rows.setdefault(text, len(rows))
+
+    text_of = np.zeros(len(kind), dtype=np.int64)
+    detail_of = np.zeros(len(kind), dtype=np.int64)
+    frame, module = kind == CollectedKind.FRAME, kind == CollectedKind.MODULE
+    sites = normalise(collected.sites)
+    site_row = np.array([add(text) for text in sites] or [0], dtype=np.int64)
+    text_of[frame] = site_row[name[frame]]
+    if lines:
+        line_row = np.array([add(f"line {line}") for line in collected.lines] or [0], dtype=np.int64)
+        detail_of[frame] = line_row[name[frame]]
+    used = np.unique(name[module])
+    named = _module_names([str(collected.names[int(row)]) for row in used.tolist()])
+    path_row, class_row = np.zeros(len(collected.names), np.int64), np.zeros(len(collected.names), np.int64)
+    for row, (path, cls) in zip(used.tolist(), named, strict=True):
+        path_row[row], class_row[row] = add(path), add(cls)
+    text_of[module], detail_of[module] = path_row[name[module]], class_row[name[module]]
+    other = ~frame & ~module
+    used = np.unique(name[other])
+    other_row = np.zeros(len(collected.names), dtype=np.int64)
+    for row, text in zip(
+        used.tolist(), normalise([str(collected.names[int(row)]) for row in used.tolist()]), strict=True
+    ):
+        other_row[row] = add(text)
+    text_of[other] = other_row[name[other]]
+    return list(rows), text_of, detail_of
+
+
+def _module_names(described: Sequence[str]) -> list[tuple[str, str]]:
+    """Path and class of modules. The network's name is part of the path only where there are several networks."""
+    parts = [(*text.split(MODULE_SEPARATOR), "", "")[:3] for text in described]
+    networks = sorted({network for network, _, _ in parts})
+    of_class: dict[str, list[str]] = {}
+    for network in networks:
+        of_class.setdefault(network.rpartition("_")[0] or network, []).append(network)
+    prefix = {
+        network: cls if len(group) == 1 else network for cls, group in of_class.items() for network in group
+    }  # fmt: skip
+    result: list[tuple[str, str]] = []
+    for network, path, cls in parts:
+        if len(networks) == 1:
+            result.append((path or cls or network, cls))
+        else:
+            result.append((f"{prefix[network]}.{path}" if path else prefix[network], cls))
+    return result
+
+
+def _sorted(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """The texts in order, "" first, and the place of each there, so that equal programs give equal files."""
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    rank = np.empty(len(texts), dtype=np.int64)
+    rank[order] = np.arange(len(texts))
+    return [texts[row] for row in order], rank
+
+
+def _without_communication(
+    parent: np.ndarray, kind: np.ndarray, forward: np.ndarray, communication: np.ndarray
+) -> np.ndarray:
+    """Accumulations of gradients stay where they ran if they communicate: they move a bucket, not one layer's."""
+    placed = (forward >= 0) & (kind == CollectedKind.OPERATOR)
+    if not (placed.any() and communication.any()):
+        return forward
+    holds = subtree_sums(parent, communication.astype(np.int64)) > 0
+    return np.where(placed & holds, -1, forward)

@@ -1,0 +1,88 @@
+"""What a tree that was collected by a running program says about its own collection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+__all__ = ["Distortion", "Watched", "joined", "one_step"]
+
+
+@dataclass(frozen=True)
+class Distortion:
+    """What collecting did to the step time, measured in the same run on steps that took turns.
+
+    Attributes:
+        ratio: median step with the collector over median step without.
+        low, high: 95 % bootstrap interval of the ratio.
+        on, off: steps on either side.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    on: int
+    off: int
+
+
+@dataclass(frozen=True)
+class Watched:
+    """How a tree was collected, and what is missing from it.
+
+    Attributes:
+        way: "native", or "windows" where short profiler windows were folded.
+        reason: why not the native collector, one sentence; "" if it was.
+        frames: how Python frames were read: "raw" (without the GIL), "public" (with it), "recorded" or "none".
+        device: whether device work was collected: "collected", or one sentence why not.
+        steps_seen, steps_watched: step boundaries that went by, and those with the collector on.
+        every, steps: duty cycle: `steps` of `every` steps; 0, 0 for all.
+        seconds: wall time with the collector on.
+        callbacks: operators, backward functions and scopes folded.
+        callback_ns: what folding one costs on this machine, ns, measured at the start; 0 if unknown.
+        losses: what was dropped, cut or guessed, by name (see docs/watch.md); only what is not zero.
+        checks: what was verified at the start, by name: "" if all is well, else what is wrong.
+        distortion: None if it was not measured.
+    """
+
+    way: str = "native"
+    reason: str = ""
+    frames: str = "none"
+    device: str = ""
+    steps_seen: int = 0
+    steps_watched: int = 0
+    every: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    callbacks: int = 0
+    callback_ns: float = 0.0
+    losses: dict[str, int] = field(default_factory=dict[str, int])
+    checks: dict[str, str] = field(default_factory=dict[str, str])
+    distortion: Distortion | None = None
+
+
+def joined(parts: Sequence[Watched | None]) -> Watched | None:
+    """Several collections as one: what can be counted is added up, the rest is that of the first.
+
+    None unless all are collections: a tree that holds a trace as well has no cost or loss that could be stated.
+    """
+    known = [part for part in parts if part is not None]
+    if not known or len(known) < len(parts):
+        return None
+    losses: dict[str, int] = {}
+    for part in known:
+        for name, number in part.losses.items():
+            losses[name] = losses.get(name, 0) + number
+    return replace(
+        known[0],
+        steps_seen=sum(part.steps_seen for part in known),
+        steps_watched=sum(part.steps_watched for part in known),
+        seconds=sum(part.seconds for part in known),
+        callbacks=sum(part.callbacks for part in known),
+        losses=losses,
+        distortion=known[0].distortion if len(known) == 1 else None,
+    )
+
+
+def one_step(watched: Watched | None) -> Watched | None:
+    """As if only one step had been watched, for a tree whose costs were divided by their number."""
+    return None if watched is None else replace(watched, steps_seen=1, steps_watched=min(watched.steps_watched, 1))
