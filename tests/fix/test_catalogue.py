@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import lanewise
 from lanewise.fix.bounds import Known, bound_of, why_pruned
 from lanewise.fix.candidates import fused
 from lanewise.fix.candidates.catalogue import catalogue
@@ -85,6 +87,14 @@ def test_what_a_program_on_a_card_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name for name, one in found.items() if one.alternative} == {
         "cuda-graph", "compile", "compile-reduce-overhead", "compile-max-autotune",
     }  # fmt: skip
+
+
+def test_the_kernels_that_a_trace_must_show_exist() -> None:
+    """Their names are those of the Triton functions: renaming one must not make every gain uncredited."""
+    sources = "".join(path.read_text() for path in (Path(lanewise.__file__).parent / "kernels").glob("*.py"))
+    for kernel, names in fused._KERNELS.items():
+        if kernel != "liger":
+            assert all(f"def {name}(" in sources or f"{name}(" in sources for name in names), kernel
 
 
 def test_a_small_card_is_not_autotuned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,13 +83,19 @@ def _candidate(name: str, matches: list[Match]) -> Candidate:
         f"{len(matches)} times {', '.join(kinds)}",
         f"one fused kernel for each {' or '.join(kinds)}",
         lambda _: Several([ForwardPatch(match.module, match.fast) for match in matches]),
-        predictions=(kernel_named("the fused kernel runs", _KERNEL_PARTS),),
+        predictions=(kernel_named("the fused kernel runs", _KERNELS[matches[0].kernel]),),
         answers=("KER111", "LAU102", "KER102"),
     )
 
 
-# Names that kernels of lanewise and Liger carry in a trace.
-_KERNEL_PARTS = ("_norm_", "_mlp_", "_dual", "_gemm", "_tile", "_skinny", "_chain", "rms_norm", "layer_norm", "gelu")
+# Names of the kernels in a trace, by the function that launches them; none is in the name of a kernel of torch.
+_KERNELS = {
+    "layer_norm": ("_norm_rows", "_norm_split"),
+    "rms_norm": ("_norm_rows", "_norm_split"),
+    "mlp": ("_mlp_resident", "_mlp_walk"),
+    "gated_mlp": ("_skinny", "_tiles", "lanewise_chain"),
+    "liger": ("_rms_norm_forward_kernel",),
+}
 
 
 def _agrees(module: Any, formula: Callable[[Any, Any], Any], width: int) -> bool:
