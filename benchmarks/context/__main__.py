@@ -94,15 +94,23 @@ def main() -> None:
     parser.add_argument("--only", default="", choices=["", "adds", "llama", "pairs", "turns", "size"])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/context-cpu.json"))
     given = parser.parse_args()
-    import torch
-
     results: dict[str, Any] = {"aba": {}, "pairs": {}, "turns": {}, "size": []}
     if given.out.exists():
         results = json.loads(given.out.read_text())["rounds"]
     for _ in range(given.rounds):
         one_round(results, given.only)
+        # A run that is cut short keeps its rounds.
+        write(given.out, results)
     if given.only in ("", "size"):
         results["size"] = [medians(measure("size", "small_llama", "watch", n)) for n in ("200", "20000")]
+    write(given.out, results)
+    print(json.dumps(summary(results) | {"size": results["size"]}, indent=1))
+
+
+def write(out: Path, results: dict[str, Any]) -> None:
+    """The file: versions, summary, and all rounds."""
+    import torch
+
     found = {
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -111,9 +119,8 @@ def main() -> None:
         "summary": summary(results),
         "rounds": results,
     }
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found["summary"] | {"size": results["size"]}, indent=1))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def _processor() -> str:
