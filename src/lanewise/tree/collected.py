@@ -229,7 +229,7 @@ def _rows_of(collected: Collected, offsets: np.ndarray, reference: np.ndarray) -
     tree = np.minimum(reference >> 32, len(offset_of) - 1)
     row = reference & 0xFFFFFFFF
     # A thread may have gone on, or begun, between the two moments at which their contexts were read.
-    known = (reference > 0) & (offset_of[tree] >= 0) & (row < size_of[tree])
+    known = (reference > 0) & (reference >> 32 < len(offset_of)) & (offset_of[tree] >= 0) & (row < size_of[tree])
     return np.where(known, offset_of[tree] + row, -1)
 
 
