@@ -19,6 +19,7 @@ from typing import Any
 from lanewise.record.distortion import ratio_interval
 
 ARMS = ("null", "watch", "watch_operators", "profiler", "profiler_stack", "profiler_all")
+PAIRED = ("null", "watch", "watch_operators")
 STEPS = {"adds": 5, "llama": 12}
 
 
@@ -45,6 +46,10 @@ def one_round(results: dict[str, Any], only: str) -> None:
             results["aba"].setdefault(program, {}).setdefault(arm, []).append(
                 medians(measure("aba", program, arm, str(steps)))
             )
+    if only in ("", "pairs"):
+        for program, count in {"adds": 16, "llama": 40}.items():
+            for arm in random.sample(PAIRED, len(PAIRED)):
+                results["pairs"].setdefault(f"{program} {arm}", []).append(measure("pairs", program, arm, str(count)))
     if only in ("", "turns"):
         for arm in ("null", "watch"):
             results["turns"].setdefault(arm, []).append(measure("turns", "small_llama", arm, "12"))
@@ -65,15 +70,19 @@ def summary(results: dict[str, Any]) -> dict[str, Any]:
                 if name in rows[0]:
                     line[name] = round(statistics.median(row[name] for row in rows), 3)
             out[f"{program} {arm}"] = line
-    for arm, rows in results["turns"].items():
+    blocks = {f"pairs {name}": rows for name, rows in results["pairs"].items()}
+    blocks |= {f"turns {name}": rows for name, rows in results["turns"].items()}
+    for name, rows in blocks.items():
         within = [ns for row in rows for ns in row["within_ns"]]
         without = [ns for row in rows for ns in row["without_ns"]]
         pairs = [a / b for a, b in zip(within, without, strict=True)]
-        out[f"turns {arm}"] = {
+        out[name] = {
             "ratio": round(statistics.median(within) / statistics.median(without), 4),
             "interval": [round(x, 4) for x in ratio_interval(within, without) or ()],
             "median_of_pairs": round(statistics.median(pairs), 4),
             "blocks": len(within),
+            "without_ms": round(statistics.median(without) / 1e6, 3),
+            "processes": len(rows),
         }
     return out
 
@@ -82,18 +91,26 @@ def main() -> None:
     """Measure, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", default="", choices=["", "adds", "llama", "turns", "size"])
+    parser.add_argument("--only", default="", choices=["", "adds", "llama", "pairs", "turns", "size"])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/context-cpu.json"))
     given = parser.parse_args()
-    import torch
-
-    results: dict[str, Any] = {"aba": {}, "turns": {}, "size": []}
+    results: dict[str, Any] = {"aba": {}, "pairs": {}, "turns": {}, "size": []}
     if given.out.exists():
         results = json.loads(given.out.read_text())["rounds"]
     for _ in range(given.rounds):
         one_round(results, given.only)
+        # A run that is cut short keeps its rounds.
+        write(given.out, results)
     if given.only in ("", "size"):
         results["size"] = [medians(measure("size", "small_llama", "watch", n)) for n in ("200", "20000")]
+    write(given.out, results)
+    print(json.dumps(summary(results) | {"size": results["size"]}, indent=1))
+
+
+def write(out: Path, results: dict[str, Any]) -> None:
+    """The file: versions, summary, and all rounds."""
+    import torch
+
     found = {
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -102,9 +119,8 @@ def main() -> None:
         "summary": summary(results),
         "rounds": results,
     }
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found["summary"] | {"size": results["size"]}, indent=1))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def _processor() -> str:

@@ -2,6 +2,7 @@
 
 Kinds:
     aba     steps without anything, with the arm's profiler, and without again
+    pairs   single steps with and without in turn: what watching costs, as free of the machine's noise as can be
     turns   blocks of 50 steps with one of them watched, between blocks without
     size    contexts, bytes and memory after STEPS watched steps
 """
@@ -95,6 +96,29 @@ def aba(program: str, arm: str, steps: int) -> dict[str, Any]:
     return result
 
 
+def pairs(program: str, arm: str, count: int) -> dict[str, Any]:
+    """Steps without, with, with, without, and so on; `count` of either."""
+    step = PROGRAMS[program]()
+    timed(step, 5)
+    watcher = lanewise.watch(measure=False, frames=arm != "watch_operators", way="native", step_on="nothing:nothing")
+    watcher.start()
+    collector: Any = watcher._collector
+    timed(step, 3)
+    without: list[int] = []
+    within: list[int] = []
+    for at in range(2 * count):
+        plain = at % 4 in (0, 3)
+        if plain or arm == "null":
+            collector.off()
+        else:
+            collector.on()
+        (without if plain else within).append(timed(step, 1)[0])
+    collector.off()
+    callbacks, _ = collector.counts()
+    watcher.stop()
+    return {"without_ns": without, "within_ns": within, "callbacks": callbacks}
+
+
 def turns(program: str, arm: str, blocks: int) -> dict[str, Any]:
     """Blocks of 50 steps without, and with the first of each 50 watched, in turn."""
     step = PROGRAMS[program]()
@@ -138,5 +162,5 @@ def size(program: str, arm: str, steps: int) -> dict[str, Any]:
 if __name__ == "__main__":
     kind, program, arm, count = sys.argv[1:5]
     torch.set_num_threads(1)
-    answer = {"aba": aba, "turns": turns, "size": size}[kind](program, arm, int(count))
+    answer = {"aba": aba, "pairs": pairs, "turns": turns, "size": size}[kind](program, arm, int(count))
     print(json.dumps(answer))

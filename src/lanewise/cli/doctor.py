@@ -24,13 +24,14 @@ class _Check(NamedTuple):
 
 
 @click.command()
+@click.option("--build", is_flag=True, help="Build the native collector of lanewise watch now, and check it.")
 @json_option
-def doctor(as_json: bool) -> None:
+def doctor(build: bool, as_json: bool) -> None:
     """Say what this machine can record, and why not. Makes three tiny recordings; takes a few seconds.
 
     Exit code 1 if nothing at all can be recorded here.
     """
-    checks = [_python(), *_torch(), _disk(), _clocks(), _sql()]
+    checks = [_python(), *_torch(), _collector(build), _disk(), _clocks(), _sql()]
     able = any(check.ok for check in checks if check.name == "operators")
     if as_json:
         click.echo(
@@ -63,6 +64,26 @@ def _torch() -> list[_Check]:
         answer = run_probe(name)
         checks.append(_Check(_LABELS[name], bool(answer.get("ok")), _describe(name, answer)))
     return checks
+
+
+def _collector(build: bool) -> _Check:
+    """Whether `lanewise watch` can use its native collector."""
+    if importlib.util.find_spec("torch") is None:
+        return _Check("watch", False, "needs torch")
+    from lanewise.errors import LanewiseError
+    from lanewise.record.context.build import cached, make_recipe
+    from lanewise.record.context.native import Native
+
+    try:
+        if not build:
+            made = cached(make_recipe()) is not None
+            return _Check("watch", True, "the collector is built" if made else "built at first use, or by --build")
+        native = Native()
+        native.close()
+    except LanewiseError as error:
+        return _Check("watch", False, f"{error}; short profiler windows are folded instead")
+    notes = [text for text in native.checks.values() if text]
+    return _Check("watch", True, "; ".join([f"built and checked, {native.callback_ns:.0f} ns per operator", *notes]))
 
 
 def _describe(name: str, answer: dict[str, Any]) -> str:

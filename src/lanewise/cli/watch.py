@@ -33,6 +33,9 @@ __all__ = ["watch"]
     "--steps", metavar="K", type=click.IntRange(1), default=1, show_default=True, help="How many of every N steps."
 )
 @click.option("--frames/--no-frames", default=True, show_default=True, help="Collect Python frames and modules.")
+@click.option(
+    "--device", is_flag=True, help="Collect device work natively (CUDA). Experimental: not tried on a device yet."
+)
 @click.option("--lines", is_flag=True, help="Tell apart from which line of a function something is called.")
 @click.option(
     "--measure/--no-measure",
@@ -92,6 +95,7 @@ def _watch(program: Program, given: dict[str, Any]) -> int:
         every=given["every"] or 0,
         steps=given["steps"],
         frames=given["frames"],
+        device=given["device"],
         lines=given["lines"],
         measure=given["measure"],
         way=given["way"],

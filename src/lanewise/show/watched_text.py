@@ -18,8 +18,8 @@ _LOSSES = {
     "frames_failed": "contexts without frames",
     "errors": "internal errors",
     "windows_discarded": "windows discarded as unsound",
-    "launches_unmatched": "launches without their device work",
     "records_unmatched": "device work without its launch",
+    "graphs_before": "device work of graphs captured before the start",
     "records_dropped": "device records that the driver dropped",
 }
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from lanewise._version import __version__
+from lanewise.tree.contexts import LOST_MARK
 from lanewise.tree.forest import nearest_marked, subtree_sums, unify
 from lanewise.tree.model import METRICS, NodeKind, Tree, TreeInfo, identity_keys, identity_parts
 from lanewise.tree.names import normalise
@@ -22,7 +24,7 @@ from lanewise.tree.phases_of_contexts import phases_of_contexts
 from lanewise.tree.rebuild import combine, drop_empty
 from lanewise.tree.watched import Watched
 
-__all__ = ["MODULE_SEPARATOR", "Collected", "CollectedKind", "CollectedThread", "tree_of"]
+__all__ = ["MODULE_SEPARATOR", "Collected", "CollectedKind", "CollectedLeaf", "CollectedThread", "tree_of"]
 
 MODULE_SEPARATOR = "\x1f"
 """Between network, path and class in the name of a module's context."""
@@ -78,6 +80,27 @@ class CollectedThread:
     host: np.ndarray
 
 
+class CollectedLeaf(NamedTuple):
+    """Device work of one kind and name in one context; times in ns.
+
+    `context` is a reference as in `CollectedThread.forward`, 0 where the launch is unknown. `name` and `detail` are rows
+    of `Collected.names`.
+    """
+
+    context: int
+    kind: int
+    name: int
+    detail: int
+    count: int
+    device: int
+    shortest: int
+    longest: int
+    squares: float
+    bytes: int
+    gap: int
+    idle: int
+
+
 @dataclass(frozen=True, eq=False)
 class Collected:
     """All threads of a collection.
@@ -86,6 +109,7 @@ class Collected:
         threads: their contexts.
         names: texts. sites: frames as text; several may be equal. lines: current line of each site.
         backward, linked, accumulated: as in `TreeInfo`.
+        leaves: device work.
     """
 
     threads: Sequence[CollectedThread]
@@ -95,6 +119,7 @@ class Collected:
     backward: int = 0
     linked: int = 0
     accumulated: int = 0
+    leaves: Sequence[CollectedLeaf] = ()
 
 
 def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: bool = False) -> Tree:
@@ -118,7 +143,11 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
         parent[begin:end] = thread.parent.astype(np.int64) + begin
         parent[begin] = -1
         thread_of[begin:end] = row
-    forward = _forward(collected, offsets)
+    forward = _rows_of(collected, offsets, _joined([thread.forward for thread in collected.threads]))
+    parent, kind, flags, name, thread_of, forward = _with_leaves(
+        collected, offsets, parent, kind, flags, name, thread_of, forward
+    )
+    threads_size, size = size, len(parent)
 
     texts, text_of, detail_of = _texts(collected, kind, name, lines)
     comm = communicates([texts[row] for row in text_of]) & (kind != CollectedKind.FRAME)
@@ -141,8 +170,12 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
     distinct, identity = np.unique(key, return_inverse=True)
     groups = unify(above, identity, beside)
     metrics = {metric: np.zeros(size, dtype=np.float64 if metric == "squares" else np.int64) for metric in METRICS}
-    metrics["calls"] = np.where(hidden, 0, _joined([thread.calls for thread in collected.threads]))
-    metrics["host"] = _joined([thread.host for thread in collected.threads])
+    calls = _joined([thread.calls for thread in collected.threads])
+    metrics["calls"][:threads_size] = np.where(hidden[:threads_size], 0, calls)
+    metrics["host"][:threads_size] = _joined([thread.host for thread in collected.threads])
+    if collected.leaves:
+        for metric in _LEAF_METRICS:
+            metrics[metric][threads_size + 1 :] = [getattr(leaf, metric) for leaf in collected.leaves]
     group = groups.of[place[stands]] if size else place
     result_kind, result_phase, result_name, result_detail = identity_parts(distinct[groups.identity])
     tree = Tree(
@@ -150,6 +183,8 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
         forward=groups.forward, strings=strings, metrics=combine(metrics, group, len(groups.parent)),
         info=TreeInfo(
             source=source,
+            device_total=sum(leaf.device for leaf in collected.leaves),
+            unlinked=sum(leaf.count for leaf in collected.leaves if not leaf.context),
             producer=f"lanewise {__version__}",
             backward=collected.backward,
             linked=collected.linked,
@@ -181,9 +216,11 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
 
 
-def _forward(collected: Collected, offsets: np.ndarray) -> np.ndarray:
-    """Row of the forward operator of each context, or -1."""
-    reference = _joined([thread.forward for thread in collected.threads])
+_LEAF_METRICS = ("count", "device", "shortest", "longest", "squares", "bytes", "gap", "idle")
+
+
+def _rows_of(collected: Collected, offsets: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Row of each referenced context, or -1."""
     offset_of = np.full(max((thread.index for thread in collected.threads), default=-1) + 2, -1, dtype=np.int64)
     size_of = np.zeros(len(offset_of), dtype=np.int64)
     for row, thread in enumerate(collected.threads):
@@ -192,8 +229,39 @@ def _forward(collected: Collected, offsets: np.ndarray) -> np.ndarray:
     tree = np.minimum(reference >> 32, len(offset_of) - 1)
     row = reference & 0xFFFFFFFF
     # A thread may have gone on, or begun, between the two moments at which their contexts were read.
-    known = (reference > 0) & (offset_of[tree] >= 0) & (row < size_of[tree])
+    known = (reference > 0) & (reference >> 32 < len(offset_of)) & (offset_of[tree] >= 0) & (row < size_of[tree])
     return np.where(known, offset_of[tree] + row, -1)
+
+
+def _with_leaves(
+    collected: Collected,
+    offsets: np.ndarray,
+    parent: np.ndarray,
+    kind: np.ndarray,
+    flags: np.ndarray,
+    name: np.ndarray,
+    thread_of: np.ndarray,
+    forward: np.ndarray,
+) -> tuple[np.ndarray, ...]:
+    """The columns with a row for work without a known launch, and one for each leaf."""
+    leaves = collected.leaves
+    if not leaves:
+        return parent, kind, flags, name, thread_of, forward
+    lost, more = len(parent), len(leaves) + 1
+    above = _rows_of(collected, offsets, np.array([leaf.context for leaf in leaves], dtype=np.int64))
+    zeros = np.zeros(more, dtype=np.int64)
+    return (
+        np.concatenate((parent, [-1], np.where(above >= 0, above, lost))),
+        np.concatenate((kind, [CollectedKind.MARK], [leaf.kind for leaf in leaves])),
+        np.concatenate((flags, zeros)),
+        np.concatenate((name, [_LOST], [leaf.name for leaf in leaves])),
+        np.concatenate((thread_of, zeros + len(collected.threads))),
+        np.concatenate((forward, zeros - 1)),
+    )
+
+
+_LOST = -1
+"""Stands for the name of work without a known launch, which no collector names."""
 
 
 def _texts(
@@ -220,7 +288,14 @@ def _texts(
     for row, (path, cls) in zip(used.tolist(), named, strict=True):
         path_row[row], class_row[row] = add(path), add(cls)
     text_of[module], detail_of[module] = path_row[name[module]], class_row[name[module]]
-    other = ~frame & ~module
+    copy = kind == CollectedKind.COPY
+    if copy.any():
+        # Leaves are the last rows, in their order.
+        details = [add(str(collected.names[leaf.detail])) for leaf in collected.leaves]
+        detail_of[len(kind) - len(details) :] = details
+    lost = name == _LOST
+    text_of[lost] = add(LOST_MARK)
+    other = ~frame & ~module & ~lost
     used = np.unique(name[other])
     other_row = np.zeros(len(collected.names), dtype=np.int64)
     for row, text in zip(

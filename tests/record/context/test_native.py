@@ -81,7 +81,7 @@ def test_the_raw_walk_agrees_with_python() -> None:
 
 def test_a_walk_that_is_wrong_is_noticed() -> None:
     module = build.load()
-    assert "wrong" in check_frames(lambda: module.frames(True)[:-1])
+    assert "wrong" in check_frames(lambda: module.frames(True)[:4] + module.frames(True)[5:])
     assert "wrong" in check_frames(lambda: [(code, offset + 2, s) for code, offset, s in module.frames(True)])
 
     def broken() -> Any:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from lanewise.errors import LanewiseError
 from lanewise.record.torched import torch_part
 
-__all__ = ["MODULE", "BuildError", "Recipe", "cached", "load", "make_recipe"]
+__all__ = ["MODULE", "BuildError", "Recipe", "cached", "cupti_library", "load", "make_recipe"]
 
 MODULE = "lanewise_context"
 
@@ -233,6 +233,16 @@ def _cupti_headers() -> str:
         for part in ("extras/CUPTI/include", "include"):
             if home and os.path.exists(os.path.join(home, part, "cupti.h")):
                 return os.path.join(home, part)
+    return ""
+
+
+def cupti_library() -> str:
+    """Path of the CUPTI library beside the headers that the collector was compiled with, or ""."""
+    headers = _cupti_headers()
+    for name in ("lib", "lib64"):
+        found = sorted((Path(headers).parent / name).glob("libcupti.so*")) if headers else []
+        if found:
+            return str(found[-1])
     return ""
 
 

@@ -25,6 +25,7 @@ class Native:
     Args:
         log: is told what takes time.
         frames: collect Python frames and modules.
+        device: collect kernels, copies and sets through CUPTI; has never run on a device yet.
         max_nodes: contexts in all; what comes after is counted under `<truncated>`.
 
     Raises:
@@ -41,7 +42,12 @@ class Native:
     windowed = False
 
     def __init__(
-        self, log: Callable[[str], None] = lambda _: None, *, frames: bool = True, max_nodes: int = MAX_NODES
+        self,
+        log: Callable[[str], None] = lambda _: None,
+        *,
+        frames: bool = True,
+        device: bool = False,
+        max_nodes: int = MAX_NODES,
     ) -> None:
         global _found_out
         self._module: Any = build.load(log=log)
@@ -51,13 +57,17 @@ class Native:
         self.checks = found.checks
         self.frames = found.walk if frames else "none"
         self.callback_ns = found.callback_ns
-        self.device = _NOT_YET if _has_device() else "not collected: this torch is a CPU build"
+        self.device = _NOT_ASKED if _has_device() else "not collected: this torch is a CPU build"
+        self._wants_device = device and _has_device()
         found.configure(self.frames, max_nodes)
         wrong = check_operators(self._in_session, frames=self.frames != "none")
         if wrong:
             raise LanewiseError(f"the collector failed its self-check: {wrong}")
         if not self.callback_ns:
             self.callback_ns = found.callback_ns = cost_of_callback(self._module.on, self._module.off)
+        if self._wants_device:
+            wrong = self._module.device_on(build.cupti_library())
+            self.device = f"not collected: {wrong}" if wrong else "collected"
         self._module.begin()
         self._begun: tuple[int, int] = self._module.clock()
 
@@ -84,12 +94,14 @@ class Native:
     def close(self) -> None:
         """Nothing more will come."""
         self._module.off()
+        if self.device == "collected":
+            self._module.device_off()
 
     def tree(self, watched: Watched, *, source: str, lines: bool) -> Any:
         """The tree as it is now, while threads go on."""
         import numpy as np
 
-        from lanewise.tree.collected import Collected, CollectedThread, tree_of
+        from lanewise.tree.collected import Collected, CollectedLeaf, CollectedThread, tree_of
 
         raw = self._module.snapshot()
         tick, ns = self._module.clock()
@@ -115,13 +127,20 @@ class Native:
             backward=sum(one["numbered_backward"] for one in raw["threads"]),
             linked=sum(one["linked_backward"] for one in raw["threads"]),
             accumulated=sum(one["accumulated"] for one in raw["threads"]),
+            leaves=[CollectedLeaf(*leaf) for leaf in raw["leaves"]],
         )
         return tree_of(collected, watched, source=source, lines=lines)
 
     def counts(self) -> tuple[int, dict[str, int]]:
         """Operators folded so far, and losses that are not zero."""
         raw = self._module.snapshot()
-        losses = {name: number for name, number in raw["losses"].items() if number}
+        device = raw["device"]
+        found = dict(raw["losses"]) | {
+            "records_unmatched": device["unmatched"],
+            "records_dropped": device["dropped"],
+            "graphs_before": device["graphs_before"],
+        }
+        losses = {name: number for name, number in found.items() if number}
         return sum(one["callbacks"] for one in raw["threads"]), losses
 
 
@@ -167,7 +186,7 @@ class _FoundOut:
 
 _found_out: _FoundOut | None = None
 
-_NOT_YET = "not collected: device work is not part of this version"
+_NOT_ASKED = "not collected: device=True asks for it, which has not been tried on a device yet"
 
 
 def _has_device() -> bool:

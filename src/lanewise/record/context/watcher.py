@@ -96,6 +96,7 @@ class Watcher:
         turns: Turns | None = None,
         way: str = "auto",
         frames: bool = True,
+        device: bool = False,
         lines: bool = False,
         max_nodes: int = 200_000,
         step_on: str | None = None,
@@ -109,6 +110,7 @@ class Watcher:
         self._turns = turns or Turns()
         self._way = way
         self._frames = frames
+        self._device = device
         self._lines = lines
         self._max_nodes = max_nodes
         self._step_on = step_on
@@ -272,7 +274,7 @@ class Watcher:
     def _choose(self) -> Collector:
         if self._way != "windows":
             try:
-                return Native(self._log, frames=self._frames, max_nodes=self._max_nodes)
+                return Native(self._log, frames=self._frames, device=self._device, max_nodes=self._max_nodes)
             except Exception as error:
                 if self._way == "native":
                     raise
@@ -372,6 +374,7 @@ def watch(
     every: int = 0,
     steps: int = 1,
     frames: bool = True,
+    device: bool = False,
     lines: bool = False,
     measure: bool = True,
     way: str = "auto",
@@ -387,6 +390,7 @@ def watch(
         out: file for the tree, written when it stops and meanwhile; an existing one is overwritten.
         every, steps: watch `steps` of every `every` steps; all of them with `every` 0.
         frames: collect Python frames and modules.
+        device: collect kernels, copies and sets natively (CUDA). It has never run on a device yet: experimental.
         lines: tell apart from which line of a function something is called.
         measure: leave out 20 early steps in turn, to measure what watching costs.
         way: "native", "windows" (short windows of torch's profiler), or "auto": the first that works.
@@ -415,6 +419,7 @@ def watch(
         turns=Turns(every=every, steps=steps, pairs=20 if measure else 0),
         way=way,
         frames=frames,
+        device=device,
         lines=lines,
         max_nodes=max_nodes,
         step_on=step_on,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "clock.h"
+#include "device.h"
 #include "operators.h"
 #include "places.h"
 #include "threads.h"
@@ -52,15 +53,23 @@ PyObject* begin(PyObject*, PyObject*) {
     return nullptr;
   }
   begin_session();
+  clear_device();
   Py_RETURN_NONE;
 }
 
 PyObject* on(PyObject*, PyObject*) {
   switch_on();
+  // CUPTI calls back under a lock of its own, so that it is never called with the GIL.
+  Py_BEGIN_ALLOW_THREADS;
+  note_launches(true);
+  Py_END_ALLOW_THREADS;
   Py_RETURN_NONE;
 }
 
 PyObject* off(PyObject*, PyObject*) {
+  Py_BEGIN_ALLOW_THREADS;
+  note_launches(false);
+  Py_END_ALLOW_THREADS;
   switch_off();
   Py_RETURN_NONE;
 }
@@ -161,6 +170,50 @@ PyObject* read_threads() {
   return list;
 }
 
+PyObject* device_on(PyObject*, PyObject* args) {
+  const char* library = nullptr;
+  if (!PyArg_ParseTuple(args, "s", &library)) return nullptr;
+  std::string wrong;
+  Py_BEGIN_ALLOW_THREADS;
+  wrong = start_device(library);
+  Py_END_ALLOW_THREADS;
+  return PyUnicode_DecodeUTF8(wrong.data(), static_cast<Py_ssize_t>(wrong.size()), "replace");
+}
+
+PyObject* device_off(PyObject*, PyObject*) {
+  Py_BEGIN_ALLOW_THREADS;
+  stop_device();
+  Py_END_ALLOW_THREADS;
+  Py_RETURN_NONE;
+}
+
+// Device work by context: [(context, kind, name, detail, count, total, shortest, longest, squares, bytes, gap, idle)].
+PyObject* read_device() {
+  const std::vector<Leaf> leaves = read_leaves();
+  PyObject* list = PyList_New(0);
+  for (const Leaf& leaf : leaves) {
+    PyObject* one = Py_BuildValue(
+        "(KIIIKKKKdKKK)", static_cast<unsigned long long>(leaf.context), static_cast<unsigned int>(leaf.kind), leaf.name,
+        leaf.detail, static_cast<unsigned long long>(leaf.count), static_cast<unsigned long long>(leaf.total_ns),
+        static_cast<unsigned long long>(leaf.shortest_ns), static_cast<unsigned long long>(leaf.longest_ns),
+        leaf.squares, static_cast<unsigned long long>(leaf.bytes), static_cast<unsigned long long>(leaf.gap_ns),
+        static_cast<unsigned long long>(leaf.idle_ns));
+    if (one == nullptr || list == nullptr || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+    if (list == nullptr) return nullptr;
+  }
+  return list;
+}
+
+PyObject* read_device_counts() {
+  const DeviceCounts counts = device_counts();
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "launches", static_cast<unsigned long long>(counts.launches), "records",
+                       static_cast<unsigned long long>(counts.records), "unmatched",
+                       static_cast<unsigned long long>(counts.unmatched), "dropped",
+                       static_cast<unsigned long long>(counts.dropped), "graphs_before",
+                       static_cast<unsigned long long>(counts.graphs_before));
+}
+
 PyObject* read_names() {
   const auto texts = names.texts();
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(texts.size()));
@@ -210,8 +263,9 @@ PyObject* snapshot(PyObject*, PyObject*) {
   // Threads first: they may name only what the tables, read afterwards, hold.
   PyObject* all = read_threads();
   if (all == nullptr) return nullptr;
-  return Py_BuildValue("{s:N,s:N,s:N,s:N}", "threads", all, "names", read_names(), "sites", read_sites(), "losses",
-                       read_losses());
+  PyObject* leaves = read_device();
+  return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N}", "threads", all, "leaves", leaves, "device", read_device_counts(),
+                       "names", read_names(), "sites", read_sites(), "losses", read_losses());
 }
 
 // Frames of this thread as the walk sees them: [(code, offset of the instruction, module or None)], innermost first.
@@ -246,6 +300,8 @@ PyMethodDef methods[] = {
     {"off", off, METH_NOARGS, "Callbacks off; the trees stay."},
     {"clock", clock_now, METH_NOARGS, "(ticks, nanoseconds) of one moment."},
     {"modules_changed", modules_changed, METH_NOARGS, "A module died: addresses may stand for others."},
+    {"device_on", device_on, METH_VARARGS, "Subscribe to the device: '' or why not; path of CUPTI's library."},
+    {"device_off", device_off, METH_NOARGS, "Wait for the device's records and let go of it."},
     {"snapshot", snapshot, METH_NOARGS, "All trees as they are now, as columns."},
     {"frames", frames, METH_VARARGS, "The calling thread's frames as the walk sees them."},
     {"open_contexts", open_now, METH_NOARGS, "Contexts that the calling thread has open."},

@@ -302,7 +302,10 @@ int open_contexts() { return this_thread == nullptr ? 0 : this_thread->depth; }
 uint64_t current_context() {
   Thread* thread = this_thread;
   if (thread == nullptr || thread->session != session.load(std::memory_order_relaxed)) return 0;
-  return thread->tree.reference(thread->stack[thread->depth].node);
+  const Entry& top = thread->stack[thread->depth];
+  // A launch without an operator, as of a Triton kernel, belongs to where the last operator stood: to look at the frames
+  // could need the GIL, which no callback of CUPTI may take.
+  return thread->tree.reference(top.base && thread->leaf != nullptr ? thread->leaf : top.node);
 }
 
 void forget_everything_after_fork() {

@@ -1,0 +1,98 @@
+"""Collected contexts as a tree: names, threads of one role, step marks, device work, and the file."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lanewise.tree.algebra import merge, per_step
+from lanewise.tree.collected import Collected, CollectedKind, CollectedLeaf, CollectedThread, tree_of
+from lanewise.tree.contexts import LOST_MARK
+from lanewise.tree.model import NodeKind, Tree
+from lanewise.tree.store import dumps, loads
+from lanewise.tree.watched import Distortion, Watched
+
+NAMES = ["", "main thread", "ProfilerStep#*", "aten::mm", "gemm", "Memcpy HtoD", "HtoD", "Net_0\x1flayers.0\x1fLinear"]
+
+
+def thread(index: int, rows: list[tuple[int, int, int, int, int]]) -> CollectedThread:
+    """Rows of (parent, kind, name, calls, host)."""
+    parent, kind, name, calls, host = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    zeros = np.zeros(len(rows), dtype=np.int64)
+    return CollectedThread(index, parent, kind, zeros, name, zeros, calls, host)
+
+
+def program(index: int = 0) -> CollectedThread:
+    return thread(
+        index,
+        [
+            (0, CollectedKind.ROOT, 1, 0, 0),
+            (0, CollectedKind.SCOPE, 2, 3, 5),
+            (1, CollectedKind.FRAME, 0, 0, 7),
+            (2, CollectedKind.MODULE, 7, 0, 0),
+            (3, CollectedKind.OPERATOR, 3, 3, 100),
+        ],
+    )
+
+
+def tree(*threads: CollectedThread, leaves: tuple[CollectedLeaf, ...] = (), watched: Watched | None = None) -> Tree:
+    collected = Collected(threads, NAMES, ["train.py(3): main"], [4], leaves=leaves)
+    return tree_of(collected, watched or Watched(), source="train")
+
+
+def test_names_and_step_marks() -> None:
+    made = tree(program())
+    labels = [(made.label(node), made.strings[int(made.detail[node])]) for node in range(len(made))]
+    assert labels == [("main thread", ""), ("train.py(3): main", ""), ("layers.0", "Linear"), ("aten::mm", "")]
+    # The time of the step mark goes to what is around it.
+    assert made.total("host") == 112
+    assert made.total("calls") == 3
+
+
+def test_threads_of_one_role_are_one() -> None:
+    made = tree(program(0), program(4))
+    assert len(made) == 4
+    assert made.total("calls") == 6
+
+
+def test_device_work_stands_below_its_launch() -> None:
+    operator = 1 << 32 | 4
+    leaves = (
+        CollectedLeaf(operator, CollectedKind.KERNEL, 4, 0, 3, 60, 10, 30, 1400.0, 0, 5, 2),
+        CollectedLeaf(operator, CollectedKind.COPY, 5, 6, 1, 8, 8, 8, 64.0, 4096, 0, 0),
+        CollectedLeaf(0, CollectedKind.KERNEL, 4, 0, 2, 6, 2, 4, 20.0, 0, 0, 0),
+        CollectedLeaf(9 << 32 | 1, CollectedKind.KERNEL, 4, 0, 1, 1, 1, 1, 1.0, 0, 0, 0),
+    )
+    made = tree(program(), leaves=leaves)
+    assert made.total("device") == made.info.device_total == 75
+    assert made.info.unlinked == 2
+    above = {
+        (made.label(int(made.parent[node])), made.label(node)): int(made.metrics["device"][node])
+        for node in range(len(made))
+        if made.leaf[node]
+    }
+    assert above == {("aten::mm", "gemm"): 60, ("aten::mm", "Memcpy HtoD"): 8, (LOST_MARK, "gemm"): 7}
+    (copy,) = np.flatnonzero(made.kind == NodeKind.COPY)
+    assert made.strings[int(made.detail[copy])] == "HtoD"
+    assert made.value("htod").sum() == 8
+
+
+def test_what_is_known_of_the_collection_is_in_the_file() -> None:
+    watched = Watched(
+        steps_seen=10, steps_watched=5, losses={"truncated": 2}, distortion=Distortion(1.1, 1.0, 1.2, 5, 5)
+    )
+    made = tree(program(), watched=watched)
+    again = loads(dumps(made))
+    assert again.info == made.info
+    assert again.info.watched == watched
+    assert again.info.step_count == 5
+    assert dumps(again) == dumps(made)
+
+
+def test_collections_add_up_and_divide_by_their_steps() -> None:
+    watched = Watched(steps_seen=10, steps_watched=5, losses={"truncated": 2})
+    both = merge([tree(program(), watched=watched), tree(program(), watched=watched)])
+    assert both.info.watched is not None
+    assert both.info.step_count == 10
+    assert both.info.watched.losses == {"truncated": 4}
+    assert per_step(both).total("calls") == round(6 / 10)
+    assert per_step(both).info.step_count == 1
