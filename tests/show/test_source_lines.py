@@ -84,7 +84,6 @@ def test_what_is_no_regular_file_is_neither_read_nor_waited_for(folder: Path) ->
 
 
 def test_lines_that_are_not_there_and_bounds_are_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert refused(folder, "train.py(999): f") == {"not a .py file": 1}
     found, omitted = SourceLines(folder).excerpts(["train.py(999): f", "train.py(0): f", "train.py(-1): f"])
     assert (found, omitted) == ({}, {"the file has no such line any more": 3})
     monkeypatch.setattr(source_lines, "_MOST_EXCERPTS", 5)

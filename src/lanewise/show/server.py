@@ -116,7 +116,10 @@ class PageServer:
         route = routes.get(path)
         if route is None:
             return None
-        # Derived facts are computed once: by one request at a time.
+        # Derived facts are computed once: by one request at a time. What is on screen must not wait for the trees of a
+        # large trace, which take long: once the windows are there, questions about them only read.
+        if path in _OF_WINDOWS and "_windows" in self.__dict__:
+            return route()
         with self._lock:
             return route()
 
@@ -171,6 +174,7 @@ class PageServer:
         return frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
 
 
+_OF_WINDOWS = frozenset(("slices", "details", "measure", "search"))
 _BINARY = "application/octet-stream"
 _HEADERS = (
     ("Cache-Control", "no-store"),
