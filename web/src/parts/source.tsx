@@ -24,7 +24,7 @@ export function SourcePane({ source, name }: Props) {
           return (
             <span key={number} class={number === line ? 'line here' : 'line'}>
               <span class="line-number">{`${number === line ? '▸' : ' '}${String(number).padStart(width)} `}</span>
-              {`${text}\n`}
+              {text}
             </span>
           )
         })}

@@ -195,17 +195,20 @@ export class Painter {
     c.rect(0, STICKY, width, height - STICKY)
     c.clip()
     this.grid(scene, line)
-    c.fillStyle = dark ? '#0c0f12' : '#10151a'
+    const bright = dark ? '#0c0f12' : '#10151a'
     for (const { x, y, width: room, text, faint } of labels) {
       const fits = Math.floor((room - 5) / character)
       if (fits < 2) continue
-      c.globalAlpha = faint ? 0.35 : 1
+      // What a search does not match is pale, on a dark page dark: its text takes the page's ink.
+      c.fillStyle = faint ? ink : bright
+      c.globalAlpha = faint ? 0.55 : 1
       const start = Math.max(x, GUTTER)
       const visible = Math.floor((Math.min(x + room, width) - start - 5) / character)
       if (visible < 2) continue
       const shown = text.length > 400 ? text.slice(0, 400) : text
       const cut = shown.length <= visible ? shown : `${shown.slice(0, Math.max(1, visible - 1))}…`
-      c.fillText(clean(cut), start + 3, y + 0.5)
+      // Characters are counted by their mean width; the last word is pressed where they are wider.
+      c.fillText(clean(cut), start + 3, y + 0.5, Math.min(x + room, width) - start - 4)
     }
     c.globalAlpha = 1
     this.curves(scene, ink, dim)
