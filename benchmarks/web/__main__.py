@@ -7,6 +7,7 @@ times while the view pans and zooms as if keys were held; memory of the page's p
 animation frames, so that drawing, layout and everything else of the browser count. Results hold the machine's class,
 versions and every sample's summary; no host name and no path. `--speedscope tests/tree/readers/node_modules/speedscope/
 dist/release` (after `npm ci` there) opens the same trace in a plain speedscope page in the same rounds.
+`--server` opens the trace through `lanewise view` instead, as one too large for a file (benchmarks/web/served.py).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.web import speedscope
+from benchmarks.web import served, speedscope
 
 from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.show.html import report_html
@@ -76,7 +77,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="of each movement")
     parser.add_argument("-o", "--output", type=Path, default=None)
     parser.add_argument("--speedscope", type=Path, default=None, metavar="DIR", help="speedscope's built page")
+    parser.add_argument("--server", action="store_true", help="through `lanewise view` instead: for traces of any size")
+    parser.add_argument("--cached", action="store_true", help="with --server: keep and use the cache of read traces")
+    parser.add_argument("--picture", type=Path, default=None, help="with --server: what the last round showed")
     options = parser.parse_args()
+    if options.server:
+        return _served(options)
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -104,13 +110,7 @@ def main() -> int:
         result = {
             "schema": "lanewise.benchmark.web/1",
             "command": f"python -m benchmarks.web TRACE --rounds {options.rounds} --seconds {options.seconds:g}",
-            "machine": {
-                "cpus": os.cpu_count(),
-                "shared": True,
-                "load_average": [round(value, 1) for value in load],
-                "architecture": platform.machine(),
-                "gpu": "none: drawn by the CPU",
-            },
+            "machine": _machine(load),
             "versions": {"chromium": version, "python": platform.python_version()},
             "viewport": [1400, 900],
             "trace": facts,
@@ -119,11 +119,53 @@ def main() -> int:
         }
         if peer:
             result["speedscope"] = _of_peer(peer)
-    text = json.dumps(result, indent=2) + "\n"
-    if options.output:
-        options.output.write_text(text)
-    sys.stdout.write(text)
+    _write(result, options.output)
     return 0
+
+
+def _served(options: argparse.Namespace) -> int:
+    from playwright.sync_api import sync_playwright
+
+    rounds: list[dict[str, Any]] = []
+    load = [os.getloadavg()[0]]
+    with sync_playwright() as playwright:
+        for _ in range(options.rounds):
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+            version = browser.version
+            rounds.append(
+                served.measure(browser, options.trace, _renderer_memory, cached=options.cached, picture=options.picture)
+            )
+            browser.close()
+    load.append(os.getloadavg()[0])
+    flags = " --cached" if options.cached else ""
+    result = {
+        "schema": "lanewise.benchmark.web.served/1",
+        "command": f"python -m benchmarks.web TRACE --server{flags} --rounds {options.rounds}",
+        "machine": _machine(load),
+        "versions": {"chromium": version, "python": platform.python_version()},
+        "viewport": [1400, 900],
+        "trace": {"bytes": options.trace.stat().st_size},
+        "rounds": rounds,
+    }
+    _write(result, options.output)
+    return 0
+
+
+def _machine(load: list[float]) -> dict[str, Any]:
+    return {
+        "cpus": os.cpu_count(),
+        "shared": True,
+        "load_average": [round(value, 1) for value in load],
+        "architecture": platform.machine(),
+        "gpu": "none: drawn by the CPU",
+    }
+
+
+def _write(result: dict[str, Any], output: Path | None) -> None:
+    text = json.dumps(result, indent=2) + "\n"
+    if output:
+        output.write_text(text)
+    sys.stdout.write(text)
 
 
 def _page(trace_path: Path, out: Path) -> tuple[Path, dict[str, Any]]:

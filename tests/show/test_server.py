@@ -101,3 +101,19 @@ def test_every_route_answers(server: PageServer) -> None:
     assert json.loads(ask(server, "measure?from=0&to=1000000")[2])["deviceSlices"] > 0
     assert unpack(ask(server, "tables")[2])[1]["tables"]
     assert unpack(ask(server, "tree")[2])[1]["views"]
+
+
+def test_what_is_on_screen_does_not_wait_for_slow_trees() -> None:
+    facts = facts_of(training())
+    server = PageServer(facts, report_of(facts), max_slices=10)
+    try:
+        assert server.answer("timeline", {}) is not None
+        with server._lock:  # as while a tree is built
+            answered: list[object] = []
+            query = {"from": "0", "to": "1000000", "pixel": "1"}
+            thread = threading.Thread(target=lambda: answered.append(server.answer("slices", query)), daemon=True)
+            thread.start()
+            thread.join(5)
+            assert answered
+    finally:
+        server._http.server_close()

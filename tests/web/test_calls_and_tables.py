@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from lanewise.bundled import bundled_path
+from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.measure.facts import Facts
+from lanewise.show.html import report_html
 from lanewise.trace.reader import read
+from tests.support.builder import TraceBuilder
 from tests.web.traces import training
 
 Open = Callable[..., Any]
@@ -64,6 +68,28 @@ def test_the_tree_table_opens_and_closes_by_keys(page_of: Open) -> None:
     assert page.locator("tr[aria-level]").count() == before
 
 
+def test_source_lines_stand_beside_a_selected_frame(open_page: Open, tmp_path: Path) -> None:
+    hostile = "<img src=x onerror=window.pwned=1></script><script>window.pwned=1</script>"
+    (tmp_path / "train.py").write_text("\n" * 10 + f"def train():\n    # {hostile}\n    step()\n")
+    b = TraceBuilder()
+    with b.step(), b.frame("train.py(11): train"), b.frame("gone.py(1): f"), b.op("aten::mul"):
+        b.launch("mul_kernel")
+    facts = facts_of(b.build())
+    path = tmp_path / "report.html"
+    path.write_text(report_html(facts, report_of(facts), sources=tmp_path), encoding="utf-8")
+    page = open_page(path.as_uri() + "#view=calls").page
+    page.locator("tr[aria-level]", has_text="train.py").first.click()
+    pane = page.get_by_label("Source", exact=True)
+    assert pane.locator(".here").inner_text().split() == ["▸11", "def", "train():"]
+    assert hostile in pane.inner_text()
+    assert page.evaluate("window.pwned") is None
+    page.locator("tr[aria-level]", has_text="aten::mul").first.click()
+    assert "Called from train.py(11): train" in page.get_by_label("Selected node").inner_text()
+    page.locator("tr[aria-level]", has_text="gone.py").first.click()
+    assert "no source lines of this frame" in page.get_by_label("Selected node").inner_text()
+    assert "left out: 1 (no such file" in page.locator("main").inner_text()
+
+
 def test_tables_sort_filter_and_agree_with_the_measures(page_of: Open) -> None:
     trace = read(str(bundled_path("mnist")), cache=False)
     kernels = Facts(trace).kernels
@@ -115,8 +141,6 @@ def test_memory_shows_its_peak(page_of: Open) -> None:
 
 
 def test_a_long_table_draws_only_what_is_visible(page_of: Open) -> None:
-    from tests.support.builder import TraceBuilder
-
     b = TraceBuilder()
     with b.step():
         for i in range(900):

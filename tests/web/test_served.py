@@ -88,3 +88,19 @@ def test_a_server_that_is_gone_is_said(open_page: Open, server: PageServer) -> N
     page.get_by_role("alert").wait_for()
     assert "still running" in page.get_by_role("alert").inner_text()
     watched.problems.clear()
+
+
+def test_two_runs_are_served(open_page: Open) -> None:
+    facts, base = facts_of(training(6)), facts_of(training(6, kernel="void slower_kernel<float>"))
+    made = PageServer(facts, report_of(facts), base=base)
+    thread = threading.Thread(target=made.serve, daemon=True)
+    thread.start()
+    try:
+        page = open_page(made.address).page
+        page.locator(".locked canvas").nth(1).wait_for()
+        assert "slower_kernel" in page.locator("main").inner_text()
+        page.get_by_role("link", name="Timeline").click()
+        page.locator(".canvas-box canvas").wait_for()
+    finally:
+        made.close()
+        thread.join(5)

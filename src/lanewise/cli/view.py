@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from lanewise.cli.common import cache_option, emit, open_trace, output_option, step_time_option
-from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
@@ -24,7 +23,16 @@ __all__ = ["view"]
     "--baseline",
     metavar="TRACE",
     default=None,
-    help="An earlier run: the page also shows what changed since, with both timelines. Needs -o.",
+    help="An earlier run: the page also shows what changed since, with both timelines.",
+)
+@click.option(
+    "--source",
+    "sources",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=None,
+    metavar="DIR",
+    help="Folder of the program: the page then holds the lines of its .py files around each call. Whoever gets the "
+    "page can read them. Without this option a page holds no source.",
 )
 @click.option(
     "--max-slices",
@@ -44,6 +52,7 @@ __all__ = ["view"]
 def view(
     source: str,
     baseline: str | None,
+    sources: Path | None,
     max_slices: int | None,
     perfetto: bool,
     browser: bool,
@@ -62,30 +71,25 @@ def view(
         _perfetto(facts_of(open_trace(source, cache=cache), unprofiled_us=step_time), browser)
         return
     from lanewise.diagnose.explain import report_of
+    from lanewise.show.diff_page import diff_html
     from lanewise.show.html import bundle, report_html
     from lanewise.show.server import PageServer
     from lanewise.show.timeline import MAX_SLICES
 
     bundle()  # fail before reading a large trace
     facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
-    if baseline is not None:
-        _compared(facts, facts_of(open_trace(baseline, cache=cache)), max_slices or MAX_SLICES, output, force)
-        return
-    report = report_of(facts)
-    if output is not None:
-        emit(report_html(facts, report, max_slices=max_slices or MAX_SLICES), output, force)
-        click.echo(f"wrote {output} ({output.stat().st_size / 1e6:,.1f} MB)", err=True)
-        return
-    server = PageServer(facts, report, max_slices=max_slices or MAX_SLICES)
-    _serve(server.address, server.address, browser, server.serve)
-
-
-def _compared(facts: Facts, base: Facts, max_slices: int, output: Path | None, force: bool) -> None:
-    from lanewise.show.diff_page import diff_html
-
+    base = facts_of(open_trace(baseline, cache=cache)) if baseline is not None else None
+    report, most = report_of(facts), max_slices or MAX_SLICES
     if output is None:
-        raise UsageError("a page of two runs is a file: add -o report.html")
-    emit(diff_html(base, facts, max_slices=max_slices), output, force)
+        server = PageServer(facts, report, max_slices=most, sources=sources, base=base)
+        _serve(server.address, server.address, browser, server.serve)
+        return
+    text = (
+        report_html(facts, report, max_slices=most, sources=sources)
+        if base is None
+        else diff_html(base, facts, max_slices=most, sources=sources)
+    )
+    emit(text, output, force)
     click.echo(f"wrote {output} ({output.stat().st_size / 1e6:,.1f} MB)", err=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,12 @@ _TREE_NODES = 12_000
 
 
 def diff_html(
-    base: Facts, facts: Facts, *, labels: tuple[str, str] = ("before", "after"), max_slices: int = MAX_SLICES
+    base: Facts,
+    facts: Facts,
+    *,
+    labels: tuple[str, str] = ("before", "after"),
+    max_slices: int = MAX_SLICES,
+    sources: Path | None = None,
 ) -> str:
     """The page of a run, compared with a base.
 
@@ -38,7 +44,7 @@ def diff_html(
     believe it.
     """
     report, base_report = report_of(facts), report_of(base)
-    blocks = report_blocks(facts, report, max_slices=max_slices)
+    blocks = report_blocks(facts, report, max_slices=max_slices, sources=sources)
     blocks["before"] = timeline_block(base, base_report, max_slices=max_slices)
     blocks["diff"] = _diff_block(base, base_report, facts, report, labels)
     return page(report, overview_block(facts, report), blocks, compared=True)

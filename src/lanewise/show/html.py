@@ -12,6 +12,7 @@ import html
 import json
 import re
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from lanewise.errors import MissingDependencyError
@@ -48,24 +49,27 @@ def bundle() -> Bundle:
         ) from None
 
 
-def report_html(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES) -> str:
+def report_html(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES, sources: Path | None = None) -> str:
     """One self-contained page about a trace.
 
     Args:
         facts: the measures.
         report: the report on them.
         max_slices: above this number the timeline leaves out the shortest slices, and says so.
+        sources: folder of the program's sources, to show lines of them beside the calls; None: the page holds none.
     """
-    blocks = report_blocks(facts, report, max_slices=max_slices)
+    blocks = report_blocks(facts, report, max_slices=max_slices, sources=sources)
     return page(report, overview_block(facts, report), blocks)
 
 
-def report_blocks(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES) -> dict[str, bytes]:
+def report_blocks(
+    facts: Facts, report: Report, *, max_slices: int = MAX_SLICES, sources: Path | None = None
+) -> dict[str, bytes]:
     """The packed blocks of one trace, in the order in which the page unpacks them."""
     return {
         "timeline": timeline_block(facts, report, max_slices=max_slices),
         "tables": tables_block(facts),
-        "tree": tree_block(facts),
+        "tree": tree_block(facts, sources=sources),
     }
 
 

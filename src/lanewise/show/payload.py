@@ -5,6 +5,7 @@ Every cap is stated in the block itself (`omitted`, `total`), so that the page c
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from lanewise.show.args import ARGUMENT_TABLES, arguments
 from lanewise.show.json import to_plain
 from lanewise.show.packing import pack
 from lanewise.show.series import counter_series, memory_series, plain, queue_series
+from lanewise.show.source_lines import SourceLines
 from lanewise.show.tables import profiler_tables
 from lanewise.show.timeline import MAX_SLICES, Timeline, cause_intervals, timeline_of
 from lanewise.trace.recorded import from_metadata
@@ -303,11 +305,16 @@ def histograms(facts: Facts) -> dict[str, Any]:
     return rows
 
 
-def tree_block(facts: Facts) -> bytes:
-    """Calling-context trees, ready to draw: one per question."""
+def tree_block(facts: Facts, *, sources: Path | None = None) -> bytes:
+    """Calling-context trees, ready to draw: one per question.
+
+    Args:
+        facts: the measures.
+        sources: folder of the program's sources, whose lines around each frame go into the page; None for no source.
+    """
     from lanewise.tree.build import build
     from lanewise.tree.limits import limit_nodes
-    from lanewise.tree.model import KIND_NAMES, PHASES, Tree
+    from lanewise.tree.model import KIND_NAMES, PHASES, NodeKind, Tree
     from lanewise.tree.views import bottom_up, modules, top_down
 
     tree = build(facts.trace)
@@ -317,6 +324,7 @@ def tree_block(facts: Facts) -> bytes:
     views["modules"] = modules(top_down(tree, fold=False))
     columns: dict[str, np.ndarray] = {}
     strings: dict[str, int] = {}
+    frames: dict[str, None] = {}
     shown: dict[str, Any] = {}
     for key, full in views.items():
         view = limit_nodes(full, _TREE_NODES)
@@ -335,6 +343,7 @@ def tree_block(facts: Facts) -> bytes:
             f"{key}.name": rows[view.name],
             f"{key}.detail": rows[view.detail],
         }
+        frames |= dict.fromkeys(texts[row] for row in view.name[view.kind == NodeKind.FRAME].tolist())
         columns |= {f"{key}.{metric}": view.metrics[metric] for metric in _TREE_METRICS}
         shown[key] = {"nodes": len(view), "total": len(full), "truncated": view.info.truncated}
     extra = {
@@ -346,6 +355,10 @@ def tree_block(facts: Facts) -> bytes:
         "frames": tree.info.frames,
         "steps": list(tree.info.steps),
     }
+    if sources is not None:
+        excerpts, omitted = SourceLines(sources).excerpts(frames)
+        extra["source"] = {"excerpts": {strings[name]: list(found) for name, found in excerpts.items()}}
+        extra["source"]["omitted"] = omitted
     return pack(columns, extra=extra)
 
 

@@ -1,7 +1,8 @@
 """The page from a local server, for traces too large to send: the browser asks for what is on screen.
 
 It listens on the loopback address only, on a port that the system chooses, behind a random path; a request that names
-another host (a page elsewhere that was made to resolve to this machine) is refused. It reads nothing but the trace.
+another host (a page elsewhere that was made to resolve to this machine) is refused. It reads nothing but the trace,
+and source lines where it was told to.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import threading
 from collections.abc import Callable
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
+from lanewise.show.diff_page import diff_html
 from lanewise.show.html import page, report_html
 from lanewise.show.payload import overview_block, tables_block, tree_block
 from lanewise.show.timeline import MAX_SLICES
@@ -31,10 +34,20 @@ class PageServer:
     Args:
         facts, report: what to show.
         max_slices: up to this many slices travel inside the page; above, the page asks for windows.
+        sources: folder of the program's sources, to show lines of them beside the calls.
+        base: an earlier run, to compare with. Both timelines then travel inside the page, up to `max_slices` each.
     """
 
-    def __init__(self, facts: Facts, report: Report, *, max_slices: int = MAX_SLICES) -> None:
-        self._facts, self._report = facts, report
+    def __init__(
+        self,
+        facts: Facts,
+        report: Report,
+        *,
+        max_slices: int = MAX_SLICES,
+        sources: Path | None = None,
+        base: Facts | None = None,
+    ) -> None:
+        self._facts, self._report, self._sources, self._base = facts, report, sources, base
         self._inside = len(facts.trace) <= max_slices
         self._max_slices = max_slices
         self._lock = threading.Lock()
@@ -45,7 +58,8 @@ class PageServer:
     @property
     def address(self) -> str:
         """What to open in a browser."""
-        return f"http://127.0.0.1:{self._http.server_port}/{self._token}/"
+        view = "#view=compare" if self._base is not None else ""
+        return f"http://127.0.0.1:{self._http.server_port}/{self._token}/{view}"
 
     def serve(self) -> None:
         """Answer until interrupted or closed."""
@@ -58,8 +72,10 @@ class PageServer:
 
     @cached_property
     def _page(self) -> str:
+        if self._base is not None:
+            return diff_html(self._base, self._facts, max_slices=self._max_slices, sources=self._sources)
         if self._inside:
-            return report_html(self._facts, self._report, max_slices=self._max_slices)
+            return report_html(self._facts, self._report, max_slices=self._max_slices, sources=self._sources)
         return page(self._report, overview_block(self._facts, self._report), {}, server=f"/{self._token}")
 
     @cached_property
@@ -72,7 +88,7 @@ class PageServer:
 
     @cached_property
     def _tree(self) -> bytes:
-        return tree_block(self._facts)
+        return tree_block(self._facts, sources=self._sources)
 
     @cached_property
     def _overview(self) -> bytes:
@@ -100,7 +116,10 @@ class PageServer:
         route = routes.get(path)
         if route is None:
             return None
-        # Derived facts are computed once: by one request at a time.
+        # Derived facts are computed once: by one request at a time. What is on screen must not wait for the trees of a
+        # large trace, which take long: once the windows are there, questions about them only read.
+        if path in _OF_WINDOWS and "_windows" in self.__dict__:
+            return route()
         with self._lock:
             return route()
 
@@ -155,6 +174,7 @@ class PageServer:
         return frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
 
 
+_OF_WINDOWS = frozenset(("slices", "details", "measure", "search"))
 _BINARY = "application/octet-stream"
 _HEADERS = (
     ("Cache-Control", "no-store"),

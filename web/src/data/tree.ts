@@ -10,6 +10,8 @@ export interface TreeExtra {
   views: Record<string, { nodes: number; total: number; truncated: number }>
   frames: boolean
   steps: number[]
+  /** Lines around frames, where the page was made with them: `[first, line, lines]` by row of `strings`. */
+  source?: { excerpts: Record<string, [number, number, string[]]>; omitted: Record<string, number> }
 }
 
 export interface TreeView {

@@ -84,7 +84,8 @@ export function Flame(props: Props) {
       const mark = box.change ? changeMark(box.change) : ''
       const text = mark + (box.detail ? `${box.label} (${box.detail})` : box.label)
       context.fillStyle = isDark ? '#eef2f5' : '#10151a'
-      context.fillText(clean(text.length > room ? `${text.slice(0, room - 1)}…` : text, 500), x + 4, y + ROW / 2 + 0.5)
+      const cut = clean(text.length > room ? `${text.slice(0, room - 1)}…` : text, 500)
+      context.fillText(cut, x + 4, y + ROW / 2 + 0.5, w - 6)
     }
     context.globalAlpha = 1
     const current = boxes[selected]

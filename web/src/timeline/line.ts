@@ -122,13 +122,14 @@ export function stamp(
     if (!line.patterned) continue
     for (let x = 0; x < pixels.length; x++) {
       const pattern = patterns[x]
-      if (pattern && pixels[x] !== palette.background && pale(pattern, x, y))
+      if (pattern && pixels[x] !== palette.background && isPale(pattern, x, y))
         picture[at + x] = halfway(pixels[x], palette.background)
     }
   }
 }
 
-function pale(pattern: number, x: number, y: number): boolean {
+/** Whether a pattern leaves a pixel pale. */
+export function isPale(pattern: number, x: number, y: number): boolean {
   switch (pattern) {
     case 1:
       return (x + y) % 7 < 3

@@ -1,12 +1,14 @@
 // Draws the timeline on its canvas: a picture of pixels for the slices, text and marks over it.
 
 import { isDevice, Slices, type Timeline } from '../data/timeline'
+import type { Column } from '../data/unpack'
 import { characterWidth, clean, formatQuantity, formatTime } from '../format'
 import { CLASS_WORDS } from '../parts/classes'
+import { CauseShares } from './causes'
 import type { Details, SliceRef } from './details'
 import { CAUSES, type Layout, RULER, STEPS, STICKY } from './layout'
-import { drawLine, type Line, lineOf, stamp } from './line'
-import { BACKGROUND, INK, type Palette, paletteOf } from './palette'
+import { drawLine, isPale, type Line, lineOf, stamp } from './line'
+import { BACKGROUND, halfway, INK, LEVELS, type Palette, paletteOf } from './palette'
 import { tickLabel, ticks, type Viewport, xOf } from './viewport'
 
 export const GUTTER = 190
@@ -40,7 +42,8 @@ export class Painter {
   private palette: Palette | null = null
   private paletteFor: [Timeline, boolean] | null = null
   private causes: Slices | null = null
-  private causesFor: Timeline | null = null
+  private shares: CauseShares | null = null
+  private causesFor: Column | null = null
   private readonly context: CanvasRenderingContext2D
 
   constructor(private readonly canvas: HTMLCanvasElement) {
@@ -135,10 +138,12 @@ export class Painter {
   /** The lane of causes: what the device does, or what it waits for. */
   private causeLine(scene: Scene, palette: Palette, ratio: number, width: number, left: number): void {
     const { timeline, view } = scene
-    if (this.causesFor !== timeline) {
+    // Windows from a server come with the same causes.
+    if (this.causesFor !== timeline.columns.cause) {
       const { cause_start, cause_duration, cause } = timeline.columns
       this.causes = new Slices(cause_start, cause_duration, cause, cause)
-      this.causesFor = timeline
+      this.shares = new CauseShares(this.causes, cause, timeline.extra.classes.length)
+      this.causesFor = cause
     }
     const causes = this.causes as Slices
     const which = timeline.columns.cause
@@ -147,6 +152,31 @@ export class Painter {
     const top = Math.round((RULER + STEPS + 2) * ratio)
     const bar = Math.round((CAUSES - 4) * ratio)
     stamp(this.pixels, width, left, top, bar, this.line, palette, 0, this.picture?.height ?? 0)
+    this.divided(scene, palette, width, left, top, bar)
+  }
+
+  /** Columns of the lane of causes that several of them share: as high as the time of each. */
+  private divided(scene: Scene, palette: Palette, width: number, left: number, top: number, bar: number): void {
+    const { timeline, view } = scene
+    const plot = this.line.pixels.length
+    const length = (view.to - view.from) / plot
+    const times = new Float64Array(timeline.extra.classes.length)
+    for (let x = 0; x < plot; x++) {
+      const from = view.from + x * length
+      if (!this.shares?.between(from, from + length, times)) continue
+      let sum = 0
+      let y = 0
+      for (let k = 0; k < times.length; k++) {
+        sum += times[k]
+        const colour = palette.ofClass[k]
+        const value = palette.pixels[colour * LEVELS + LEVELS - 1]
+        const pattern = palette.pattern[colour]
+        for (const until = Math.min(bar, Math.round((sum / length) * bar)); y < until; y++)
+          this.pixels[(top + y) * width + left + x] =
+            pattern && isPale(pattern, x, top + y) ? halfway(value, palette.background) : value
+      }
+      for (; y < bar; y++) this.pixels[(top + y) * width + left + x] = palette.background
+    }
   }
 
   private over(scene: Scene, labels: { x: number; y: number; width: number; text: string; faint: boolean }[]): void {
@@ -165,17 +195,20 @@ export class Painter {
     c.rect(0, STICKY, width, height - STICKY)
     c.clip()
     this.grid(scene, line)
-    c.fillStyle = dark ? '#0c0f12' : '#10151a'
+    const bright = dark ? '#0c0f12' : '#10151a'
     for (const { x, y, width: room, text, faint } of labels) {
       const fits = Math.floor((room - 5) / character)
       if (fits < 2) continue
-      c.globalAlpha = faint ? 0.35 : 1
+      // What a search does not match is pale, on a dark page dark: its text takes the page's ink.
+      c.fillStyle = faint ? ink : bright
+      c.globalAlpha = faint ? 0.55 : 1
       const start = Math.max(x, GUTTER)
       const visible = Math.floor((Math.min(x + room, width) - start - 5) / character)
       if (visible < 2) continue
       const shown = text.length > 400 ? text.slice(0, 400) : text
       const cut = shown.length <= visible ? shown : `${shown.slice(0, Math.max(1, visible - 1))}…`
-      c.fillText(clean(cut), start + 3, y + 0.5)
+      // Characters are counted by their mean width; the last word is pressed where they are wider.
+      c.fillText(clean(cut), start + 3, y + 0.5, Math.min(x + room, width) - start - 4)
     }
     c.globalAlpha = 1
     this.curves(scene, ink, dim)

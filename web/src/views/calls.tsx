@@ -2,12 +2,13 @@
 
 import { useMemo, useState } from 'preact/hooks'
 import { failure, tree as loaded } from '../data/load'
-import { sandwich, type TreeExtra, type TreeView, treeView } from '../data/tree'
+import { labelOf, sandwich, type TreeExtra, type TreeView, treeView } from '../data/tree'
 import type { Block } from '../data/unpack'
 import { Flame } from '../flame/flame'
 import { type Box, boxesOf, boxesOfMerged } from '../flame/layout'
 import { TreeTable } from '../flame/tree-table'
 import { clean, formatQuantity } from '../format'
+import { omittedText, SourcePane } from '../parts/source'
 import { hashOf } from '../route'
 
 const VIEWS: Record<string, [string, string]> = {
@@ -115,6 +116,8 @@ function Loaded({ block, keys }: { block: Block<TreeExtra>; keys: string[] }) {
         {VIEWS[key][1]} {METRICS[chosen][0]} in all: {formatQuantity(type, total)}.
         {info.truncated > 0 &&
           ` ${info.truncated.toLocaleString('en')} of ${info.total.toLocaleString('en')} contexts, the cheapest ones, are merged as <truncated>.`}
+        {block.extra.source &&
+          ` Select a call to see the lines it comes from (${Object.keys(block.extra.source.excerpts).length.toLocaleString('en')} places are in the page).${omittedText(block.extra.source.omitted)}`}
       </p>
       <Flame
         boxes={boxes}
@@ -173,6 +176,7 @@ function Picked(props: {
         {block.extra.kinds[view.kind[node]]}, {block.extra.phases[view.phase[node]]}
         {view.strings[view.detail[node]] && `, ${clean(view.strings[view.detail[node]], 120)}`}
       </p>
+      {block.extra.source && <Source source={block.extra.source} block={block} view={view} node={node} />}
       <dl class="facts">
         {metrics.map((metric) => (
           <div key={metric}>
@@ -198,6 +202,30 @@ function Picked(props: {
         </a>
       </p>
     </section>
+  )
+}
+
+/** Lines of the selected frame, or of the innermost frame around the selected node that has some. */
+function Source(props: {
+  source: NonNullable<TreeExtra['source']>
+  block: Block<TreeExtra>
+  view: TreeView
+  node: number
+}) {
+  const { source, block, view, node } = props
+  let at = node
+  if (block.extra.kinds[view.kind[node]] !== 'frame')
+    while (at >= 0 && !source.excerpts[view.name[at]]) at = view.parent[at]
+  if (at < 0) return null
+  return (
+    <>
+      {at !== node && (
+        <p class="dim small">
+          Called from <bdi class="mono">{clean(labelOf(view, at), 200)}</bdi>
+        </p>
+      )}
+      <SourcePane source={source} name={view.name[at]} />
+    </>
   )
 }
 

@@ -1,6 +1,7 @@
 // The first screen: the verdict, whether to trust it, where the time of a step goes, what to do about it.
 
 import { useEffect } from 'preact/hooks'
+import { tree } from '../data/load'
 import type { Overview as Facts, Finding, Note, Report } from '../data/report'
 import { clean, formatQuantity, formatTime } from '../format'
 import { ClassBar, ClassLegend } from '../parts/classes'
@@ -236,7 +237,10 @@ function Environment({ report, facts }: { report: Report; facts: Facts }) {
           </ul>
         </details>
       )}
-      <p class="dim small">lanewise {clean(report.version)}. This page holds no source code and loads nothing.</p>
+      <p class="dim small">
+        lanewise {clean(report.version)}. This page loads nothing.{' '}
+        {tree.value && (tree.value.extra.source ? 'It holds lines of source code.' : 'It holds no source code.')}
+      </p>
     </section>
   )
 }
