@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import re
@@ -17,6 +18,7 @@ import pytest
 from lanewise.bundled import bundled_path
 from lanewise.errors import MissingDependencyError
 from lanewise.show.html import bundle
+from lanewise.show.packing import unpack
 from tests.cli.test_verbs import MNIST, run
 
 try:
@@ -42,13 +44,38 @@ def test_view_writes_one_file_and_does_not_overwrite_it(tmp_path: Path) -> None:
 
 
 @needs_page
-def test_view_serves_until_it_is_interrupted() -> None:
-    command = [sys.executable, "-u", "-m", "lanewise", "view", str(bundled_path("matmul-small")), "--no-browser"]
+def test_source_lines_are_in_the_page_only_where_asked_for(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.mkdir()
+    # The trace names lines 19 to 104 of this file.
+    (program / "capture_corpus.py").write_text("".join(f"marker_{i} = {i}\n" for i in range(1, 200)))
+    texts: list[list[str]] = []
+    for name, options in (("plain", []), ("with", ["--source", str(program)])):
+        out = tmp_path / f"{name}.html"
+        assert run("view", MNIST, "-o", str(out), *options).returncode == 0
+        block = re.search(r'id="block-tree">([^<]+)<', out.read_text())
+        assert block
+        source = unpack(base64.b64decode(block[1]))[1].get("source", {"excerpts": {}})
+        texts.append([line for _, _, lines in source["excerpts"].values() for line in lines])
+    assert texts[0] == []
+    assert "marker_104 = 104" in texts[1]
+    assert run("view", MNIST, "-o", str(tmp_path / "x.html"), "--source", str(tmp_path / "none")).returncode == 2
+
+
+@needs_page
+@pytest.mark.parametrize(
+    ("options", "view"),
+    [([], ""), (["--baseline", str(bundled_path("matmul-large"))], "#view=compare")],
+    ids=["one run", "two runs"],
+)
+def test_view_serves_until_it_is_interrupted(options: list[str], view: str) -> None:
+    trace = str(bundled_path("matmul-small"))
+    command = [sys.executable, "-u", "-m", "lanewise", "view", trace, "--no-browser", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout
         address = process.stdout.readline().strip()
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/" + view, address)
         with urllib.request.urlopen(address, timeout=20) as answer:
             assert b"lanewise" in answer.read()
         process.send_signal(signal.SIGINT)
