@@ -91,7 +91,7 @@ class CollectedLeaf(NamedTuple):
     kind: int
     name: int
     detail: int
-    count: int
+    works: int
     device: int
     shortest: int
     longest: int
@@ -184,7 +184,7 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
         info=TreeInfo(
             source=source,
             device_total=sum(leaf.device for leaf in collected.leaves),
-            unlinked=sum(leaf.count for leaf in collected.leaves if not leaf.context),
+            unlinked=sum(leaf.works for leaf in collected.leaves if not leaf.context),
             producer=f"lanewise {__version__}",
             backward=collected.backward,
             linked=collected.linked,
