@@ -33,6 +33,19 @@ class Chain(nn.Module):
         return x
 
 
+class Smooth(nn.Module):
+    """The same with a gradient that does not jump: where one does, rounding decides on which side a value falls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(12):
+            x = torch.tanh(x * self.scale + 0.1)
+        return x
+
+
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     torch.manual_seed(0)
@@ -71,8 +84,8 @@ def test_a_pointwise_chain_is_compiled_and_the_plan_survives_a_file(tmp_path: Pa
 
 
 def test_gradients_are_checked_when_training() -> None:
-    model = Chain().train()
-    x = torch.randn(2048, 64, requires_grad=True)
+    model = Smooth().train()
+    x = torch.randn(512, 64, requires_grad=True)
     plan = optimize(model, x, budget="90s", only=["compile"], trace=False)
     (attempt,) = plan.report.attempts
     assert attempt.outcome in {"kept", "not faster"}, attempt
