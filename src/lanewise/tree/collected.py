@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -80,7 +79,8 @@ class CollectedThread:
     host: np.ndarray
 
 
-class CollectedLeaf(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CollectedLeaf:
     """Device work of one kind and name in one context; times in ns.
 
     `context` is a reference as in `CollectedThread.forward`, 0 where the launch is unknown. `name` and `detail` are rows
@@ -195,7 +195,17 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
             watched=watched,
         ),
     )  # fmt: skip
-    return drop_empty(tree)
+    return _only_used_texts(drop_empty(tree))
+
+
+def _only_used_texts(tree: Tree) -> Tree:
+    """Without the texts that no context has, as those of our own frames."""
+    used = np.unique(np.concatenate(([0], tree.name, tree.detail)))
+    return Tree(
+        parent=tree.parent, kind=tree.kind, phase=tree.phase, name=np.searchsorted(used, tree.name),
+        detail=np.searchsorted(used, tree.detail), forward=tree.forward,
+        strings=[tree.strings[int(row)] for row in used], metrics=tree.metrics, info=tree.info,
+    )  # fmt: skip
 
 
 def _hidden(parent: np.ndarray, kind: np.ndarray, text_of: np.ndarray, texts: Sequence[str]) -> np.ndarray:

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -453,8 +454,6 @@ def test_no_frames_if_not_wanted() -> None:
 
 
 def test_a_busy_python_thread_does_not_raise_the_cost() -> None:
-    import time
-
     x = torch.ones(1)
     over = False
 
@@ -485,3 +484,17 @@ def test_a_busy_python_thread_does_not_raise_the_cost() -> None:
         sys.setswitchinterval(old)
     # 10,000 operators; waiting for the lock at each would take 500 s.
     assert busy < 60
+
+
+def test_time_between_two_lines_is_that_of_their_function() -> None:
+    x = torch.ones(2)
+
+    def slow_between() -> None:
+        torch.add(x, x)
+        time.sleep(0.05)
+        torch.mul(x, x)
+
+    tree = collected(slow_between)
+    spent = {tree.label(node).rpartition(": ")[2]: int(tree.metrics["host"][node]) for node in range(len(tree))}
+    assert spent["slow_between"] > 45e6
+    assert tree.total("host") - spent["slow_between"] < 45e6

@@ -20,7 +20,7 @@ enum class Kind : uint8_t { kRoot, kFrame, kModule, kScope, kOperator, kBackward
 // A context. Costs are exclusive: time of the context itself, without what is inside of it. One line of the cache.
 struct alignas(64) Node {
   Node* parent;
-  uint64_t forward;  // `reference` of the forward operator of backward work, or 0
+  uint64_t forward;  // `reference` of the forward operator of backward work, or 0; of a frame, its function
   uint32_t name;     // number of a name; of a site for frames, of a module for modules
   uint32_t id;       // position in the tree
   uint16_t depth;

@@ -121,7 +121,7 @@ Columns read(Tree& tree) {
     columns.kind.push_back(static_cast<uint8_t>(node.kind));
     columns.flags.push_back(node.flags.load(std::memory_order_relaxed));
     columns.name.push_back(node.name);
-    columns.forward.push_back(node.forward);
+    columns.forward.push_back(node.kind == Kind::kFrame ? 0 : node.forward);
     columns.calls.push_back(node.calls.load(std::memory_order_relaxed));
     columns.ticks.push_back(node.ticks.load(std::memory_order_relaxed));
   }

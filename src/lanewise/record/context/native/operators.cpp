@@ -41,16 +41,23 @@ __attribute__((noinline)) Thread* enter(uint64_t now, uint64_t tick) {
   return thread;
 }
 
-// The lowest context above both.
-Node* common(Node* a, Node* b) {
+// Where a thread was between an operator below `a` and one below `b`: in the lowest context above both. Two lines of one
+// function are two contexts; between them the thread was in that function, so that the later line stands for it.
+Node* between(Node* a, Node* b) {
+  Node* under_a = a;
+  Node* under_b = b;
   while (a != b) {
     if (a->depth >= b->depth) {
+      under_a = a;
       a = a->parent;
     } else {
+      under_b = b;
       b = b->parent;
     }
   }
-  return a;
+  const bool one_function = under_a != a && under_b != a && under_a->kind == Kind::kFrame &&
+                            under_b->kind == Kind::kFrame && under_a->forward == under_b->forward;
+  return one_function ? under_b : a;
 }
 
 // Time since the last event belongs to a context. Time outside of all contexts is not counted.
@@ -92,7 +99,7 @@ inline Node* arrive(Thread& thread, Entry& top, uint64_t now) {
   }
   Node* leaf = place(thread, top);
   Node* before = thread.leaf != nullptr ? thread.leaf : leaf;
-  spend(thread, leaf == before ? leaf : common(leaf, before), now);
+  spend(thread, leaf == before ? leaf : between(before, leaf), now);
   thread.leaf = leaf;
   return leaf;
 }
@@ -109,7 +116,7 @@ std::unique_ptr<at::ObserverContext> open_scope(Thread& thread, const at::Record
   if (top.base) {
     parent = place_of_scope(thread, top, entry);
     Node* before = thread.leaf != nullptr ? thread.leaf : parent;
-    spend(thread, common(parent, before), now);
+    spend(thread, between(before, parent), now);
     entry.leaf = parent;
   } else {
     spend(thread, top.node, now);

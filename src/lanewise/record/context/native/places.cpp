@@ -95,7 +95,7 @@ Node* build(Thread& thread, Node* base, const lw_walk& walk, int begin, const vo
     }
     node = frame.self != nullptr
                ? thread.tree.child(node, Kind::kModule, module_name(thread, frame.self, outermost))
-               : thread.tree.child(node, Kind::kFrame, site_number(frame));
+               : thread.tree.child(node, Kind::kFrame, site_number(frame), reinterpret_cast<uintptr_t>(frame.code));
   }
   return node;
 }
