@@ -22,7 +22,16 @@ from lanewise.fix.gate.correctness import Correctness, Result, patches_of
 from lanewise.fix.gate.memory import peak_bytes
 from lanewise.fix.gate.physics import floor_us, impossible
 from lanewise.fix.gate.seen import Seen, record_calls, see
-from lanewise.fix.gate.timing import NULL, Schedule, adjust, arm_times, measure, settled, timing_of
+from lanewise.fix.gate.timing import (
+    NULL,
+    Schedule,
+    adjust,
+    arm_times,
+    measure,
+    only_for_seen_inputs,
+    settled,
+    timing_of,
+)
 from lanewise.fix.gate.worklist import WorkList, work_of
 from lanewise.fix.model import SCHEMA, ArmTime, Attempt, Outcome, PlanReport, Shown, Timing
 from lanewise.fix.plan import Plan, combined
@@ -192,7 +201,11 @@ class Trial:
         )
         timing = timing_of(samples.rounds, base, PLAN)
         facts |= {"timing": timing, "repaid_after": _repaid(timing, prepare_s)}
-        problem = samples.wrong.get(PLAN, "") or impossible(timing.after_us, self.floor)
+        problem = (
+            samples.wrong.get(PLAN, "")
+            or only_for_seen_inputs(samples, base, PLAN)
+            or impossible(timing.after_us, self.floor)
+        )
         if problem:
             return self._attempt(candidate, "wrong", problem, **facts | {"numeric_class": "changes semantics"})
         after = self._check(candidate, whole, again=True)

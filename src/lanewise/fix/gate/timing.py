@@ -26,7 +26,31 @@ from lanewise.record.torched import torch_part
 
 torch: Any = torch_part()
 
-__all__ = ["LOOKS", "NULL", "WITHIN", "Samples", "Schedule", "adjust", "arm_times", "measure", "settled", "timing_of"]
+__all__ = [
+    "LOOKS",
+    "NULL",
+    "WITHIN",
+    "Samples",
+    "Schedule",
+    "adjust",
+    "arm_times",
+    "measure",
+    "only_for_seen_inputs",
+    "settled",
+    "timing_of",
+]
+    "LOOKS",
+    "NULL",
+    "WITHIN",
+    "Samples",
+    "Schedule",
+    "adjust",
+    "arm_times",
+    "measure",
+    "only_for_seen_inputs",
+    "settled",
+    "timing_of",
+]
 
 LOOKS = (10, 20, 40)
 """Rounds after which it may be settled; each look is tested at a third of 5 %."""
@@ -41,6 +65,7 @@ _SAMPLES = 3
 _LEAST_SAMPLE_S, _MOST_CALLS = 0.004, 2000
 _WARM_S = 0.2
 _JITTER = 0.05
+_MOST_LOST = 0.5
 
 
 class Schedule(NamedTuple):
@@ -59,10 +84,12 @@ class Samples(NamedTuple):
 
     Attributes:
         rounds: by arm. wrong: by arm.
+        fresh: by arm, ns of single calls whose inputs no call had before; empty where inputs may not change.
     """
 
     rounds: dict[str, list[np.ndarray]]
     wrong: dict[str, str]
+    fresh: dict[str, list[float]]
 
 
 class _Nothing:
@@ -101,6 +128,7 @@ def measure(
         plan[name] = max(1, min(_MOST_CALLS, round(block / max(one, 1e-9))))
     rounds: dict[str, list[np.ndarray]] = {name: [] for name in variants}
     wrong: dict[str, str] = {}
+    fresh: dict[str, list[float]] = {name: [] for name in variants}
     order, pick = list(variants), random.Random(0)
     began = time.monotonic()
     collecting = gc.isenabled()
@@ -116,13 +144,31 @@ def measure(
                 rounds[name].append(samples)
                 if name not in wrong and not _alike(last, expected):
                     wrong[name] = "while it was timed it gave another result for the same inputs"
+            for at, name in enumerate(order if _comparable(subject) else ()):
+                _other_values(calls, subject.calls, -(number * len(order) + at))
+                fresh[name].append(_single(subject, state, variants[name], calls[0]))
             late = time.monotonic() - began > schedule.seconds * 1.05 and number >= 4
             if late or (number in schedule.looks and done(rounds)):
                 break
     finally:
         if collecting:
             gc.enable()
-    return Samples(rounds, wrong)
+    return Samples(rounds, wrong, fresh)
+
+
+def only_for_seen_inputs(samples: Samples, before: str, after: str) -> str:
+    """What to say if more than half of the time that an arm saves is saved only on inputs it was just called with.
+
+    A block repeats its inputs; a result kept by their content is found by single calls with inputs that are new each
+    time. What a single call costs more than one in a block is taken from the program itself.
+    """
+    if not samples.fresh[before] or not samples.fresh[after]:
+        return ""
+    saved = _median(samples.rounds[before]) - _median(samples.rounds[after])
+    extra = {arm: float(np.median(samples.fresh[arm])) - _median(samples.rounds[arm]) for arm in (before, after)}
+    if saved > 0 and extra[after] - extra[before] > _MOST_LOST * saved:
+        return "it saves time only on inputs that it was called with before"
+    return ""
 
 
 def timing_of(
@@ -206,6 +252,20 @@ def _block(
         state.restore()
 
 
+def _single(subject: Subject, state: State, variant: Variant, call: Any) -> float:
+    """ns of one call."""
+    variant.enable()
+    try:
+        subject.wait()
+        start = time.perf_counter_ns()
+        subject.run(call)
+        subject.wait()
+        return float(time.perf_counter_ns() - start)
+    finally:
+        variant.disable()
+        state.restore()
+
+
 def _results(subject: Subject, state: State, calls: list[Any]) -> list[Any]:
     if not _comparable(subject):
         return []
@@ -225,7 +285,7 @@ def _other_values(calls: list[Any], originals: list[Any], number: int) -> None:
     for call, original in zip(calls, originals, strict=True):
         for mine, recorded in zip(tensors_of(call), tensors_of(original), strict=True):
             if mine.dtype.is_floating_point:
-                generator = torch.Generator(device="cpu").manual_seed(number)
+                generator = torch.Generator(device="cpu").manual_seed(number & 0xFFFFFFFF)
                 noise = torch.randn(tuple(mine.shape), generator=generator).mul_(_JITTER).add_(1)
                 mine.data.copy_(recorded.detach() * noise.to(recorded.device, recorded.dtype))
 
