@@ -39,18 +39,6 @@ __all__ = [
     "settled",
     "timing_of",
 ]
-    "LOOKS",
-    "NULL",
-    "WITHIN",
-    "Samples",
-    "Schedule",
-    "adjust",
-    "arm_times",
-    "measure",
-    "only_for_seen_inputs",
-    "settled",
-    "timing_of",
-]
 
 LOOKS = (10, 20, 40)
 """Rounds after which it may be settled; each look is tested at a third of 5 %."""
