@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from lanewise.diagnose.places import places_of
 from lanewise.diagnose.registry import builtin_rules, third_party_rules
@@ -17,6 +19,7 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.errors import UsageError
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Check, Finding
+from lanewise.trace.schema import Kind
 
 __all__ = ["Settings", "diagnose"]
 
@@ -128,20 +131,22 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
     # Without a steady state a gain per step rests on little (MEA110).
     unsteady = any(rule.code == "MEA110" for rule, _ in found)
     findings: list[Finding] = []
-    claimed: list[tuple[str, frozenset[int]]] = []
+    claims: list[_Claim] = []
     for rule, outcome in ordered:
         side = outcome.side or rule.side
         on = rule.kind in {"validity", "regime"} or _on_bottleneck(facts, side)
-        owner = _owner(outcome, claimed)
+        events = _claimed(facts, outcome)
+        # What gives nothing back in this run takes nothing from what does.
+        owner, own_share = _owner(facts, outcome, events, side, [c for c in claims if c.on_bottleneck or not on])
         potential = capped((rule, outcome))
-        recoverable = min(potential, left[side]) if on and not owner and rule.kind == "problem" else 0.0
+        recoverable = min(potential * own_share, left[side]) if on and not owner and rule.kind == "problem" else 0.0
         kind = rule.kind
         if kind == "problem" and potential < _NOTE_BELOW * step_ns and outcome.gain_ns < _NOTE_BELOW * step_ns:
             kind, recoverable = "note", 0.0
         if recoverable:
             left[side] -= recoverable
-        if outcome.claims is not None and not owner:
-            claimed.append((rule.code, frozenset(int(event) for event in outcome.claims)))
+        if len(events) and not owner:
+            claims.append(_Claim(rule.code, side, on, outcome.gain_ns * own_share, events))
         findings.append(
             Finding(
                 code=rule.code,
@@ -207,15 +212,65 @@ def _on_bottleneck(facts: Facts, side: str) -> bool:
     return side in {"host", "transfer"} and regime.shares.get(_BUDGET[side], 0.0) >= _EXPOSED_FROM
 
 
-def _owner(outcome: Found, claimed: list[tuple[str, frozenset[int]]]) -> str:
-    """Code of a higher finding that already owns more than half of this one's events."""
+class _Claim(NamedTuple):
+    """The events that a finding owns (sorted), and what it would give back by them, ns per step."""
+
+    code: str
+    side: str
+    on_bottleneck: bool
+    gain_ns: float
+    events: np.ndarray
+
+
+def _claimed(facts: Facts, outcome: Found) -> np.ndarray:
+    """Events that a finding claims, sorted: a call stands for the device work that it launches, and the other way
+    round."""
     if not outcome.claims:
-        return ""
-    mine = frozenset(int(event) for event in outcome.claims)
-    for code, events in claimed:
-        if len(mine & events) * 2 > len(mine):
-            return code
-    return ""
+        return np.empty(0, dtype=np.int64)
+    trace, launch = facts.trace, facts.trace.links.launch
+    mine = np.zeros(len(trace) + 1, dtype=bool)
+    mine[np.asarray(outcome.claims, dtype=np.int64)] = True
+    work = mine[trace.device_work]
+    launched = mine[launch] & (launch >= 0)
+    mine[launch[work & (launch >= 0)]] = True
+    mine[trace.device_work[launched]] = True
+    return np.flatnonzero(mine[:-1])
+
+
+def _owner(facts: Facts, outcome: Found, events: np.ndarray, side: str, claims: list[_Claim]) -> tuple[str, float]:
+    """Code of the higher finding that owns this one's events ("" if none does), and the share of the gain that is left.
+
+    No event counts twice: what higher findings give back by shared events is taken off. A finding that has no event of
+    its own, or loses more than half of both its events and its gain, says nothing new.
+    """
+    free = np.ones(len(events), dtype=bool)
+    taken, owner, most = 0.0, "", 0
+    for claim in claims:
+        shared = np.isin(events, claim.events, assume_unique=True)
+        number = int(np.count_nonzero(shared))
+        if not number:
+            continue
+        # Time of another side is not comparable: there the events themselves tell what part of the gain is gone.
+        same = claim.side == side
+        whole = claim.events if same else events
+        part = _weight(facts, events[shared], side) / max(1.0, _weight(facts, whole, side))
+        taken += min(1.0, part) * (claim.gain_ns if same else outcome.gain_ns)
+        free &= ~shared
+        if number > most:
+            owner, most = claim.code, number
+    left = max(0.0, 1.0 - taken / outcome.gain_ns) if outcome.gain_ns > 0 else 1.0
+    number = int(np.count_nonzero(free))
+    if owner and (number == 0 or (number * 2 < len(events) and (left < 0.5 or outcome.gain_ns <= 0))):
+        return owner, 0.0
+    return "", left
+
+
+def _weight(facts: Facts, events: np.ndarray, side: str) -> float:
+    """Time of the events on a side, ns; of all of them where the side has none."""
+    trace = facts.trace
+    on_device = np.isin(trace.kind[events], np.array([Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET], dtype=np.uint8))
+    own = events[on_device == (side in {"device", "communication"})]
+    return float(trace.duration[own if len(own) else events].sum())
 
 
 def _step_numbers(facts: Facts, outcome: Found) -> list[int]:

@@ -14,18 +14,24 @@ if TYPE_CHECKING:
 
 __all__ = ["opaque_operators"]
 
+_FEW_LAUNCHES = 4
+_BEYOND_BOOKKEEPING = 10
+
 
 def opaque_operators(facts: Facts, *, above_ns: int) -> np.ndarray:
-    """Operators of steady steps that launch exactly one kernel by themselves and spend more than `above_ns` of their
-    own time on it (re-based on the step without the profiler, where that is known), compiling and the profiler's stalls
-    left out."""
+    """Operators of steady steps that launch one kernel by themselves and spend more than `above_ns` of their own time
+    on it, or two to four and ten times as much on each (own time re-based on the step without the profiler, where that
+    is known); compiling and the profiler's stalls left out."""
     trace, host = facts.trace, facts.host
     calls = facts.launches.call
     steady = np.concatenate((facts.steps.steady, [False]))
     operator = trace.kind == Kind.OPERATOR
     owner = nearest(host.parent, operator, calls)
     counts = np.bincount(owner[owner >= 0], minlength=len(trace))
-    single = np.flatnonzero((counts == 1) & operator & (host.self_time * facts.steps.host_scale > above_ns))
+    # Several launches are work of the operator's own, unless their preparation takes beyond any bookkeeping.
+    limit = np.where(counts == 1, above_ns, _BEYOND_BOOKKEEPING * above_ns * counts)
+    few = (counts >= 1) & (counts <= _FEW_LAUNCHES) & operator
+    single = np.flatnonzero(few & (host.self_time * facts.steps.host_scale > limit))
     single = single[steady[trace.steps.of_event[single]]]
     compiling = np.zeros(len(trace), dtype=bool)
     compiling[facts.compile_rows] = True

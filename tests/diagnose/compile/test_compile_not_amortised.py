@@ -15,6 +15,7 @@ def run(
     lookup: float = 0.0,
     eager: int = 0,
     compiling: bool = False,
+    name: str = "triton_poi_fused_add_0",
 ) -> TraceBuilder:
     """Four steps with one region of the given length that starts `ops` kernels, and eager operators of 40 us."""
     b = TraceBuilder()
@@ -28,7 +29,7 @@ def run(
                 b.wait(60)
             with b.op("Torch-Compiled Region: 0/0", head=region - ops * 5, tail=0):
                 for _ in range(ops):
-                    b.launch("triton_poi_fused_add_0", duration=kernel, call=5)
+                    b.launch(name, duration=kernel, call=5)
             for _ in range(eager):
                 with b.op("aten::mul", head=30, tail=5):
                     b.launch(duration=1, call=5)
@@ -60,6 +61,11 @@ def test_five_device_ops_are_a_region_worth_entering() -> None:
 def test_a_region_that_costs_no_more_is_fine() -> None:
     cleared("CMP103", run(2, region=50).build())
     found("CMP103", run(2, region=51).build())
+
+
+def test_a_kernel_that_fuses_several_operators_may_replace_any_number_of_them() -> None:
+    cleared("CMP103", run(1, name="triton_poi_fused_add_mul_sin_0").build())
+    found("CMP103", run(1, name="triton_poi_fused__unsafe_view_gelu_0").build())
 
 
 def test_a_busy_device_hides_it() -> None:

@@ -28,8 +28,9 @@ def program(
         with b.step():
             with b.op("aten::mul", **arguments):
                 b.launch("vectorized_elementwise_kernel", duration=duration)
-            with b.op("aten::other"):
-                b.launch("other", duration=other)
+            if other:
+                with b.op("aten::other"):
+                    b.launch("other", duration=other)
     return b.build()
 
 
@@ -40,6 +41,10 @@ def test_the_gain_is_all_but_one_write() -> None:
     assert title("KER102", finding).startswith(
         "1 operator (aten::mul first) at the memory's speed for 300.0 us per step: 2.68 TB/s, 80 % of its"
     )
+
+
+def test_alone_in_its_steps_it_has_nothing_to_be_fused_with() -> None:
+    assert found("KER102", program(300.0, other=0)).gain_ns == 0
 
 
 def test_fires_from_sixty_percent_of_the_bandwidth() -> None:

@@ -61,6 +61,29 @@ def test_the_thresholds_are_a_length_and_a_share() -> None:
     found("LAU110", run(1100, step=20_000).build())
 
 
+def sometimes(gaps: int, gap: float) -> TraceBuilder:
+    """Ten steady steps of 2000 us or more, of which `gaps` hold a gap of the given length."""
+    b = TraceBuilder()
+    for number in range(11):
+        with b.step(head=0, tail=0):
+            with b.op("aten::mm", head=1990, tail=0):
+                b.launch(call=5, delay=5, duration=5)
+            if 0 < number <= gaps:
+                b.wait(gap)
+            with b.op("aten::add", head=10, tail=5):
+                b.launch(call=5, delay=5, duration=5)
+    return b
+
+
+def test_a_rare_gap_counts_from_five_percent_of_all_steps() -> None:
+    found("LAU110", sometimes(2, 510).build())  # 1,010 us in ten steps of 2,005 us
+    assert "1 gap(s) in 1 of 10 steps" in cleared("LAU110", sometimes(1, 990).build())
+
+
+def test_a_gap_that_recurs_counts_at_any_length_above_the_threshold() -> None:
+    found("LAU110", sometimes(5, 510).build())
+
+
 def test_another_thread_that_works_is_no_bubble() -> None:
     cleared("LAU110", run(800, other_thread=True).build())
 

@@ -64,3 +64,31 @@ def test_device_rows_alone() -> None:
     b = TraceBuilder()
     b.kernel("gemm", 1, 5)
     skipped("LAU104", b.build())
+
+
+def test_a_few_launches_of_milliseconds_each_are_planning_too() -> None:
+    """cuDNN's attention launches two kernels after 36 ms of choosing."""
+
+    def launching(own: float) -> TraceBuilder:
+        b = TraceBuilder()
+        for _ in range(4):
+            with b.step(), b.op("aten::_cudnn_attention_forward", head=own, tail=0):
+                b.launch(call=5)
+                b.launch(call=5)
+        return b
+
+    found("LAU104", launching(2_001).build())
+    cleared("LAU104", launching(1_999).build())
+
+
+def test_below_twenty_microseconds_there_is_nothing_to_choose() -> None:
+    def short(query: float) -> TraceBuilder:
+        b = TraceBuilder()
+        for _ in range(4):
+            with b.step(head=0, tail=0), b.op("aten::mm", head=10, tail=0):
+                b.call("cudaFuncGetAttributes", duration=query)
+                b.launch(call=5)
+        return b
+
+    found("LAU104", short(20).build())
+    cleared("LAU104", short(19.9).build())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lanewise.diagnose.engine import diagnose
+from lanewise.measure.facts import Facts
 from lanewise.trace.model import Trace
 from tests.diagnose.outcomes import cleared, found, needed, skipped, title
 from tests.support.builder import TraceBuilder
@@ -51,6 +53,35 @@ def test_names_how_far_it_grew() -> None:
 def test_host_bound_it_costs_the_operators() -> None:
     finding = found("MEM107", decode(duration=1), unprofiled_us=5_000)
     assert (finding.side, finding.gain_ns) == ("host", 24 * 7_000)
+
+
+def planning(own: float, *, grows: bool = True) -> Trace:
+    """A cache that grows by one per step, and attention over it that takes `own` us before it launches."""
+    b = TraceBuilder()
+    for length in range(10, 16):
+        with b.step():
+            with b.op("aten::cat", dims=[[[1, 8, length, 64], [1, 8, 1, 64]], []], types=["TensorList", "Scalar"]):
+                b.launch("CatArrayBatchedCopy", duration=30)
+            dims = [[1, 8, 1, 64], [1, 8, length + 1 if grows else 99, 64]]
+            with b.op("aten::_cudnn_attention_forward", head=own, tail=0, dims=dims, types=["float", "float"]):
+                b.launch("attention", duration=5)
+    return b.build()
+
+
+def test_a_library_that_plans_for_each_length_belongs_to_it() -> None:
+    finding = found("MEM107", planning(5_000))
+    assert (finding.side, finding.gain_ns) == ("host", 7_000 + 5_000_000)
+    assert title("MEM107", finding).endswith("aten::_cudnn_attention_forward plans anew for each length: 5.00 ms.")
+
+
+def test_planning_for_something_else_does_not() -> None:
+    assert found("MEM107", planning(5_000, grows=False)).gain_ns == 7_000
+    assert found("MEM107", planning(90)).gain_ns == 7_000
+
+
+def test_it_owns_the_planning() -> None:
+    findings = {finding.code: finding for finding in diagnose(Facts(planning(5_000)))[0]}
+    assert findings["LAU104"].claims_from == "MEM107"
 
 
 def test_two_halves_of_constant_size_are_a_rotation() -> None:

@@ -57,3 +57,8 @@ def test_a_step_without_computation_has_nothing_to_hide_behind() -> None:
         with b.step(), b.op("aten::copy_"):
             b.copy("HtoD", duration=500)
     assert "no computation" in skipped("SYN104", b.build())
+
+
+def test_hiding_needs_five_percent_of_computation() -> None:
+    assert found("SYN104", program(copy=940, compute=60))
+    assert "no computation" in skipped("SYN104", program(copy=960, compute=40))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lanewise.trace.model import Trace
+from lanewise.trace.schema import Kind
 from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
@@ -34,6 +35,12 @@ def test_names_the_operator_and_its_cost(name: str) -> None:
     assert finding.gain_ns > 0
     assert finding.location is not None
     assert finding.location.operators == ["aten::index", name]
+
+
+def test_the_indexing_around_goes_away_with_it() -> None:
+    plain, trace = found("SYN102", program("aten::masked_select")), program()
+    index = [int(e) for e in trace.of(Kind.OPERATOR) if trace.name_of(int(e)) == "aten::index"]
+    assert plain.gain_ns == found("SYN102", trace).gain_ns == trace.duration[index[-1]]
 
 
 def test_a_known_size_does_not_wait() -> None:

@@ -9,7 +9,9 @@ from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.rules.kernel.roofs import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.select import compute_ns, counted, per
 from lanewise.measure.facts import Facts
+from lanewise.measure.roofline import Roof
 from lanewise.report.quantity import bandwidth, share, text, time
+from lanewise.trace.schema import Kind
 
 
 @rule(
@@ -34,7 +36,8 @@ def memory_bound_kernel(
 
     Verify: the kernel disappears, or its bytes go down.
 
-    Silent: where the working set fits in the cache: the memory's bandwidth does not limit it then.
+    Silent: where the working set fits in the cache: the memory's bandwidth does not limit it then. An operation with no
+    other kernel beside it in its steps has nothing to be fused with: it is noted, without a gain.
 
     Source: "Making Deep Learning Go Brrrr From First Principles"; TraceLens.
     """
@@ -55,7 +58,11 @@ def memory_bound_kernel(
     if not roofs:
         return Clear("no operator with a large share moves data at the memory's bandwidth")
     total = sum(per_step_ns(facts, roof) for roof in roofs)
-    kept = sum(roof.work.written * roof.calls / steps / peak.bandwidth * 1e9 for roof in roofs if roof.work)
+    kept = sum(
+        roof.work.written * roof.calls / steps / peak.bandwidth * 1e9 if _has_neighbours(facts, roof) else per_step
+        for roof, per_step in ((roof, per_step_ns(facts, roof)) for roof in roofs)
+        if roof.work
+    )
     top = roofs[0]
     call = int(facts.trace.links.launch[top.rows[0]])
     return Found(
@@ -73,3 +80,12 @@ def memory_bound_kernel(
         location=locate(facts, call),
         claims=np.concatenate([facts.trace.device_work[roof.rows] for roof in roofs]).tolist(),
     )
+
+
+def _has_neighbours(facts: Facts, roof: Roof) -> bool:
+    """Whether anything else computes in the steps of an operator."""
+    steps = facts.trace.steps.of_event[facts.trace.device_work]
+    kernels = np.isin(steps, np.unique(steps[roof.rows]))
+    kernels &= facts.trace.kind[facts.trace.device_work] == Kind.KERNEL
+    kernels[roof.rows] = False
+    return bool((kernels & ~facts.is_family("communication")).any())

@@ -19,24 +19,28 @@ _INITIALISATION_NS = 1_000_000
     "LAU104",
     "library-planning",
     side="host",
+    yields_to=("MEM107",),
     title="{share} of the host's time {per} is library planning: {time}, most of it in {operator}.",
 )
-def library_planning(facts: Facts, *, share_from: float = 0.1, self_above_us: float = 100.0) -> Outcome:
+def library_planning(
+    facts: Facts, *, share_from: float = 0.1, self_above_us: float = 100.0, time_from_us: float = 20.0
+) -> Outcome:
     """Libraries spend host time on deciding how to run a kernel.
 
     cuBLAS and cuDNN choose an algorithm before they launch; some of that shows as calls that ask for attributes and
     occupancy, most of it leaves no row and is the operator's own time. The calls by themselves are benign: they mark a
     kernel that is launched to fit the device. Only their time counts.
 
-    Costs: the query calls, and the own time of operators that take more than 100 us for a single launch.
+    Costs: the query calls, and the own time of operators that take more than 100 us for a single launch, or more than
+    1 ms for each of a few.
 
     Fix: compare the backends on host **and** device time (attention especially), replay the region as a CUDA graph,
     which plans once, or let cuDNN search once (`torch.backends.cudnn.benchmark = True`).
 
     Verify: the own time of these operators falls.
 
-    Silent: for the mere presence of queries, however many, and for calls of a millisecond or more, which initialise the
-    driver.
+    Silent: for the mere presence of queries, however many, below 20 us per step, and for calls of a millisecond or more,
+    which initialise the driver.
 
     Source: huggingface/blog torch-profiler and torch-attention-profile.
     """
@@ -52,7 +56,7 @@ def library_planning(facts: Facts, *, share_from: float = 0.1, self_above_us: fl
     own = facts.host.self_time[opaque]
     total = float(query_time.sum() + own.sum()) / steady_count(facts)
     part = total / host
-    if part <= share_from:
+    if part <= share_from or total < time_from_us * 1e3:
         return Clear(f"queries and operators that plan are {part:.1%} of the host's time")
     steps = steady_count(facts)
     events = np.concatenate((opaque, queries))

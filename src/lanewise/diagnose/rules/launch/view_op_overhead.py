@@ -20,7 +20,7 @@ from lanewise.trace.schema import Kind
     title="{operators} {per} only change how memory is described ({time}, {share} of the host's time) and start "
     "nothing on the device.",
 )
-def view_op_overhead(facts: Facts, *, share_from: float = 0.15) -> Outcome:
+def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
     """Operators that move no data take a good part of the host's time.
 
     `view`, `transpose`, `select` and their kin return another description of memory that exists. No kernel runs, but
@@ -33,9 +33,10 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.15) -> Outcome:
 
     Verify: the rows are gone.
 
-    Silent: at 15 % of the host's time or less, and for operators that copy after all (MEM104).
+    Silent: at 20 % of the host's time or less, which plain `nn.Linear` layers come near to with the views of their
+    weights, and for operators that copy after all (MEM104).
 
-    Source: huggingface/blog torch-mlp-fusion; 0 to 13 % in our H100 recordings.
+    Source: huggingface/blog torch-mlp-fusion; 0 to 18 % in our H100 recordings, up to 16 % in programs without a fault.
     """
     trace = facts.trace
     host = host_window(facts)

@@ -6,8 +6,19 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import claim, counted, device_sum, either_side, enclosing, host_cost, outermost, per
+from lanewise.diagnose.select import (
+    claim,
+    counted,
+    device_sum,
+    either_side,
+    enclosing,
+    host_cost,
+    named,
+    outermost,
+    per,
+)
 from lanewise.measure.facts import Facts
+from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
@@ -16,19 +27,20 @@ from lanewise.trace.schema import Kind
     "MEM105",
     "zero-grad-fill",
     side="device",
-    title="zero_grad fills {gradients} {per} with zeros ({device} on the GPU, {host} on the host) instead of "
-    "dropping them.",
+    title="zero_grad fills {gradients} {per} with zeros instead of dropping them; with what backward then adds to them, "
+    "{device} on the GPU, {host} on the host.",
 )
 def zero_grad_fill(facts: Facts) -> Outcome:
     """Gradients are set to zero by a kernel, kept in memory, and then added to.
 
     Dropped gradients (`None`) are simply written by the next backward pass: no fill, no addition, no memory in between.
 
-    Costs: the fills (device-bound), or their launches (host-bound).
+    Costs: the fills, and for each filled gradient the addition of the first backward pass to it (device-bound), or
+    their launches (host-bound). Lists that were filled by one call count their additions where shapes were recorded.
 
     Fix: `optimizer.zero_grad(set_to_none=True)`, torch's default since 2.0.
 
-    Verify: no `zero_` under `Optimizer.zero_grad`.
+    Verify: no `zero_` under `Optimizer.zero_grad`, no `add_` under `AccumulateGrad`.
 
     Silent: when nothing runs under `zero_grad`.
 
@@ -46,10 +58,19 @@ def zero_grad_fill(facts: Facts) -> Outcome:
     rows = leaves.rows(mine)
     calls = trace.links.launch[rows]
     device_ns, host_ns = device_sum(facts, rows), host_cost(facts, calls)
+    additions = _additions(facts)
+    if len(additions):
+        # With several backward passes per step only the first addition to each gradient goes away.
+        part = min(1.0, _filled(facts, mine) / len(additions))
+        added = leaves.rows(additions)
+        device_ns += part * device_sum(facts, added)
+        host_ns += part * host_cost(facts, trace.links.launch[added])
+        if part == 1.0:
+            rows = np.concatenate((rows, added))
     side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
     return Found(
         values={
-            "gradients": counted(len(rows) / steady_count(facts), "gradient or list", "gradients or lists"),
+            "gradients": counted(len(mine) / steady_count(facts), "gradient or list", "gradients or lists"),
             "per": per(facts),
             "device": time(device_ns),
             "host": time(host_ns),
@@ -59,3 +80,23 @@ def zero_grad_fill(facts: Facts) -> Outcome:
         location=locate(facts, int(zeroing[0])),
         claims=claim(facts, rows),
     )
+
+
+def _additions(facts: Facts) -> np.ndarray:
+    """Leaves that add a gradient of backward to one that is there already."""
+    trace, operator = facts.trace, facts.leaves.operator
+    accumulate = named(facts, (Kind.OPERATOR,), "torch::autograd::AccumulateGrad")
+    adds = trace.name_mask(r"^aten::add_$")[trace.name[operator]]
+    return np.flatnonzero(adds & (enclosing(facts, accumulate, operator) >= 0))
+
+
+def _filled(facts: Facts, fills: np.ndarray) -> int:
+    """Number of gradients that the given leaves fill; a list of unknown length counts as none."""
+    trace, operator = facts.trace, facts.leaves.operator[fills]
+    lists = trace.name_mask("foreach")[trace.name[operator]]
+    number = int(np.count_nonzero(~lists))
+    for event in operator[lists].tolist():
+        call = facts.signatures.of(event)
+        first = call.inputs[0] if call and call.inputs else None
+        number += len(first) if isinstance(first, tuple) and not isinstance(first, Tensor) else 0
+    return number

@@ -9,9 +9,12 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.sync.readbacks import find_readbacks, host_events_inside
-from lanewise.diagnose.select import counted, per, sites
+from lanewise.diagnose.select import climb, counted, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import text, time
+
+# Indexing that asks for the positions of what a mask selects.
+_AROUND = ("aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::index_put", "aten::argwhere")
 
 
 @rule(
@@ -19,8 +22,7 @@ from lanewise.report.quantity import text, time
     "data-dependent-shape",
     side="host",
     title="{calls} {per} to operators whose result size depends on the data ({operator} first): the host stops "
-    "{cost} for "
-    "each.",
+    "and spends {cost} on each.",
 )
 def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     """The host must know how many elements come out before it can go on: `nonzero`, boolean indexing, `unique`.
@@ -28,7 +30,8 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     The operator counts on the device, and the host waits for the count to allocate the result. The queue in front of
     the device runs empty meanwhile, and no CUDA graph can contain the operator.
 
-    Costs: the duration of these calls.
+    Costs: the duration of these calls, with that of the indexing around them: an operation of fixed size takes the
+    place of the whole.
 
     Fix: keep the size fixed: `torch.where`, multiplication with a mask, `masked_fill` instead of boolean indexing,
     `torch.nonzero_static(size=...)`, `repeat_interleave(..., output_size=...)`.
@@ -47,8 +50,13 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     steps = steady_count(facts)
     if len(found.root) / steps < per_step_from:
         return Clear("no operator waits for the size of its result")
-    cost = trace.duration[found.root]
-    places = sites(facts, found.root)
+    around = np.zeros(len(trace.names) + 1, dtype=bool)
+    around[trace.name_ids(*_AROUND)] = True
+    # One indexing by two masks asks twice: it counts once.
+    root, first = np.unique(climb(facts, found.root, around), return_index=True)
+    asked = found.root[first]
+    cost = trace.duration[root]
+    places = sites(facts, asked)
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
         mine = places.of_event == at
@@ -57,14 +65,14 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
                 "site": label,
                 "count": int(mine.sum()) / steps,
                 "total": float(cost[mine].sum()) / steps,
-                "wait": float(facts.host.wait_inside[found.root[mine]].sum()) / steps,
+                "wait": float(facts.host.wait_inside[root[mine]].sum()) / steps,
             }
         )
     rows.sort(key=lambda row: -row["total"])
-    worst = int(found.root[np.argmax(cost)])
+    worst = int(asked[np.argmax(cost)])
     return Found(
         values={
-            "calls": counted(len(found.root) / steps, "call", "calls"),
+            "calls": counted(len(root) / steps, "call", "calls"),
             "per": per(facts),
             "operator": text(trace.name_of(worst)),
             "cost": time(float(np.median(cost))),
@@ -83,5 +91,5 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             )
         ],
         location=locate(facts, worst),
-        claims=np.concatenate((found.root, host_events_inside(facts, found.root))).tolist(),
+        claims=np.concatenate((root, host_events_inside(facts, root))).tolist(),
     )

@@ -21,7 +21,7 @@ from lanewise.trace.schema import Kind
     "SYN108",
     "many-small-copies",
     side="host",
-    yields_to=("SYN101", "SYN102", "SYN103", "SYN107", "SYN109"),
+    yields_to=("SYN101", "SYN102", "SYN107", "SYN109"),
     title="{copies} {per} between host and GPU with {bytes} each (median); every one costs the host {cost}.",
 )
 def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: int = 64 * 1024) -> Outcome:

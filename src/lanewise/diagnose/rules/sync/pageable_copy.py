@@ -19,7 +19,7 @@ from lanewise.report.quantity import bandwidth, byte_size, time
     "SYN103",
     "pageable-copy",
     side="transfer",
-    yields_to=("SYN109",),
+    yields_to=("SYN109", "SYN108"),
     title="{copies} {per} through ordinary (pageable) host memory: the host is blocked for {blocked} ({bytes} at "
     "{rate}).",
 )
