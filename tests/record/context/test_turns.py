@@ -41,11 +41,11 @@ def test_distortion_is_the_ratio_of_medians() -> None:
     assert few.distortion() is None
 
 
-def trained(steps: int, **options: Any) -> Any:
+def trained(count: int, **options: Any) -> Any:
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters())
     with lanewise.watch(**options) as watcher:
-        for _ in range(steps):
+        for _ in range(count):
             optimizer.zero_grad()
             model(torch.ones(2, 4)).sum().backward()
             optimizer.step()
