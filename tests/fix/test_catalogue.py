@@ -73,6 +73,7 @@ def test_what_a_program_on_the_host_gets() -> None:
 def test_what_a_program_on_a_card_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = make_subject(nn.Sequential(Block(), Block()).eval(), torch.randn(4, 8))
     subject.device = SimpleNamespace(type="cuda", index=0)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(multi_processor_count=132))
     monkeypatch.setattr(fused.importlib.util, "find_spec", lambda name: None if name == "liger_kernel" else object())

@@ -25,7 +25,7 @@ from lanewise.fix.model import SCHEMA
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plan import load_plan
 from lanewise.show.plan_text import plan_json, plan_markdown, plan_sentence, render_plan
-from tests.fix.programs import planted
+from tests.fix.programs import asked_three_times, planted
 
 
 @pytest.fixture(autouse=True)
@@ -383,6 +383,7 @@ def test_wrong_gradients_of_inference_results_are_rejected() -> None:
     assert "gradient" in attempt.reason
 
 
+@asked_three_times
 def test_a_function_keeps_its_plan_behind_call() -> None:
     weight = torch.randn(32, 32)
 

@@ -131,6 +131,7 @@ def test_a_training_step_that_skips_updates_is_rejected() -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
 
 
+@programs.asked_three_times
 def test_a_right_and_faster_way_is_kept() -> None:
     """The gates let the real thing through: the same sum without doing it a hundred times."""
 

@@ -174,8 +174,8 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
     metrics["calls"][:threads_size] = np.where(hidden[:threads_size], 0, calls)
     metrics["host"][:threads_size] = _joined([thread.host for thread in collected.threads])
     if collected.leaves:
-        for metric in _LEAF_METRICS:
-            metrics[metric][threads_size + 1 :] = [getattr(leaf, metric) for leaf in collected.leaves]
+        for metric, field in _LEAF_METRICS.items():
+            metrics[metric][threads_size + 1 :] = [getattr(leaf, field) for leaf in collected.leaves]
     group = groups.of[place[stands]] if size else place
     result_kind, result_phase, result_name, result_detail = identity_parts(distinct[groups.identity])
     tree = Tree(
@@ -226,7 +226,9 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
 
 
-_LEAF_METRICS = ("count", "device", "shortest", "longest", "squares", "bytes", "gap", "idle")
+_LEAF_METRICS = {"count": "works"} | {
+    name: name for name in ("device", "shortest", "longest", "squares", "bytes", "gap", "idle")
+}
 
 
 def _rows_of(collected: Collected, offsets: np.ndarray, reference: np.ndarray) -> np.ndarray:
