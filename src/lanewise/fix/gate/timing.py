@@ -152,9 +152,10 @@ def only_for_seen_inputs(samples: Samples, before: str, after: str) -> str:
     """
     if not samples.fresh[before] or not samples.fresh[after]:
         return ""
-    saved = _median(samples.rounds[before]) - _median(samples.rounds[after])
-    # The least of them: a kept result costs the whole computation every time, a busy machine only now and then.
-    extra = {arm: min(samples.fresh[arm]) - _median(samples.rounds[arm]) for arm in (before, after)}
+    # The least of each: a kept result costs the whole computation every time, a busy machine only now and then.
+    least = {arm: float(np.concatenate(samples.rounds[arm]).min()) for arm in (before, after)}
+    extra = {arm: min(samples.fresh[arm]) - least[arm] for arm in (before, after)}
+    saved = least[before] - least[after]
     if saved > 0 and extra[after] - extra[before] > _MOST_LOST * saved:
         return "it saves time only on inputs that it was called with before"
     return ""
