@@ -27,6 +27,9 @@ from lanewise.fix.plan import load_plan
 from lanewise.show.plan_text import plan_json, plan_markdown, plan_sentence, render_plan
 from tests.fix.programs import asked_three_times, planted
 
+# Proof by timing takes seconds and a machine that is not busy with the rest of the suite.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:

@@ -21,6 +21,9 @@ from lanewise.fix.plan import Plan
 from tests.fix import programs
 from tests.fix.programs import planted
 
+# Proof by timing takes seconds and a machine that is not busy with the rest of the suite.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
