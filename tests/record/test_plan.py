@@ -49,7 +49,9 @@ def test_unprofiled_steps_are_timed_until_steady_or_long_enough() -> None:
     assert not plan.timed_enough(ns([100] * 10))
     assert plan.timed_enough(ns([100] * 20))
     assert not plan.timed_enough(ns([100, 300] * 5))
-    assert plan.timed_enough(ns([100, 300] * 15))
+    # Nor are they ever steady: a script of thirty steps must still be recorded.
+    assert plan.timed_enough(ns([1000, 3000] * 10))
+    assert plan.skip + plan.timed_max + plan.warmup + 3 < 30
     assert plan.timed_enough(ns([400_000] * 5))
 
 

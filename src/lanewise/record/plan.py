@@ -27,7 +27,7 @@ class Plan:
     Attributes:
         skip: first steps neither timed nor recorded: they compile, autotune and fill caches.
         timed_min, timed_max: un-profiled steps to time; between the two it ends once `timed_seconds` have passed or the
-            times are steady.
+            times are steady. Times that never are must leave steps to record: many a script has thirty in all.
         warmup: steps with the profiler attached and its rows thrown away.
         active_min, active_max: steps to record; between the two it ends once the host times settle.
         active_seconds: recording ends at the first boundary after this much host time, whatever else holds.
@@ -37,7 +37,7 @@ class Plan:
 
     skip: int = 3
     timed_min: int = 5
-    timed_max: int = 30
+    timed_max: int = 20
     timed_seconds: float = 1.0
     warmup: int = 2
     active_min: int = 10
@@ -70,9 +70,7 @@ class Plan:
             return False
         if n >= self.timed_max or sum(times_ns) >= self.timed_seconds * 1e9:
             return True
-        least = _least_steps(times_ns)
-        # Tiny steps come in any number; a program of thirty shall not end while they are still timed.
-        return n >= least and (least > 2 * _GROUP or _steady(times_ns))
+        return n >= _least_steps(times_ns) and _steady(times_ns)
 
     def recorded_enough(self, times_ns: Sequence[int]) -> str:
         """`settled`, `cap` or `time` when recording should end at this boundary, else an empty text."""
