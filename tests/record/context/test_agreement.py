@@ -99,9 +99,16 @@ def test_contexts_phases_and_counts_are_the_same(placement: Any, tmp_path: Path)
     with lanewise.watch(measure=False, way="native") as watcher:
         work()
     watched = top_down(watcher.tree, placement=placement)
-    traced = top_down(of_trace(work, net, tmp_path), placement=placement)
-    ours, theirs = operators(watched), operators(traced)
+    ours = operators(watched)
     assert len(ours) > 100
+    # On a busy machine a trace's rows may overlap instead of nesting, now and then: three chances for the witness.
+    for round_ in range(3):
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        traced = top_down(of_trace(work, net, folder), placement=placement)
+        theirs = operators(traced)
+        if ours.keys() == theirs.keys():
+            break
     assert ours.keys() == theirs.keys()
     for path, node in ours.items():
         assert watched.metrics["calls"][node] == traced.metrics["calls"][theirs[path]], path
