@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types layers docs check bench-reader clean
+.PHONY: help setup demo test test-all lint types layers docs check bench-reader bench-diagnosis clean
 
 help: ## list these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ check: lint types layers test-all ## everything that CI checks
 
 bench-reader: $(BIN)/lanewise ## speed and memory of the reader beside its peers
 	$(BIN)/python benchmarks/reader/bench.py
+
+bench-diagnosis: $(BIN)/lanewise ## how right the diagnoses are on labelled recordings
+	$(BIN)/python -m benchmarks.diagnosis
 
 clean: ## remove what was built
 	rm -rf $(VENV) dist build site .pytest_cache .ruff_cache .hypothesis

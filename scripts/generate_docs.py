@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from accuracy_page import accuracy_section
 from speed_page import speed_page
 
 from lanewise.diagnose.registry import builtin_rules
@@ -41,7 +42,7 @@ def rule_pages() -> dict[str, str]:
     index += [
         f"| [{rule.code}]({rule.code}.md) | {rule.name} | {rule.document.splitlines()[0]} |" for rule in builtin_rules()
     ]
-    pages["diagnoses/index.md"] = "\n".join(index) + "\n"
+    pages["diagnoses/index.md"] = "\n".join(index) + "\n\n" + accuracy_section()
     return pages
 
 

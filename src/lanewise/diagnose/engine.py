@@ -25,6 +25,8 @@ __all__ = ["Settings", "diagnose"]
 
 # Side of a finding -> class of time that it can give back.
 _BUDGET = {"host": "host", "device": "compute", "transfer": "transfer", "communication": "communication"}
+# Classes that a side may draw on when its own is used up: without a copy, the host need not prepare it either.
+_ALSO = {"transfer": ("host",)}
 
 # Below this share of the step a problem is a note (diagnoses.md section 2).
 _NOTE_BELOW = 0.01
@@ -115,17 +117,15 @@ def _check(rule: Rule, outcome: Outcome) -> Check:
 
 def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
     step_ns = max(1.0, facts.steps.step_ns)
-    budgets = {side: facts.steps.class_ns.get(name, 0.0) for side, name in _BUDGET.items()}
-    budgets["memory"] = 0.0
-    budgets["any"] = max(budgets.values(), default=0.0)
-    left = dict(budgets)
+    whole = _Budgets(facts)
+    left = _Budgets(facts)
 
     def capped(pair: tuple[Rule, Found]) -> float:
         rule, outcome = pair
         side = outcome.side or rule.side
         # Host costs read off the trace are inflated by profiling; the budget is not.
-        scale = facts.steps.host_scale if side == "host" else 1.0
-        return min(outcome.gain_ns * scale, budgets[side])
+        inflated = side == "host" if outcome.inflated is None else outcome.inflated
+        return min(outcome.gain_ns * (facts.steps.host_scale if inflated else 1.0), whole.of(side))
 
     ordered = _special_first(sorted(found, key=lambda pair: (_ORDER[pair[0].kind], -capped(pair), pair[0].code)))
     # Without a steady state a gain per step rests on little (MEA110).
@@ -139,12 +139,11 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
         # What gives nothing back in this run takes nothing from what does.
         owner, own_share = _owner(facts, outcome, events, side, [c for c in claims if c.on_bottleneck or not on])
         potential = capped((rule, outcome))
-        recoverable = min(potential * own_share, left[side]) if on and not owner and rule.kind == "problem" else 0.0
+        recoverable = min(potential * own_share, left.of(side)) if on and not owner and rule.kind == "problem" else 0.0
         kind = rule.kind
         if kind == "problem" and potential < _NOTE_BELOW * step_ns and outcome.gain_ns < _NOTE_BELOW * step_ns:
             kind, recoverable = "note", 0.0
-        if recoverable:
-            left[side] -= recoverable
+        left.take(side, recoverable)
         if len(events) and not owner:
             claims.append(_Claim(rule.code, side, on, outcome.gain_ns * own_share, events))
         findings.append(
@@ -179,6 +178,31 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
         )
     )
     return findings
+
+
+class _Budgets:
+    """Time per step, ns, that findings can still give back, by side."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._left = {name: facts.steps.class_ns.get(name, 0.0) for name in _BUDGET.values()}
+
+    def of(self, side: str) -> float:
+        """What a finding of a side can give back at most."""
+        if side == "any":
+            return max(self._left.values())
+        return sum(self._left[name] for name in self._classes(side))
+
+    def take(self, side: str, time_ns: float) -> None:
+        """A finding gives this back: no other can."""
+        for name in self._classes(side):
+            part = min(time_ns, self._left[name])
+            self._left[name] -= part
+            time_ns -= part
+
+    def _classes(self, side: str) -> tuple[str, ...]:
+        if side == "any":
+            return tuple(sorted(self._left, key=lambda name: -self._left[name]))
+        return (_BUDGET[side], *_ALSO.get(side, ())) if side in _BUDGET else ()
 
 
 def _special_first(found: list[tuple[Rule, Found]]) -> list[tuple[Rule, Found]]:

@@ -46,6 +46,8 @@ class Found:
         claims: ids of the events whose time this finding owns; a lower finding that shares more than half of its own
             claims with a higher one gives way to it.
         title: overrides the rule's title for a subtype.
+        inflated: whether recording lengthens this cost, as it does many short operators; a wait, a sleep or a single
+            long call takes as long without the profiler. By default costs of the host's side are.
     """
 
     values: dict[str, Quantity] = field(default_factory=dict)
@@ -58,6 +60,7 @@ class Found:
     claims: Sequence[int] | None = None
     title: str | None = None
     fix: str | None = None
+    inflated: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class Chains:
         chain: chain of each, 0, 1, ..., shape (kernels,).
         elements: elements of each chain; estimated from the grid where `measured` is false, shape (chains,).
         item_bytes: bytes per element, 0 if unknown, shape (chains,).
+        touched: bytes that the member with the most operands reads and writes, 0 if unknown, shape (chains,).
         measured: whether shapes give the elements of every kernel of the chain, bool, shape (chains,).
         across: whether the chain reaches across an independent matrix product, bool, shape (chains,).
     """
@@ -43,6 +44,7 @@ class Chains:
     chain: np.ndarray
     elements: np.ndarray
     item_bytes: np.ndarray
+    touched: np.ndarray
     measured: np.ndarray
     across: np.ndarray
 
@@ -55,7 +57,9 @@ def pointwise_chains(facts: Facts) -> Chains:
 
     Two kernels are in one chain if they follow each other on one stream in one step, outside compiled regions and
     replayed graphs, and run over the same number of elements. With shapes a single matrix product between them is
-    stepped over if none of its inputs has that many elements, so that it cannot depend on the chain.
+    stepped over if none of its inputs has that many elements, so that it cannot depend on the chain. A reduction belongs
+    to the chain if shapes show that it reads those elements and that the next kernel takes its result back to all of
+    them, as a softmax written out does: one pass over the rows does both.
     """
     trace, links = facts.trace, facts.trace.links
     work = trace.device_work
@@ -65,12 +69,14 @@ def pointwise_chains(facts: Facts) -> Chains:
     event = work[rows]
     eligible = _pointwise(facts)[trace.name[event]] & (trace.kind[event] == Kind.KERNEL)
     eligible &= (links.operator[rows] >= 0) & ~links.graph_nodes[rows] & ~_compiled(facts, links.launch[rows])
+    reduces = facts.is_family("reduction")[rows] & (links.operator[rows] >= 0) & ~links.graph_nodes[rows]
+    eligible |= _spread_again(facts, rows, reduces & ~_compiled(facts, links.launch[rows]), eligible)
     at = np.flatnonzero(eligible)
     if len(at) < 2:
         nothing, none = np.empty(0, np.int64), np.empty(0, bool)
-        return Chains(nothing, nothing, nothing, nothing, none, none)
+        return Chains(nothing, nothing, nothing, nothing, nothing, none, none)
 
-    elements, item_bytes, measured = _elements(facts, rows[at])
+    elements, item_bytes, touched, measured = _elements(facts, rows[at])
     before, after = at[:-1], at[1:]
     same = (trace.lane[event[before]] == trace.lane[event[after]]) & (elements[:-1] > 0)
     same &= trace.steps.of_event[event[before]] == trace.steps.of_event[event[after]]
@@ -81,7 +87,7 @@ def pointwise_chains(facts: Facts) -> Chains:
     for pair in np.flatnonzero(same & ~adjacent & exact).tolist():
         across[pair] = _steps_over(facts, rows[before[pair] + 1 : after[pair]], int(elements[pair]))
     joined = same & (adjacent | across)
-    found = _chains(rows, at, elements, item_bytes, measured, np.flatnonzero(joined), across)
+    found = _chains(rows, at, elements, item_bytes, touched, measured, np.flatnonzero(joined), across)
     return _with_arithmetic(facts, found)
 
 
@@ -90,6 +96,7 @@ def _chains(
     at: np.ndarray,
     elements: np.ndarray,
     item_bytes: np.ndarray,
+    touched: np.ndarray,
     measured: np.ndarray,
     joined: np.ndarray,
     across: np.ndarray,
@@ -110,7 +117,9 @@ def _chains(
     crossing = joined[across[joined]] if len(joined) else joined
     if len(crossing):
         reaches[chain[np.searchsorted(chosen, crossing)]] = True
-    return Chains(rows[at[chosen]], chain, elements[first], item_bytes[first], whole, reaches)
+    most = np.zeros(count, dtype=np.int64)
+    np.maximum.at(most, chain, touched[chosen])
+    return Chains(rows[at[chosen]], chain, elements[first], item_bytes[first], most, whole, reaches)
 
 
 def _with_arithmetic(facts: Facts, chains: Chains) -> Chains:
@@ -126,6 +135,7 @@ def _with_arithmetic(facts: Facts, chains: Chains) -> Chains:
         number[chains.chain[member]],
         chains.elements[keep],
         chains.item_bytes[keep],
+        chains.touched[keep],
         chains.measured[keep],
         chains.across[keep],
     )
@@ -147,23 +157,58 @@ def _compiled(facts: Facts, launch: np.ndarray) -> np.ndarray:
     return (calls[at] == launch) & (regions.within[at] >= 0)
 
 
-def _elements(facts: Facts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Elements, bytes per element and whether shapes told, for kernels given as rows of `Trace.device_work`."""
+def _spread_again(facts: Facts, rows: np.ndarray, reduces: np.ndarray, pointwise: np.ndarray) -> np.ndarray:
+    """Which reductions are followed by a pointwise kernel that takes their result back to all elements.
+
+    The shapes must show it: the next operator has an operand with as many elements as the reduction read, and one that
+    is the same but for dimensions of size one. `rows` of `Trace.device_work` in stream order.
+    """
+    operator, lane = facts.trace.links.operator[rows], facts.trace.lane[facts.trace.device_work[rows]]
+    result = np.zeros(len(rows), dtype=bool)
+    known: dict[tuple[int, int], bool] = {}
+    candidates = np.flatnonzero(reduces[:-1] & pointwise[1:] & (lane[:-1] == lane[1:]))
+    examples, group = _distinct_shapes(facts, operator)
+    for at in candidates.tolist():
+        pair = int(group[at]), int(group[at + 1])
+        if pair not in known:
+            known[pair] = _spreads(facts, int(examples[pair[0]]), int(examples[pair[1]]))
+        result[at] = known[pair]
+    return result
+
+
+def _spreads(facts: Facts, reduction: int, following: int) -> bool:
+    read, taken = facts.signatures.of_row(reduction), facts.signatures.of_row(following)
+    if read is None or taken is None or not read.tensors or not taken.tensors:
+        return False
+    whole = max(read.tensors, key=lambda tensor: tensor.numel).shape
+    rows = [tensor.shape for tensor in taken.tensors if tensor.shape != whole and len(tensor.shape) == len(whole)]
+    same = any(tensor.shape == whole for tensor in taken.tensors)
+    # A single row for everything would make the pass wait for all of it.
+    return same and any(
+        all(size in (1, full) for size, full in zip(row, whole, strict=True)) and max(row) > 1 for row in rows
+    )
+
+
+def _elements(facts: Facts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Elements, bytes per element, bytes read and written, and whether shapes told, for kernels given as rows of
+    `Trace.device_work`."""
     trace, signatures = facts.trace, facts.signatures
     operator = trace.links.operator[rows]
     examples, group = _distinct_shapes(facts, operator)
     number = np.full(len(examples), -1, dtype=np.int64)
     size = np.zeros(len(examples), dtype=np.int64)
+    touched = np.zeros(len(examples), dtype=np.int64)
     for i, example in enumerate(examples.tolist()):
         signature = signatures.of_row(example)
         tensors = [t for t in (signature.tensors if signature else ()) if t.shape]
         if tensors:
             largest = max(tensors, key=lambda tensor: tensor.numel)
             number[i], size[i] = largest.numel, largest.itemsize
+            touched[i] = sum(tensor.bytes for tensor in tensors) + largest.bytes
     elements, item_bytes = number[group], size[group]
     measured = elements > 0
     estimate, _ = _from_grid(facts, trace.device_work[rows])
-    return np.where(measured, elements, estimate), item_bytes, measured
+    return np.where(measured, elements, estimate), item_bytes, touched[group], measured
 
 
 def _distinct_shapes(facts: Facts, operators: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

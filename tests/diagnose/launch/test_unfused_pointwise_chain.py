@@ -108,6 +108,35 @@ def test_an_independent_product_may_lie_between(weight: dict[str, Any], steps_ov
         cleared("LAU102", trace)
 
 
+REDUCE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >"
+WHOLE: dict[str, Any] = {"dims": [[64, 256]], "types": ["float"]}
+ROWS: dict[str, Any] = {"dims": [[64, 256], [64, 1]], "types": ["float", "float"]}
+
+
+def test_a_softmax_written_out_is_one_chain() -> None:
+    written_out = steps(
+        ("aten::max", REDUCE, WHOLE),
+        ("aten::sub", ADD, ROWS),
+        ("aten::exp", ADD, WHOLE),
+        ("aten::sum", REDUCE, WHOLE),
+        ("aten::div", ADD, ROWS),
+    )
+    assert "5 pointwise kernels per step run in 1 chain" in title("LAU102", found("LAU102", written_out.build()))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        # Not spread again; spread from a single value, which has to wait for all of them; over other elements.
+        {"dims": [[64, 256], [64, 256]], "types": ["float", "float"]},
+        {"dims": [[64, 256], [1, 1]], "types": ["float", "float"]},
+        {"dims": [[64, 128], [64, 1]], "types": ["float", "float"]},
+    ],
+)
+def test_a_reduction_whose_result_goes_elsewhere_ends_a_chain(after: dict[str, Any]) -> None:
+    cleared("LAU102", steps(("aten::sum", REDUCE, WHOLE), ("aten::mul", MUL, after)).build())
+
+
 def test_without_a_device_there_are_no_kernels() -> None:
     b = TraceBuilder()
     with b.step(), b.op("aten::add"):

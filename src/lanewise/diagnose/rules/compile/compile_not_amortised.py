@@ -88,6 +88,7 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
             "regions": count(len(rows)),
         },
         gain_ns=gain,
+        inflated=False,
         confidence="low",
         evidence=[
             table(

@@ -86,6 +86,7 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
             "where": text(trace.name_of(frame)[:_LONGEST_NAME] if frame >= 0 else "code that the trace does not show"),
         },
         gain_ns=per_step,
+        inflated=False,
         evidence=evidence,
         steps=np.unique(bubbles.step).tolist() if trace.steps.recorded else (),
         location=locate(facts, frame),

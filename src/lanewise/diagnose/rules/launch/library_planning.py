@@ -83,6 +83,7 @@ def library_planning(
             "per": per(facts),
         },
         gain_ns=total,
+        inflated=False,
         confidence="medium",
         evidence=[
             table(

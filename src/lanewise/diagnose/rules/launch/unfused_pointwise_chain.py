@@ -28,9 +28,11 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     """Pointwise kernels follow each other over the same elements.
 
     Each of them reads all elements from memory, does a little arithmetic and writes them back, only for the next one to
-    read them again; and each is an operator and a launch on the host. One fused kernel reads once and writes once.
+    read them again; and each is an operator and a launch on the host. One fused kernel reads once and writes once. A
+    reduction whose result goes back to the same elements, as in a softmax written out, is part of the chain.
 
-    Costs: on the device every kernel of a chain but the longest; on the host every operator but the dearest.
+    Costs: on the device every kernel of a chain but the longest, and of that one what it takes beyond moving its operands
+    at the memory's peak; on the host every operator but the dearest.
 
     Fix: `torch.compile` the function around them, a fused module of the library, or a hand-written kernel; after a
     matrix product an epilogue takes the chain for nothing.
@@ -59,7 +61,7 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     duration = trace.duration[event].astype(np.float64)
     cost = np.zeros(len(trace))
     cost[facts.launches.call] = own_cost(facts)
-    device = _but_one(duration, chains.chain, len(chains))
+    device = _but_one(duration, chains.chain, len(chains)) + _beyond_one_pass(facts, duration)
     host = _but_one(cost[call], chains.chain, len(chains))
     side, gain = either_side(
         facts, device_ns=float(device[chosen].sum()) / steps, host_ns=float(host[chosen].sum()) / steps
@@ -108,6 +110,19 @@ def _but_one(value: np.ndarray, chain: np.ndarray, count: int) -> np.ndarray:
     largest = np.zeros(count)
     np.maximum.at(largest, chain, value)
     return np.bincount(chain, weights=value, minlength=count) - largest
+
+
+def _beyond_one_pass(facts: Facts, duration: np.ndarray) -> np.ndarray:
+    """Time per chain, ns, by which its longest kernel exceeds one pass over its operands at the memory's peak; 0 where
+    operands or peak are not known. No kernel is taken to become shorter than the shortest of its chain."""
+    chains, peak = facts.pointwise_chains, facts.device.peak
+    longest, shortest = np.zeros(len(chains)), np.full(len(chains), np.inf)
+    np.maximum.at(longest, chains.chain, duration)
+    np.minimum.at(shortest, chains.chain, duration)
+    if peak is None:
+        return np.zeros(len(chains))
+    one_pass = np.maximum(chains.touched / peak.bandwidth * 1e9, shortest)
+    return np.where(chains.measured & (chains.touched > 0), np.maximum(0.0, longest - one_pass), 0.0)
 
 
 def _removed(call: np.ndarray, chain: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -70,7 +70,7 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
     device_ns, host_ns = device_sum(facts, rows), host_cost(facts, calls)
     planning = _planned_anew(facts, growing, growths_from)
     planned_ns = float(facts.host.self_time[planning].sum()) / steps
-    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns + planned_ns)
+    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns * facts.steps.host_scale + planned_ns)
     table_rows: list[dict[str, Any]] = []
     for series in growing[:8]:
         call = facts.signatures.of(int(leaves.operator[series[-1][0]]))
@@ -99,6 +99,7 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
             "bytes": byte_size(max(0, max(row["bytes"] for row in table_rows))),
         },
         gain_ns=gain,
+        inflated=False,
         side=side,
         evidence=[
             table(

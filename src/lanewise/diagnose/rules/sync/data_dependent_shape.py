@@ -78,6 +78,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             "cost": time(float(np.median(cost))),
         },
         gain_ns=float(cost.sum()) / steps,
+        inflated=False,
         evidence=[
             table(
                 "Operators that wait for the size of their result",

@@ -93,6 +93,7 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         },
         title=_GENERATION_TITLE if 2 <= tokens <= number else None,
         gain_ns=max(0.0, lost),
+        inflated=False,
         evidence=[
             table(
                 "Readbacks per step",

@@ -88,6 +88,7 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
         },
         title=_DDP_TITLE if by_ddp else None,
         gain_ns=total,
+        inflated=False,
         evidence=[
             table(
                 "Event waits and polls",

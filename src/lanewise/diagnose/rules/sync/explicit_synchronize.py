@@ -82,6 +82,7 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             "share": share(of_step(facts, idle)),
         },
         gain_ns=idle,
+        inflated=False,
         evidence=[
             table(
                 "Waits and what follows",

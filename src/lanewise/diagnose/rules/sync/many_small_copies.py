@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.sync.host_copies import host_copies
-from lanewise.diagnose.select import counted, per, sites
+from lanewise.diagnose.select import counted, host_cost, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.measure.operator_kinds import is_collective, is_framework
 from lanewise.report.quantity import byte_size, time
@@ -22,12 +22,12 @@ from lanewise.trace.schema import Kind
     "many-small-copies",
     side="host",
     yields_to=("SYN101", "SYN102", "SYN107", "SYN109"),
-    title="{copies} {per} between host and GPU with {bytes} each (median); every one costs the host {cost}.",
+    title="{copies} {per} between host and GPU with {bytes} each (median); each costs the host {cost}.",
 )
 def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: int = 64 * 1024) -> Outcome:
     """Many copies of a few kilobytes: each pays the fixed price of a copy, whatever it carries.
 
-    Costs: all but one of the calls.
+    Costs: the operators that make them, less one.
 
     Fix: pack the values into one buffer and copy that, or keep them on one side.
 
@@ -52,7 +52,7 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
     steps = steady_count(facts)
     if len(calls) / steps < copies_from:
         return Clear(f"{len(calls) / steps:g} small copies per step")
-    cost = float(np.median(trace.duration[calls]))
+    cost = host_cost(facts, calls) * steps / len(calls)
     places = sites(facts, calls)
     table_rows: list[dict[str, Any]] = []
     for i, label in enumerate(places.label):
@@ -75,6 +75,8 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
             "cost": time(cost),
         },
         gain_ns=(len(calls) / steps - 1) * cost,
+        # Python between the operators has no row: what recording adds to the operators stands for it.
+        inflated=False,
         side="transfer" if found.pageable.mean() > 0.5 else "host",
         evidence=[
             table(

@@ -28,7 +28,7 @@ from lanewise.trace.schema import Kind
 def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: float = 0.20) -> Outcome:
     """A whole model is moved to the device, or off it, inside the loop.
 
-    Costs: the duration of all the copies' calls.
+    Costs: the duration of all the copies' calls, and what else the operators around them do on the host.
 
     Fix: call `model.to(device)` once before the loop. To keep models that do not fit at the same time, offload with
     pinned memory and prefetch instead.
@@ -72,6 +72,7 @@ def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: 
         for way in np.unique(direction).tolist()
     ]
     roots = outermost(facts, np.unique(facts.host.outermost_operator[calls]))
+    around = max(0.0, float(trace.duration[roots].sum()) / steps - total)
     return Found(
         values={
             "copies": count(round(len(calls) / steps)),
@@ -80,7 +81,7 @@ def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: 
             "total": time(total),
             "share": share(of_step(facts, total)),
         },
-        gain_ns=total,
+        gain_ns=total + around * facts.steps.host_scale,
         evidence=[
             table(
                 "Copies under `to`",

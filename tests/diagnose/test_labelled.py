@@ -1,0 +1,64 @@
+"""The labelled set (benchmarks/diagnosis): what must be said is said first, and good programs are left in peace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from benchmarks.diagnosis.__main__ import TARGETS
+from benchmarks.diagnosis.labels import LABELS, Label
+from benchmarks.diagnosis.score import RECORDINGS, Verdict, judge, judge_all, score
+
+from lanewise.diagnose.explain import explain
+from lanewise.trace.reader import read
+
+# Their cost is not in the trace (OPT104) or below that of what else is wrong with the program (MEM105).
+NOT_FIRST = {"grad_in_inference-bad", "zero_fill-bad"}
+
+
+@cache
+def verdicts() -> dict[str, Verdict]:
+    return {verdict.label.name: verdict for verdict in judge_all()}
+
+
+def test_every_recording_has_a_label() -> None:
+    assert {path.name.removesuffix(".json.gz") for path in RECORDINGS.glob("*.json.gz")} == {
+        label.name for label in LABELS
+    }
+
+
+@pytest.mark.parametrize("label", LABELS, ids=lambda label: label.name)
+def test_the_tool_says_what_an_expert_says(label: Label) -> None:
+    verdict = verdicts()[label.name]
+    assert verdict.right_regime, verdict.regime
+    assert verdict.wrong == ()
+    assert verdict.missing == ()
+    assert verdict.right_first == (label.name not in NOT_FIRST), verdict.said
+
+
+def test_the_targets_are_reached() -> None:
+    total = score(list(verdicts().values()))
+    assert total.recordings >= TARGETS["recordings"]
+    assert total.top_1 >= TARGETS["top_1"]
+    assert total.good - total.good_silent <= TARGETS["false_alarms"]
+    # What fixed programs gave back stays under the stated bounds, but for three: without casts the work between them is
+    # on smaller types too; beside fused kernels the products took less time as well; the last program's un-profiled
+    # step varied between 3.0 and 5.2 ms.
+    assert {name for name, verdict in verdicts().items() if verdict.bound_holds is False} == {
+        "cast_churn-bad",
+        "swiglu-4096",
+        "zero_fill-bad",
+    }
+
+
+def test_a_wrong_label_is_noticed() -> None:
+    report = explain(read(RECORDINGS / "item_loop-bad.json.gz", cache=False))
+    right = next(label for label in LABELS if label.name == "item_loop-bad")
+    assert judge(right, report, None).right_first
+    other = judge(replace(right, regime="device-bound", first="KER104", may=""), report, None)
+    assert (other.right_first, other.right_regime) == (False, False)
+    assert other.wrong[0] == "SYN101"
+    assert other.missing == ("KER104",)
+    silent = judge(replace(right, first="", may=""), report, None)
+    assert not silent.right_first
