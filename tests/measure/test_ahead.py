@@ -21,7 +21,7 @@ def report_json() -> bytes:
 @pytest.fixture
 def _small_traces_too(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setattr(ahead, "_WORTH_EVENTS", 0)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(ahead, "usable_cores", lambda: 2)
 
 
 def test_every_measure_named_exists() -> None:
@@ -31,7 +31,7 @@ def test_every_measure_named_exists() -> None:
 @pytest.mark.usefixtures("_small_traces_too")
 def test_the_report_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead_of_need = report_json()
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr(ahead, "usable_cores", lambda: 1)
     assert report_json() == ahead_of_need
 
 

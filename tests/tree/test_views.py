@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lanewise.errors import UsageError
+from lanewise.trace.frames import is_library, parse_frame
 from lanewise.tree import views
 from lanewise.tree.build import build
 from lanewise.tree.flat import BY, flat
 from lanewise.tree.limits import TRUNCATED, limit_nodes
 from lanewise.tree.model import NodeKind, Tree
-from lanewise.tree.names import is_library, normalise, parse_frame
+from lanewise.tree.names import normalise
 from tests.support.builder import TraceBuilder
 from tests.tree.samples import small_trace_builder, small_tree
 

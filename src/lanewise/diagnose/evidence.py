@@ -9,9 +9,9 @@ import numpy as np
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
-from lanewise.measure.lines import is_user_frame
 from lanewise.report.model import Location, TableBlock, TableColumn, TextBlock
 from lanewise.report.quantity import QuantityType
+from lanewise.trace.frames import is_user_frame, parse_frame
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -132,10 +132,3 @@ def locate(facts: Facts, event: int) -> Location | None:
     if not (file or module or annotation or operators):
         return None
     return Location(file, line, function, module, annotation, operators)
-
-
-def parse_frame(name: str) -> tuple[str, int, str]:
-    """`path/file.py(12): function` -> ("path/file.py", 12, "function"); ("", 0, "") for anything else."""
-    head, _, function = name.partition("): ")
-    file, _, line = head.rpartition("(")
-    return (file, int(line), function) if file and line.isdecimal() and len(line) < 9 else ("", 0, "")

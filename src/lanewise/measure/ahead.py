@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
 from lanewise.measure.facts import Facts
+from lanewise.trace.cores import usable_cores
 
 __all__ = ["measured_ahead"]
 
@@ -24,7 +24,7 @@ def measured_ahead(facts: Facts) -> Generator[None]:
     numpy lets go of the interpreter in everything that takes long here. A measure that fails is left to whoever asks
     for it: it fails there again.
     """
-    if len(facts.trace) < _WORTH_EVENTS or (os.cpu_count() or 1) < 2:
+    if len(facts.trace) < _WORTH_EVENTS or usable_cores() < 2:
         yield
         return
     done = threading.Event()

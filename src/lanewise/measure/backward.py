@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.columns import sums
 from lanewise.measure.intervals import covered, union
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -64,16 +65,14 @@ def measure_backward(facts: Facts) -> Backward | None:
     above = nearest(parent, recorded | is_node, calls)
     repeats = (owner >= 0) & (above >= 0) & ~is_node[np.maximum(above, 0)]
     own = (owner >= 0) & ~repeats
-    device = np.zeros(len(trace), dtype=np.int64)
-    np.add.at(device, owner[own], launched[calls[own]])
+    device = sums(owner[own], launched[calls[own]], len(trace))
 
     forward = trace.links.forward_of[node]
     is_forward = np.zeros(len(trace), dtype=bool)
     is_forward[forward[forward >= 0]] = True
-    forward_time = np.zeros(len(trace), dtype=np.int64)
     holder = nearest(parent, is_forward, calls)
     outside = (holder >= 0) & (owner < 0)
-    np.add.at(forward_time, holder[outside], launched[calls[outside]])
+    forward_time = sums(holder[outside], launched[calls[outside]], len(trace))
     return Backward(
         node=node,
         forward=forward,
@@ -96,6 +95,4 @@ def _undisturbed(facts: Facts) -> np.ndarray:
         spinning = union(trace.start[work[communication]], trace.end[work[communication]])
         beside |= covered(spinning, trace.start[work], trace.end[work]) > 0
     counted = (links.launch >= 0) & ~beside
-    launched = np.zeros(len(trace), dtype=np.int64)
-    np.add.at(launched, links.launch[counted], trace.duration[work[counted]])
-    return launched
+    return sums(links.launch[counted], trace.duration[work[counted]], len(trace))

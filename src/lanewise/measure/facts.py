@@ -8,7 +8,7 @@ import numpy as np
 
 from lanewise.measure.backward import Backward, measure_backward
 from lanewise.measure.chain import Chain, dispatch_chain, gap_table
-from lanewise.measure.columns import Columns
+from lanewise.measure.columns import Columns, sums
 from lanewise.measure.critical_path import CriticalPath, critical_path
 from lanewise.measure.device import Device, device_of
 from lanewise.measure.host import Host, measure_host
@@ -112,6 +112,13 @@ class Facts:
     def ranks(self) -> Ranks | None:
         """Collectives of this rank (column 0) and its peers, matched; None without peers."""
         return align((self, *self.peers))
+
+    @once
+    def device_time_of_call(self) -> np.ndarray:
+        """Time of the device work that each API call launched, ns: int64, shape (events,); 0 for all other events."""
+        launch, work = self.trace.links.launch, self.trace.device_work
+        linked = launch >= 0
+        return sums(launch[linked], self.trace.duration[work[linked]], len(self.trace))
 
     @once
     def roofline(self) -> list[Roof]:

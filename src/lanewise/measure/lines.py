@@ -7,23 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns, sums
+from lanewise.trace.frames import is_user_frame
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
 
-__all__ = ["is_user_frame", "measure_lines"]
+__all__ = ["measure_lines"]
 
-_LIBRARY = ("site-packages", "dist-packages", "lib/python", "<frozen", "<built-in", "torch/")
 _SHORT_NS = 10_000
 
 _OPERATOR, _RUNTIME, _DRIVER = Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER
-
-
-def is_user_frame(name: str) -> bool:
-    """Whether the name of a Python row is that of a frame of the program and not of a library."""
-    return ".py(" in name and not any(part in name for part in _LIBRARY)
 
 
 def measure_lines(facts: Facts) -> Columns:

@@ -67,9 +67,7 @@ def eager_remainder_of(facts: Facts) -> Remainder | None:
     if len(marks):
         optimizer[marks[trace.name_mask(r"^Optimizer\.")[trace.name[marks]]]] = True
     in_optimizer = nearest(host.parent, optimizer, events) >= 0
-    launched = np.zeros(len(trace), dtype=np.int64)
-    linked = trace.links.launch >= 0
-    np.add.at(launched, trace.links.launch[linked], trace.duration[trace.device_work[linked]])
+    launched = facts.device_time_of_call
     of_optimizer = outside[nearest(host.parent, optimizer, outside) >= 0] if len(outside) else outside
     return Remainder(
         operators=events[rest],

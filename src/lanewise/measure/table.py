@@ -29,20 +29,18 @@ def operator_table(trace: Trace, host: Host) -> Columns:
     """
     events = trace.of(Kind.OPERATOR, Kind.ANNOTATION)
     key, labels = _merged_names(trace, events)
-    device_self = np.zeros(len(trace), dtype=np.int64)
     launch = trace.links.launch
     linked = launch >= 0
-    np.add.at(device_self, launch[linked], trace.duration[trace.device_work[linked]])
+    device_self = sums(launch[linked], trace.duration[trace.device_work[linked]], len(trace))
     device_total = host.accumulate(device_self)
     # Work is the operator's own if no operator or annotation lies between it and the launch.
-    own = np.zeros(len(trace), dtype=np.int64)
     calls = np.unique(launch[linked])
     holder = host.parent[calls]
     climb = (holder >= 0) & np.isin(trace.kind[np.maximum(holder, 0)], (Kind.RUNTIME, Kind.DRIVER))
     while climb.any():
         holder[climb] = host.parent[holder[climb]]
         climb = (holder >= 0) & np.isin(trace.kind[np.maximum(holder, 0)], (Kind.RUNTIME, Kind.DRIVER))
-    np.add.at(own, holder[holder >= 0], device_self[calls[holder >= 0]])
+    own = sums(holder[holder >= 0], device_self[calls[holder >= 0]], len(trace))
 
     stats = group_statistics(key, trace.duration[events])
     row, count = np.searchsorted(stats["key"], key), stats.height

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lanewise.measure.kernel_names import short_name
 from lanewise.show.text import clean, shorten
+from lanewise.trace.frames import parse_frame
 from lanewise.tree.model import NodeKind, Tree
-from lanewise.tree.names import parse_frame
 
 __all__ = ["context_label"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from lanewise._version import __version__
 from lanewise.errors import UsageError
 from lanewise.show.text import clean
+from lanewise.trace.frames import parse_frame
 from lanewise.tree.model import PHASES, NodeKind, Tree
-from lanewise.tree.names import parse_frame
 
 __all__ = ["pprof"]
 

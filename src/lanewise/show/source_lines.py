@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from lanewise.tree.names import is_library, parse_frame
+from lanewise.trace.frames import is_library, parse_frame
 
 __all__ = ["Excerpt", "SourceLines"]
 

@@ -9,8 +9,8 @@ import msgspec
 from lanewise._version import __version__
 from lanewise.show.collapsed import stacks
 from lanewise.show.text import clean
+from lanewise.trace.frames import parse_frame
 from lanewise.tree.model import NodeKind, Tree
-from lanewise.tree.names import parse_frame
 
 __all__ = ["speedscope"]
 

@@ -20,9 +20,9 @@ from lanewise.report.quantity import format_quantity
 from lanewise.show.context_label import context_label
 from lanewise.show.text import clean, shorten
 from lanewise.show.watched_text import watched_lines
+from lanewise.trace.frames import parse_frame
 from lanewise.tree.forest import preorder, subtree_sums
 from lanewise.tree.model import PHASES, NodeKind, Phase, Tree
-from lanewise.tree.names import parse_frame
 from lanewise.tree.source import find_source
 
 __all__ = ["Row", "flat_block", "header", "tree_rows", "tree_text"]

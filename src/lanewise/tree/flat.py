@@ -10,9 +10,9 @@ import numpy as np
 
 from lanewise.errors import UsageError
 from lanewise.measure.columns import Columns
+from lanewise.trace.frames import Frame, parse_frame
 from lanewise.tree.forest import nearest_marked, subtree_sums
 from lanewise.tree.model import PHASES, NodeKind, Tree
-from lanewise.tree.names import Frame, parse_frame
 from lanewise.tree.rebuild import combine
 from lanewise.tree.views import user_frames
 

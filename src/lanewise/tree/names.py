@@ -1,4 +1,4 @@
-"""Names as keys: what changes from run to run is taken out, and Python frames are taken apart.
+"""Names as keys: what changes from run to run is taken out.
 
 Two runs of one program must give the same contexts, so addresses and counters are not part of a name.
 """
@@ -6,13 +6,10 @@ Two runs of one program must give the same contexts, so addresses and counters a
 from __future__ import annotations
 
 import re
-import sys
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import NamedTuple
 
-__all__ = ["Frame", "is_library", "normalise", "parse_frame", "parse_module"]
+__all__ = ["normalise", "parse_module"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"#\d+")
@@ -22,7 +19,6 @@ _INDUCTOR = re.compile(r"^\S*torchinductor[^/]*/(?:[^/()]+/)*")
 _SERVING = re.compile(r"^(execute_context_|execute_model\b)|\bgeneration_\S*\(")
 _DIGITS = re.compile(r"\d+")
 
-_FRAME = re.compile(r"^(?P<file>.*)\((?P<line>-?\d+)\): (?P<function>.*)$", re.DOTALL)
 _MODULE = re.compile(r"^nn\.Module: (?P<cls>.+?)(?:_(?P<index>\d+))?$", re.DOTALL)
 
 
@@ -65,118 +61,9 @@ def _normal(name: str) -> str:
     return _DIGITS.sub("*", name) if _SERVING.search(name) else name
 
 
-class Frame(NamedTuple):
-    """A Python frame. The line is the one that the profiler gives: where the function begins, not where it stands.
-
-    A built-in function has neither file nor line: "" and 0.
-    """
-
-    file: str
-    line: int
-    function: str
-
-
-@lru_cache(maxsize=65536)
-def parse_frame(name: str) -> Frame:
-    """`train.py(12): main` -> (`train.py`, 12, `main`)."""
-    found = _FRAME.match(name)
-    if found is None:
-        return Frame("", 0, name)
-    return Frame(found["file"], int(found["line"][:18]), found["function"])
-
-
 def parse_module(name: str) -> tuple[str, int] | None:
     """`nn.Module: Conv2d_3` -> (`Conv2d`, 3); None for a name of another form."""
     found = _MODULE.match(name)
     if found is None:
         return None
     return found["cls"], int((found["index"] or "0")[:18])
-
-
-# First directory of packages that people use but rarely write. Frames carry paths relative to where Python found the
-# package, so `site-packages` is usually cut off already.
-_PACKAGES = frozenset(
-    {
-        "accelerate",
-        "apex",
-        "bitsandbytes",
-        "cupy",
-        "datasets",
-        "deepspeed",
-        "diffusers",
-        "einops",
-        "flash_attn",
-        "fsspec",
-        "functorch",
-        "huggingface_hub",
-        "ipykernel",
-        "IPython",
-        "jax",
-        "keras",
-        "lanewise",
-        "liger_kernel",
-        "lightning",
-        "lightning_fabric",
-        "lightning_utilities",
-        "megatron",
-        "mlflow",
-        "networkx",
-        "numba",
-        "numpy",
-        "onnx",
-        "packaging",
-        "pandas",
-        "peft",
-        "PIL",
-        "polars",
-        "pyarrow",
-        "pydantic",
-        "pytorch_lightning",
-        "ray",
-        "safetensors",
-        "scipy",
-        "sglang",
-        "sklearn",
-        "sympy",
-        "tensorboard",
-        "tensordict",
-        "timm",
-        "tokenizers",
-        "torch",
-        "torchao",
-        "torchaudio",
-        "torchmetrics",
-        "torchrec",
-        "torchtitan",
-        "torchvision",
-        "tqdm",
-        "transformers",
-        "triton",
-        "trl",
-        "typing_extensions",
-        "vllm",
-        "wandb",
-        "xformers",
-    }
-)
-
-
-@lru_cache(maxsize=65536)
-def is_library(file: str) -> bool:
-    """Whether a frame's file belongs to Python, to torch or to another well-known package rather than to the user.
-
-    A path relative to a package that the table does not know counts as the user's.
-    """
-    if not file or file.startswith("<"):
-        return True
-    path = file.replace("\\", "/")
-    if "site-packages/" in path or "dist-packages/" in path or path.startswith("torchinductor/"):
-        return True
-    if re.search(r"/lib(64)?/python3\.\d+/", path):
-        return True
-    if path.startswith("/"):
-        return False
-    top, _, rest = path.partition("/")
-    if rest:
-        return top in _PACKAGES or top in sys.stdlib_module_names
-    return top.removesuffix(".py") in sys.stdlib_module_names

@@ -16,9 +16,9 @@ from typing import Literal
 import numpy as np
 
 from lanewise.errors import UsageError
+from lanewise.trace.frames import is_library, parse_frame
 from lanewise.tree.forest import nearest_marked, unify
 from lanewise.tree.model import PHASES, NodeKind, Tree
-from lanewise.tree.names import is_library, parse_frame
 from lanewise.tree.rebuild import combine, drop_empty, identities, rebuild, with_metrics
 
 __all__ = [

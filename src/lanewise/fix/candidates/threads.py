@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from lanewise.fix.candidates.candidate import Candidate, Setting
 from lanewise.fix.candidates.predictions import setting_is
 from lanewise.fix.subject import Subject
 from lanewise.record.torched import torch_part
+from lanewise.trace.cores import usable_cores
 
 __all__ = ["candidates"]
 
@@ -19,7 +19,7 @@ def candidates(subject: Subject) -> list[Candidate]:
     """One thread, half of the cores, all cores: those that are not in use now."""
     if subject.device.type != "cpu":
         return []
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     now = torch.get_num_threads()
     return [
         Candidate(

@@ -20,6 +20,7 @@ import tempfile
 from collections import deque
 from typing import BinaryIO
 
+from lanewise.trace.cores import usable_cores
 from lanewise.trace.decode.chunk import ChunkDecoder
 from lanewise.trace.decode.columns import Batch
 
@@ -45,8 +46,7 @@ def worth_a_worker(size: int | None) -> bool:
         return False
     if "LANEWISE_ONE_PROCESS" in os.environ:
         return False
-    affinity = getattr(os, "sched_getaffinity", None)
-    return (len(affinity(0)) if affinity else os.cpu_count() or 1) > 1
+    return usable_cores() > 1
 
 
 def start_worker() -> Worker | None:

@@ -7,6 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.compile.nothing_to_fuse import fused_operators
+from lanewise.measure.columns import sums
 from lanewise.measure.compiling import compile_time_of_step
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, text, time
@@ -130,10 +131,8 @@ def _device_ops(facts: Facts, outer: np.ndarray) -> np.ndarray:
     """Device ops that each outer region starts, nodes of replayed graphs included."""
     trace, calls = facts.trace, facts.launches.call
     holder = _holder(facts, outer, calls)
-    number = np.zeros(len(trace))
     inside = holder >= 0
-    np.add.at(number, holder[inside], trace.links.device_count_of_launch[calls[inside]])
-    return number[outer]
+    return sums(holder[inside], trace.links.device_count_of_launch[calls[inside]], len(trace))[outer]
 
 
 def _eager_cost(facts: Facts, default_ns: float) -> float:

@@ -111,11 +111,9 @@ def _by_operator(facts: Facts, rest: Remainder) -> list[dict[str, object]]:
     number = np.bincount(trace.name[events], minlength=len(trace.names))
     owner = facts.host.outermost_operator[rest.calls]
     known = owner >= 0
-    launched = np.zeros(len(trace))
-    launch = trace.links.launch
-    linked = launch >= 0
-    np.add.at(launched, launch[linked], trace.duration[trace.device_work[linked]])
-    device = np.bincount(trace.name[owner[known]], weights=launched[rest.calls[known]], minlength=len(trace.names))
+    device = np.bincount(
+        trace.name[owner[known]], weights=facts.device_time_of_call[rest.calls[known]], minlength=len(trace.names)
+    )
     return [
         {
             "operator": trace.names[int(n)],

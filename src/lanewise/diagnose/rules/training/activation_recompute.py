@@ -47,11 +47,8 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
     launch = trace.links.launch
     first = np.searchsorted(np.sort(launch), calls)
     operator = rows_of[np.argsort(launch, kind="stable")[np.minimum(first, len(launch) - 1)]]
-    launched = np.zeros(len(trace))
-    linked = launch >= 0
-    np.add.at(launched, launch[linked], trace.duration[trace.device_work[linked]])
     label = trace.name[np.where(operator >= 0, operator, owner)]
-    time_of = np.bincount(label, weights=launched[calls], minlength=len(trace.names))
+    time_of = np.bincount(label, weights=facts.device_time_of_call[calls], minlength=len(trace.names))
     number = np.bincount(label, minlength=len(trace.names))
     rows = [
         {
