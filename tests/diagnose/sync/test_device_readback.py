@@ -54,6 +54,15 @@ def test_waiting_for_work_costs_the_idle_time_afterwards_not_the_work() -> None:
     assert 45_000 < finding.gain_ns < 100_000
 
 
+def test_a_copy_that_blocks_the_host_is_time_of_transfers() -> None:
+    b = TraceBuilder()
+    for _ in range(5):
+        with b.step(), b.op("aten::item"), b.op("aten::_local_scalar_dense"):
+            b.copy("DtoH", size=4, destination="pageable", duration=500)
+    assert found("SYN101", b.build()).side == "transfer"
+    assert found("SYN101", program(3)).side == "host"
+
+
 def test_a_step_without_readbacks_is_clear() -> None:
     assert cleared("SYN101", program(0))
 

@@ -69,6 +69,8 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     working = covered(merge(facts.overlap.compute, facts.overlap.communication), begin, end)
     drained = working * 2 > waited
     lost = float((cost - working).sum() + idle[drained].sum()) / steps
+    # A copy that blocks the host is time of the bus, whoever asked for it.
+    copying = float(covered(facts.classes.sets["transfer"], begin, end).sum()) / steps
     places = sites(facts, found.root)
     rows: list[dict[str, Any]] = [
         {
@@ -93,6 +95,7 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         },
         title=_GENERATION_TITLE if 2 <= tokens <= number else None,
         gain_ns=max(0.0, lost),
+        side="transfer" if copying > lost / 2 else "host",
         inflated=False,
         evidence=[
             table(
