@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from rich import box
@@ -14,7 +15,7 @@ from lanewise.measure.kernel_names import short_name
 from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TableColumn, TextBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.markdown import location_text
-from lanewise.show.text import cell, clean
+from lanewise.show.text import cell, clean, shorten
 
 __all__ = ["print_report", "render", "table_renderable"]
 
@@ -246,11 +247,13 @@ def table_renderable(block: TableBlock, *, max_rows: int | None = None, width: i
         c.key: [cell(row[c.key]) if c.type == "text" else format_quantity(c.type, row[c.key]) for row in rows]
         for c in block.columns
     }
-    kept, dropped = _fit(block.columns, texts, width)
+    kept, dropped, longest = _fit(block.columns, texts, width)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="dim")
     for column in kept:
         if column.type == "text":
-            table.add_column(clean(column.label), overflow="fold")
+            texts[column.key] = [_shortened(text, longest[column.key]) for text in texts[column.key]]
+            least = min(longest[column.key], _widest(texts[column.key])) if column is kept[0] else None
+            table.add_column(clean(column.label), overflow="fold", min_width=least)
         else:
             table.add_column(clean(column.label), justify="right", min_width=_widest(texts[column.key]))
     for row in range(len(rows)):
@@ -271,12 +274,25 @@ def _widest(texts: list[str], head: str = "") -> int:
 
 def _fit(
     columns: list[TableColumn], texts: dict[str, list[str]], width: int
-) -> tuple[list[TableColumn], list[TableColumn]]:
-    """Columns that fit beside each other, and the rest."""
-    used, kept = 0, 0
+) -> tuple[list[TableColumn], list[TableColumn], dict[str, int]]:
+    """Columns that fit beside each other, the rest, and how long a word may be in each of the former."""
+    used, longest = 0, dict[str, int]()
     for column in columns:
-        need = min(_widest(texts[column.key], column.label), 44 if kept == 0 else 24) + 3
-        if kept > 1 and used + need > width:
+        need = min(_widest(texts[column.key], column.label), 24 if longest else 44)
+        if len(longest) > 1 and used + need + 3 > width:
             break
-        used, kept = used + need, kept + 1
-    return columns[:kept], columns[kept:]
+        used += need + 3
+        longest[column.key] = need
+    # What is left over goes to the first column, which names things.
+    longest[columns[0].key] += max(0, width - used)
+    return columns[: len(longest)], columns[len(longest) :], longest
+
+
+_LEAD = re.compile(r"^\s*(?:→ )?")
+
+
+def _shortened(text: str, longest: int) -> str:
+    """The text with the middle of words left out that are too long for a line: both ends of a name tell most."""
+    lead = _LEAD.match(text)
+    room = max(12, longest - (lead.end() if lead else 0))
+    return re.sub(rf"\S{{{room + 1},}}", lambda word: shorten(word[0], room), text)
