@@ -14,13 +14,23 @@ import click
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from rich.console import Console
 
+    from lanewise.diagnose.settings import Settings
     from lanewise.trace.model import Trace
 
-__all__ = ["cache_option", "console", "emit", "json_option", "open_trace", "output_option", "step_time_option"]
+__all__ = [
+    "cache_option",
+    "console",
+    "emit",
+    "json_option",
+    "open_trace",
+    "output_option",
+    "project_settings",
+    "step_time_option",
+]
 
 _PROGRESS_AFTER_S = 1.0
 
@@ -62,6 +72,13 @@ def step_time_option(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Step time without a profiler, in microseconds, if you measured it: host times in a trace "
         "are inflated. Traces that lanewise recorded carry it.",
     )(command)
+
+
+def project_settings(select: Sequence[str] = (), ignore: Sequence[str] = (), *, start: Path | None = None) -> Settings:
+    """What every verb that explains obeys: the settings of the project, under what its command line asks for."""
+    from lanewise.diagnose.settings import load_settings, narrowed
+
+    return narrowed(load_settings(start=start), select, ignore)
 
 
 def open_trace(source: str, *, cache: bool) -> Trace:

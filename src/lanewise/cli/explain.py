@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, step_time_option
+from lanewise.cli.common import (
+    cache_option,
+    console,
+    emit,
+    json_option,
+    open_trace,
+    output_option,
+    project_settings,
+    step_time_option,
+)
 
 __all__ = ["explain"]
 
@@ -22,8 +31,15 @@ __all__ = ["explain"]
     show_default=True,
     help="md is short enough to paste into an issue or an assistant.",
 )
-@click.option("--select", multiple=True, metavar="CODE", help="Only rules whose code starts with this (repeatable).")
-@click.option("--ignore", multiple=True, metavar="CODE", help="Leave out rules whose code starts with this.")
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="CODE",
+    help="Only rules whose code starts with this ; the project's own choice no longer counts.",
+)
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", help="Leave out rules whose code starts with this (repeatable)."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Also list every check that found nothing, and why.")
 @step_time_option
 @cache_option
@@ -44,11 +60,10 @@ def explain(
 
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.
     """
-    from lanewise.diagnose.engine import Settings
     from lanewise.diagnose.explain import explain as explain_trace
     from lanewise.diagnose.kept import find_report, keep_report
 
-    settings = Settings(select=tuple(c.upper() for c in select), ignore=tuple(c.upper() for c in ignore))
+    settings = project_settings(select, ignore)
     report = find_report(source, settings, step_time) if cache else None
     if report is None:
         trace = open_trace(source, cache=cache)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from lanewise._version import __version__
-from lanewise.diagnose.engine import Settings, diagnose
-from lanewise.diagnose.health_notes import health_notes
+from lanewise.diagnose.engine import diagnose
+from lanewise.diagnose.health_notes import health_notes, settings_notes
+from lanewise.diagnose.settings import Settings
 from lanewise.diagnose.summary import (
     chain_block,
     gap_block,
@@ -29,7 +30,10 @@ def explain(trace: Trace, *, unprofiled_us: float | None = None, settings: Setti
     Args:
         trace: what `lanewise.read` returned.
         unprofiled_us: step time measured without a profiler, us; overrides what the recorder wrote into the trace.
-        settings: which rules run, and their thresholds.
+        settings: which rules run, and their thresholds; `load_settings()` reads those of the project.
+
+    Raises:
+        UsageError: the settings name a code or a threshold that does not exist.
     """
     return report_of(facts_of(trace, unprofiled_us=unprofiled_us), settings)
 
@@ -49,13 +53,14 @@ def report_of(facts: Facts, settings: Settings | None = None) -> Report:
 
 
 def _report(facts: Facts, settings: Settings | None) -> Report:
+    settings = settings or Settings()
     findings, checks = diagnose(facts, settings)
     steps = facts.trace.steps
     return Report(
         schema=SCHEMA,
         version=__version__,
         source=source_summary(facts),
-        health=health_notes(facts),
+        health=[*health_notes(facts), *settings_notes(settings)],
         steps=StepsSummary(
             source=steps.source,
             count=len(steps) if steps.recorded else 0,
