@@ -26,10 +26,10 @@ __all__ = ["explain"]
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["text", "md", "json"]),
+    type=click.Choice(["text", "md", "json", "sarif"]),
     default="text",
     show_default=True,
-    help="md is short enough to paste into an issue or an assistant.",
+    help="md is short enough to paste into an issue or an assistant; sarif is for code scanning and editors.",
 )
 @click.option(
     "--select",
@@ -74,6 +74,10 @@ def explain(
         from lanewise.show.json import report_json
 
         emit(report_json(report), output, force)
+    elif format_ == "sarif":
+        from lanewise.show.sarif import report_sarif
+
+        emit(report_sarif(report), output, force)
     elif format_ == "md":
         from lanewise.show.markdown import report_markdown
 
