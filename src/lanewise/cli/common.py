@@ -29,6 +29,7 @@ __all__ = [
     "open_trace",
     "output_option",
     "project_settings",
+    "step_row",
     "step_time_option",
 ]
 
@@ -87,6 +88,18 @@ def open_trace(source: str, *, cache: bool) -> Trace:
 
     with _progress() as progress:
         return read(source, cache=cache, progress=progress)
+
+
+def step_row(trace: Trace, number: int | None) -> int | None:
+    """Row of the step with a number; None for None. UsageError, with the steps there are, for one that is not there."""
+    if number is None:
+        return None
+    steps = trace.steps
+    numbers = steps.number.tolist() if steps.recorded else []
+    if number not in numbers:
+        have = ", ".join(str(n) for n in numbers[:20]) or "none"
+        raise UsageError(f"the trace has no step {number}; steps: {have}")
+    return numbers.index(number)
 
 
 @contextmanager

@@ -60,6 +60,9 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text"):
     template: str
     values: dict[str, Quantity] = msgspec.field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return self.template.format_map({name: str(value) for name, value in self.values.items()})
+
 
 class Stack(msgspec.Struct, frozen=True, tag="stack"):
     """A chain of names, outermost first: Python frames, modules, operators."""

@@ -88,7 +88,7 @@ def _block(block: Block) -> list[str]:
         case TableBlock():
             return table_markdown(block, rows=5, columns=7)
         case TextBlock():
-            return [escape(block.template.format_map({k: str(v) for k, v in block.values.items()}), 400)]
+            return [escape(str(block), 400)]
         case Stack():
             return [f"{escape(block.title)}: " + " > ".join(escape(frame) for frame in block.frames)]
 
