@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from lanewise.cli.main import cli
+from lanewise.diagnose.measures.overlap import overlap_section
+from lanewise.diagnose.measures.roofline import reached
 from lanewise.errors import InputError, NotATraceError, UsageError
 from lanewise.measure.facts import Facts
-from lanewise.show.measures.overlap import overlap_section
-from lanewise.show.measures.roofline import reached
 from lanewise.show.tables import MEASURES, PARTS, PROFILER_TABLES, cut_tables, measure_section
 from lanewise.trace.reader import read
 from tests.measure.test_memory import Allocator

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lanewise.diagnose.settings import Settings
+    from lanewise.measure.facts import Facts
     from lanewise.trace.model import Trace
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "console",
     "emit",
     "json_option",
+    "open_ranks",
     "open_trace",
     "output_option",
     "project_settings",
@@ -88,6 +90,29 @@ def open_trace(source: str, *, cache: bool) -> Trace:
 
     with _progress() as progress:
         return read(source, cache=cache, progress=progress)
+
+
+def open_ranks(sources: Sequence[str], *, cache: bool, step_time: float | None = None) -> Facts:
+    """The first trace, with all others as ranks of the same job; a directory stands for all traces in it.
+
+    Raises:
+        UsageError: fewer than two traces, the same one twice, or nothing in common.
+    """
+    from lanewise.diagnose.explain import facts_of
+    from lanewise.diagnose.measures.ranks import job_of
+    from lanewise.trace.source import resolve
+
+    names: list[str] = []
+    for source in sources:
+        for found in resolve(source, every=True):
+            name = str(found.path or found.name)
+            if name not in names:
+                names.append(name)
+    if len(names) < 2:
+        raise UsageError("ranks are compared with each other: give the traces of two or more, or their folder")
+    first, *others = names
+    mine = facts_of(open_trace(first, cache=cache), unprofiled_us=step_time)
+    return job_of([mine, *(facts_of(open_trace(name, cache=cache)) for name in others)])
 
 
 def step_row(trace: Trace, number: int | None) -> int | None:

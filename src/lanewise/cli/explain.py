@@ -11,6 +11,7 @@ from lanewise.cli.common import (
     console,
     emit,
     json_option,
+    open_ranks,
     open_trace,
     output_option,
     project_settings,
@@ -21,7 +22,7 @@ __all__ = ["explain"]
 
 
 @click.command()
-@click.argument("source", metavar="TRACE")
+@click.argument("sources", metavar="TRACE [RANK]...", nargs=-1, required=True)
 @json_option
 @click.option(
     "--format",
@@ -45,7 +46,7 @@ __all__ = ["explain"]
 @cache_option
 @output_option
 def explain(
-    source: str,
+    sources: tuple[str, ...],
     as_json: bool,
     format_: str,
     select: tuple[str, ...],
@@ -59,13 +60,19 @@ def explain(
     """Say what a trace is bound by, what dominates, and what to look at first.
 
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.
+    Further traces are those of the other ranks of the same job, recorded over the same steps: they tell waiting for a
+    late rank from moving data.
     """
     from lanewise.diagnose.explain import explain as explain_trace
+    from lanewise.diagnose.explain import report_of
     from lanewise.diagnose.kept import find_report, keep_report
 
     settings = project_settings(select, ignore)
-    report = find_report(source, settings, step_time) if cache else None
-    if report is None:
+    source, *others = sources
+    report = find_report(source, settings, step_time) if cache and not others else None
+    if report is None and others:
+        report = report_of(open_ranks(sources, cache=cache, step_time=step_time), settings)
+    elif report is None:
         trace = open_trace(source, cache=cache)
         report = explain_trace(trace, unprofiled_us=step_time, settings=settings)
         if cache:

@@ -10,8 +10,8 @@ import click
 from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, step_row
 
 if TYPE_CHECKING:
+    from lanewise.diagnose.measures.section import Section
     from lanewise.report.model import TableBlock
-    from lanewise.show.measures.section import Section
 
 __all__ = ["table"]
 
@@ -70,6 +70,7 @@ def table(
     """
     from lanewise.errors import UsageError
     from lanewise.measure.facts import Facts
+    from lanewise.show.sections import print_sections
     from lanewise.show.tables import (
         cut_tables,
         measure_section,
@@ -109,7 +110,7 @@ def table(
     else:
         if output is not None:
             raise UsageError("-o writes data: add --format md, csv or json")
-        _print(sections, blocks)
+        print_sections(console(), sections, blocks)
 
 
 def _wanted(which: str | None, *, alone: bool) -> tuple[str, ...]:
@@ -121,32 +122,7 @@ def _wanted(which: str | None, *, alone: bool) -> tuple[str, ...]:
 
 
 def _snapshot(path: Path) -> Section:
+    from lanewise.diagnose.measures.snapshot import snapshot_section
     from lanewise.measure.snapshot import read_snapshot
-    from lanewise.show.measures.snapshot import snapshot_section
 
     return snapshot_section(read_snapshot(path))
-
-
-def _print(sections: dict[str, Section], blocks: dict[str, TableBlock]) -> None:
-    from rich.text import Text
-
-    from lanewise.show.terminal import table_renderable
-    from lanewise.show.text import clean
-
-    screen = console()
-    told = {key: name for name, section in sections.items() for key in section.tables}
-    silent = [name for name, section in sections.items() if not section.tables]
-    said: set[str] = set()
-
-    def say(name: str) -> None:
-        for statement in sections[name].statements:
-            screen.print(Text(clean(str(statement), 600)))
-        said.add(name)
-
-    for name in silent:
-        say(name)
-    for key, block in blocks.items():
-        name = told.get(key, "")
-        if name and name not in said:
-            say(name)
-        screen.print(table_renderable(block, width=screen.width), end="\n\n")

@@ -190,7 +190,7 @@ class StepsSummary(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything that `explain` says, as data."""
+    """Everything that `explain` says, as data. `statements`: what was measured besides, where it says something."""
 
     schema: str
     version: str
@@ -203,3 +203,4 @@ class Report(msgspec.Struct, frozen=True):
     tables: dict[str, TableBlock]
     chain: TableBlock | None = None
     verdict: str = ""
+    statements: list[TextBlock] = msgspec.field(default_factory=list[TextBlock])

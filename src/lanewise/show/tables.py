@@ -9,18 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from lanewise.diagnose.measures.critical_path import critical_path_section
+from lanewise.diagnose.measures.memory import memory_section
+from lanewise.diagnose.measures.overlap import overlap_section
+from lanewise.diagnose.measures.queues import queues_section
+from lanewise.diagnose.measures.roofline import roofline_section
+from lanewise.diagnose.measures.section import Section, Source
 from lanewise.diagnose.summary import API_COLUMNS, COPY_COLUMNS, KERNEL_COLUMNS, OPERATOR_COLUMNS, step_block
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.report.model import TableBlock, TableColumn, TextBlock
 from lanewise.show.json import to_plain
 from lanewise.show.markdown import escape, table_markdown
-from lanewise.show.measures.critical_path import critical_path_section
-from lanewise.show.measures.memory import memory_section
-from lanewise.show.measures.overlap import overlap_section
-from lanewise.show.measures.queues import queues_section
-from lanewise.show.measures.roofline import roofline_section
-from lanewise.show.measures.section import Section, Source
 
 __all__ = [
     "MEASURES",

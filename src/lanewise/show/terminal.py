@@ -91,6 +91,7 @@ def _verdict(report: Report) -> list[RenderableType]:
                 style="dim",
             )
         )
+    lines += [_indented(Text(clean(str(statement), 500), style="dim")) for statement in report.statements]
     return lines
 
 

@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 
+from lanewise.diagnose.measures.section import Headings, Section, Source
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.roofline import Roof, roofline_table
 from lanewise.report.model import TextBlock
 from lanewise.report.quantity import bandwidth, flop_rate, share, text
-from lanewise.show.measures.section import Headings, Section, Source
 
-__all__ = ["reached", "roofline_section"]
+__all__ = ["reached", "reached_statement", "roofline_section"]
 
 _HEADINGS: Headings = {
     "operator": ("text", "operator"),
@@ -32,12 +32,16 @@ _HEADINGS: Headings = {
     "bytes": ("bytes", "bytes per call"),
 }
 
+_NEARLY_ALL = 0.99
+
 
 def roofline_section(facts: Facts) -> Section:
     """Operators of the steady steps by arguments: work, achieved rates, shares of the card's peaks."""
     data = roofline_table(facts)
     if data.height == 0:
-        return Section([TextBlock("No operator of a steady step has device work of its own.")], {})
+        none = facts.classes.device == ""
+        why = "The trace holds no device work." if none else "No operator of a steady step has device work of its own."
+        return Section([TextBlock(why)], {})
     total = max(1, int(data["time"].sum()))
     shapes = np.empty(data.height, dtype=object)
     shapes[:] = [shapes_label(facts, int(event)) for event in data["event"].tolist()]
@@ -70,16 +74,21 @@ def _statements(facts: Facts, total: int) -> list[TextBlock]:
             "source": text(peak.source + ("" if peak.verified else ", not checked")),
         },
     )
+    told = reached_statement(facts) or TextBlock("No operator has known work and a roof of its own.")
+    return [roofs, told]
+
+
+def reached_statement(facts: Facts) -> TextBlock | None:
+    """What operators reach of their roofs, in a sentence; None where none has one."""
     achieved = reached(facts)
     if achieved is None:
-        return [roofs, TextBlock("No operator has known work and a roof of its own.")]
+        return None
     mean, covered = achieved
-    told = TextBlock(
-        "Operators reach {reached} of the roof that limits them, over {covered} of the device time; the rest is served by "
-        "the cache or has no known work.",
+    rest = "; the rest is served by the cache or has no known work" if covered < _NEARLY_ALL else ""
+    return TextBlock(
+        f"Operators reach {{reached}} of the roof that limits them, over {{covered}} of the device time{rest}.",
         {"reached": share(mean), "covered": share(covered)},
     )
-    return [roofs, told]
 
 
 def reached(facts: Facts) -> tuple[float, float] | None:

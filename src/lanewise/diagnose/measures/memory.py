@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from lanewise.diagnose.measures.section import Headings, Section, Source, columns_of
 from lanewise.measure.facts import Facts
 from lanewise.measure.memory import MemoryUse
 from lanewise.report.model import TextBlock
-from lanewise.report.quantity import byte_size, count, share, time
-from lanewise.show.measures.section import Headings, Section, Source, columns_of
+from lanewise.report.quantity import byte_size, share, time
 
 __all__ = ["memory_section", "peak_statement"]
 
@@ -55,11 +55,17 @@ def memory_section(facts: Facts) -> Section:
     if facts.trace.steps.recorded:
         tables["memory-steps"] = Source("What each step asks the allocator for", use.churn, _STEPS)
     tables["memory-over-time"] = Source("Memory over time", use.over_time, _OVER_TIME)
-    return Section([peak_statement(use), _use(use)], tables)
+    return Section([peak_statement(use), *_use(use)], tables)
 
 
 def peak_statement(use: MemoryUse) -> TextBlock:
     """The peak in a sentence."""
+    if not use.totals:
+        return TextBlock(
+            "At most {peak} of device memory are allocated on top of what was at the start, at {at}; this build of torch "
+            "records no totals.",
+            {"peak": byte_size(use.peak), "at": time(use.peak_time)},
+        )
     of = " of {capacity} ({share})" if use.capacity else ""
     return TextBlock(
         f"At most {{peak}} of device memory are allocated, {{reserved}} reserved{of}, at {{at}}.",
@@ -73,14 +79,13 @@ def peak_statement(use: MemoryUse) -> TextBlock:
     )
 
 
-def _use(use: MemoryUse) -> TextBlock:
-    return TextBlock(
+def _use(use: MemoryUse) -> list[TextBlock]:
+    reused = TextBlock("Within a step {reused} are asked for and given back.", {"reused": byte_size(use.reused)})
+    if not use.totals:
+        return [reused]
+    known = TextBlock(
         "{known} of the peak was allocated while recording, the rest before. {free} of the reserved memory is free when "
-        "most is reserved. A step asks for and gives back {reused} ({owners} places).",
-        {
-            "known": share(use.known_at_peak / use.peak if use.peak else 0.0),
-            "free": share(use.fragmentation),
-            "reused": byte_size(use.reused),
-            "owners": count(len(use.owners)),
-        },
+        "most is reserved.",
+        {"known": share(use.known_at_peak / use.peak if use.peak else 0.0), "free": share(use.fragmentation)},
     )
+    return [known, reused]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from lanewise.diagnose.measures.section import Headings, Section, Source, columns_of
 from lanewise.measure.snapshot import Snapshot
 from lanewise.report.model import TextBlock
 from lanewise.report.quantity import byte_size, count, share
-from lanewise.show.measures.section import Headings, Section, Source, columns_of
 from lanewise.tree.names import is_library
 
 __all__ = ["snapshot_section"]

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from lanewise.diagnose.measures.section import Headings, Section, Source, columns_of
 from lanewise.measure.critical_path import KINDS, CriticalPath, Segment
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
 from lanewise.report.model import TextBlock
 from lanewise.report.quantity import share, text, time
-from lanewise.show.measures.section import Headings, Section, Source, columns_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 

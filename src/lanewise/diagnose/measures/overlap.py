@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from lanewise.diagnose.measures.section import Headings, Section, Source
 from lanewise.measure.facts import Facts
 from lanewise.measure.overlap import Overlap
 from lanewise.report.model import TextBlock
 from lanewise.report.quantity import count, share, time
-from lanewise.show.measures.section import Headings, Section, Source
 
 __all__ = ["hidden_statement", "overlap_section"]
 
@@ -49,12 +49,12 @@ def overlap_section(facts: Facts) -> Section:
     )
 
 
-def hidden_statement(overlap: Overlap) -> TextBlock | None:
-    """How much of copies and communication computation hides; None without either."""
+def hidden_statement(overlap: Overlap, *, copies: bool = True, communication: bool = True) -> TextBlock | None:
+    """How much of copies and communication computation hides, of those that are asked for; None without either."""
     parts: list[str] = []
-    if overlap.copies.total:
+    if overlap.copies.total and copies:
         parts.append("{copies} of the copies' time")
-    if overlap.communication.total:
+    if overlap.communication.total and communication:
         parts.append("{communication} of the communication's")
     if not parts:
         return None
