@@ -17,8 +17,8 @@ from lanewise._version import __version__
 if TYPE_CHECKING:
     from lanewise.compare.diff import diff
     from lanewise.compare.model import Comparison
-    from lanewise.diagnose.engine import Settings
     from lanewise.diagnose.explain import explain
+    from lanewise.diagnose.settings import Settings, load_settings
     from lanewise.errors import InputError, LanewiseError, NotATraceError, UsageError
     from lanewise.fix.optimize import optimize
     from lanewise.fix.plan import Plan, load_plan
@@ -52,6 +52,7 @@ __all__ = [
     "explain",
     "handler",
     "load_plan",
+    "load_settings",
     "optimize",
     "read",
     "record",
@@ -68,7 +69,7 @@ _HOMES = {
     "Plan": "lanewise.fix.plan",
     "Recorder": "lanewise.record.recorder",
     "Report": "lanewise.report.model",
-    "Settings": "lanewise.diagnose.engine",
+    "Settings": "lanewise.diagnose.settings",
     "Trace": "lanewise.trace.model",
     "Tree": "lanewise.tree.model",
     "UsageError": "lanewise.errors",
@@ -78,6 +79,7 @@ _HOMES = {
     "explain": "lanewise.diagnose.explain",
     "handler": "lanewise.record.recorder",
     "load_plan": "lanewise.fix.plan",
+    "load_settings": "lanewise.diagnose.settings",
     "optimize": "lanewise.fix.optimize",
     "read": "lanewise.trace.reader",
     "record": "lanewise.record.recorder",

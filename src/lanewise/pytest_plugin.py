@@ -58,18 +58,20 @@ class Recorded:
 
     def __init__(self, path: Path) -> None:
         from lanewise.compare.diff import run_of
+        from lanewise.diagnose.settings import load_settings
         from lanewise.trace.reader import read
 
         self.path = path
         self.trace: Trace = read(str(path), cache=False)
-        self.run: Run = run_of(self.trace)
+        self._settings = load_settings()
+        self.run: Run = run_of(self.trace, settings=self._settings)
 
     @property
     def report(self) -> Report:
         """What `lanewise explain` says."""
         from lanewise.diagnose.explain import explain
 
-        return explain(self.trace)
+        return explain(self.trace, settings=self._settings)
 
     @property
     def codes(self) -> set[str]:

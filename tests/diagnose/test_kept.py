@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from lanewise.cli.main import cli
 from lanewise.diagnose import kept
-from lanewise.diagnose.engine import Settings
 from lanewise.diagnose.explain import explain
+from lanewise.diagnose.settings import Settings
 from lanewise.report.model import Report
 from lanewise.trace import store
 from lanewise.trace.reader import read

@@ -367,3 +367,18 @@ def test_doctor_says_what_can_be_recorded(shell: Shell) -> None:
     checks = {check["name"]: check for check in answer["checks"]}
     assert checks["stacks"]["ok"]
     assert checks["device work"]["text"]
+
+
+def test_the_report_obeys_the_settings_of_where_the_run_was_started(shell: Shell) -> None:
+    (shell.folder / "elsewhere").mkdir()
+    (shell.folder / "pyproject.toml").write_text("[tool.lanewise]\nignore = ['MEA']\n")
+    script = shell.script(TRAIN + "import os\nos.chdir('elsewhere')\ntrain(60)\n")
+    ran = shell.run(script)
+    assert ran.explained
+    assert "ignore MEA" in ran.err
+    (shell.folder / "pyproject.toml").write_text("[tool.lanewise]\nignore = ['XYZ']\n")
+    wrong = shell.run(script)
+    # The program's exit code is its own, and its recording stays.
+    assert wrong.code == 0
+    assert "tool.lanewise.ignore: no rule's code begins with 'XYZ'" in wrong.err
+    assert wrong.trace is not None

@@ -38,7 +38,8 @@ def test_the_server_gives_the_trace_to_the_ui_only() -> None:
     import urllib.error
     import urllib.request
 
-    server = PerfettoServer(facts_of(training(2)), port=0)
+    facts = facts_of(training(2))
+    server = PerfettoServer(facts, report_of(facts), port=0)
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:

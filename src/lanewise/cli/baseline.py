@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lanewise.cli.common import cache_option, emit, open_trace
+from lanewise.cli.common import cache_option, emit, open_trace, project_settings
 
 __all__ = ["baseline"]
 
@@ -43,12 +43,18 @@ def save(sources: tuple[str, ...], output: Path, label: str, step_time: float | 
     Every TRACE (or directory of them) is one more run. The file is small, holds names, times and the environment, and
     can be committed; `lanewise check` and `lanewise diff` take it in place of the traces.
     """
+    from dataclasses import replace
+
     from lanewise.compare.arm import Arm
     from lanewise.compare.baseline import dump_baseline
     from lanewise.compare.diff import arms_of
 
     times = [step_time] * len(sources) if step_time is not None else []
-    arms = arms_of(list(sources), unprofiled_us=times, read_trace=lambda name: open_trace(name, cache=cache))
+    # All findings are kept: what a project leaves out may change, and comparisons leave it out themselves.
+    settings = replace(project_settings(), select=(), ignore=())
+    arms = arms_of(
+        list(sources), unprofiled_us=times, read_trace=lambda name: open_trace(name, cache=cache), settings=settings
+    )
     arm = Arm(label, [run for one in arms for run in one.runs])
     emit(dump_baseline(arm).decode(), output, force)
     runs = f"{len(arm.runs)} run{'s' if len(arm.runs) > 1 else ''}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import click
-import numpy as np
 
-from lanewise.cli.common import cache_option, console, json_option, open_trace
+from lanewise.cli.common import cache_option, console, json_option, open_trace, step_row
 
 __all__ = ["chain"]
 
@@ -23,23 +22,11 @@ def chain(source: str, step: int | None, limit: int, as_json: bool, cache: bool)
 
     "launch to start" is measured from the start of the call to the start of the kernel.
     """
-    from lanewise.errors import UsageError
     from lanewise.measure.facts import Facts
     from lanewise.show.chain import chain_json, chain_table
 
     facts = Facts(open_trace(source, cache=cache))
-    row = None
-    if step is not None:
-        rows = np.flatnonzero(facts.trace.steps.number == step)
-        if not facts.trace.steps.recorded or len(rows) == 0:
-            have = (
-                ", ".join(str(n) for n in facts.trace.steps.number.tolist()[:20])
-                if facts.trace.steps.recorded
-                else "none"
-            )
-            raise UsageError(f"the trace has no step {step}; steps: {have}")
-        row = int(rows[0])
-    data = facts.chain(row)
+    data = facts.chain(step_row(facts.trace, step))
     if as_json:
         click.echo(chain_json(facts, data))
     else:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
+from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, project_settings
 
 if TYPE_CHECKING:
+    from lanewise.compare.budget import BudgetFile
     from lanewise.compare.check import CheckReport
+    from lanewise.diagnose.settings import Settings
 
 __all__ = ["check"]
 
@@ -89,10 +91,14 @@ def check(
     if path is None:
         raise UsageError("no budgets here or above: add [tool.lanewise.budget] to pyproject.toml (see docs/ci.md)")
     budgets = read_budgets(path)
+    settings = project_settings()
+    _can_be_found(budgets, settings)
 
     def opened(sides: list[str], given: float | None) -> list[Arm]:
         times = [given] * len(sides) if given is not None else []
-        return arms_of(sides, unprofiled_us=times, read_trace=lambda name: open_trace(name, cache=cache))
+        return arms_of(
+            sides, unprofiled_us=times, read_trace=lambda name: open_trace(name, cache=cache), settings=settings
+        )
 
     arms = opened(list(sources), step_time)
     arm = Arm(arms[0].label if len(arms) == 1 else "this", [run for one in arms for run in one.runs])
@@ -118,6 +124,17 @@ def check(
         _to_github(report)
     if not report.passed or (undecided == "fail" and report.undecided):
         sys.exit(1)
+
+
+def _can_be_found(budgets: BudgetFile, settings: Settings) -> None:
+    """UsageError for a forbidden code that the project's settings leave out: that budget could never fail."""
+    from lanewise.diagnose.registry import installed_rules
+    from lanewise.errors import UsageError
+
+    for code in (code for budget in budgets.budgets if budget.level != "off" for code in budget.codes):
+        rules = [rule for rule in installed_rules() if rule.code.startswith(code)]
+        if rules and not any(settings.wants(rule) for rule in rules):
+            raise UsageError(f"{budgets.path} forbids {code}, which {settings.source} leaves out (select, ignore)")
 
 
 def _also(report: CheckReport, sarif: Path | None, benchmark: Path | None, force: bool) -> None:

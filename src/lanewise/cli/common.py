@@ -14,13 +14,26 @@ import click
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from rich.console import Console
 
+    from lanewise.diagnose.settings import Settings
+    from lanewise.measure.facts import Facts
     from lanewise.trace.model import Trace
 
-__all__ = ["cache_option", "console", "emit", "json_option", "open_trace", "output_option", "step_time_option"]
+__all__ = [
+    "cache_option",
+    "console",
+    "emit",
+    "json_option",
+    "open_ranks",
+    "open_trace",
+    "output_option",
+    "project_settings",
+    "step_row",
+    "step_time_option",
+]
 
 _PROGRESS_AFTER_S = 1.0
 
@@ -64,12 +77,54 @@ def step_time_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def project_settings(select: Sequence[str] = (), ignore: Sequence[str] = (), *, start: Path | None = None) -> Settings:
+    """What every verb that explains obeys: the settings of the project, under what its command line asks for."""
+    from lanewise.diagnose.settings import load_settings, narrowed
+
+    return narrowed(load_settings(start=start), select, ignore)
+
+
 def open_trace(source: str, *, cache: bool) -> Trace:
     """Read a trace, with a progress bar on a terminal once it takes more than a second."""
     from lanewise.trace.reader import read
 
     with _progress() as progress:
         return read(source, cache=cache, progress=progress)
+
+
+def open_ranks(sources: Sequence[str], *, cache: bool, step_time: float | None = None) -> Facts:
+    """The first trace, with all others as ranks of the same job; a directory stands for all traces in it.
+
+    Raises:
+        UsageError: fewer than two traces, the same one twice, or nothing in common.
+    """
+    from lanewise.diagnose.explain import facts_of
+    from lanewise.diagnose.measures.ranks import job_of
+    from lanewise.trace.source import resolve
+
+    names: list[str] = []
+    for source in sources:
+        for found in resolve(source, every=True):
+            name = str(found.path or found.name)
+            if name not in names:
+                names.append(name)
+    if len(names) < 2:
+        raise UsageError("ranks are compared with each other: give the traces of two or more, or their folder")
+    first, *others = names
+    mine = facts_of(open_trace(first, cache=cache), unprofiled_us=step_time)
+    return job_of([mine, *(facts_of(open_trace(name, cache=cache)) for name in others)])
+
+
+def step_row(trace: Trace, number: int | None) -> int | None:
+    """Row of the step with a number; None for None. UsageError, with the steps there are, for one that is not there."""
+    if number is None:
+        return None
+    steps = trace.steps
+    numbers = steps.number.tolist() if steps.recorded else []
+    if number not in numbers:
+        have = ", ".join(str(n) for n in numbers[:20]) or "none"
+        raise UsageError(f"the trace has no step {number}; steps: {have}")
+    return numbers.index(number)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
+from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, project_settings
 
 __all__ = ["diff"]
 
@@ -67,6 +67,7 @@ def diff(
         labels=labels,
         read_trace=lambda path: open_trace(path, cache=cache),
         contexts=contexts,
+        settings=project_settings(),
     )
     comparison = compare_arms(arms, anyway=anyway)
     if as_json or format_ == "json":

@@ -6,30 +6,47 @@ from pathlib import Path
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, step_time_option
+from lanewise.cli.common import (
+    cache_option,
+    console,
+    emit,
+    json_option,
+    open_ranks,
+    open_trace,
+    output_option,
+    project_settings,
+    step_time_option,
+)
 
 __all__ = ["explain"]
 
 
 @click.command()
-@click.argument("source", metavar="TRACE")
+@click.argument("sources", metavar="TRACE [RANK]...", nargs=-1, required=True)
 @json_option
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["text", "md", "json"]),
+    type=click.Choice(["text", "md", "json", "sarif"]),
     default="text",
     show_default=True,
-    help="md is short enough to paste into an issue or an assistant.",
+    help="md is short enough to paste into an issue or an assistant; sarif is for code scanning and editors.",
 )
-@click.option("--select", multiple=True, metavar="CODE", help="Only rules whose code starts with this (repeatable).")
-@click.option("--ignore", multiple=True, metavar="CODE", help="Leave out rules whose code starts with this.")
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="CODE",
+    help="Only rules whose code starts with this ; the project's own choice no longer counts.",
+)
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", help="Leave out rules whose code starts with this (repeatable)."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Also list every check that found nothing, and why.")
 @step_time_option
 @cache_option
 @output_option
 def explain(
-    source: str,
+    sources: tuple[str, ...],
     as_json: bool,
     format_: str,
     select: tuple[str, ...],
@@ -43,14 +60,19 @@ def explain(
     """Say what a trace is bound by, what dominates, and what to look at first.
 
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.
+    Further traces are those of the other ranks of the same job, recorded over the same steps: they tell waiting for a
+    late rank from moving data.
     """
-    from lanewise.diagnose.engine import Settings
     from lanewise.diagnose.explain import explain as explain_trace
+    from lanewise.diagnose.explain import report_of
     from lanewise.diagnose.kept import find_report, keep_report
 
-    settings = Settings(select=tuple(c.upper() for c in select), ignore=tuple(c.upper() for c in ignore))
-    report = find_report(source, settings, step_time) if cache else None
-    if report is None:
+    settings = project_settings(select, ignore)
+    source, *others = sources
+    report = find_report(source, settings, step_time) if cache and not others else None
+    if report is None and others:
+        report = report_of(open_ranks(sources, cache=cache, step_time=step_time), settings)
+    elif report is None:
         trace = open_trace(source, cache=cache)
         report = explain_trace(trace, unprofiled_us=step_time, settings=settings)
         if cache:
@@ -59,6 +81,10 @@ def explain(
         from lanewise.show.json import report_json
 
         emit(report_json(report), output, force)
+    elif format_ == "sarif":
+        from lanewise.show.sarif import report_sarif
+
+        emit(report_sarif(report), output, force)
     elif format_ == "md":
         from lanewise.show.markdown import report_markdown
 

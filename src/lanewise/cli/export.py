@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import cache_option, open_trace, step_time_option
+from lanewise.cli.common import cache_option, open_trace, project_settings, step_time_option
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -78,13 +78,14 @@ def _text(trace: Trace, format_: str, step_time: float | None) -> Iterable[str]:
 
         return [speedscope(top_down(build(trace)))]
     facts = facts_of(trace, unprofiled_us=step_time)
+    report = report_of(facts, project_settings())
     if format_ == "perfetto":
         from lanewise.show.perfetto import perfetto_json
 
-        return perfetto_json(facts, report_of(facts))
+        return perfetto_json(facts, report)
     from lanewise.show.html import report_html
 
-    return [report_html(facts, report_of(facts))]
+    return [report_html(facts, report)]
 
 
 def _write(path: Path, pieces: Iterable[str]) -> None:

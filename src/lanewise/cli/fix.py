@@ -90,10 +90,12 @@ def _rewritten(script: Path, given: dict[str, Any]) -> Rewritten:
         raise InputError(f"cannot read {script}: {getattr(error, 'strerror', None) or 'it is no UTF-8 text'}") from None
     findings = None
     if given["trace"]:
-        from lanewise.cli.common import open_trace
+        from lanewise.cli.common import open_trace, project_settings
         from lanewise.diagnose.explain import explain
 
-        findings = [finding.code for finding in explain(open_trace(given["trace"], cache=True)).findings]
+        settings = project_settings()
+        report = explain(open_trace(given["trace"], cache=True), settings=settings)
+        findings = [finding.code for finding in report.findings]
     try:
         return rewrite(source, only=given["only"], skip=given["skip"], safe_only=not given["unsafe"], findings=findings)
     except InputError as error:

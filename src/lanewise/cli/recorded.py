@@ -29,6 +29,8 @@ class Afterwards:
         self._as_json = as_json
         self._log = log
         self._process = os.getpid()
+        # The program may go elsewhere; the project is where the command was given.
+        self._project = os.getcwd()
 
     def register(self) -> None:
         """Run when the process ends."""
@@ -58,7 +60,14 @@ class Afterwards:
         self._log(f"trace in {shown}" + ("" if self._explain else f"; next: lanewise explain {shown}"))
 
     def _print_report(self, trace: Path) -> None:
-        words = [sys.executable, "-m", "lanewise.cli.recorded", _shown(trace), "json" if self._as_json else "text"]
+        words = [
+            sys.executable,
+            "-m",
+            "lanewise.cli.recorded",
+            _shown(trace),
+            "json" if self._as_json else "text",
+            self._project,
+        ]
         unprofiled = self._recording.window.measured.unprofiled
         if unprofiled is not None:
             words.append(str(unprofiled.median_us))
@@ -97,9 +106,10 @@ def _shown(path: Path) -> str:
     return relative if not relative.startswith("..") else str(path)
 
 
-def main(path: str, form: str, unprofiled_us: float | None) -> None:
-    """Explain the trace at `path`: its data beside it, the report on standard output (`text` or `json`)."""
-    from lanewise.cli.common import console
+def main(path: str, form: str, project: str, unprofiled_us: float | None) -> None:
+    """Explain the trace at `path` by the settings of the project in a folder or above: its data beside the trace, the
+    report on standard output (`text` or `json`)."""
+    from lanewise.cli.common import console, project_settings
     from lanewise.diagnose.explain import explain
     from lanewise.errors import LanewiseError
     from lanewise.show.json import report_json
@@ -107,7 +117,8 @@ def main(path: str, form: str, unprofiled_us: float | None) -> None:
     from lanewise.trace.reader import read
 
     try:
-        report = explain(read(path), unprofiled_us=unprofiled_us)
+        settings = project_settings(start=Path(project))
+        report = explain(read(path), unprofiled_us=unprofiled_us, settings=settings)
     except LanewiseError as error:
         sys.exit(f"lanewise: cannot explain the trace: {error}")
     data = report_json(report)
@@ -124,4 +135,4 @@ def main(path: str, form: str, unprofiled_us: float | None) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else None)
+    main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else None)

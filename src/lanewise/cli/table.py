@@ -3,64 +3,126 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
+from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, step_row
+
+if TYPE_CHECKING:
+    from lanewise.diagnose.measures.section import Section
+    from lanewise.report.model import TableBlock
 
 __all__ = ["table"]
 
-_TABLES = ("operators", "kernels", "api", "copies", "steps")
+# As in lanewise.show.tables, which is loaded when a table is asked for.
+_PROFILER = ("operators", "kernels", "api", "copies", "steps")
+_MEASURES = ("roofline", "memory", "overlap", "queues", "critical-path")
+_PARTS = ("memory-steps", "memory-over-time", "queues-over-time", "critical-path-segments")
 
 
 @click.command()
-@click.argument("source", metavar="TRACE")
-@click.argument("which", type=click.Choice([*_TABLES, "all"]), default="all")
+@click.argument("source", metavar="TRACE", required=False)
+@click.argument("which", metavar="[TABLE]", type=click.Choice([*_PROFILER, *_MEASURES, *_PARTS, "all"]), required=False)
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows per table.")
 @click.option("--sort", metavar="COLUMN", default=None, help="Sort by this column, largest first.")
+@click.option(
+    "--step", type=int, metavar="N", help="Step of the critical path, as recorded; default: the last steady one."
+)
+@click.option(
+    "--snapshot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A memory snapshot of torch (torch.cuda.memory._dump_snapshot), with the trace or without one. It is read "
+    "without running what a pickle can run.",
+)
 @json_option
 @click.option("--format", "format_", type=click.Choice(["text", "md", "csv", "json"]), default="text")
 @cache_option
 @output_option
 def table(
-    source: str,
-    which: str,
+    source: str | None,
+    which: str | None,
     limit: int,
     sort: str | None,
+    step: int | None,
+    snapshot: Path | None,
     as_json: bool,
     format_: str,
     cache: bool,
     output: Path | None,
     force: bool,
 ) -> None:
-    """Operators, kernels, API calls and copies: count, total, mean, median, min, max, standard deviation.
+    """The profiler's tables, and what else can be measured in a trace.
 
-    Device totals come from kernels, copies and sets alone; the synchronise that the profiler itself adds at the end is
-    in the API table only. Work launched before the recording is in the kernel table, but in no operator.
+    \b
+    operators, kernels, api, copies, steps   the profiler's; these by default
+    roofline        operators by arguments: work, rates, shares of the card's peaks
+    memory          the peak and who holds it; memory-steps, memory-over-time
+    overlap         computation, copies and communication beside each other
+    queues          launches ahead of the device by step; queues-over-time
+    critical-path   what a step waits for, end to end; critical-path-segments
+    all             all of them
+
+    Count, total, mean, median, min, max, standard deviation. Device totals come from kernels, copies and sets alone; the
+    synchronise that the profiler itself adds at the end is in the API table only. Work launched before the recording is
+    in the kernel table, but in no operator.
     """
     from lanewise.errors import UsageError
     from lanewise.measure.facts import Facts
-    from lanewise.show.tables import profiler_tables, tables_csv, tables_json, tables_markdown
+    from lanewise.show.sections import print_sections
+    from lanewise.show.tables import (
+        cut_tables,
+        measure_section,
+        profiler_tables,
+        tables_csv,
+        tables_json,
+        tables_markdown,
+    )
 
-    wanted = _TABLES if which == "all" else (which,)
-    facts = Facts(open_trace(source, cache=cache))
-    everything = as_json or format_ in {"json", "csv"}
-    blocks = profiler_tables(facts, wanted, limit=None if everything else limit, sort=sort)
+    if source is None and snapshot is None:
+        raise UsageError("which trace? lanewise table TRACE [TABLE], or --snapshot FILE")
+    form = "json" if as_json else format_
+    rows = None if form in {"json", "csv"} else limit
+    sections: dict[str, Section] = {}
+    blocks: dict[str, TableBlock] = {}
+    if snapshot is not None:
+        sections["snapshot"] = _snapshot(snapshot)
+    if source is not None:
+        facts = Facts(open_trace(source, cache=cache))
+        at = step_row(facts.trace, step)
+        wanted = _wanted(which, alone=snapshot is None)
+        blocks = profiler_tables(facts, wanted, limit=rows, sort=sort)
+        sections |= {name: measure_section(facts, name, step=at) for name in wanted if name not in _PROFILER}
+    for section in sections.values():
+        blocks |= cut_tables(section.tables, limit=rows, sort=sort)
     if sort is not None and not blocks:
         raise UsageError(f"no table has a column {sort!r}")
-    if as_json or format_ == "json":
-        emit(tables_json(blocks, facts.trace.reading.source), output, force)
-    elif format_ == "csv":
-        if len(wanted) != 1:
+    told = {name: section.statements for name, section in sections.items()}
+    if form == "json":
+        emit(tables_json(blocks, source or str(snapshot), told), output, force)
+    elif form == "csv":
+        if which in (None, "all") and snapshot is None:
             raise UsageError("csv holds one table: name it, for example `lanewise table TRACE kernels --format csv`")
-        emit(tables_csv(blocks), output, force)
-    elif format_ == "md":
-        emit(tables_markdown(blocks), output, force)
+        emit(tables_csv(dict(list(blocks.items())[:1])), output, force)
+    elif form == "md":
+        emit(tables_markdown(blocks, told), output, force)
     else:
-        from lanewise.show.terminal import table_renderable
-
         if output is not None:
             raise UsageError("-o writes data: add --format md, csv or json")
-        screen = console()
-        for block in blocks.values():
-            screen.print(table_renderable(block, width=screen.width), end="\n\n")
+        print_sections(console(), sections, blocks)
+
+
+def _wanted(which: str | None, *, alone: bool) -> tuple[str, ...]:
+    if which == "all":
+        return (*_PROFILER, *_MEASURES)
+    if which is not None:
+        return (which,)
+    return _PROFILER if alone else ("memory",)
+
+
+def _snapshot(path: Path) -> Section:
+    from lanewise.diagnose.measures.snapshot import snapshot_section
+    from lanewise.measure.snapshot import read_snapshot
+
+    return snapshot_section(read_snapshot(path))

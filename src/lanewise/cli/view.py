@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import cache_option, emit, open_trace, output_option, step_time_option
+from lanewise.cli.common import cache_option, emit, open_trace, output_option, project_settings, step_time_option
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
+    from lanewise.report.model import Report
 
 __all__ = ["view"]
 
@@ -65,12 +66,13 @@ def view(
 
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.
     """
-    from lanewise.diagnose.explain import facts_of
+    from lanewise.diagnose.explain import facts_of, report_of
 
+    settings = project_settings()
     if perfetto:
-        _perfetto(facts_of(open_trace(source, cache=cache), unprofiled_us=step_time), browser)
+        facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
+        _perfetto(facts, report_of(facts, settings), browser)
         return
-    from lanewise.diagnose.explain import report_of
     from lanewise.show.diff_page import diff_html
     from lanewise.show.html import bundle, report_html
     from lanewise.show.server import PageServer
@@ -79,24 +81,24 @@ def view(
     bundle()  # fail before reading a large trace
     facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
     base = facts_of(open_trace(baseline, cache=cache)) if baseline is not None else None
-    report, most = report_of(facts), max_slices or MAX_SLICES
+    report, most = report_of(facts, settings), max_slices or MAX_SLICES
     if output is None:
-        server = PageServer(facts, report, max_slices=most, sources=sources, base=base)
+        server = PageServer(facts, report, max_slices=most, sources=sources, base=base, settings=settings)
         _serve(server.address, server.address, browser, server.serve)
         return
     text = (
         report_html(facts, report, max_slices=most, sources=sources)
         if base is None
-        else diff_html(base, facts, max_slices=most, sources=sources)
+        else diff_html(base, facts, max_slices=most, sources=sources, settings=settings)
     )
     emit(text, output, force)
     click.echo(f"wrote {output} ({output.stat().st_size / 1e6:,.1f} MB)", err=True)
 
 
-def _perfetto(facts: Facts, browser: bool) -> None:
+def _perfetto(facts: Facts, report: Report, browser: bool) -> None:
     from lanewise.show.perfetto_server import PerfettoServer
 
-    server = PerfettoServer(facts)
+    server = PerfettoServer(facts, report)
     _serve(server.deep_link, server.address, browser, server.serve)
 
 

@@ -14,14 +14,14 @@ Every budget has a level: `error` (the default), `warn` or `off`.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from lanewise.errors import InputError, UsageError
+from lanewise.errors import UsageError
+from lanewise.project_file import find_file, read_section
 
 __all__ = ["QUANTITIES", "Budget", "BudgetFile", "Level", "find_budget_file", "parse_budgets", "read_budgets"]
 
@@ -50,7 +50,6 @@ _UNITS = {
 _SHORT = {"time": "max_us", "share": "min", "count": "max", "bytes": "max_mb"}
 _CODE = re.compile(r"^[A-Z]{3}\d{0,3}$")
 _PERCENT = re.compile(r"^\s*([+-]?\d+(?:\.\d+)?)\s*%\s*$")
-_FILES = ("lanewise.toml", "pyproject.toml")
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -89,12 +88,7 @@ class BudgetFile(msgspec.Struct, frozen=True):
 
 def find_budget_file(start: Path) -> Path | None:
     """The nearest file that holds budgets, from a directory upwards; None if there is none."""
-    for folder in (start.resolve(), *start.resolve().parents):
-        for name in _FILES:
-            path = folder / name
-            if path.is_file() and _table(path, _load(path)) is not None:
-                return path
-    return None
+    return find_file(start, lambda section: _budget(section) is not None)
 
 
 def read_budgets(path: Path) -> BudgetFile:
@@ -103,7 +97,7 @@ def read_budgets(path: Path) -> BudgetFile:
     Raises:
         InputError: it cannot be read or is no TOML. UsageError: it holds no budgets, or one that does not exist.
     """
-    table = _table(path, _load(path))
+    table = _table(path)
     if table is None:
         raise UsageError(f"{path} has no [tool.lanewise.budget] (or [budget]): nothing to check")
     lines = _lines(path)
@@ -206,21 +200,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _load(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no TOML: {str(error)[:200]}") from None
+def _table(path: Path) -> Mapping[str, Any] | None:
+    return _budget(read_section(path))
 
 
-def _table(path: Path, content: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    table: Any = content
-    for key in (
-        ("budget",) if path.name != "pyproject.toml" and "tool" not in content else ("tool", "lanewise", "budget")
-    ):
-        table = table.get(key) if isinstance(table, Mapping) else None
+def _budget(section: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    table = section.get("budget")
     return table if isinstance(table, Mapping) else None
 
 

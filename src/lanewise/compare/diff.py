@@ -14,7 +14,8 @@ from lanewise.compare.from_report import is_report, load_report
 from lanewise.compare.from_tree import load_tree
 from lanewise.compare.model import Comparison
 from lanewise.compare.run import Run, measure_run
-from lanewise.diagnose.engine import Settings, diagnose
+from lanewise.diagnose.engine import diagnose
+from lanewise.diagnose.settings import Settings
 from lanewise.errors import UsageError
 from lanewise.measure.facts import Facts
 from lanewise.trace.model import Trace
@@ -29,7 +30,7 @@ Side = str | os.PathLike[str] | Trace | Sequence[Trace]
 """A trace, a path to one, to a directory of repeated recordings, to a baseline or a report; or repeated recordings."""
 
 # How far the profiler distorts and how much kernel times vary is what a comparison itself deals with.
-_SETTINGS = Settings(ignore=("MEA105", "MEA107"))
+_IGNORED = ("MEA105", "MEA107")
 _ENDINGS = (".pt.trace.json.gz", ".json.gz", ".pt.trace.json", ".json", ".gz", ".trace", ".lwtree")
 
 
@@ -39,6 +40,7 @@ def diff(
     labels: Sequence[str] = (),
     anyway: bool = False,
     contexts: bool = False,
+    settings: Settings | None = None,
 ) -> Comparison:
     """Compare runs; the first side is the base.
 
@@ -48,11 +50,14 @@ def diff(
         labels: what to call the sides; their file names by default.
         anyway: compare even what is not comparable (another card, type, size); the result says so.
         contexts: compare the places of the program as well.
+        settings: which rules run on each side, and their thresholds.
 
     Raises:
         UsageError: sides that cannot be compared, with the reason. InputError: a file that cannot be read.
     """
-    arms = arms_of(sides, unprofiled_us=unprofiled_us, labels=labels, read_trace=read, contexts=contexts)
+    arms = arms_of(
+        sides, unprofiled_us=unprofiled_us, labels=labels, read_trace=read, contexts=contexts, settings=settings
+    )
     return compare_arms(arms, anyway=anyway)
 
 
@@ -63,6 +68,7 @@ def arms_of(
     labels: Sequence[str] = (),
     read_trace: Callable[[str], Trace],
     contexts: bool = False,
+    settings: Settings | None = None,
 ) -> list[Arm]:
     """The sides as arms; see `diff`. `read_trace` opens a file by its path."""
     for what, given in (("step times", unprofiled_us), ("labels", labels)):
@@ -73,7 +79,11 @@ def arms_of(
     for place, (side, label) in enumerate(zip(sides, named, strict=True)):
         stored = _stored(side, label)
         us = unprofiled_us[place] if unprofiled_us else None
-        found.append(stored or Arm(label, [run_of(t, us, contexts=contexts) for t in _traces(side, read_trace)]))
+        if stored is not None:
+            found.append(_narrowed(stored, settings))
+            continue
+        runs = [run_of(t, us, contexts=contexts, settings=settings) for t in _traces(side, read_trace)]
+        found.append(Arm(label, runs))
     return found
 
 
@@ -88,18 +98,33 @@ def _stored(side: Side, label: str) -> Arm | None:
     return load_tree(path, label) if is_tree(path) else None
 
 
-def run_of(trace: Trace, unprofiled_us: float | None = None, *, contexts: bool = False) -> Run:
+def _narrowed(arm: Arm, settings: Settings | None) -> Arm:
+    """An arm with the findings that settings leave in: what a stored side was made with is not what is asked now."""
+    if settings is None:
+        return arm
+    runs = [
+        replace(r, findings=[f for f in r.findings if settings.names(f.code) or f.kind == "regime"]) for r in arm.runs
+    ]
+    return replace(arm, runs=runs)
+
+
+def run_of(
+    trace: Trace, unprofiled_us: float | None = None, *, contexts: bool = False, settings: Settings | None = None
+) -> Run:
     """What a trace did per step.
 
     Args:
         unprofiled_us: step time without the profiler, if not the one in the trace, us.
         contexts: whether to build its tree as well.
+        settings: which rules run, and their thresholds.
     """
     recorded = from_metadata(trace.metadata)
     if unprofiled_us is None and recorded is not None:
         unprofiled_us = recorded.unprofiled_step_us
     facts = Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
-    return measure_run(facts, diagnose(facts, _SETTINGS)[0], contexts=contexts)
+    settings = settings or Settings()
+    settings = replace(settings, ignore=(*settings.ignore, *_IGNORED))
+    return measure_run(facts, diagnose(facts, settings)[0], contexts=contexts)
 
 
 def _traces(side: Side, read_trace: Callable[[str], Trace]) -> list[Trace]:

@@ -7,21 +7,20 @@ that side left over, so that they never add up to more than the step.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from lanewise.diagnose.places import places_of
 from lanewise.diagnose.registry import builtin_rules, third_party_rules
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, Rule
-from lanewise.errors import UsageError
+from lanewise.diagnose.settings import Settings, check_settings
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Check, Finding
 from lanewise.trace.schema import Kind
 
-__all__ = ["Settings", "diagnose"]
+__all__ = ["diagnose"]
 
 # Side of a finding -> class of time that it can give back.
 _BUDGET = {"host": "host", "device": "compute", "transfer": "transfer", "communication": "communication"}
@@ -37,31 +36,14 @@ _EXPOSED_FROM = 0.10
 _ORDER = {"validity": 0, "regime": 1, "problem": 2, "statement": 3, "note": 4}
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Which rules run, and with what thresholds.
-
-    Attributes:
-        select: code prefixes to run; empty for all.
-        ignore: code prefixes to leave out.
-        thresholds: code -> {keyword: value}, overriding the rule's defaults.
-    """
-
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def wants(self, rule: Rule) -> bool:
-        """Whether a rule runs. Regime rules always do: everything else is ranked by them."""
-        if rule.kind == "regime":
-            return True
-        chosen = not self.select or any(rule.code.startswith(prefix) for prefix in self.select)
-        return chosen and not any(rule.code.startswith(prefix) for prefix in self.ignore)
-
-
 def diagnose(facts: Facts, settings: Settings | None = None) -> tuple[list[Finding], list[Check]]:
-    """Evaluate every wanted rule; findings in the order they are shown, and why the others found nothing."""
+    """Evaluate every wanted rule; findings in the order they are shown, and why the others found nothing.
+
+    Raises:
+        UsageError: the settings name a code or a threshold that does not exist, or a value of a wrong type.
+    """
     settings = settings or Settings()
+    check_settings(settings)
     found: list[tuple[Rule, Found]] = []
     checks: list[Check] = []
     for rule in _rules(settings, checks):
@@ -81,23 +63,14 @@ def _rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
         else:
             name, error = extra
             checks.append(Check("EXT", name, "error", f"could not be loaded: {_one_line(error)}"))
-    known = {rule.code for rule in rules}
-    unknown = [code for code in settings.thresholds if code not in known]
-    if unknown:
-        raise UsageError(f"thresholds name unknown rules: {', '.join(unknown)}")
     return [rule for rule in rules if settings.wants(rule)]
 
 
 def _evaluate(rule: Rule, facts: Facts, settings: Settings, checks: list[Check]) -> Outcome | None:
-    overrides = dict(settings.thresholds.get(rule.code, {}))
-    wrong = set(overrides) - set(rule.thresholds) if overrides else set[str]()
-    if wrong:
-        allowed = ", ".join(rule.thresholds) or "none"
-        raise UsageError(f"{rule.code} has no threshold {', '.join(sorted(wrong))}; it has: {allowed}")
     if rule.regimes and facts.regime.name not in rule.regimes:
         return NotApplicable(f"the run is {facts.regime.name}, the rule speaks of {' or '.join(rule.regimes)} runs")
     try:
-        return rule.check(facts, **overrides)
+        return rule.check(facts, **settings.thresholds.get(rule.code, {}))
     except Exception as error:  # one red row; the rest goes on
         checks.append(Check(rule.code, rule.name, "error", f"the rule failed: {_one_line(error)}"))
         return None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lanewise._version import __version__
-from lanewise.diagnose.engine import Settings, diagnose
-from lanewise.diagnose.health_notes import health_notes
+from lanewise.diagnose.engine import diagnose
+from lanewise.diagnose.health_notes import health_notes, settings_notes
+from lanewise.diagnose.measures.ranks import job_of
+from lanewise.diagnose.measures.statements import report_statements
+from lanewise.diagnose.settings import Settings
 from lanewise.diagnose.summary import (
     chain_block,
     gap_block,
@@ -23,15 +28,26 @@ from lanewise.trace.recorded import from_metadata
 __all__ = ["explain", "facts_of", "report_of"]
 
 
-def explain(trace: Trace, *, unprofiled_us: float | None = None, settings: Settings | None = None) -> Report:
+def explain(
+    trace: Trace,
+    *,
+    unprofiled_us: float | None = None,
+    settings: Settings | None = None,
+    peers: Sequence[Trace] = (),
+) -> Report:
     """Explain a trace.
 
     Args:
         trace: what `lanewise.read` returned.
         unprofiled_us: step time measured without a profiler, us; overrides what the recorder wrote into the trace.
-        settings: which rules run, and their thresholds.
+        settings: which rules run, and their thresholds; `load_settings()` reads those of the project.
+        peers: traces of the other ranks of the same job, recorded over the same steps.
+
+    Raises:
+        UsageError: the settings name a code or a threshold that does not exist; or the peers are no ranks of this job.
     """
-    return report_of(facts_of(trace, unprofiled_us=unprofiled_us), settings)
+    facts = facts_of(trace, unprofiled_us=unprofiled_us)
+    return report_of(job_of([facts, *map(facts_of, peers)]) if peers else facts, settings)
 
 
 def facts_of(trace: Trace, *, unprofiled_us: float | None = None) -> Facts:
@@ -49,13 +65,14 @@ def report_of(facts: Facts, settings: Settings | None = None) -> Report:
 
 
 def _report(facts: Facts, settings: Settings | None) -> Report:
+    settings = settings or Settings()
     findings, checks = diagnose(facts, settings)
     steps = facts.trace.steps
     return Report(
         schema=SCHEMA,
         version=__version__,
         source=source_summary(facts),
-        health=health_notes(facts),
+        health=[*health_notes(facts), *settings_notes(settings)],
         steps=StepsSummary(
             source=steps.source,
             count=len(steps) if steps.recorded else 0,
@@ -69,4 +86,5 @@ def _report(facts: Facts, settings: Settings | None) -> Report:
         tables=report_tables(facts),
         chain=chain_block(facts),
         verdict=verdict(facts, findings),
+        statements=report_statements(facts),
     )

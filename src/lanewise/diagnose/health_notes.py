@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from lanewise.diagnose.settings import Settings
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Level, Note
 from lanewise.report.quantity import format_quantity
 
-__all__ = ["health_notes"]
+__all__ = ["health_notes", "settings_notes"]
 
 
 def health_notes(facts: Facts) -> list[Note]:
@@ -14,6 +15,19 @@ def health_notes(facts: Facts) -> list[Note]:
     notes = [*_reading(facts), *_device(facts), *_order(facts), *_recorded(facts), *_capture(facts)]
     rank: dict[Level, int] = {"bad": 0, "warn": 1, "info": 2, "ok": 3}
     return sorted(notes, key=lambda note: rank[note.level])
+
+
+def settings_notes(settings: Settings) -> list[Note]:
+    """What the settings of a project change in the report; nothing where there are none."""
+    if not settings.source:
+        return []
+    parts = [f"{key} {', '.join(codes)}" for key, codes in _chosen(settings) if codes]
+    parts += [f"{c}.{name} = {v}" for c, values in settings.thresholds.items() for name, v in values.items()]
+    return [Note("info", "settings", f"{settings.source}: {'; '.join(parts)}")] if parts else []
+
+
+def _chosen(settings: Settings) -> list[tuple[str, tuple[str, ...]]]:
+    return [("select", settings.select), ("ignore", settings.ignore)]
 
 
 def _count(value: int) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from lanewise.diagnose.engine import Settings
 from lanewise.diagnose.registry import ENTRY_POINT_GROUP
+from lanewise.diagnose.settings import Settings
 from lanewise.report.model import Report
 from lanewise.trace.model import Trace
 from lanewise.trace.source import resolve
@@ -68,7 +68,7 @@ def keep_report(report: Report, trace: Trace, settings: Settings, unprofiled_us:
 
 def _name(settings: Settings, unprofiled_us: float | None) -> str:
     thresholds = sorted((code, sorted(values.items())) for code, values in settings.thresholds.items())
-    asked = repr((settings.select, settings.ignore, thresholds, unprofiled_us))
+    asked = repr((settings.select, settings.ignore, thresholds, settings.source, unprofiled_us))
     return f"{_PREFIX}{_code()}-{zlib.crc32(asked.encode()):08x}.msgpack"
 
 

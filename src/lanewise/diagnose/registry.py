@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from lanewise.diagnose.rule import Rule
 from lanewise.errors import UsageError
 
-__all__ = ["ENTRY_POINT_GROUP", "builtin_rules", "find_rule", "third_party_rules"]
+__all__ = ["ENTRY_POINT_GROUP", "builtin_rules", "find_rule", "installed_rules", "third_party_rules"]
 
 ENTRY_POINT_GROUP = "lanewise.rules"
 
@@ -133,9 +133,14 @@ def third_party_rules() -> Iterable[Rule | tuple[str, Exception]]:
                 yield value
 
 
+def installed_rules() -> list[Rule]:
+    """The built-in rules, and those of other packages that can be loaded."""
+    return [*builtin_rules(), *(rule for rule in third_party_rules() if isinstance(rule, Rule))]
+
+
 def find_rule(code: str) -> Rule:
     """The built-in or installed rule with a code (any case). Raises UsageError naming near codes."""
-    rules = [*builtin_rules(), *(r for r in third_party_rules() if isinstance(r, Rule))]
+    rules = installed_rules()
     for candidate in rules:
         if code.upper() == candidate.code or code.lower() == candidate.name:
             return candidate

@@ -56,7 +56,8 @@ class MemoryUse:
         rest is older than the recording. owners: who asked for these, the largest first. churn: columns `step,
         allocated, allocations, freed, grown`: bytes asked for, number of requests, bytes given back, and how much the
         total grew, per recorded step. reused: bytes that were asked for and given back within one step, per steady
-        step. fragmentation: share of the reserved memory that is not allocated when most is reserved.
+        step. fragmentation: share of the reserved memory that is not allocated when most is reserved. totals: whether the
+        trace holds totals; if not, they count from the start of the recording, and nothing is known of what is reserved.
     """
 
     device: int
@@ -70,6 +71,7 @@ class MemoryUse:
     churn: Columns
     reused: float
     fragmentation: float
+    totals: bool
 
 
 def measure_memory(facts: Facts) -> MemoryUse | None:
@@ -86,7 +88,8 @@ def measure_memory(facts: Facts) -> MemoryUse | None:
     rows = rows[np.argsort(memory["time"][rows], kind="stable")]
     time, size = memory["time"][rows], memory["bytes"][rows]
     allocated = memory["allocated"][rows]
-    if (allocated < 0).all():
+    totals = bool((allocated >= 0).any())
+    if not totals:
         # Old builds record no totals: count from zero at the start of the recording.
         allocated = np.cumsum(size)
     reserved = memory["reserved"][rows]
@@ -107,6 +110,7 @@ def measure_memory(facts: Facts) -> MemoryUse | None:
         churn=_churn(facts, time, size),
         reused=_reused(facts, time, size, born, died),
         fragmentation=max(0.0, free),
+        totals=totals,
     )
 
 

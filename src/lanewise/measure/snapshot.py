@@ -74,12 +74,19 @@ class _Plain(pickle.Unpickler):
 
 
 def read_snapshot(source: str | Path) -> Snapshot:
-    """Read the pickle that `torch.cuda.memory._dump_snapshot` wrote, without executing it."""
+    """Read the pickle that `torch.cuda.memory._dump_snapshot` wrote, without executing it.
+
+    Raises:
+        InputError: it cannot be read. NotATraceError: it is something else. TooLargeError: it would take too much memory.
+    """
     path = Path(source)
-    size = path.stat().st_size
-    if size > _MOST_BYTES:
-        raise TooLargeError(f"{size:,} bytes are too many for a memory snapshot")
-    data = path.read_bytes()
+    try:
+        size = path.stat().st_size
+        if size > _MOST_BYTES:
+            raise TooLargeError(f"{size:,} bytes are too many for a memory snapshot")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
     if not data:
         raise InputError("the file is empty")
     try:

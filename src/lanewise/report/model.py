@@ -60,6 +60,9 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text"):
     template: str
     values: dict[str, Quantity] = msgspec.field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return self.template.format_map({name: str(value) for name, value in self.values.items()})
+
 
 class Stack(msgspec.Struct, frozen=True, tag="stack"):
     """A chain of names, outermost first: Python frames, modules, operators."""
@@ -187,7 +190,7 @@ class StepsSummary(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything that `explain` says, as data."""
+    """Everything that `explain` says, as data. `statements`: what was measured besides, where it says something."""
 
     schema: str
     version: str
@@ -200,3 +203,4 @@ class Report(msgspec.Struct, frozen=True):
     tables: dict[str, TableBlock]
     chain: TableBlock | None = None
     verdict: str = ""
+    statements: list[TextBlock] = msgspec.field(default_factory=list[TextBlock])

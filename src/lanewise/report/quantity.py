@@ -16,6 +16,7 @@ __all__ = [
     "bandwidth",
     "byte_size",
     "count",
+    "flop_rate",
     "format_quantity",
     "ratio",
     "share",
@@ -23,14 +24,15 @@ __all__ = [
     "time",
 ]
 
-QuantityType = Literal["time", "share", "count", "bytes", "bandwidth", "ratio", "text"]
+QuantityType = Literal["time", "share", "count", "bytes", "bandwidth", "flops", "flop_rate", "ratio", "text"]
 
 
 class Quantity(msgspec.Struct, frozen=True):
     """A number (or a text) with its type.
 
     Attributes:
-        type: how to read `value`: `time` ns, `share` 0..1, `count`, `bytes`, `bandwidth` bytes/s, `ratio`, `text`.
+        type: how to read `value`: `time` ns, `share` 0..1, `count`, `bytes`, `bandwidth` bytes/s, `flops`,
+            `flop_rate` FLOP/s, `ratio`, `text`.
         value: the number, or the text.
     """
 
@@ -66,6 +68,11 @@ def bandwidth(value: float) -> Quantity:
     return Quantity("bandwidth", float(value))
 
 
+def flop_rate(value: float) -> Quantity:
+    """Floating-point operations per second."""
+    return Quantity("flop_rate", float(value))
+
+
 def ratio(value: float) -> Quantity:
     """One number over another."""
     return Quantity("ratio", float(value))
@@ -91,9 +98,17 @@ def format_quantity(type_: str, value: Any) -> str:
         return "–" if number < 0 else _scaled(number, ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")))
     if type_ == "bandwidth":
         return "–" if number <= 0 else _scaled(number, ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1, "B/s")))
+    if type_ == "flops":
+        return "–" if number < 0 else _scaled(number, (*_scales("FLOP"), (1, "FLOP")))
+    if type_ == "flop_rate":
+        return "–" if number <= 0 else _scaled(number, (*_scales("FLOP/s"), (1, "FLOP/s")))
     if type_ == "ratio":
         return f"{number:.1f}x" if number < 10 else f"{number:.0f}x"
     return f"{int(number):,}" if number.is_integer() else f"{number:,.1f}"
+
+
+def _scales(unit: str) -> list[tuple[float, str]]:
+    return [(1e12, f"T{unit}"), (1e9, f"G{unit}"), (1e6, f"M{unit}"), (1e3, f"k{unit}")]
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:

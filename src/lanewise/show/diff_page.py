@@ -11,6 +11,7 @@ from lanewise.compare.arm import Arm
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.run import measure_run
 from lanewise.diagnose.explain import report_of
+from lanewise.diagnose.settings import Settings
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
 from lanewise.report.model import Report
@@ -37,13 +38,14 @@ def diff_html(
     labels: tuple[str, str] = ("before", "after"),
     max_slices: int = MAX_SLICES,
     sources: Path | None = None,
+    settings: Settings | None = None,
 ) -> str:
     """The page of a run, compared with a base.
 
     Runs that should not be compared (another card, for example) are compared all the same; the page says why not to
     believe it.
     """
-    report, base_report = report_of(facts), report_of(base)
+    report, base_report = report_of(facts, settings), report_of(base, settings)
     blocks = report_blocks(facts, report, max_slices=max_slices, sources=sources)
     blocks["before"] = timeline_block(base, base_report, max_slices=max_slices)
     blocks["diff"] = _diff_block(base, base_report, facts, report, labels)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 import msgspec
 
 from lanewise.compare.check import BudgetResult, CheckReport
+from lanewise.show.source_files import SourceFiles
 from lanewise.show.text import clean
 
-__all__ = ["benchmark_json", "relative", "workflow_commands"]
+__all__ = ["benchmark_json", "workflow_commands"]
 
 _MAX_MESSAGE = 1_000
 _UNITS = {"time": (1e3, "us"), "share": (0.01, "%"), "count": (1.0, "count"), "bytes": (1e6, "MB")}
@@ -19,10 +19,10 @@ _UNITS = {"time": (1e3, "us"), "share": (0.01, "%"), "count": (1.0, "count"), "b
 def workflow_commands(report: CheckReport) -> str:
     """Workflow commands, one a line: an error or warning per budget that is over, a notice per undecided one.
 
-    They point at the line of the program that a finding names, else at the budget's own line. Paths are made relative
-    to the working directory; one outside of it is left out. Nothing of a name can end a command or begin another.
+    They point at the line of the program that a finding names, else at the budget's own line. Paths are relative to the
+    working directory; one outside of it is left out. Nothing of a name can end a command or begin another.
     """
-    return "".join(f"{line}\n" for line in _commands(report.results, report.budget_file))
+    return "".join(f"{line}\n" for line in _commands(report.results, report.budget_file, SourceFiles()))
 
 
 def benchmark_json(report: CheckReport) -> str:
@@ -41,36 +41,24 @@ def benchmark_json(report: CheckReport) -> str:
     return msgspec.json.format(msgspec.json.encode(entries), indent=2).decode()
 
 
-def relative(path: str) -> str:
-    """A path relative to the working directory with forward slashes; "" if it lies outside of it."""
-    if not path:
-        return ""
-    try:
-        short = os.path.relpath(path)
-    except ValueError:
-        return ""
-    short = short.replace(os.sep, "/")
-    return "" if short.startswith("../") or os.path.isabs(short) else short
-
-
-def _commands(results: Iterable[BudgetResult], budget_file: str) -> Iterable[str]:
+def _commands(results: Iterable[BudgetResult], budget_file: str, files: SourceFiles) -> Iterable[str]:
     for result in results:
         if result.status not in {"over", "undecided"}:
             continue
         command = "notice" if result.status == "undecided" else result.level if result.level == "error" else "warning"
-        file, line = _place(result, budget_file)
+        file, line = _place(result, budget_file, files)
         properties = [f"title={_property(f'lanewise {result.code or result.key}')}"]
         if file:
             properties.insert(0, f"file={_property(file)},line={line}")
         yield f"::{command} {','.join(properties)}::{_message(result.sentence)}"
 
 
-def _place(result: BudgetResult, budget_file: str) -> tuple[str, int]:
+def _place(result: BudgetResult, budget_file: str, files: SourceFiles) -> tuple[str, int]:
     if result.location is not None and result.location.file:
-        file = relative(result.location.file)
+        file = files.find(result.location.file)
         if file:
             return file, max(1, result.location.line)
-    file = relative(budget_file)
+    file = files.find(budget_file)
     return (file, max(1, result.line)) if file else ("", 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from lanewise.report.model import Report
 
@@ -18,8 +19,15 @@ def report_json(report: Report) -> str:
 
 def to_plain(value: Any) -> Any:
     """Structs to plain values, with nothing that JSON cannot say."""
-    plain = msgspec.to_builtins(value)
+    plain = msgspec.to_builtins(value, enc_hook=_number)
     return _finite(plain)
+
+
+def _number(value: Any) -> Any:
+    """A rule, perhaps one of another package, may well put a number of numpy into its evidence."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise NotImplementedError(f"a report holds no {type(value).__name__}")
 
 
 def _finite(value: Any) -> Any:

@@ -27,6 +27,8 @@ def report_markdown(report: Report) -> str:
         f"{report.steps.count or 'no'} recorded steps; lanewise {report.version}",
         "",
     ]
+    if report.statements:
+        lines += [*(f"- {escape(str(statement), 500)}" for statement in report.statements), ""]
     lines += ["## Can the measurement be trusted?", ""]
     lines += [f"- {_MARKS[note.level]}: {escape(note.text, 400)}" for note in report.health]
     lines += [f"- **{f.code} {f.name}**: {escape(f.title, 400)}" for f in report.findings if f.kind == "validity"]
@@ -88,7 +90,7 @@ def _block(block: Block) -> list[str]:
         case TableBlock():
             return table_markdown(block, rows=5, columns=7)
         case TextBlock():
-            return [escape(block.template.format_map({k: str(v) for k, v in block.values.items()}), 400)]
+            return [escape(str(block), 400)]
         case Stack():
             return [f"{escape(block.title)}: " + " > ".join(escape(frame) for frame in block.frames)]
 

@@ -10,9 +10,9 @@ import secrets
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from lanewise.diagnose.explain import report_of
 from lanewise.errors import UsageError
 from lanewise.measure.facts import Facts
+from lanewise.report.model import Report
 from lanewise.show.perfetto import perfetto_json
 
 __all__ = ["ORIGIN", "PORT", "PerfettoServer"]
@@ -24,9 +24,9 @@ PORT = 9001
 class PerfettoServer:
     """Serves one converted trace until it is closed. UsageError if the port is taken."""
 
-    def __init__(self, facts: Facts, *, port: int = PORT) -> None:
+    def __init__(self, facts: Facts, report: Report, *, port: int = PORT) -> None:
         self._path = f"/{secrets.token_urlsafe(24)}/trace.json"
-        body = "".join(perfetto_json(facts, report_of(facts))).encode("utf-8", "backslashreplace")
+        body = "".join(perfetto_json(facts, report)).encode("utf-8", "backslashreplace")
         try:
             self._http = ThreadingHTTPServer(("127.0.0.1", port), _handler(self._path, body))
         except OSError as error:

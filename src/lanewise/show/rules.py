@@ -7,12 +7,14 @@ import msgspec
 from lanewise.diagnose.registry import builtin_rules, find_rule
 from lanewise.diagnose.rule import Rule
 
-__all__ = ["rule_json", "rule_list", "rule_markdown", "rule_text"]
+__all__ = ["first_sentence", "meaning", "rule_json", "rule_list", "rule_markdown", "rule_text"]
+
+_HEADINGS = frozenset({"Costs", "Fix", "Verify", "Silent", "Source"})
 
 
 def rule_list() -> str:
     """All rules, one a line."""
-    return "\n".join(f"{rule.code}  {rule.name:32} {_first_sentence(rule)}" for rule in builtin_rules())
+    return "\n".join(f"{rule.code}  {rule.name:32} {first_sentence(rule)}" for rule in builtin_rules())
 
 
 def rule_text(code: str) -> str:
@@ -30,13 +32,20 @@ def rule_markdown(rule: Rule) -> str:
     for paragraph in rule.document.split("\n\n"):
         text = " ".join(paragraph.split())
         heading, colon, rest = text.partition(": ")
-        known = colon and heading in {"Fix", "Verify", "Silent", "Source", "Costs"}
+        known = colon and heading in _HEADINGS
         lines += [f"**{heading}.** {rest}" if known else text, ""]
     if rule.thresholds:
         lines += ["| threshold | default |", "|---|---|"]
         lines += [f"| `{name}` | `{value}` |" for name, value in rule.thresholds.items()]
         lines.append("")
     return "\n".join(lines)
+
+
+def meaning(rule: Rule) -> str:
+    """What a rule means: its documentation down to the first heading, on one line."""
+    paragraphs = [" ".join(paragraph.split()) for paragraph in rule.document.split("\n\n")]
+    headed = (at for at, text in enumerate(paragraphs) if text.partition(": ")[0] in _HEADINGS)
+    return " ".join(paragraphs[: next(headed, len(paragraphs))])
 
 
 def rule_json(code: str | None) -> str:
@@ -57,5 +66,6 @@ def rule_json(code: str | None) -> str:
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
-def _first_sentence(rule: Rule) -> str:
+def first_sentence(rule: Rule) -> str:
+    """What a rule is, in one sentence."""
     return rule.document.split("\n", 1)[0]

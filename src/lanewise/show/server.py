@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from lanewise.diagnose.settings import Settings
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.diff_page import diff_html
@@ -36,6 +37,7 @@ class PageServer:
         max_slices: up to this many slices travel inside the page; above, the page asks for windows.
         sources: folder of the program's sources, to show lines of them beside the calls.
         base: an earlier run, to compare with. Both timelines then travel inside the page, up to `max_slices` each.
+        settings: which rules run, for the comparison.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class PageServer:
         max_slices: int = MAX_SLICES,
         sources: Path | None = None,
         base: Facts | None = None,
+        settings: Settings | None = None,
     ) -> None:
         self._facts, self._report, self._sources, self._base = facts, report, sources, base
+        self._settings = settings
         self._inside = len(facts.trace) <= max_slices
         self._max_slices = max_slices
         self._lock = threading.Lock()
@@ -73,7 +77,13 @@ class PageServer:
     @cached_property
     def _page(self) -> str:
         if self._base is not None:
-            return diff_html(self._base, self._facts, max_slices=self._max_slices, sources=self._sources)
+            return diff_html(
+                self._base,
+                self._facts,
+                max_slices=self._max_slices,
+                sources=self._sources,
+                settings=self._settings,
+            )
         if self._inside:
             return report_html(self._facts, self._report, max_slices=self._max_slices, sources=self._sources)
         return page(self._report, overview_block(self._facts, self._report), {}, server=f"/{self._token}")

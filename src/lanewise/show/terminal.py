@@ -92,6 +92,7 @@ def _verdict(report: Report) -> list[RenderableType]:
                 style="dim",
             )
         )
+    lines += [_indented(Text(clean(str(statement), 500), style="dim")) for statement in report.statements]
     return lines
 
 
@@ -177,7 +178,7 @@ def _block(block: Block) -> RenderableType:
         case TableBlock():
             return table_renderable(block, max_rows=6)
         case TextBlock():
-            return Text(clean(block.template.format_map({k: str(v) for k, v in block.values.items()}), 500))
+            return Text(clean(str(block), 500))
         case Stack():
             return Text(f"{clean(block.title)}: " + " > ".join(clean(frame, 60) for frame in block.frames), style="dim")
 

@@ -74,7 +74,7 @@ def straggler(
     rows: list[dict[str, Any]] = [
         {
             "rank": ranks.rank[column],
-            "last": counts[column] / len(chosen),
+            "last": float(counts[column] / len(chosen)),
             "waits": float(waiting[column]),
             "regime": one.regime.name,
             "host": _host_active(one),
