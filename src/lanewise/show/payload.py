@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.measure.facts import Facts
 from lanewise.measure.idle import CLASSES
 from lanewise.measure.kernel_names import FAMILIES, short_name
@@ -293,9 +294,7 @@ def _share(roof: Roof) -> float | None:
 
 
 def _shapes(facts: Facts, roof: Roof) -> str:
-    trace = facts.trace
-    row = int(trace.lookup("operator_args", np.array([roof.operator]))[0])
-    text = trace.texts[int(trace["operator_args"]["dims_text"][row])] if row >= 0 else ""
+    text = shapes_label(facts, roof.operator)
     return text if len(text) <= _LONGEST_SHAPES else f"{text[:_LONGEST_SHAPES]}…"
 
 

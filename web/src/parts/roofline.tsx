@@ -11,7 +11,6 @@ export interface RooflineData {
   peaks: Record<string, number>
   points: {
     name: string
-    /** As recorded: a list of lists. */
     shapes: string
     /** Operations and bytes of all calls; time in ns. */
     operations: number
@@ -31,7 +30,7 @@ export interface RooflineData {
 const WIDTH = 900
 const HEIGHT = 420
 const LEFT = 92
-const LIMITS: Record<string, string> = { compute: 'arithmetic', memory: 'memory', launch: 'being too short' }
+const LIMITS: Record<string, string> = { compute: 'arithmetic', memory: 'memory', launch: 'being short' }
 
 export function Roofline({ data }: { data: RooflineData }) {
   const [picked, setPicked] = useState(-1)
@@ -118,9 +117,8 @@ export function Roofline({ data }: { data: RooflineData }) {
             { key: 'time', type: 'time', label: 'device time' },
             { key: 'intensity', type: 'number', label: 'operations per byte' },
             { key: 'rate', type: 'rate', label: 'reached' },
-            { key: 'bandwidth', type: 'bandwidth', label: 'of memory' },
+            { key: 'bandwidth', type: 'bandwidth', label: 'memory rate' },
             { key: 'limit', type: 'text', label: 'limited by' },
-            { key: 'share', type: 'share', label: 'of that peak' },
           ],
           rows: points.map(({ name, shapes, bytes, time, calls, bound, share }, row) => ({
             row,
@@ -131,8 +129,7 @@ export function Roofline({ data }: { data: RooflineData }) {
             intensity: Number(intensities[row].toPrecision(3)),
             rate: rates[row],
             bandwidth: bytes / (time / 1e9),
-            limit: LIMITS[bound] ?? '',
-            share,
+            limit: `${LIMITS[bound] ?? '–'}${share === null ? '' : `, at ${formatQuantity('share', share)} of it`}`,
           })),
           omitted: 0,
         }}
