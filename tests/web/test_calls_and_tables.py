@@ -151,4 +151,68 @@ def test_a_long_table_draws_only_what_is_visible(page_of: Open) -> None:
     page.evaluate("document.querySelector('.table-scroll').scrollTo(0, 1e6)")
     page.wait_for_timeout(100)
     assert page.locator("tbody tr:not(.filler)").count() < 200
-    assert page.locator("tbody tr:not(.filler)").last.is_visible()
+    # The table is as high as all its rows, and shows those of the place that it was scrolled to.
+    rows = page.locator("tbody tr:not(.filler)")
+    assert page.evaluate("document.querySelector('.table-scroll').scrollHeight") > 900 * 26
+    box, last = page.locator(".table-scroll").bounding_box(), rows.last.bounding_box()
+    assert box["y"] < last["y"] < box["y"] + box["height"]
+    page.evaluate("document.querySelector('.table-scroll').scrollTo(0, 450 * 26)")
+    page.wait_for_timeout(100)
+    top = page.evaluate(
+        """() => {
+      const box = document.querySelector('.table-scroll').getBoundingClientRect()
+      return [...document.querySelectorAll('tbody tr:not(.filler)')]
+        .filter((row) => row.getBoundingClientRect().top >= box.top).length
+    }"""
+    )
+    assert 20 < top < rows.count()
+
+
+def test_a_table_is_one_stop_of_the_tab_key_and_walked_by_arrows(page_of: Open) -> None:
+    page = page_of(training(), "#view=tables&table=operators").page
+    assert page.locator("tbody tr[tabindex='0']").count() == 1
+    page.locator("tbody tr").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    current = page.locator("tbody tr.current")
+    assert current.count() == 1
+    assert current.evaluate("row => row === document.querySelectorAll('tbody tr')[1]")
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate("document.activeElement === document.querySelector('tbody tr')")
+
+
+def test_no_column_is_out_of_sight_on_a_desktop(page_of: Open) -> None:
+    page = page_of(read(str(bundled_path("mnist")), cache=False)).page
+    for hash_ in ("", "#view=calls", *(f"#view=tables&table={name}" for name in ("kernels", "operators", "copies", "roofline"))):
+        page.evaluate(f"location.hash = '{hash_}'")
+        page.locator("tbody tr").first.wait_for()
+        hidden = page.evaluate(
+            "[...document.querySelectorAll('.table-scroll')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+            ".map(e => e.getAttribute('aria-label') ?? e.textContent.slice(0, 60))"
+        )
+        assert hidden == [], hash_
+
+
+def test_rows_of_one_short_name_are_told_apart(page_of: Open) -> None:
+    b = TraceBuilder()
+    stem = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
+    with b.step():
+        for inner in ("at::native::sum_functor<float>", "at::native::MeanOps<float>"):
+            with b.op("aten::sum"):
+                b.launch(f"{stem}{inner}, unsigned int, float, 4> >(float)", duration=5)
+    page = page_of(b.build(), "#view=tables&table=kernels").page
+    names = page.locator("tbody td:first-child").all_inner_texts()
+    assert len(names) == len(set(names)) == 2
+    assert any("MeanOps" in name for name in names)
+
+
+def test_a_dot_of_the_roofline_is_named_in_its_table(page_of: Open) -> None:
+    page = page_of(read(str(bundled_path("mnist")), cache=False), "#view=tables&table=roofline").page
+    assert page.locator("circle.dot").count() == page.locator("tbody tr").count() > 3
+    page.locator("circle.dot").first.dispatch_event("click")
+    assert page.locator("tbody tr.current").count() == 1
+    text = page.locator("tbody tr.current").inner_text()
+    assert " x [" in text
+    assert "FLOP/s" in text
+    page.locator("tbody tr").nth(2).click()
+    assert page.locator("circle.picked-dot").count() == 1

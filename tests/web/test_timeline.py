@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from lanewise.diagnose.explain import explain
@@ -91,7 +92,7 @@ def test_a_kernel_names_its_launch_and_an_operator_its_work(page_of: Open) -> No
     panel.get_by_text("Launched from").wait_for()
     text = panel.inner_text()
     assert "waited on the device" in text
-    assert "grid x" in text
+    assert "264 × 1 × 1 blocks" in text
     assert "aten::mul" in text
     panel.get_by_role("button", name="aten::mul").first.click()
     panel.get_by_text("Launches 1 piece of device work").wait_for()
@@ -143,6 +144,52 @@ def test_gaps_have_a_cause(page_of: Open) -> None:
     text = card.inner_text()
     assert "GPU 0 waits for the host" in text
     assert "next: kernel_b" in text
+
+
+def test_the_hover_card_stands_beside_the_pointer(page_of: Open) -> None:
+    page = page_of(training(), "#view=timeline").page
+    box = page.locator(".canvas-box canvas").bounding_box()
+    for x, side in ((_GUTTER + 200, "right"), (box["width"] - 60, "left")):
+        page.mouse.move(box["x"] + x, box["y"] + 58)
+        page.locator(".hover-card").wait_for()
+        page.wait_for_timeout(50)
+        card = page.locator(".hover-card").bounding_box()
+        assert 0 < card["y"] - (box["y"] + 58) < 40
+        near = card["x"] - box["x"] - x if side == "right" else box["x"] + x - (card["x"] + card["width"])
+        assert 0 < near < 400, (side, card)
+        assert card["x"] + card["width"] <= box["x"] + box["width"]
+
+
+def test_the_length_of_a_stretch_stands_alone_on_the_ruler(page_of: Open) -> None:
+    page = page_of(training(), "#view=timeline").page
+    canvas = page.locator(".canvas-box canvas")
+    box = canvas.bounding_box()
+    # Every text that the last frame drew on the ruler, with the room it takes.
+    page.evaluate(
+        """() => {
+      const { fillText, putImageData } = CanvasRenderingContext2D.prototype
+      CanvasRenderingContext2D.prototype.putImageData = function (...all) {
+        window.drawn = []
+        return putImageData.apply(this, all)
+      }
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+        if (y < 20 && text) window.drawn.push([x, x + this.measureText(text).width, text])
+        return fillText.call(this, text, x, y, ...rest)
+      }
+    }"""
+    )
+    for from_, to in ((100, 500), (150, 620), (30, 60), (700, 1080)):
+        page.mouse.move(box["x"] + _GUTTER + from_, box["y"] + 12)
+        page.mouse.down()
+        page.mouse.move(box["x"] + _GUTTER + to, box["y"] + 12, steps=3)
+        page.mouse.up()
+        page.wait_for_timeout(100)
+        labels = sorted(page.evaluate("window.drawn"))
+        measured = page.locator("section.panel h2").inner_text().removesuffix(" measured")
+        assert measured in [text for _, _, text in labels]
+        assert len(labels) > 4
+        assert all(left[1] < right[0] for left, right in pairwise(labels)), labels
+        assert labels[-1][1] <= box["width"]
 
 
 def test_keys_zoom_and_move(page_of: Open) -> None:

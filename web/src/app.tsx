@@ -72,8 +72,9 @@ export function App({ data }: { data: PageData }) {
             theme.value = NEXT[theme.value]
           }}
           aria-label={`Theme: ${theme.value}`}
+          title={`Theme: ${theme.value === 'auto' ? 'as the system' : theme.value}`}
         >
-          {theme.value === 'auto' ? 'Auto' : theme.value === 'light' ? 'Light' : 'Dark'}
+          ◐ {theme.value === 'auto' ? 'Auto' : theme.value === 'light' ? 'Light' : 'Dark'}
         </button>
       </header>
       {failure.value && (

@@ -21,6 +21,13 @@ const RATES: [number, string][] = [
   [1, 'B/s'],
 ]
 
+const FLOPS: [number, string][] = [
+  [1e12, 'T'],
+  [1e9, 'G'],
+  [1e6, 'M'],
+  [1e3, 'k'],
+]
+
 export function formatQuantity(type: QuantityType | string, value: unknown): string {
   if (value === null || value === undefined || (typeof value === 'number' && Number.isNaN(value))) return '–'
   if (type === 'text') return String(value)
@@ -34,6 +41,8 @@ export function formatQuantity(type: QuantityType | string, value: unknown): str
       return number < 0 ? '–' : scaled(number, SIZES)
     case 'bandwidth':
       return number <= 0 ? '–' : scaled(number, RATES)
+    case 'rate':
+      return formatRate(number)
     case 'ratio':
       return number < 10 ? `${number.toFixed(1)}x` : `${number.toFixed(0)}x`
     case 'number':
@@ -41,6 +50,12 @@ export function formatQuantity(type: QuantityType | string, value: unknown): str
     default:
       return Number.isInteger(number) ? grouped(number, 0) : grouped(number, 1)
   }
+}
+
+/** Operations per second. */
+export function formatRate(rate: number): string {
+  for (const [size, unit] of FLOPS) if (rate >= size) return `${Number((rate / size).toPrecision(3))} ${unit}FLOP/s`
+  return `${Number(rate.toPrecision(2))} FLOP/s`
 }
 
 export const formatTime = (ns: number): string => formatQuantity('time', ns)
@@ -82,6 +97,16 @@ export function clean(text: string, limit = 300): string {
     shown = `${text.slice(0, head)}…${text.slice(text.length - (limit - 1 - head))}`
   }
   return shown.replace(HIDDEN, (c) => (c === '\n' || c === '\t' ? ' ' : '?'))
+}
+
+/** CUDA and HIP write their version as one number: `13000` is 13.0, `60443483` is 6.4.43483. */
+export function versionText(name: string, value: string): string {
+  const number = /^\d{4,9}$/.test(value) ? Number(value) : 0
+  if (number && /^cuda_(runtime|driver)/.test(name))
+    return `${Math.floor(number / 1e3)}.${Math.floor(number / 10) % 100}`
+  if (number >= 1e7 && /^hip_(runtime|driver)/.test(name))
+    return `${Math.floor(number / 1e7)}.${Math.floor(number / 1e5) % 100}.${number % 1e5}`
+  return value
 }
 
 export function formatBytes(bytes: number): string {

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.measure.facts import Facts
 from lanewise.measure.idle import CLASSES
 from lanewise.measure.kernel_names import FAMILIES, short_name
 from lanewise.measure.regime import REGIMES
-from lanewise.measure.roofline import roofline
+from lanewise.measure.roofline import Roof
 from lanewise.report.model import Report
 from lanewise.show.args import ARGUMENT_TABLES, arguments
 from lanewise.show.json import to_plain
@@ -33,6 +34,7 @@ _TABLE_ROWS = 2_000
 _TREE_NODES = 12_000
 _HISTOGRAMS = 400
 _ROOFS = 300
+_LONGEST_SHAPES = 300
 _BINS = 32
 
 
@@ -253,25 +255,47 @@ def tables_block(facts: Facts) -> bytes:
 def roofline_points(facts: Facts) -> dict[str, Any] | None:
     """Operators with known work under the roofs of their device; None where either is unknown."""
     peak = facts.device.peak
-    roofs = roofline(facts) if peak is not None else []
+    roofs = facts.roofline if peak is not None else []
     if peak is None or not any(roof.work for roof in roofs):
         return None
-    points: list[list[Any]] = []
+    points: list[dict[str, Any]] = []
     unknown = 0
     for roof in roofs:
         work = roof.work
         if work is None or not work.executed or not work.bytes or not roof.time:
             unknown += 1
         elif len(points) < _ROOFS:
-            points.append([cut(roof.name), work.executed * roof.calls, work.bytes * roof.calls, roof.time, roof.calls])
+            points.append(
+                {
+                    "name": cut(roof.name),
+                    "shapes": _shapes(facts, roof),
+                    "operations": work.executed * roof.calls,
+                    "bytes": work.bytes * roof.calls,
+                    "time": roof.time,
+                    "calls": roof.calls,
+                    "bound": roof.bound,
+                    "share": _share(roof),
+                }
+            )
     peaks = {"half, tensor cores": peak.half, "TF32, tensor cores": peak.tf32, "FP32": peak.fp32}
     return {
         "bandwidth": peak.bandwidth,
         "peaks": {name: rate for name, rate in peaks.items() if rate},
-        "kernels": points,
+        "points": points,
         "unknown": unknown,
         "card": peak.card,
     }
+
+
+def _share(roof: Roof) -> float | None:
+    """Share of the peak that limits a group; None where neither limits it, or the rate shows another type ran."""
+    share = {"compute": roof.of_compute, "memory": roof.of_memory}.get(roof.bound, float("nan"))
+    return round(share, 4) if share == share and not roof.impossible else None
+
+
+def _shapes(facts: Facts, roof: Roof) -> str:
+    text = shapes_label(facts, roof.operator)
+    return text if len(text) <= _LONGEST_SHAPES else f"{text[:_LONGEST_SHAPES]}…"
 
 
 def _cut_rows(block: dict[str, Any]) -> dict[str, Any]:

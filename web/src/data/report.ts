@@ -2,7 +2,7 @@
 
 import type { RooflineData } from '../parts/roofline'
 
-export type QuantityType = 'time' | 'share' | 'count' | 'bytes' | 'bandwidth' | 'ratio' | 'text' | 'number'
+export type QuantityType = 'time' | 'share' | 'count' | 'bytes' | 'bandwidth' | 'ratio' | 'text' | 'number' | 'rate'
 export type Value = number | string | boolean | null
 
 export interface Quantity {

@@ -117,9 +117,11 @@ export function Flame(props: Props) {
   }
   return (
     <div class="flame">
+      {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a screen reader must hand the keys on */}
       <canvas
         ref={canvas}
         tabIndex={0}
+        role="application"
         aria-label={`${label}. Arrow keys walk through the tree, Enter shows a node whole.`}
         style={{ height: `${height}px` }}
         onMouseMove={(event) => {

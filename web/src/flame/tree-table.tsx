@@ -3,6 +3,7 @@
 import { useMemo, useState } from 'preact/hooks'
 import type { TreeView } from '../data/tree'
 import { clean, formatQuantity } from '../format'
+import { rowKey } from '../parts/table'
 import { METRICS } from '../views/calls'
 
 interface Props {
@@ -39,14 +40,12 @@ export function TreeTable({ view, kinds, phases, metrics, by, onPick }: Props) {
   }, [view, by, open])
   const onKey = (event: KeyboardEvent, node: number) => {
     const children = view.children[node].length > 0
-    if (event.key === 'Enter') onPick(node)
-    else if (event.key === 'ArrowRight' && children && !open.has(node)) toggle(node)
+    if (event.key === 'ArrowRight' && children && !open.has(node)) toggle(node)
     else if (event.key === 'ArrowLeft' && open.has(node)) toggle(node)
-    else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
-      const row = event.currentTarget as HTMLElement
-      const next = event.key === 'ArrowDown' ? row.nextElementSibling : row.previousElementSibling
-      if (next instanceof HTMLElement) next.focus()
-    } else return
+    else {
+      rowKey(event, () => onPick(node))
+      return
+    }
     event.preventDefault()
   }
   return (
@@ -66,7 +65,7 @@ export function TreeTable({ view, kinds, phases, metrics, by, onPick }: Props) {
           </tr>
         </thead>
         <tbody>
-          {rows.slice(0, MOST_ROWS).map(([node, depth]) => {
+          {rows.slice(0, MOST_ROWS).map(([node, depth], i) => {
             const children = view.children[node].length > 0
             return (
               <tr
@@ -74,7 +73,7 @@ export function TreeTable({ view, kinds, phases, metrics, by, onPick }: Props) {
                 class="clickable"
                 aria-level={depth + 1}
                 aria-expanded={children ? open.has(node) : undefined}
-                tabIndex={0}
+                tabIndex={i === 0 ? 0 : -1}
                 onClick={() => onPick(node)}
                 onKeyDown={(event) => onKey(event, node)}
               >
@@ -102,7 +101,7 @@ export function TreeTable({ view, kinds, phases, metrics, by, onPick }: Props) {
                 <td>{kinds[view.kind[node]]}</td>
                 <td>{phases[view.phase[node]]}</td>
                 {metrics.map((metric) => (
-                  <td key={metric} class="number">
+                  <td key={metric} class={view.total[metric][node] === 0 ? 'number zero' : 'number'}>
                     {formatQuantity(METRICS[metric][1], view.total[metric][node])}
                   </td>
                 ))}

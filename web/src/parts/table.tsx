@@ -85,27 +85,45 @@ export function DataTable({ block, tools, shorten, onRow, current }: Props) {
             </tr>
           </thead>
           <tbody>
-            {from > 0 && <tr class="filler" style={{ height: from * ROW }} />}
+            {from > 0 && <tr class="filler" style={{ height: `${from * ROW}px` }} />}
             {shown.map((row, i) => (
               <tr
                 key={from + i}
                 class={onRow ? (current?.(row) ? 'clickable current' : 'clickable') : undefined}
-                tabIndex={onRow ? 0 : undefined}
+                // One stop of the Tab key for the whole table; arrow keys walk on from there.
+                tabIndex={onRow ? (i === 0 || current?.(row) ? 0 : -1) : undefined}
+                aria-current={current?.(row) || undefined}
                 onClick={onRow ? () => onRow(row) : undefined}
-                onKeyDown={onRow ? (event) => event.key === 'Enter' && onRow(row) : undefined}
+                onKeyDown={onRow ? (event) => rowKey(event, () => onRow(row)) : undefined}
               >
                 {block.columns.map((column) => (
                   <Cell key={column.key} column={column} value={row[column.key]} shorten={shorten} />
                 ))}
               </tr>
             ))}
-            {virtual && <tr class="filler" style={{ height: Math.max(0, rows.length - from - shown.length) * ROW }} />}
+            {virtual && (
+              <tr class="filler" style={{ height: `${Math.max(0, rows.length - from - shown.length) * ROW}px` }} />
+            )}
           </tbody>
         </table>
       </section>
       {block.omitted > 0 && <p class="dim small">{block.omitted.toLocaleString('en')} more rows not shown</p>}
     </div>
   )
+}
+
+/** Enter selects a row, arrow keys go to the next or previous one. */
+export function rowKey(event: KeyboardEvent, pick: () => void): void {
+  const row = event.currentTarget as HTMLElement
+  if (event.key === 'Enter') pick()
+  else if (event.key === 'ArrowDown') focusRow(row.nextElementSibling)
+  else if (event.key === 'ArrowUp') focusRow(row.previousElementSibling)
+  else return
+  event.preventDefault()
+}
+
+function focusRow(row: Element | null): void {
+  if (row instanceof HTMLElement && row.tabIndex >= -1 && !row.classList.contains('filler')) row.focus()
 }
 
 function Heading(props: {
@@ -133,7 +151,8 @@ function Heading(props: {
 }
 
 function Cell({ column, value, shorten }: { column: TableColumn; value: Value; shorten: Props['shorten'] }) {
-  if (column.type !== 'text') return <td class="number">{formatQuantity(column.type, value)}</td>
+  if (column.type !== 'text')
+    return <td class={value === 0 ? 'number zero' : 'number'}>{formatQuantity(column.type, value)}</td>
   const full = String(value ?? '–')
   const indent = full.length - full.trimStart().length
   const text = clean(shorten ? shorten(full.trimStart(), column) : full.trimStart(), 200)

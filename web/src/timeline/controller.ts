@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals'
 import type { Place } from '../data/report'
 import { formatQuantity } from '../format'
-import { type Cause, causeAt, type Details, type Measured, refOf, type SliceRef } from './details'
+import { type Cause, causeAt, type Details, type Measured, readable, refOf, type SliceRef } from './details'
 import { bandAt, initiallyFolded, type Layout, layoutOf, RULER, STEPS, STICKY } from './layout'
 import { boxOf, GUTTER, Painter, type Scene } from './painter'
 import type { Found, Source } from './source'
@@ -16,7 +16,7 @@ export interface Hover {
   height: number
   slice: SliceRef | null
   others: number
-  args: { name: string; value: string | number }[]
+  args: { name: string; text: string }[]
   cause: Cause | null
   text: string
 }
@@ -408,7 +408,7 @@ export class Controller {
       ...none,
       slice: refOf(current, shown),
       others: Math.max(0, sharing - 1),
-      args: current.argsOf(shown).slice(0, 6),
+      args: readable(current.argsOf(shown)).slice(0, 6),
     }
   }
 

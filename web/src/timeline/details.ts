@@ -1,6 +1,7 @@
 // What is known about one slice, in the words of a hover card; and what a stretch of time holds.
 
 import { isDevice, KIND, type Timeline } from '../data/timeline'
+import { formatQuantity } from '../format'
 
 /** A slice as the page refers to it, whether its columns are in the page or on the server. */
 export interface SliceRef {
@@ -14,11 +15,18 @@ export interface SliceRef {
   kind: number
 }
 
+export interface Argument {
+  name: string
+  value: string | number
+  unit: string
+  meaning: string
+}
+
 export interface Details {
   slice: SliceRef
   self: number
   waits: boolean
-  args: { name: string; value: string | number; unit: string; meaning: string }[]
+  args: Argument[]
   ancestors: SliceRef[]
   launch: SliceRef | null
   launched: SliceRef[]
@@ -198,4 +206,32 @@ function nextWork(timeline: Timeline, time: number): number {
     }
   }
   return best
+}
+
+const AXES = ['x', 'y', 'z']
+
+/** Arguments in words: the three axes of a size as one, values with their units. */
+export function readable(args: readonly Argument[]): { name: string; text: string; meaning: string }[] {
+  const found: { name: string; text: string; meaning: string }[] = []
+  for (const arg of args) {
+    const size = /^(.+)_([xyz])$/.exec(arg.name)
+    if (!size) {
+      found.push({ name: wordsOf(arg.name), text: textOf(arg), meaning: arg.meaning })
+      continue
+    }
+    const axes = AXES.map((axis) => args.find((other) => other.name === `${size[1]}_${axis}`))
+    // All axes stand where the first of them does.
+    if (arg !== axes.find((axis) => axis)) continue
+    const values = axes.flatMap((axis) => (axis ? [formatQuantity('number', axis.value)] : []))
+    found.push({ name: wordsOf(size[1]), text: `${values.join(' × ')} ${arg.unit}`.trim(), meaning: arg.meaning })
+  }
+  return found
+}
+
+const wordsOf = (name: string): string => name.replaceAll('_', ' ').replace(/\bsm\b/, 'SM')
+
+function textOf(arg: Argument): string {
+  if (arg.unit === 'bytes') return formatQuantity('bytes', arg.value)
+  const value = typeof arg.value === 'number' ? formatQuantity('number', arg.value) : arg.value
+  return arg.unit && arg.unit !== 'row of texts' ? `${value} ${arg.unit}` : value
 }

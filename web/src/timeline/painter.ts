@@ -383,7 +383,7 @@ export class Painter {
         c.fillText(clean(band.title, 60), 8, middle)
         c.font = FONT
         c.fillStyle = dim
-        c.fillText(band.hint, GUTTER, middle)
+        c.fillText(band.hint, GUTTER + 4, middle)
       } else if (band.kind === 'series') {
         c.fillStyle = ink
         c.fillText(clip(scene.timeline.series[band.series].info.label, 28), 8, middle)
@@ -420,12 +420,16 @@ export class Painter {
     const low = timeline.extra.span[0]
     c.strokeStyle = line
     c.beginPath()
+    // A mark goes without its label where that would leave the picture, or stand under the length of a stretch.
+    const taken = this.stretches(scene, c)
     for (const time of times) {
       const x = Math.round(GUTTER + xOf(view, plot, time)) + 0.5
       if (x < GUTTER) continue
       c.moveTo(x, RULER - 7)
       c.lineTo(x, RULER)
-      c.fillText(tickLabel(time - low, step), x + 3, 11)
+      const label = tickLabel(time - low, step)
+      const end = x + 3 + c.measureText(label).width
+      if (end < width && taken.every(({ from, to }) => end < from - 4 || x > to + 4)) c.fillText(label, x + 3, 11)
     }
     c.moveTo(0, RULER + 0.5)
     c.lineTo(width, RULER + 0.5)
@@ -445,31 +449,46 @@ export class Painter {
     c.lineTo(width, STICKY - 1.5)
     c.stroke()
     this.causeWords(scene)
+    for (const { a, b, from, words, colour } of taken) {
+      c.fillStyle = colour
+      c.fillRect(a, RULER - 3, Math.max(2, b - a), 3)
+      c.fillText(words, from, 11)
+    }
+  }
+
+  /** The marked and the measured stretch as they stand on the ruler, with the room that their lengths take there. */
+  private stretches(scene: Scene, c: CanvasRenderingContext2D) {
+    const plot = scene.width - GUTTER
+    const found: { a: number; b: number; from: number; to: number; words: string; colour: string }[] = []
     for (const [range, colour] of [
       [scene.marked, scene.dark ? '#e3ac4f' : '#b87400'],
       [scene.range, scene.dark ? '#6cb0ff' : '#0b62c4'],
     ] as const) {
       if (!range) continue
-      const a = Math.max(GUTTER, GUTTER + xOf(view, plot, range[0]))
-      const b = Math.min(width, GUTTER + xOf(view, plot, range[1]))
-      if (b < GUTTER || a > width) continue
-      c.fillStyle = colour
-      c.fillRect(a, RULER - 3, Math.max(2, b - a), 3)
+      const a = Math.max(GUTTER, GUTTER + xOf(scene.view, plot, range[0]))
+      const b = Math.min(scene.width, GUTTER + xOf(scene.view, plot, range[1]))
+      if (b < GUTTER || a > scene.width) continue
       const words = formatTime(range[1] - range[0])
-      if (b - a < 70) continue
-      c.fillStyle = back
-      c.fillRect((a + b) / 2 - 34, 1, 68, RULER - 5)
-      c.fillStyle = colour
-      c.textAlign = 'center'
-      c.fillText(words, (a + b) / 2, RULER - 14)
-      c.textAlign = 'left'
+      const half = c.measureText(words).width / 2
+      // A short stretch's length may be wider than the stretch: it stays inside the picture.
+      const middle = Math.max(GUTTER + half + 2, Math.min((a + b) / 2, scene.width - half - 2))
+      const one = { a, b, from: middle - half, to: middle + half, words, colour }
+      // Two stretches in one place: the measured one is the one asked for last.
+      const under = found.findIndex((other) => other.to > one.from - 4 && other.from < one.to + 4)
+      if (under >= 0) found[under].words = ''
+      found.push(one)
     }
+    return found
   }
 
   private steps(scene: Scene, ink: string, line: string): void {
     const { context: c } = this
     const { view, width, timeline } = scene
-    if (!timeline.extra.stepsRecorded) return
+    if (!timeline.extra.stepsRecorded) {
+      c.fillStyle = scene.dark ? '#9aa6b2' : '#5b6672'
+      c.fillText('none marked in the recording', GUTTER + 4, RULER + STEPS / 2)
+      return
+    }
     const plot = width - GUTTER
     const { step_start, step_end, step_number, step_steady } = timeline.columns
     let free = -Infinity
@@ -481,7 +500,8 @@ export class Painter {
       c.fillStyle = scene.dark ? (step_steady[i] ? '#253447' : '#2b2b2b') : step_steady[i] ? '#dbe8f7' : '#ececec'
       c.fillRect(a, RULER + 2, Math.max(1, b - a - 1), STEPS - 4)
       c.fillStyle = ink
-      const text = `#${step_number[i]}${step_steady[i] ? '' : ' *'}${b - a > 170 ? `  ${timeline.extra.regimes[i] ?? ''}` : ''}`
+      const regime = timeline.extra.regimes[i] ?? ''
+      const text = `#${step_number[i]}${step_steady[i] ? '' : ' *'}${b - a > 170 && regime !== 'undetermined' ? `  ${regime}` : ''}`
       const x = Math.max(a, GUTTER) + 4
       if (Math.min(b, width) - x > text.length * characterWidth(c)) c.fillText(text, x, RULER + STEPS / 2)
     }

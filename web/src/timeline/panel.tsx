@@ -7,7 +7,7 @@ import { clean, formatQuantity, formatTime } from '../format'
 import { CLASS_WORDS, ClassBar } from '../parts/classes'
 import { hashOf } from '../route'
 import { Prose, why } from '../views/findings'
-import { type Details, kindWords, type Measured, type SliceRef } from './details'
+import { type Details, kindWords, type Measured, readable, type SliceRef } from './details'
 
 interface SliceProps {
   timeline: Timeline
@@ -29,7 +29,7 @@ export function SlicePanel({ timeline, details, onGo }: SliceProps) {
           <bdi>{clean(slice.short, 400)}</bdi>
         </h2>
         {slice.short !== slice.name && (
-          <p class="small dim mono">
+          <p class="small dim mono full-name">
             <bdi>{clean(slice.name, 900)}</bdi>
           </p>
         )}
@@ -54,11 +54,11 @@ export function SlicePanel({ timeline, details, onGo }: SliceProps) {
           <>
             <h3>Arguments</h3>
             <dl class="facts args">
-              {args.map((arg) => (
+              {readable(args).map((arg) => (
                 <div key={arg.name} title={clean(arg.meaning)}>
-                  <dt>{clean(arg.name.replaceAll('_', ' '))}</dt>
+                  <dt>{clean(arg.name)}</dt>
                   <dd>
-                    <bdi>{clean(argument(arg), 600)}</bdi>
+                    <bdi>{clean(arg.text, 600)}</bdi>
                   </dd>
                 </div>
               ))}
@@ -114,19 +114,13 @@ export function SlicePanel({ timeline, details, onGo }: SliceProps) {
   )
 }
 
-function argument(arg: { value: string | number; unit: string }): string {
-  if (arg.unit === 'bytes') return formatQuantity('bytes', arg.value)
-  const value = typeof arg.value === 'number' ? formatQuantity('number', arg.value) : arg.value
-  return arg.unit && arg.unit !== 'row of texts' ? `${value} ${arg.unit}` : value
-}
-
 function Go({ slice, onGo }: { slice: SliceRef; onGo: (slice: SliceRef) => void }) {
   return (
     <li>
       <button type="button" class="link" onClick={() => onGo(slice)} title={clean(slice.name, 600)}>
         <bdi>{clean(slice.short, 90)}</bdi>
       </button>{' '}
-      <span class="dim">{formatTime(slice.duration)}</span>
+      <span class="dim small">{formatTime(slice.duration)}</span>
     </li>
   )
 }
@@ -169,7 +163,7 @@ export function MeasurePanel({ measured }: { measured: Measured }) {
         </ul>
       </div>
       <Top title="Most device time" rows={measured.kernels} />
-      <Top title="Most operator time, outer ones count their inner ones" rows={measured.operators} />
+      <Top title="Most operator time (outer ones count their inner ones)" rows={measured.operators} />
     </div>
   )
 }
@@ -179,10 +173,12 @@ function Top({ title, rows }: { title: string; rows: { name: string; count: numb
   return (
     <div>
       <h3>{title}</h3>
-      <ol class="plain small">
+      <ol class="plain small ranked">
         {rows.map((row) => (
-          <li key={row.name}>
-            {formatTime(row.time)} · {row.count.toLocaleString('en')} × <bdi class="mono">{clean(row.name, 70)}</bdi>
+          <li key={row.name} title={clean(row.name, 600)}>
+            <span class="number">{formatTime(row.time)}</span>
+            <span class="number dim">{row.count.toLocaleString('en')} ×</span>
+            <bdi class="mono">{clean(row.name, 200)}</bdi>
           </li>
         ))}
       </ol>
@@ -246,25 +242,35 @@ export function Guide({ timeline, findings }: { timeline: Timeline; findings: Fi
     <div class="panel-columns">
       <div>
         <h2>How to read this</h2>
-        <p>
-          The <b>host</b> runs ahead and hands work over; the <b>GPU</b> does it later, in order. Select a call to see
-          the work that it launched, or a kernel to see who launched it.
-        </p>
-        <p>
-          The lane <b>what the GPU does</b> says for every moment whether it computes, or whom it waits for. Long
-          stretches of “waits for the host” mean that Python is too slow; faster kernels would change nothing there.
-        </p>
+        {timeline.extra.device === '' ? (
+          <p>
+            No GPU took part in this recording. Every lane is a <b>thread</b>; a call lies below the one that made it,
+            and is as wide as it took. Look for what is wide, and for what is repeated. Select a call to see what it was
+            given.
+          </p>
+        ) : (
+          <>
+            <p>
+              The <b>host</b> runs ahead and hands work over; the <b>GPU</b> does it later, in order. Select a call to
+              see the work that it launched, or a kernel to see who launched it.
+            </p>
+            <p>
+              The lane <b>what the GPU does</b> says for every moment whether it computes, or whom it waits for. Long
+              stretches of “waits for the host” mean that Python is too slow; faster kernels would change nothing there.
+            </p>
+          </>
+        )}
       </div>
       <div>
         <h3>Moving about</h3>
         <dl class="facts keys">
           {[
-            ['W S, or Ctrl + wheel', 'zoom in and out'],
-            ['A D, or drag', 'move'],
-            ['Shift + drag, or drag on the ruler', 'measure a stretch'],
-            ['F', 'show the selection whole; again: the whole trace'],
+            ['W S, Ctrl + wheel', 'zoom in and out'],
+            ['A D, drag', 'move'],
+            ['Shift + drag', 'measure a stretch; or drag on the ruler'],
+            ['F', 'show the selection whole, or everything'],
             ['/', 'search; Enter for the next match'],
-            ['← → ↑ ↓', 'next and previous slice, outer and inner'],
+            ['← → ↑ ↓', 'previous, next, outer, inner slice'],
             ['M', 'measure the selection'],
             ['Esc', 'clear'],
           ].map(([key, what]) => (

@@ -24,7 +24,7 @@ const VIEWS: Record<string, [string, string]> = {
 export const METRICS: Record<string, [string, string]> = {
   device: ['Device time', 'time'],
   host: ['Host time', 'time'],
-  count: ['Pieces of device work', 'count'],
+  count: ['Kernels and copies', 'count'],
   launches: ['Launches', 'count'],
   gap: ['Stream idle before', 'time'],
   bytes: ['Copied', 'bytes'],

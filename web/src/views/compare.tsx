@@ -34,8 +34,8 @@ export function Compare() {
       </p>
       <h1 class="long">{clean(difference.verdict, 1500)}</h1>
       <p class="dim small">
-        {clean(labels[0], 60)}: {clean(a.sources.join(', '), 200)}, {a.steady} steady steps, {clean(a.regime)}.{' '}
-        {clean(labels[1], 60)}: {clean(b.sources.join(', '), 200)}, {b.steady} steady steps, {clean(b.regime)}.
+        {clean(labels[0], 60)}: {clean(a.sources.join(', '), 200)}, {side(a)}. {clean(labels[1], 60)}:{' '}
+        {clean(b.sources.join(', '), 200)}, {side(b)}.
       </p>
       {difference.warnings.map((warning, i) => (
         <p key={i} class="note level-warn">
@@ -63,9 +63,9 @@ export function Compare() {
                 { key: 'key', type: 'text', label: 'what' },
                 { key: 'a', type: 'text', label: labels[0] },
                 { key: 'b', type: 'text', label: labels[1] },
-                { key: 'weight', type: 'text', label: 'weight' },
+                { key: 'weight', type: 'text', label: 'what it means' },
               ],
-              rows: difference.environment.map((row) => ({ ...row })),
+              rows: difference.environment.map((row) => ({ ...row, weight: WEIGHTS[row.weight] ?? row.weight })),
               omitted: 0,
             }}
           />
@@ -73,6 +73,27 @@ export function Compare() {
       )}
     </main>
   )
+}
+
+/** How much of a run was compared, and what it is bound by. */
+function side({ steady, regime }: { steady: number; regime: string }): string {
+  const steps = `${steady.toLocaleString('en')} steady step${steady === 1 ? '' : 's'}`
+  return Object.hasOwn(REGIMES, regime) ? `${steps}, ${REGIMES[regime]}` : steps
+}
+
+/** As in lanewise/measure/regime.py. */
+const REGIMES: Record<string, string> = {
+  host: 'host-bound',
+  compute: 'device-bound',
+  transfer: 'transfer-bound',
+  communication: 'communication-bound',
+  mixed: 'of mixed regime',
+}
+
+const WEIGHTS: Record<string, string> = {
+  refuse: 'they should not be compared',
+  warn: 'may explain a difference',
+  info: 'hardly matters',
 }
 
 const signed = (ns: number): string => (ns === 0 ? '±0' : `${ns > 0 ? '+' : '−'}${formatTime(Math.abs(ns))}`)
@@ -169,7 +190,7 @@ function changes(device: Change[], labels: [string, string]): TableBlock {
 
 function Counts({ difference, labels }: { difference: Difference; labels: [string, string] }) {
   return (
-    <table>
+    <table class="narrow">
       <thead>
         <tr>
           <th>what</th>
@@ -313,7 +334,13 @@ function Locked({ a, b, block }: { a: Timeline; b: Timeline; block: Block<DiffEx
             )}
           </figcaption>
           <div class="canvas-box">
-            <canvas ref={canvas} tabIndex={0} aria-label={`Timeline, ${clean(labels[i], 60)}`} />
+            {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a screen reader must hand the keys on */}
+            <canvas
+              ref={canvas}
+              tabIndex={0}
+              role="application"
+              aria-label={`Timeline, ${clean(labels[i], 60)}. W and S zoom, A and D move, arrow keys walk from slice to slice.`}
+            />
           </div>
         </figure>
       ))}

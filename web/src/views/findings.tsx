@@ -110,7 +110,7 @@ export function why(finding: Finding): string {
   if (finding.claims_from) return `its time is counted under ${finding.claims_from}`
   if (finding.kind === 'note') return 'less than 1 % of the step'
   if (finding.kind === 'statement') return 'worth knowing'
-  return 'not on the bottleneck now'
+  return finding.on_bottleneck ? 'its gain cannot be told' : 'not on the bottleneck now'
 }
 
 /** A sentence with `code` marked as such. */

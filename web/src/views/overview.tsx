@@ -3,7 +3,7 @@
 import { useEffect } from 'preact/hooks'
 import { tree } from '../data/load'
 import type { Overview as Facts, Finding, Note, Report } from '../data/report'
-import { clean, formatQuantity, formatTime } from '../format'
+import { clean, formatQuantity, formatTime, versionText } from '../format'
 import { ClassBar, ClassLegend } from '../parts/classes'
 import { DataTable } from '../parts/table'
 import { hashOf } from '../route'
@@ -16,7 +16,9 @@ export function Overview({ report, facts, finding }: { report: Report; facts: Fa
   return (
     <main class="overview" id="main">
       <section class="verdict" aria-label="Verdict">
-        <p class="eyebrow">{clean(report.regime.name || 'no regime')}</p>
+        <p class="eyebrow">
+          <bdi>{what(report)}</bdi>
+        </p>
         <h1>{clean(report.verdict, 1200)}</h1>
         <StepTime report={report} />
         {Object.keys(report.regime.shares).length > 0 && (
@@ -43,6 +45,16 @@ export function Overview({ report, facts, finding }: { report: Report; facts: Fa
   )
 }
 
+/** What was recorded, in a few words: the verdict below says the rest. */
+function what({ source, steps }: Report): string {
+  const card = source.device || (source.devices > 0 ? 'a device that the file does not name' : 'no GPU')
+  return [
+    clean(card, 80),
+    steps.count === 0 ? 'no steps marked' : steps.count === 1 ? '1 step' : `${steps.count.toLocaleString('en')} steps`,
+    `${source.events.toLocaleString('en')} events`,
+  ].join(' · ')
+}
+
 function StepTime({ report }: { report: Report }) {
   const { regime } = report
   if (!regime.step_us) return null
@@ -50,7 +62,7 @@ function StepTime({ report }: { report: Report }) {
     return (
       <p class="dim">
         Step time {formatTime(regime.step_us * 1e3)} as recorded. Recording slows the host down; with the step time
-        without a profiler (<code>--step-time</code>) the shares would be those of the program itself.
+        without a profiler (<code class="option">--step-time</code>) the shares would be those of the program itself.
       </p>
     )
   return (
@@ -173,8 +185,13 @@ function Environment({ report, facts }: { report: Report; facts: Facts }) {
   const rows: [string, string][] = [
     ['file', source.path],
     ['size', `${formatQuantity('bytes', source.bytes)}, ${formatQuantity('count', source.events)} events`],
-    ['device', source.device ? `${source.device}${source.devices > 1 ? ` (${source.devices} used)` : ''}` : 'none'],
-    ...Object.entries(source.software),
+    [
+      'device',
+      source.devices > 0
+        ? `${source.device || 'not named in the file'}${source.devices > 1 ? ` (${source.devices} used)` : ''}`
+        : source.device || 'none',
+    ],
+    ...Object.entries(source.software).map(([name, value]): [string, string] => [name, versionText(name, value)]),
     [
       'recorded',
       recorded
@@ -213,7 +230,7 @@ function Environment({ report, facts }: { report: Report; facts: Facts }) {
           <ul>
             {needs.map((check) => (
               <li key={check.code}>
-                <span class="code">{check.code}</span> {clean(check.reason, 400)}
+                <span class="code">{check.code}</span> <Prose text={check.reason.slice(0, 400)} />
               </li>
             ))}
           </ul>
@@ -231,7 +248,7 @@ function Environment({ report, facts }: { report: Report; facts: Facts }) {
             {clear.map((check) => (
               <li key={check.code}>
                 <span class="code">{check.code}</span> {clean(check.name)}:{' '}
-                {clean(check.reason || check.status.replace('_', ' '), 400)}
+                <Prose text={(check.reason || check.status.replace('_', ' ')).slice(0, 400)} />
               </li>
             ))}
           </ul>

@@ -1,11 +1,13 @@
 // The profiler's tables, whole: sorted, filtered, copied; durations of one kernel; memory over time.
 
-import { useState } from 'preact/hooks'
+import { useMemo, useState } from 'preact/hooks'
 import { failure, tables as loaded, timeline } from '../data/load'
-import type { TableColumn } from '../data/report'
+import type { TableBlock } from '../data/report'
+import type { Timeline } from '../data/timeline'
 import { clean } from '../format'
 import { Histogram } from '../parts/histogram'
 import { MemoryCurve } from '../parts/memory'
+import { distinctNames } from '../parts/names'
 import { Roofline } from '../parts/roofline'
 import { DataTable } from '../parts/table'
 import { go, hashOf } from '../route'
@@ -22,6 +24,8 @@ const WORDS: Record<string, string> = {
 export function Tables({ table }: { table: string }) {
   const extra = loaded.value
   const [picked, setPicked] = useState('')
+  const lines = timeline.value
+  const labels = useMemo(() => labelsOf(extra?.tables[table || 'kernels'], lines), [extra, lines, table])
   if (!extra)
     return (
       <main id="main" class="loading">
@@ -83,7 +87,7 @@ export function Tables({ table }: { table: string }) {
           key={key}
           block={block}
           tools
-          shorten={shorten}
+          shorten={(text, column) => (column.key === 'name' ? (labels.get(text) ?? text) : text)}
           onRow={(row) => setPicked(String(row.name ?? ''))}
           current={(row) => row.name === picked}
         />
@@ -95,11 +99,10 @@ export function Tables({ table }: { table: string }) {
   )
 }
 
-/** Long template arguments say little in a table; the tooltip has the whole name. */
-function shorten(text: string, column: TableColumn): string {
-  if (column.key !== 'name' || text.length < 90) return text
-  const short = timeline.value?.shortOfName(text)
-  return short ?? text
+/** Long template arguments say little in a table, unless they tell two rows apart; the tooltip has the whole name. */
+function labelsOf(block: TableBlock | undefined, lines: Timeline | null): Map<string, string> {
+  const names = (block?.rows ?? []).map((row) => String(row.name ?? ''))
+  return distinctNames(names, (name) => (name.length < 90 ? name : (lines?.shortOfName(name) ?? name)))
 }
 
 function note(key: string): string {
@@ -111,6 +114,6 @@ function note(key: string): string {
     case 'api':
       return 'A driver call inside a runtime call is in the total of both rows, but only in the self time of one.'
     default:
-      return 'Bandwidth is payload over device time.'
+      return 'Bandwidth is bytes moved over the time that the device took.'
   }
 }

@@ -118,9 +118,11 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
         </button>
       </div>
       <div class="canvas-box">
+        {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a screen reader must hand the keys on */}
         <canvas
           ref={canvas}
           tabIndex={0}
+          role="application"
           aria-label="Timeline of the trace. W and S zoom, A and D move, arrow keys walk from slice to slice, slash searches, F shows the selection whole. What is selected is described below."
         />
         {hover.value && <HoverCard hover={hover.value} timeline={timeline} />}
@@ -158,15 +160,16 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
   )
 }
 
+/** Widest hover card, px: as in the style sheet. */
+const CARD = 370
+
 function HoverCard({ hover, timeline }: { hover: Hover; timeline: Timeline }) {
-  const left = Math.min(hover.x + 14, hover.width - 380)
+  // To the left of the pointer where there is no room to its right: what is pointed at stays visible.
+  const left = hover.x + 14 + CARD <= hover.width ? hover.x + 14 : Math.max(4, hover.x - 14 - CARD)
   const below = hover.y < hover.height * 0.6
+  const edge = below ? { top: `${hover.y + 16}px` } : { bottom: `${hover.height - hover.y + 12}px` }
   return (
-    <div
-      class="hover-card"
-      role="tooltip"
-      style={{ left: Math.max(4, left), ...(below ? { top: hover.y + 16 } : { bottom: hover.height - hover.y + 12 }) }}
-    >
+    <div class="hover-card" role="tooltip" style={{ left: `${left}px`, ...edge }}>
       {hover.slice && (
         <>
           <p class="slice-name">
@@ -181,7 +184,7 @@ function HoverCard({ hover, timeline }: { hover: Hover; timeline: Timeline }) {
           )}
           {hover.args.map((arg) => (
             <p key={arg.name} class="dim">
-              {clean(arg.name.replaceAll('_', ' '))}: <bdi>{clean(String(arg.value), 120)}</bdi>
+              {clean(arg.name)}: <bdi>{clean(arg.text, 120)}</bdi>
             </p>
           ))}
         </>
