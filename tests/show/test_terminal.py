@@ -21,11 +21,11 @@ def test_long_names_lose_their_middle_and_are_not_broken_in_two() -> None:
     name = "sm90_xmma_fprop_implicit_gemm_" + "f16f16_" * 6 + "nhwckrsc_nhwc_stage3"
     block = TableBlock(
         "Kernels",
-        [TableColumn("kernel", "text", "kernel"), *[TableColumn(f"n{i}", "time", f"column {i}") for i in range(6)]],
-        [{"kernel": f"  → {name}"[:64], **{f"n{i}": 123_456 for i in range(6)}}],
+        [TableColumn("kernel", "text", "kernel"), *[TableColumn(f"n{i}", "time", f"column {i}") for i in range(4)]],
+        [{"kernel": f"  → {name}"[:64], **{f"n{i}": 123_456 for i in range(4)}}],
     )
     lines = rendered(block, width=100)
     (row,) = [line for line in lines if "→" in line]
     assert "→ sm90_xmma" in row
     assert "…" in row
-    assert row.count("123.5 us") == 6
+    assert row.count("123.5 us") == 4
