@@ -8,7 +8,7 @@ from lanewise.diagnose.measures.section import Headings, Section, Source, column
 from lanewise.measure.snapshot import Snapshot
 from lanewise.report.model import TextBlock
 from lanewise.report.quantity import byte_size, count, share
-from lanewise.tree.names import is_library
+from lanewise.trace.frames import is_library
 
 __all__ = ["snapshot_section"]
 
