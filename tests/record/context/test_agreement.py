@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +116,7 @@ def test_contexts_phases_and_counts_are_the_same(placement: Any, tmp_path: Path)
 def test_times_agree_within_noise(tmp_path: Path) -> None:
     net, work = program()
     work()
-    ratios: list[float] = []
+    least: dict[tuple[Step, ...], tuple[int, int]] = {}
     for round_ in range(5):
         with lanewise.watch(measure=False, way="native") as watcher:
             work()
@@ -126,11 +125,12 @@ def test_times_agree_within_noise(tmp_path: Path) -> None:
         watched, traced = top_down(watcher.tree), top_down(of_trace(work, net, folder))
         ours, theirs = operators(watched), operators(traced)
         host, other = watched.inclusive("host"), traced.inclusive("host")
-        shared = list(ours.keys() & theirs.keys())
-        a = np.array([host[ours[path]] for path in shared], dtype=np.float64)
-        b = np.array([other[theirs[path]] for path in shared], dtype=np.float64)
-        # Large contexts, where the profilers' own cost is small against what they measure.
-        large = b >= np.quantile(b, 0.8)
-        ratios.append(float(np.median(a[large] / b[large])))
+        for path in ours.keys() & theirs.keys():
+            a, b = least.get(path, (2**62, 2**62))
+            # The least of all rounds: whatever else the machine does only adds.
+            least[path] = min(a, int(host[ours[path]])), min(b, int(other[theirs[path]]))
+    a, b = np.array(list(least.values()), dtype=np.float64).T
+    # Large contexts, where the profilers' own cost is small against what they measure.
+    large = b >= np.quantile(b, 0.8)
     # The trace's own cost per operator is several times ours and lies inside its times.
-    assert 0.2 < statistics.median(ratios) < 1.5
+    assert 0.2 < float(np.median(a[large] / b[large])) < 1.5
