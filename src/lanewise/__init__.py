@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lanewise.fix.optimize import optimize
     from lanewise.fix.plan import Plan, load_plan
     from lanewise.measure.facts import Facts
+    from lanewise.measure.snapshot import Snapshot, read_snapshot
     from lanewise.record.context.watcher import Watcher, watch
     from lanewise.record.recorder import Recorder, handler, record
     from lanewise.report.model import Finding, Report
@@ -42,6 +43,7 @@ __all__ = [
     "Recorder",
     "Report",
     "Settings",
+    "Snapshot",
     "Trace",
     "Tree",
     "UsageError",
@@ -55,6 +57,7 @@ __all__ = [
     "load_settings",
     "optimize",
     "read",
+    "read_snapshot",
     "record",
     "watch",
 ]
@@ -70,6 +73,7 @@ _HOMES = {
     "Recorder": "lanewise.record.recorder",
     "Report": "lanewise.report.model",
     "Settings": "lanewise.diagnose.settings",
+    "Snapshot": "lanewise.measure.snapshot",
     "Trace": "lanewise.trace.model",
     "Tree": "lanewise.tree.model",
     "UsageError": "lanewise.errors",
@@ -82,6 +86,7 @@ _HOMES = {
     "load_settings": "lanewise.diagnose.settings",
     "optimize": "lanewise.fix.optimize",
     "read": "lanewise.trace.reader",
+    "read_snapshot": "lanewise.measure.snapshot",
     "record": "lanewise.record.recorder",
     "watch": "lanewise.record.context.watcher",
 }

@@ -276,7 +276,11 @@ def test_another_step_can_be_asked_for() -> None:
 # -- all of them --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*MEASURES, *PARTS])
+# Measures of a run with a device.
+_DEVICE = tuple(name for name in MEASURES if name != "cpu")
+
+
+@pytest.mark.parametrize("name", [*_DEVICE, *PARTS])
 def test_every_measure_in_every_format(name: str) -> None:
     text = table(MNIST, name, "-n", "3")
     assert text.strip()
@@ -292,7 +296,7 @@ def test_every_measure_in_every_format(name: str) -> None:
 
 def test_all_is_everything_and_the_default_what_a_profiler_has() -> None:
     everything = data(MNIST, "all")["tables"]
-    assert {*PROFILER_TABLES, *MEASURES, *PARTS} == set(everything)
+    assert {*PROFILER_TABLES, *_DEVICE, *PARTS} == set(everything)
     assert set(data(MNIST)["tables"]) == set(PROFILER_TABLES)
 
 
@@ -304,7 +308,7 @@ def test_names_of_the_command_are_those_of_the_tables() -> None:
     assert tuple(PARTS) == command._PARTS
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("name", _DEVICE)
 def test_a_trace_without_device_work_says_so(name: str) -> None:
     b = TraceBuilder(metadata={})
     for _ in range(3):
@@ -313,6 +317,12 @@ def test_a_trace_without_device_work_says_so(name: str) -> None:
     section = measure_section(Facts(b.build()), name)
     assert section.statements
     assert section.tables == {}
+
+
+def test_time_on_the_cpu_is_that_of_runs_without_a_device() -> None:
+    section = measure_section(product(), "cpu")
+    assert section.tables == {}
+    assert "The run uses a device" in str(section.statements[0])
 
 
 def test_it_needs_a_trace_or_a_snapshot() -> None:

@@ -118,7 +118,10 @@ def main(path: str, form: str, project: str, unprofiled_us: float | None) -> Non
 
     try:
         settings = project_settings(start=Path(project))
-        report = explain(read(path), unprofiled_us=unprofiled_us, settings=settings)
+        trace = read(path)
+        # What was timed is a step; a recording in which none ended has no use for it.
+        timed = unprofiled_us if trace.steps.recorded else None
+        report = explain(trace, unprofiled_us=timed, settings=settings)
     except LanewiseError as error:
         sys.exit(f"lanewise: cannot explain the trace: {error}")
     data = report_json(report)

@@ -17,7 +17,7 @@ __all__ = ["table"]
 
 # As in lanewise.show.tables, which is loaded when a table is asked for.
 _PROFILER = ("operators", "kernels", "api", "copies", "steps")
-_MEASURES = ("roofline", "memory", "overlap", "queues", "critical-path")
+_MEASURES = ("roofline", "memory", "overlap", "queues", "cpu", "critical-path")
 _PARTS = ("memory-steps", "memory-over-time", "queues-over-time", "critical-path-segments")
 
 
@@ -62,6 +62,7 @@ def table(
     overlap         computation, copies and communication beside each other
     queues          launches ahead of the device by step; queues-over-time
     critical-path   what a step waits for, end to end; critical-path-segments
+    cpu             of a run without a GPU: operators by arguments, with types, rates and lines
     all             all of them
 
     Count, total, mean, median, min, max, standard deviation. Device totals come from kernels, copies and sets alone; the
@@ -93,6 +94,8 @@ def table(
         at = step_row(facts.trace, step)
         wanted = _wanted(which, alone=snapshot is None)
         blocks = profiler_tables(facts, wanted, limit=rows, sort=sort)
+        if facts.classes.device == "" and "operators" in blocks and rows is not None:
+            blocks["operators"] = _of_the_host(blocks["operators"])
         sections |= {name: measure_section(facts, name, step=at) for name in wanted if name not in _PROFILER}
     for section in sections.values():
         blocks |= cut_tables(section.tables, limit=rows, sort=sort)
@@ -111,6 +114,14 @@ def table(
         if output is not None:
             raise UsageError("-o writes data: add --format md, csv or json")
         print_sections(console(), sections, blocks)
+
+
+def _of_the_host(block: TableBlock) -> TableBlock:
+    """A table without the columns of a device, all zero where there is none."""
+    from lanewise.report.model import TableBlock
+
+    columns = [column for column in block.columns if not column.key.startswith("device_")]
+    return TableBlock(block.title, columns, block.rows, block.omitted)
 
 
 def _wanted(which: str | None, *, alone: bool) -> tuple[str, ...]:

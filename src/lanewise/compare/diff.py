@@ -15,12 +15,11 @@ from lanewise.compare.from_tree import load_tree
 from lanewise.compare.model import Comparison
 from lanewise.compare.run import Run, measure_run
 from lanewise.diagnose.engine import diagnose
+from lanewise.diagnose.explain import facts_of
 from lanewise.diagnose.settings import Settings
 from lanewise.errors import UsageError
-from lanewise.measure.facts import Facts
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import read
-from lanewise.trace.recorded import from_metadata
 from lanewise.trace.source import resolve
 from lanewise.tree.store import is_tree
 
@@ -118,10 +117,7 @@ def run_of(
         contexts: whether to build its tree as well.
         settings: which rules run, and their thresholds.
     """
-    recorded = from_metadata(trace.metadata)
-    if unprofiled_us is None and recorded is not None:
-        unprofiled_us = recorded.unprofiled_step_us
-    facts = Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
+    facts = facts_of(trace, unprofiled_us=unprofiled_us)
     settings = settings or Settings()
     settings = replace(settings, ignore=(*settings.ignore, *_IGNORED))
     return measure_run(facts, diagnose(facts, settings)[0], contexts=contexts)

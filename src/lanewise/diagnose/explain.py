@@ -53,7 +53,8 @@ def explain(
 def facts_of(trace: Trace, *, unprofiled_us: float | None = None) -> Facts:
     """The measures of a trace, with the step time without the profiler if the recorder or the caller knows it."""
     recorded = from_metadata(trace.metadata)
-    if unprofiled_us is None and recorded is not None:
+    # What the recorder timed is a step; without marks the trace is one region of many.
+    if unprofiled_us is None and recorded is not None and trace.steps.recorded:
         unprofiled_us = recorded.unprofiled_step_us
     return Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
 

@@ -57,7 +57,7 @@ def _device(facts: Facts) -> list[Note]:
     notes: list[Note] = []
     if health.device_ops == 0:
         what = "no rows at all" if len(facts.trace) == 0 else "no device work: everything ran on the CPU"
-        return [Note("warn" if len(facts.trace) else "bad", "device", f"the trace holds {what}")]
+        return [Note("info" if len(facts.trace) else "bad", "device", f"the trace holds {what}")]
     missing = health.launches_without_work
     if missing:
         level: Level = "bad" if health.records_missing_share > 0.02 else "info"

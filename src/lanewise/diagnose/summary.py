@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lanewise.diagnose.evidence import table, table_of
+from lanewise.diagnose.measures.cpu import operators_source, steps_source
 from lanewise.measure.chain import Link
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
@@ -145,6 +146,9 @@ def regime_summary(facts: Facts, findings: list[Finding]) -> RegimeSummary:
 
 def step_block(facts: Facts) -> TableBlock:
     """One row per step."""
+    if facts.classes.device == "":
+        source = steps_source(facts)
+        return table_of(source.title, source.data, source.headings, limit=64)
     data = facts.steps.table
     headings: dict[str, tuple[QuantityType, str]] = {
         "number": ("text", "step"),
@@ -171,7 +175,7 @@ def step_block(facts: Facts) -> TableBlock:
 def gap_block(facts: Facts) -> TableBlock | None:
     """What happened before each step's first launch; None where nothing was launched."""
     data = facts.gaps
-    if not (data["first_dispatch"] >= 0).any():
+    if facts.classes.device == "" or not (data["first_dispatch"] >= 0).any():
         return None
     headings: Headings = {
         "number": ("text", "step"),
@@ -190,12 +194,26 @@ def gap_block(facts: Facts) -> TableBlock | None:
 
 
 def report_tables(facts: Facts, limit: int = 10) -> dict[str, TableBlock]:
-    """The four tables of the profiler, top rows only."""
+    """The four tables of the profiler, top rows only; of a run on the CPU nothing that speaks of a device."""
+    if facts.classes.device == "":
+        return _cpu_tables(facts, limit)
     tables = {
         "operators": _named(facts.operators, "Operators, by host self time", OPERATOR_COLUMNS, limit),
         "kernels": _named(facts.kernels, "Kernels", KERNEL_COLUMNS, limit),
         "api": _named(facts.api, "API calls", API_COLUMNS, limit),
         "copies": _named(_bytes_per_second(facts.copies), "Copies and sets", COPY_COLUMNS, limit),
+    }
+    return {name: block for name, block in tables.items() if block.rows}
+
+
+def _cpu_tables(facts: Facts, limit: int) -> dict[str, TableBlock]:
+    if facts.operators.height == 0:
+        return {}
+    source = operators_source(facts)
+    host = {key: value for key, value in OPERATOR_COLUMNS.items() if not key.startswith(("device", "host_waiting"))}
+    tables = {
+        "cpu": table_of(source.title, source.data, source.headings, limit=limit),
+        "operators": _named(facts.operators, "Operators, by host self time", host, limit),
     }
     return {name: block for name, block in tables.items() if block.rows}
 

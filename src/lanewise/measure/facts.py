@@ -9,6 +9,7 @@ import numpy as np
 from lanewise.measure.backward import Backward, measure_backward
 from lanewise.measure.chain import Chain, dispatch_chain, gap_table
 from lanewise.measure.columns import Columns, sums
+from lanewise.measure.cpu import CpuTime, measure_cpu
 from lanewise.measure.critical_path import CriticalPath, critical_path
 from lanewise.measure.device import Device, device_of
 from lanewise.measure.host import Host, measure_host
@@ -72,6 +73,11 @@ class Facts:
     def device(self) -> Device:
         """The busiest device: its properties and what it can do at most."""
         return device_of(self.trace.metadata, self.classes.device)
+
+    @once
+    def cpu(self) -> CpuTime:
+        """Operators by arguments and own time, for a run on the CPU."""
+        return measure_cpu(self)
 
     @once
     def kernel_groups(self) -> list[KernelGroup]:

@@ -124,8 +124,9 @@ class Recorder:
         import lanewise
 
         measured = self._recording.window.measured.unprofiled if self._recording is not None else None
-        if measured is not None:
-            # A trace that the program's own profiler wrote does not carry it.
+        if measured is not None and self.trace.steps.recorded:
+            # A trace that the program's own profiler wrote does not carry it. A step's time is nothing to compare a trace
+            # without steps with.
             options.setdefault("unprofiled_us", measured.median_us)
         return lanewise.explain(self.trace, **options)
 

@@ -38,9 +38,9 @@ def report_markdown(report: Report) -> str:
         lines += _finding(finding)
     if not shown:
         lines += ["None.", ""]
-    for key in ("kernels", "operators"):
+    for key in ("cpu",) if "cpu" in report.tables else ("kernels", "operators"):
         if key in report.tables:
-            lines += [*table_markdown(report.tables[key], rows=5, columns=6), ""]
+            lines += [*table_markdown(report.tables[key], rows=5, columns=8), ""]
     needs = [c for c in report.checks if c.status == "needs_capture"]
     if needs:
         lines += ["## To know more, record", ""]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from lanewise.diagnose.measures.cpu import cpu_section
 from lanewise.diagnose.measures.critical_path import critical_path_section
 from lanewise.diagnose.measures.memory import memory_section
 from lanewise.diagnose.measures.overlap import overlap_section
@@ -44,6 +45,7 @@ _SECTIONS: Mapping[str, Callable[[Facts], Section]] = {
     "memory": memory_section,
     "overlap": overlap_section,
     "queues": queues_section,
+    "cpu": cpu_section,
 }
 MEASURES = (*_SECTIONS, "critical-path")
 """Measures that are shown as a statement and tables of their own."""

@@ -29,6 +29,11 @@ _CLASS_STYLE = {
     "unknown": ("cannot be told", "white", "·"),
 }
 _BAR_WIDTH = 60
+_ON_THE_CPU = (
+    "The diagnoses speak of the time that a GPU loses; this run has none. What the CPU's time goes to stands below. "
+    "lanewise.optimize tries other numbers of threads, torch.compile and more on this machine, and keeps what is measured "
+    "to be faster."
+)
 
 
 def print_report(report: Report, console: Console, *, verbose: bool = False) -> None:
@@ -136,8 +141,10 @@ def _findings(report: Report) -> list[RenderableType]:
     on = [f for f in shown if f.on_bottleneck and not f.claims_from and f.kind != "note"]
     rest = [f for f in shown if f not in on]
     parts: list[RenderableType] = [Text(), _heading("What to do, most to gain first" if on else "What to do")]
-    if not on:
+    if not on and report.source.devices:
         parts.append(Text("  Nothing that would give back a measurable part of the step."))
+    elif not on:
+        parts.append(_indented(Text(_ON_THE_CPU)))
     for number, finding in enumerate(on, 1):
         parts += [_finding(number, finding), Text()]
     if rest:
@@ -185,8 +192,9 @@ def _block(block: Block) -> RenderableType:
 
 def _tables(report: Report) -> list[RenderableType]:
     tables: list[RenderableType] = []
-    order = ("kernels", "operators", "api", "copies")
+    order = ("cpu",) if "cpu" in report.tables else ("kernels", "operators", "api", "copies")
     keep = {
+        "cpu": ("operator", "shapes", "dtype", "calls", "time", "share", "flop_rate", "line"),
         "kernels": ("name", "family", "count", "total", "share", "median"),
         "operators": ("name", "count", "host_self", "host_total", "device_total"),
         "api": ("name", "role", "count", "total", "median", "max"),
@@ -198,7 +206,8 @@ def _tables(report: Report) -> list[RenderableType]:
             continue
         columns = [column for column in block.columns if column.key in keep[key]]
         rows = [{**row, "name": short_name(str(row["name"]))} for row in block.rows] if key == "kernels" else block.rows
-        tables.append(_indented(table_renderable(TableBlock(block.title, columns, rows, block.omitted), max_rows=5)))
+        most = 10 if key == "cpu" else 5
+        tables.append(_indented(table_renderable(TableBlock(block.title, columns, rows, block.omitted), max_rows=most)))
     return [Text(), _heading("What ran"), *_spaced(tables)] if tables else []
 
 
@@ -216,7 +225,8 @@ def _footer(report: Report, verbose: bool) -> list[RenderableType]:
         parts.append(_heading("Checked, and not found"))
         parts += [_line("·", "dim", f"{c.code} {c.name}: {c.reason or c.status.replace('_', ' ')}") for c in clear]
     elif clear:
-        parts.append(Text(f"  {len(clear)} further checks found nothing (-v lists them)", style="dim"))
+        which = "found nothing" if report.source.devices else "speak of a GPU's time, or found nothing"
+        parts.append(Text(f"  {len(clear)} further checks {which} (-v lists them)", style="dim"))
     if report.source.path != "standard input":
         # In full and quoted: a command that is cut short does not run.
         path = shlex.quote(clean(report.source.path, 4096))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from lanewise.report.model import TableBlock
 from lanewise.trace.schema import Kind
 from tests.diagnose.outcomes import cleared, found, needed, skipped, title
 from tests.support.builder import TraceBuilder
@@ -64,3 +65,17 @@ def test_without_parameters_and_stacks_it_cannot_tell() -> None:
 
 def test_no_optimizer() -> None:
     skipped("OPT101", run(12, marked=False).build())
+
+
+def test_the_evidence_holds_what_the_trace_knows() -> None:
+    def rows(b: TraceBuilder) -> dict[str, str]:
+        (block,) = found("OPT101", b.build()).evidence
+        assert isinstance(block, TableBlock)
+        return {row["what"]: row["value"] for row in block.rows}
+
+    launches, gradients, frames = (
+        "launches per step", "gradients accumulated per step", "frames of the for-loop implementation"
+    )  # fmt: skip
+    assert rows(run(12)) == {launches: "12", gradients: "4"}
+    assert rows(run(12, frames=True)) == {launches: "12", gradients: "4", frames: "3"}
+    assert rows(run(12, frames=True, parameters=0)) == {launches: "12", frames: "3"}

@@ -53,7 +53,7 @@ def critical_path_section(facts: Facts, step: int | None = None) -> Section:
         return Section([TextBlock("The trace holds no device work: the step's path is the host's.")], {})
     path = facts.critical_path(step)
     total = max(1, path.end - path.start)
-    kinds = [
+    kinds: list[dict[str, Any]] = [
         {"kind": kind, "time": path.time[kind], "share": path.shares[kind], "meaning": _MEANING[kind]}
         for kind in KINDS
         if path.time[kind]

@@ -82,7 +82,7 @@ def ranks_section(job: Facts) -> Section:
         chosen = np.arange(len(ranks.last))
     steps = max(1, min(int(np.count_nonzero(one.steps.steady)) for one in everyone))
     last = np.bincount(ranks.last[chosen], minlength=len(everyone)) / len(chosen)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "rank": _name(ranks, column),
             "step": one.steps.step_ns,

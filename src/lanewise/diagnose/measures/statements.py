@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lanewise.diagnose.measures.cpu import cpu_statements
 from lanewise.diagnose.measures.memory import peak_statement
 from lanewise.diagnose.measures.overlap import hidden_statement
 from lanewise.diagnose.measures.queues import pressure_statement
@@ -19,9 +20,9 @@ _MOVED_FROM = 0.05
 
 
 def report_statements(facts: Facts) -> list[TextBlock]:
-    """What operators reach, what hides what, back-pressure, the memory's peak; nothing for a run on the CPU."""
+    """What operators reach, what hides what, back-pressure, the memory's peak; on the CPU what the time goes to."""
     if facts.classes.device == "":
-        return []
+        return cpu_statements(facts) if facts.cpu.operators.height else []
     found: list[TextBlock | None] = []
     achieved = reached(facts) if facts.health.shapes else None
     if achieved is not None and achieved[1] >= _COVERED_FROM:

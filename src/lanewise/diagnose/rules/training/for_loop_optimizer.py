@@ -45,11 +45,12 @@ def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_fro
         return NeedsCapture("stacks (`with_stack=True`) or the backward pass: the number of parameters is not known")
     if not loops and step.launches < per_parameter * step.parameters:
         return Clear(f"{step.launches:.0f} launches for {step.parameters:.0f} parameters")
-    rows = [
-        {"what": "launches per step", "value": f"{step.launches:,.0f}"},
-        {"what": "gradients accumulated per step", "value": f"{step.parameters:,.0f}" if step.parameters else "?"},
-        {"what": "frames of the for-loop implementation", "value": f"{step.loop_frames:,}"},
-    ]
+    rows = [{"what": "launches per step", "value": f"{step.launches:,.0f}"}]
+    # Of these two the trace may know one only: without stacks there are no frames, without a backward pass no gradients.
+    if step.parameters:
+        rows.append({"what": "gradients accumulated per step", "value": f"{step.parameters:,.0f}"})
+    if loops:
+        rows.append({"what": "frames of the for-loop implementation", "value": f"{step.loop_frames:,}"})
     return Found(
         values={"launches": count(round(step.launches)), "host": time(step.host_ns), "device": time(step.device_ns)},
         gain_ns=max(0.0, step.host_ns * (1 - _LAUNCHES_OF_FOREACH / step.launches)),
