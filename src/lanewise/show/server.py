@@ -52,6 +52,7 @@ class PageServer:
         self._max_slices = max_slices
         self._lock = threading.Lock()
         self._token = secrets.token_urlsafe(24)
+        self._preparing: threading.Thread | None = None
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
 
@@ -121,7 +122,16 @@ class PageServer:
         if path in _OF_WINDOWS and "_windows" in self.__dict__:
             return route()
         with self._lock:
-            return route()
+            found = route()
+        if path == "" and not self._inside and self._base is None:
+            self._prepare()
+        return found
+
+    def _prepare(self) -> None:
+        """Lay the timeline out while the overview is read: it is what one looks at next."""
+        if self._preparing is None:
+            self._preparing = threading.Thread(target=self.answer, args=("timeline", {}), daemon=True)
+            self._preparing.start()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
