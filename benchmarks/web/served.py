@@ -2,7 +2,9 @@
 
 Seconds are wall time. `answers`: from the start of the command until the page's address answers. `overview`: from opening
 that address until the verdict is on screen; `timeline`: from opening the timeline's address until its first frame is
-drawn with slices in it; `windows`: what the page waited for each window of slices while it zoomed in.
+drawn with slices in it; `windows`: what the page waited for each window of slices while it zoomed in; `calls`: from
+opening the trees until they are drawn, which the server builds only then. Memory of the server is its peak, before and
+after that.
 """
 
 from __future__ import annotations
@@ -43,9 +45,7 @@ def measure(
         with urllib.request.urlopen(address, timeout=_LONGEST) as answer:
             size = len(answer.read())
         result: dict[str, Any] = {"answers_s": round(time.perf_counter() - begun, 2), "page_bytes": size}
-        result |= _in_browser(browser, address, renderer_memory, picture)
-        result["server_peak_mb"] = _peak(process.pid)
-        return result
+        return result | _in_browser(browser, address, renderer_memory, picture, lambda: _peak(process.pid))
     finally:
         watchdog.cancel()
         process.terminate()
@@ -53,7 +53,11 @@ def measure(
 
 
 def _in_browser(
-    browser: Any, address: str, renderer_memory: Callable[[], float], picture: Path | None
+    browser: Any,
+    address: str,
+    renderer_memory: Callable[[], float],
+    picture: Path | None,
+    server_peak: Callable[[], float],
 ) -> dict[str, Any]:
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.set_default_timeout(_LONGEST * 1e3)
@@ -87,7 +91,12 @@ def _in_browser(
     selected = time.perf_counter() - begun
     if picture:
         page.screenshot(path=str(picture.with_suffix(".close.png")))
-    memory = renderer_memory()
+    memory, peak = renderer_memory(), server_peak()
+    begun = time.perf_counter()
+    page.evaluate("location.hash = '#view=calls'")
+    page.locator(".flame canvas").first.wait_for()
+    page.evaluate(_NEXT_FRAME)
+    calls = time.perf_counter() - begun
     page.close()
     if errors:
         raise SystemExit(f"the page logged errors: {errors[:3]}")
@@ -96,7 +105,10 @@ def _in_browser(
         "timeline_s": round(timeline, 2),
         "windows_s": [round(value, 2) for value in windows],
         "selected_s": round(selected, 2),
+        "calls_s": round(calls, 2),
         "browser_mb": round(memory, 1),
+        "server_peak_mb": peak,
+        "server_peak_with_trees_mb": server_peak(),
     }
 
 

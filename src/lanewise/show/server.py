@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -21,6 +21,7 @@ from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.diff_page import diff_html
 from lanewise.show.html import page, report_html
+from lanewise.show.loopback import LoopbackServer
 from lanewise.show.payload import overview_block, tables_block, tree_block
 from lanewise.show.timeline import MAX_SLICES
 from lanewise.show.window import Windows
@@ -53,8 +54,7 @@ class PageServer:
         self._lock = threading.Lock()
         self._token = secrets.token_urlsafe(24)
         self._preparing: threading.Thread | None = None
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
+        self._http = LoopbackServer(0, self._handler())
 
     @property
     def address(self) -> str:
@@ -153,6 +153,10 @@ class PageServer:
                 except ValueError as error:
                     self._send(400, "text/plain", f"{error}\n".encode())
                     return
+                except Exception as error:
+                    # The page says that there is no answer; the terminal says why.
+                    self._send(500, "text/plain", b"failed\n")
+                    raise error
                 if found is None:
                     self._send(404, "text/plain", b"not found\n")
                 else:
