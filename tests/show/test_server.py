@@ -110,14 +110,18 @@ def test_what_is_on_screen_does_not_wait_for_slow_trees() -> None:
     facts = facts_of(training())
     server = PageServer(facts, report_of(facts), max_slices=10)
     try:
-        assert server.answer("timeline", {}) is not None
+        query = {"from": "0", "to": "1000000", "pixel": "1"}
+        for path in ("", "timeline", "slices"):
+            assert server.answer(path, query) is not None
         with server._lock:  # as while a tree is built
-            answered: list[object] = []
-            query = {"from": "0", "to": "1000000", "pixel": "1"}
-            thread = threading.Thread(target=lambda: answered.append(server.answer("slices", query)), daemon=True)
-            thread.start()
-            thread.join(5)
-            assert answered
+            for path in ("", "timeline", "slices"):
+                answered: list[object] = []
+                thread = threading.Thread(
+                    target=lambda path=path, into=answered: into.append(server.answer(path, query)), daemon=True
+                )
+                thread.start()
+                thread.join(5)
+                assert answered, path
     finally:
         server._http.server_close()
 

@@ -118,8 +118,8 @@ class PageServer:
         if route is None:
             return None
         # Derived facts are computed once: by one request at a time. What is on screen must not wait for the trees of a
-        # large trace, which take long: once the windows are there, questions about them only read.
-        if path in _OF_WINDOWS and "_windows" in self.__dict__:
+        # large trace, which take long: questions about what is there already only read.
+        if _MADE_ONCE[path] in self.__dict__:
             return route()
         with self._lock:
             found = route()
@@ -188,7 +188,14 @@ class PageServer:
         return frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
 
 
-_OF_WINDOWS = frozenset(("slices", "details", "measure", "search"))
+# What each path is answered from, made at its first request.
+_MADE_ONCE = {
+    "": "_page",
+    "timeline": "_overview",
+    "tables": "_tables",
+    "tree": "_tree",
+    **dict.fromkeys(("slices", "details", "measure", "search"), "_windows"),
+}
 _BINARY = "application/octet-stream"
 _HEADERS = (
     ("Cache-Control", "no-store"),
