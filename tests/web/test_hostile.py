@@ -202,6 +202,20 @@ def test_the_policy_stops_what_would_slip_through(page_of: Open) -> None:
     watched.problems.clear()
 
 
+def test_a_page_asks_for_nothing_but_itself(open_page: Open, tmp_path: Path) -> None:
+    facts = facts_of(planted("plain"))
+    path = tmp_path / "report.html"
+    path.write_text(report_html(facts, report_of(facts)), encoding="utf-8")
+    page = open_page("about:blank").page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    for view in ("overview", "timeline", "calls", "tables"):
+        page.evaluate(f"location.hash = '#view={view}'")
+        page.wait_for_timeout(150)
+    assert asked == [path.as_uri()]
+
+
 def test_json_in_the_page_cannot_end_its_element() -> None:
     text = json_for_html({"x": "</script><!--\u2028\u2029&\ud800"})
     assert not re.search("[<>&\u2028\u2029]", text)
