@@ -1,12 +1,16 @@
 """A trace through `lanewise view` as a user would open it: a process that serves, and a browser that asks it.
 
-Seconds are wall time. `answers`: from the start of the command until the page's address answers. `overview`: from opening
+Seconds are wall time, but for `answers_cpu`: what the server's threads computed until then, whatever else the machine did.
+`answers`: from the start of the command until the page's address answers. `overview`: from opening
 that address until the verdict is on screen; `timeline`: from opening the timeline's address until its first frame is
-drawn with slices in it; `windows`: what the page waited for each window of slices while it zoomed in.
+drawn with slices in it; `windows`: what the page waited for each window of slices while it zoomed in; `calls`: from
+opening the trees until they are drawn, which the server builds only then. Memory of the server is its peak, before and
+after that.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -42,10 +46,12 @@ def measure(
             raise SystemExit(f"lanewise view ended with {process.wait()} before it served anything")
         with urllib.request.urlopen(address, timeout=_LONGEST) as answer:
             size = len(answer.read())
-        result: dict[str, Any] = {"answers_s": round(time.perf_counter() - begun, 2), "page_bytes": size}
-        result |= _in_browser(browser, address, renderer_memory, picture)
-        result["server_peak_mb"] = _peak(process.pid)
-        return result
+        result: dict[str, Any] = {
+            "answers_s": round(time.perf_counter() - begun, 2),
+            "answers_cpu_s": _cpu(process.pid),
+            "page_bytes": size,
+        }
+        return result | _in_browser(browser, address, renderer_memory, picture, lambda: _peak(process.pid))
     finally:
         watchdog.cancel()
         process.terminate()
@@ -53,7 +59,11 @@ def measure(
 
 
 def _in_browser(
-    browser: Any, address: str, renderer_memory: Callable[[], float], picture: Path | None
+    browser: Any,
+    address: str,
+    renderer_memory: Callable[[], float],
+    picture: Path | None,
+    server_peak: Callable[[], float],
 ) -> dict[str, Any]:
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.set_default_timeout(_LONGEST * 1e3)
@@ -87,7 +97,12 @@ def _in_browser(
     selected = time.perf_counter() - begun
     if picture:
         page.screenshot(path=str(picture.with_suffix(".close.png")))
-    memory = renderer_memory()
+    memory, peak = renderer_memory(), server_peak()
+    begun = time.perf_counter()
+    page.evaluate("location.hash = '#view=calls'")
+    page.locator(".flame canvas").first.wait_for()
+    page.evaluate(_NEXT_FRAME)
+    calls = time.perf_counter() - begun
     page.close()
     if errors:
         raise SystemExit(f"the page logged errors: {errors[:3]}")
@@ -96,8 +111,20 @@ def _in_browser(
         "timeline_s": round(timeline, 2),
         "windows_s": [round(value, 2) for value in windows],
         "selected_s": round(selected, 2),
+        "calls_s": round(calls, 2),
         "browser_mb": round(memory, 1),
+        "server_peak_mb": peak,
+        "server_peak_with_trees_mb": server_peak(),
     }
+
+
+def _cpu(process: int) -> float:
+    """CPU seconds of a process so far, of all its threads; NaN where the system does not tell."""
+    try:
+        fields = (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return float("nan")
+    return round((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), 2)
 
 
 def _peak(process: int) -> float:

@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -129,3 +130,38 @@ def test_export_refuses_what_does_not_exist_and_what_does(tmp_path: Path) -> Non
     assert wrong.returncode == 2
     assert b"kernel_args" in wrong.stderr
     assert run("export", small, "--to", "csv", "-o", str(tmp_path / "no" / "x.csv")).returncode == 2
+
+
+@needs_page
+def test_where_nothing_can_be_written_the_trace_is_not_even_read(tmp_path: Path) -> None:
+    taken = tmp_path / "taken.html"
+    taken.write_text("mine")
+    for out, words in ((taken, b"add --force"), (tmp_path / "nowhere" / "x.html", b"there is no folder")):
+        # The trace does not exist either: what is said first was checked first.
+        result = run("view", str(tmp_path / "no-such-trace.json"), "-o", str(out))
+        assert result.returncode == 2
+        assert words in result.stderr
+        assert result.stderr.count(b"\n") == 1
+    assert taken.read_text() == "mine"
+
+
+@needs_page
+def test_a_dash_is_the_terminal(tmp_path: Path) -> None:
+    result = run("view", MNIST, "-o", "-")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(b"<!doctype html>")
+    assert result.stderr == b""
+    assert not Path("-").exists()
+
+
+def test_the_port_of_perfetto_may_be_taken() -> None:
+    with socket.socket() as taken:
+        try:
+            taken.bind(("127.0.0.1", 9001))
+            taken.listen()
+        except OSError:
+            pass  # someone else has it: as good
+        result = run("view", MNIST, "--perfetto", "--no-browser")
+    assert result.returncode == 2
+    assert b"port 9001" in result.stderr
+    assert result.stderr.count(b"\n") == 1

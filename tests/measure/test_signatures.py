@@ -108,3 +108,9 @@ def test_no_options_break_a_convolution_or_a_pooling(name: str, tensors: list[Te
 def test_an_empty_inner_dimension_is_no_division() -> None:
     work = work_of("aten::matmul", Signature((Tensor((2, 3, 0), "float"), Tensor((0, 4), "float")), ("", "")))
     assert work is None or work.flops == 0
+
+
+def test_a_table_without_rows_has_no_work() -> None:
+    grad, index = Tensor((1,), "float", None), Tensor((), "long int", None)
+    for rows in ("-1", "0", "x"):
+        assert work_of("aten::embedding_dense_backward", Signature((grad, index, None), ("", "", rows))) is None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -107,13 +110,41 @@ def test_what_is_on_screen_does_not_wait_for_slow_trees() -> None:
     facts = facts_of(training())
     server = PageServer(facts, report_of(facts), max_slices=10)
     try:
-        assert server.answer("timeline", {}) is not None
+        query = {"from": "0", "to": "1000000", "pixel": "1"}
+        for path in ("", "timeline", "slices"):
+            assert server.answer(path, query) is not None
         with server._lock:  # as while a tree is built
-            answered: list[object] = []
-            query = {"from": "0", "to": "1000000", "pixel": "1"}
-            thread = threading.Thread(target=lambda: answered.append(server.answer("slices", query)), daemon=True)
-            thread.start()
-            thread.join(5)
-            assert answered
+            for path in ("", "timeline", "slices"):
+                answered: list[object] = []
+                thread = threading.Thread(
+                    target=lambda path=path, into=answered: into.append(server.answer(path, query)), daemon=True
+                )
+                thread.start()
+                thread.join(5)
+                assert answered, path
     finally:
         server._http.server_close()
+
+
+def test_a_page_that_is_closed_meanwhile_and_an_answer_that_fails_leave_no_traceback(
+    server: PageServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = urlsplit(server.address)
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", url.port or 0)) as plain:
+            plain.sendall(f"GET /{server.token}/ HTTP/1.1\r\nHost: {url.netloc}\r\n\r\n".encode())
+            # An abrupt end, as of a browser that is stopped.
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert ask(server, "")[0] == 200
+    assert capfd.readouterr().err == ""
+
+    def fail(low: int, high: int) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(server._windows, "measure", fail)
+    assert ask(server, "measure?from=0&to=1")[0] == 500
+    deadline = time.monotonic() + 5
+    lines = ""
+    while "no room" not in lines and time.monotonic() < deadline:
+        lines += capfd.readouterr().err
+    assert lines == "lanewise: a request failed: MemoryError: no room\n"

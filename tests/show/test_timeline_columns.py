@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.measure.facts import Facts
@@ -10,10 +12,22 @@ from lanewise.measure.idle import CLASSES
 from lanewise.show.packing import unpack
 from lanewise.show.payload import timeline_block
 from lanewise.show.series import queue_series, thin
-from lanewise.show.timeline import cause_intervals, timeline_of
+from lanewise.show.timeline import _drawing_order, cause_intervals, timeline_of
 from lanewise.trace.schema import Kind
 from tests.support.builder import TraceBuilder
 from tests.web.traces import training
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 6), st.integers(0, 3)), min_size=0, max_size=60
+    ),
+    st.sampled_from([1, 40_000]),
+)
+def test_slices_are_drawn_by_row_start_and_length(rows: list[tuple[int, int, int, int]], lanes_apart: int) -> None:
+    lane, depth, start, duration = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    order = _drawing_order(lane * lanes_apart, depth, start, duration)
+    assert order.tolist() == np.lexsort((-duration, start, depth, lane)).tolist()
 
 
 def test_rows_are_sorted_and_their_slices_do_not_overlap() -> None:

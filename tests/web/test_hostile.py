@@ -160,6 +160,17 @@ def test_invalid_unicode_in_the_file_is_mended_and_shown(page_of: Open, tmp_path
     assert "bytes" in text
 
 
+def test_names_without_end_do_not_widen_a_view(page_of: Open) -> None:
+    page = page_of(planted("A" * 100_000)).page
+    for view in ("overview", "timeline", "calls", "tables"):
+        page.evaluate(f"location.hash = '#view={view}'")
+        page.locator("main").wait_for()
+        page.wait_for_timeout(80)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280, view
+        page.keyboard.press("ArrowRight")  # in the timeline: what is selected is shown below
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280, view
+
+
 def test_names_with_markup_are_shown_as_text(page_of: Open) -> None:
     page = page_of(planted("<b>bold</b>"), "#view=tables&table=kernels").page
     assert "<b>bold</b>" in page.locator("tbody").inner_text()
@@ -189,6 +200,20 @@ def test_the_policy_stops_what_would_slip_through(page_of: Open) -> None:
         until(page, f"window.stopped.length > {before}", seconds=5)
         assert page.evaluate("window.pwned") is None, name
     watched.problems.clear()
+
+
+def test_a_page_asks_for_nothing_but_itself(open_page: Open, tmp_path: Path) -> None:
+    facts = facts_of(planted("plain"))
+    path = tmp_path / "report.html"
+    path.write_text(report_html(facts, report_of(facts)), encoding="utf-8")
+    page = open_page("about:blank").page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    for view in ("overview", "timeline", "calls", "tables"):
+        page.evaluate(f"location.hash = '#view={view}'")
+        page.wait_for_timeout(150)
+    assert asked == [path.as_uri()]
 
 
 def test_json_in_the_page_cannot_end_its_element() -> None:

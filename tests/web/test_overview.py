@@ -12,6 +12,13 @@ from tests.web.waiting import until
 
 Open = Callable[..., Any]
 
+VIEWS = (
+    "view=overview",
+    "view=timeline",
+    "view=calls",
+    *(f"view=tables&table={name}" for name in ("kernels", "operators", "api", "copies", "memory")),
+)
+
 
 def test_it_says_what_explain_says_in_the_same_order(page_of: Open) -> None:
     trace = training()
@@ -80,16 +87,65 @@ def test_it_prints_without_its_controls(page_of: Open) -> None:
 
 def test_text_has_enough_contrast_in_both_themes(page_of: Open) -> None:
     page = page_of(training()).page
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        worst = page.evaluate(_CONTRAST)
-        assert worst["ratio"] >= 4.5, (scheme, worst)
+    for view in VIEWS:
+        page.evaluate(f"location.hash = '#{view}'")
+        page.locator("main").wait_for()
+        page.wait_for_timeout(80)
+        row = page.locator("main tr.clickable").first
+        if row.count():
+            row.click()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            until(page, f"document.documentElement.dataset.theme === '{scheme}'")
+            worst = page.evaluate(_CONTRAST)
+            assert worst["ratio"] >= 4.5, (view, scheme, worst)
+
+
+def test_the_tab_key_reaches_everything_shows_where_it_is_and_comes_round(page_of: Open) -> None:
+    page = page_of(training()).page
+    for view in VIEWS:
+        page.evaluate(f"location.hash = '#{view}'")
+        page.locator("main").wait_for()
+        page.wait_for_timeout(80)
+        # The wish of a view to have the focus in its canvas aside, a page begins at its top.
+        page.evaluate("document.activeElement.blur()")
+        wanted = page.evaluate(_FOCUSABLE)
+        reached: set[int] = set()
+        for _ in range(wanted + 5):
+            page.keyboard.press("Tab")
+            at = page.evaluate(_FOCUSED)
+            if at is None:  # past the last one
+                continue
+            assert at["outline"], (view, at)
+            assert at["name"], (view, at)
+            reached.add(at["index"])
+        assert len(reached) == wanted, view
 
 
 def test_a_narrow_screen_does_not_scroll_sideways(page_of: Open) -> None:
     page = page_of(training(), width=390, height=800).page
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
+
+# What the Tab key should reach, numbered in the order of the document.
+_FOCUSABLE = """() => {
+  let number = 0
+  for (const e of document.querySelectorAll('a[href], button, input, select, summary, [tabindex]'))
+    if (e.tabIndex >= 0 && !e.disabled && e.checkVisibility()) e.dataset.order = number++
+  return number
+}"""
+
+_FOCUSED = """() => {
+  const e = document.activeElement
+  if (e === document.body || e.dataset.order === undefined) return null
+  const style = getComputedStyle(e)
+  return {
+    index: Number(e.dataset.order),
+    outline: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 1,
+    name: (e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.textContent || '').trim().slice(0, 60),
+    tag: e.tagName,
+  }
+}"""
 
 _CONTRAST = """() => {
   const number = (text) => text.match(/[\\d.]+/g).map(Number)

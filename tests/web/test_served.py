@@ -67,6 +67,29 @@ def test_search_selection_and_measuring_ask_the_server(open_page: Open, server: 
     assert panel.locator("h2").first.inner_text() != "How to read this"
 
 
+def test_tables_and_trees_are_made_when_their_view_is_opened(open_page: Open, server: PageServer) -> None:
+    asked: list[str] = []
+    page = open_page("about:blank").page
+    page.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[-1]))
+    page.goto(server.address + "#view=timeline")
+    until(page, "performance.getEntriesByType('resource').some(e => e.name.includes('/slices'))")
+    page.wait_for_timeout(300)
+    assert not {"tables", "tree"} & set(asked)
+    for _ in range(2):
+        page.get_by_role("link", name="Calls").click()
+        page.locator(".flame canvas").first.wait_for()
+        page.get_by_role("link", name="Tables").click()
+        page.locator("tbody tr").first.wait_for()
+    assert asked.count("tree") == asked.count("tables") == 1
+
+
+def test_the_timeline_is_laid_out_while_the_overview_is_read(open_page: Open, server: PageServer) -> None:
+    open_page(server.address).page.locator("h1").wait_for()
+    assert server._preparing is not None
+    server._preparing.join(10)
+    assert "_overview" in server.__dict__
+
+
 def test_findings_jump_there_too(open_page: Open, server: PageServer) -> None:
     page = open_page(server.address).page
     page.locator("ol.cards > li.card").first.get_by_text("Show in the timeline").click()

@@ -84,9 +84,9 @@ export function App({ data }: { data: PageData }) {
       )}
       {at.view === 'overview' && <Overview report={data.report} facts={data.overview} finding={at.finding} />}
       {at.view === 'timeline' && <TimelineView report={data.report} server={data.server} />}
-      {at.view === 'calls' && <Calls />}
+      {at.view === 'calls' && <Calls server={data.server} />}
       {at.view === 'compare' && data.compared && <Compare />}
-      {at.view === 'tables' && <Tables table={at.table} />}
+      {at.view === 'tables' && <Tables table={at.table} server={data.server} />}
     </>
   )
 }

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from lanewise.trace.model import Trace
 
 __all__ = [
+    "STDOUT",
     "cache_option",
+    "check_output",
     "console",
     "emit",
     "json_option",
@@ -172,13 +174,29 @@ def console(*, width: int | None = None) -> Console:
     return Console(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
 
 
-def emit(text: str, output: Path | None, force: bool) -> None:
-    """Print data, or write it to a file that does not exist yet."""
-    if output is None:
-        click.echo(text.rstrip("\n"))
+STDOUT = Path("-")
+
+
+def check_output(output: Path, force: bool) -> None:
+    """Fail where `emit` would, before the work that makes the text.
+
+    Raises:
+        UsageError: the file exists, or its folder does not.
+    """
+    if output == STDOUT:
         return
     if output.exists() and not force:
         raise UsageError(f"{output} exists; add --force to overwrite it")
+    if not output.parent.is_dir():
+        raise UsageError(f"cannot write {output}: there is no folder {output.parent}")
+
+
+def emit(text: str, output: Path | None, force: bool) -> None:
+    """Print data, or write it to a file that does not exist yet; `-` is the terminal, too."""
+    if output is None or output == STDOUT:
+        click.echo(text.rstrip("\n"))
+        return
+    check_output(output, force)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

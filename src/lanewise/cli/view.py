@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import cache_option, emit, open_trace, output_option, project_settings, step_time_option
+from lanewise.cli.common import (
+    STDOUT,
+    cache_option,
+    check_output,
+    emit,
+    open_trace,
+    output_option,
+    project_settings,
+    step_time_option,
+)
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
@@ -78,7 +87,10 @@ def view(
     from lanewise.show.server import PageServer
     from lanewise.show.timeline import MAX_SLICES
 
-    bundle()  # fail before reading a large trace
+    # Fail before reading a large trace.
+    bundle()
+    if output is not None:
+        check_output(output, force)
     facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
     base = facts_of(open_trace(baseline, cache=cache)) if baseline is not None else None
     report, most = report_of(facts, settings), max_slices or MAX_SLICES
@@ -92,7 +104,8 @@ def view(
         else diff_html(base, facts, max_slices=most, sources=sources, settings=settings)
     )
     emit(text, output, force)
-    click.echo(f"wrote {output} ({output.stat().st_size / 1e6:,.1f} MB)", err=True)
+    if output != STDOUT:
+        click.echo(f"wrote {output} ({output.stat().st_size / 1e6:,.1f} MB)", err=True)
 
 
 def _perfetto(facts: Facts, report: Report, browser: bool) -> None:
@@ -103,11 +116,11 @@ def _perfetto(facts: Facts, report: Report, browser: bool) -> None:
 
 
 def _serve(link: str, address: str, browser: bool, serve: Callable[[], None]) -> None:
-    click.echo(link)
-    click.echo(f"serving {address} until Ctrl-C", err=True)
-    if browser:
-        webbrowser.open(link)
     try:
+        click.echo(link)
+        click.echo(f"serving {address} until Ctrl-C", err=True)
+        if browser:
+            webbrowser.open(link)
         serve()
     except KeyboardInterrupt:
         click.echo("stopped", err=True)

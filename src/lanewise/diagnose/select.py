@@ -9,6 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, operator_chain, steady_count
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import Quantity, text
+from lanewise.trace.distinct import distinct
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -75,7 +76,7 @@ def compute_ns(facts: Facts) -> float:
 
 def host_cost(facts: Facts, calls: np.ndarray) -> float:
     """Host time of the operators that made the given launching calls, ns per steady step; each call counts once."""
-    calls = np.unique(calls[calls >= 0])
+    calls = distinct(calls[calls >= 0], len(facts.trace))
     if len(calls) == 0:
         return 0.0
     at = np.minimum(np.searchsorted(facts.launches.call, calls), len(facts.launches.call) - 1)

@@ -247,7 +247,7 @@ def _embedding(call: Signature) -> Work | None:
 def _embedding_backward(call: Signature) -> Work | None:
     grad, index = call.tensor(0), call.tensor(1)
     rows = call.whole(2, 0)
-    if grad is None or index is None or not rows or not grad.shape:
+    if grad is None or index is None or rows < 1 or not grad.shape:
         return None
     written = rows * grad.shape[-1] * grad.itemsize
     return Work("embedding", float(grad.numel), grad.bytes + index.bytes, written, grad.dtype, exact=False)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.intervals import Union, covered, intersect, merge, subtract, union
+from lanewise.trace.distinct import distinct
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -143,10 +144,10 @@ def _busiest_device(facts: Facts) -> tuple[np.ndarray, str]:
 
 def _blocking_copy_calls(facts: Facts, rows: np.ndarray) -> np.ndarray:
     """Calls in which a host thread waits for its own copy."""
-    launch = facts.trace.links.launch[rows]
-    calls = np.unique(launch[launch >= 0])
-    copies = np.unique(launch[(launch >= 0) & (facts.trace.kind[facts.trace.device_work[rows]] == Kind.MEMCPY)])
-    return copies[facts.host.waiting[copies]] if len(calls) else calls
+    trace = facts.trace
+    launch = trace.links.launch[rows]
+    copies = distinct(launch[(launch >= 0) & (trace.kind[trace.device_work[rows]] == Kind.MEMCPY)], len(trace))
+    return copies[facts.host.waiting[copies]]
 
 
 def _next_work(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.measure.host import Host
+from lanewise.trace.distinct import distinct
 from lanewise.trace.model import Trace
 
 __all__ = ["Launches", "measure_launches"]
@@ -37,9 +38,9 @@ def measure_launches(trace: Trace, host: Host) -> Launches:
     linked = launch >= 0
     delay[linked] = np.maximum(trace.start[device[linked]] - trace.start[launch[linked]], 0)
 
-    call = np.unique(launch[linked])
+    call = distinct(launch[linked], len(trace))
     owner = host.outermost_operator[call]
     owner = np.where(owner >= 0, owner, call)
     work = np.maximum(trace.duration[owner] - host.wait_inside[owner], 0)
-    owners, row, count = np.unique(owner, return_inverse=True, return_counts=True)
-    return Launches(delay, call, work // count[row] if len(owners) else work)
+    launches_of = np.bincount(owner, minlength=1)
+    return Launches(delay, call, work // launches_of[owner])

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.trace.distinct import distinct
+
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
 
@@ -67,7 +69,7 @@ def measure_leaves(facts: Facts) -> Leaves:
         nothing = np.empty(0, dtype=np.int64)
         return Leaves(nothing, nothing, "", nothing, nothing, np.zeros(1, np.int64))
     owner = trace.links.operator[rows]
-    unique = np.unique(owner)
+    unique = distinct(owner, len(trace))
     operator = unique[np.lexsort((trace.start[unique], trace.lane[unique]))]
     leaf_of = np.empty(len(unique), dtype=np.int64)
     leaf_of[np.searchsorted(unique, operator)] = np.arange(len(operator))

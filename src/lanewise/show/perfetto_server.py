@@ -7,12 +7,13 @@ a random path, and only the UI's origin may read it.
 from __future__ import annotations
 
 import secrets
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from lanewise.errors import UsageError
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
+from lanewise.show.loopback import LoopbackServer
 from lanewise.show.perfetto import perfetto_json
 
 __all__ = ["ORIGIN", "PORT", "PerfettoServer"]
@@ -28,13 +29,12 @@ class PerfettoServer:
         self._path = f"/{secrets.token_urlsafe(24)}/trace.json"
         body = "".join(perfetto_json(facts, report)).encode("utf-8", "backslashreplace")
         try:
-            self._http = ThreadingHTTPServer(("127.0.0.1", port), _handler(self._path, body))
+            self._http = LoopbackServer(port, _handler(self._path, body))
         except OSError as error:
             raise UsageError(
                 f"port {port}, the only one that the Perfetto UI may read from, is taken "
                 f"({error.strerror}); close what uses it, or: lanewise export TRACE --to perfetto"
             ) from None
-        self._http.daemon_threads = True
 
     @property
     def address(self) -> str:

@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -22,6 +22,7 @@ from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.diff_page import diff_html
 from lanewise.show.html import page, report_html
+from lanewise.show.loopback import LoopbackServer
 from lanewise.show.payload import overview_block, tables_block, tree_block
 from lanewise.show.timeline import MAX_SLICES
 from lanewise.show.window import Windows
@@ -56,8 +57,8 @@ class PageServer:
         self._max_slices = max_slices
         self._lock = threading.Lock()
         self._token = secrets.token_urlsafe(24)
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._http.daemon_threads = True
+        self._preparing: threading.Thread | None = None
+        self._http = LoopbackServer(0, self._handler())
 
     @property
     def address(self) -> str:
@@ -127,11 +128,20 @@ class PageServer:
         if route is None:
             return None
         # Derived facts are computed once: by one request at a time. What is on screen must not wait for the trees of a
-        # large trace, which take long: once the windows are there, questions about them only read.
-        if path in _OF_WINDOWS and "_windows" in self.__dict__:
+        # large trace, which take long: questions about what is there already only read.
+        if _MADE_ONCE[path] in self.__dict__:
             return route()
         with self._lock:
-            return route()
+            found = route()
+        if path == "" and not self._inside and self._base is None:
+            self._prepare()
+        return found
+
+    def _prepare(self) -> None:
+        """Lay the timeline out while the overview is read: it is what one looks at next."""
+        if self._preparing is None:
+            self._preparing = threading.Thread(target=self.answer, args=("timeline", {}), daemon=True)
+            self._preparing.start()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
@@ -153,6 +163,10 @@ class PageServer:
                 except ValueError as error:
                     self._send(400, "text/plain", f"{error}\n".encode())
                     return
+                except Exception as error:
+                    # The page says that there is no answer; the terminal says why.
+                    self._send(500, "text/plain", b"failed\n")
+                    raise error
                 if found is None:
                     self._send(404, "text/plain", b"not found\n")
                 else:
@@ -184,7 +198,14 @@ class PageServer:
         return frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
 
 
-_OF_WINDOWS = frozenset(("slices", "details", "measure", "search"))
+# What each path is answered from, made at its first request.
+_MADE_ONCE = {
+    "": "_page",
+    "timeline": "_overview",
+    "tables": "_tables",
+    "tree": "_tree",
+    **dict.fromkeys(("slices", "details", "measure", "search"), "_windows"),
+}
 _BINARY = "application/octet-stream"
 _HEADERS = (
     ("Cache-Control", "no-store"),

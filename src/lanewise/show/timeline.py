@@ -54,7 +54,7 @@ def timeline_of(facts: Facts, *, max_slices: int = MAX_SLICES) -> Timeline:
     lane_of, depth_of = _placed(facts)
     order_of_lane, lanes = _lane_order(facts, event, lane_of)
     lane, depth = order_of_lane[lane_of[event]], depth_of[event]
-    order = np.lexsort((-trace.duration[event], trace.start[event], depth, lane))
+    order = _drawing_order(lane, depth, trace.start[event], trace.duration[event])
     event, lane, depth = event[order], lane[order], depth[order]
     position = np.full(len(trace), -1, dtype=np.int64)
     position[event] = np.arange(len(event))
@@ -64,6 +64,25 @@ def timeline_of(facts: Facts, *, max_slices: int = MAX_SLICES) -> Timeline:
     new = np.flatnonzero(np.concatenate(([True], (lane[1:] != lane[:-1]) | (depth[1:] != depth[:-1]))))
     count = np.diff(np.concatenate((new, [len(event)])))
     return Timeline(event, position, lane[new], depth[new].astype(np.int64), new, count, lanes, omitted)
+
+
+def _drawing_order(lane: np.ndarray, depth: np.ndarray, start: np.ndarray, duration: np.ndarray) -> np.ndarray:
+    """By lane, depth, start, and the longer one first of those that start together."""
+    if len(lane) == 0:
+        return np.empty(0, dtype=np.int64)
+    row = lane * (int(depth.max()) + 1) + depth
+    if int(row.max()) < 2**16:
+        # Few rows, as nearly always: sorting small numbers takes no comparisons.
+        row = row.astype(np.uint16)
+    by_start = np.argsort(start, kind="stable")
+    order = by_start[np.argsort(row[by_start], kind="stable")]
+    # Starts that are equal are rare: only they are put in order by duration.
+    same = np.flatnonzero((row[order[1:]] == row[order[:-1]]) & (start[order[1:]] == start[order[:-1]]))
+    if len(same):
+        tied = np.union1d(same, same + 1)
+        of = order[tied]
+        order[tied] = of[np.lexsort((-duration[of], start[of], row[of]))]
+    return order
 
 
 def _most_telling(facts: Facts, event: np.ndarray, limit: int) -> tuple[np.ndarray, dict[str, int]]:

@@ -17,6 +17,7 @@ from lanewise.show.args import ARGUMENT_TABLES, arguments
 from lanewise.show.packing import pack
 from lanewise.show.payload import cut, families_of, names_block, overview_columns
 from lanewise.show.timeline import timeline_of
+from lanewise.trace.distinct import distinct
 from lanewise.trace.schema import TABLES, Kind
 
 __all__ = ["Windows"]
@@ -33,7 +34,11 @@ class Windows:
         self._facts = facts
         self._timeline = timeline_of(facts, max_slices=max(1, len(trace)))
         event = self._timeline.event
-        self._used, self._code = np.unique(trace.name[event], return_inverse=True)
+        names = trace.name[event]
+        self._used = distinct(names, len(trace.names))
+        code = np.zeros(len(trace.names), dtype=np.int64)
+        code[self._used] = np.arange(len(self._used))
+        self._code = code[names]
         self._start, self._duration, self._kind = trace.start[event], trace.duration[event], trace.kind[event]
         self._row = np.repeat(np.arange(len(self._timeline.row_first)), self._timeline.row_count)
         low = int(self._start.min()) if len(event) else 0
@@ -204,7 +209,7 @@ class Windows:
         work = trace.device_work[inside[trace.device_work] > 0]
         operators = trace.of(Kind.OPERATOR)
         operators = operators[inside[operators] > 0]
-        calls = np.unique(trace.links.launch[trace.links.launch >= 0])
+        calls = distinct(trace.links.launch[trace.links.launch >= 0], len(trace))
         launches = np.count_nonzero((trace.start[calls] >= low) & (trace.start[calls] < high))
         return {
             "from": low,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.trace.distinct import distinct
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _marks(trace: Trace) -> tuple[np.ndarray, np.ndarray, str]:
     """Marking events, one per number, with their numbers."""
     annotations = trace.of(Kind.ANNOTATION, Kind.OPERATOR)
     names = trace.names
-    used = np.unique(trace.name[annotations]) if len(annotations) else np.empty(0, np.int64)
+    used = distinct(trace.name[annotations], len(names))
     steps = {int(i): int(m[1]) for i in used if (m := _STEP.match(names[int(i)])) and len(m[1]) < 18}
     source = "profiler"
     if not steps:

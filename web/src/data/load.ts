@@ -21,14 +21,38 @@ export function pageData(): PageData {
 
 /** Unpacks the blocks, the timeline first. The overview is on screen by then. */
 export async function loadBlocks(server: string, compared: boolean): Promise<void> {
-  try {
+  await orFail(async () => {
     if (compared) diff.value = await block<DiffExtra>('diff', server)
     const lines = await block<TimelineExtra>('timeline', server)
     if (lines) timeline.value = Timeline.from(lines)
-    tables.value = (await block<TablesExtra>('tables', server))?.extra ?? null
-    tree.value = await block<TreeExtra>('tree', server)
+    if (server) return
+    await loadTables('')
+    await loadTree('')
     const base = compared ? await block<TimelineExtra>('before', server) : null
     if (base) before.value = Timeline.from(base)
+  })
+}
+
+const asked = new Set<string>()
+
+/** Asks a server for what only one view shows, once that view is opened: trees of 10^7 events take it a while. */
+export function want(name: 'tables' | 'tree', server: string): void {
+  if (!server || asked.has(name)) return
+  asked.add(name)
+  void orFail(() => (name === 'tables' ? loadTables(server) : loadTree(server)))
+}
+
+async function loadTables(server: string): Promise<void> {
+  tables.value = (await block<TablesExtra>('tables', server))?.extra ?? null
+}
+
+async function loadTree(server: string): Promise<void> {
+  tree.value = await block<TreeExtra>('tree', server)
+}
+
+async function orFail(load: () => Promise<void>): Promise<void> {
+  try {
+    await load()
   } catch (error) {
     failure.value = `The page's data could not be read: ${error instanceof Error ? error.message : String(error)}`
   }

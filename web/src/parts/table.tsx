@@ -48,7 +48,7 @@ export function DataTable({ block, tools, shorten, onRow, current }: Props) {
         <div class="table-tools">
           <input
             type="search"
-            placeholder={`Filter ${block.rows.length.toLocaleString('en')} rows`}
+            placeholder={`Filter ${block.rows.length.toLocaleString('en')} row${block.rows.length === 1 ? '' : 's'}`}
             aria-label={`Filter ${block.title}`}
             value={filter}
             onInput={(event) => {

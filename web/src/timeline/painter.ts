@@ -386,7 +386,7 @@ export class Painter {
         c.fillText(band.hint, GUTTER + 4, middle)
       } else if (band.kind === 'series') {
         c.fillStyle = ink
-        c.fillText(clip(scene.timeline.series[band.series].info.label, 28), 8, middle)
+        c.fillText(clip(scene.timeline.series[band.series].info.label, 28), 8, middle, GUTTER - 14)
       } else if (band.first) {
         const lane = scene.timeline.extra.lanes[band.lane]
         const rows = scene.timeline.laneRows[band.lane].count
@@ -398,7 +398,7 @@ export class Painter {
         c.fillStyle = dim
         if (rows > 1) c.fillText(scene.folded.has(band.lane) ? '▸' : '▾', 8, middle)
         c.fillStyle = ink
-        c.fillText(clip(lane.label, 26), 20, middle)
+        c.fillText(clip(lane.label, 26), 20, middle, GUTTER - 26)
       }
     }
     c.strokeStyle = line

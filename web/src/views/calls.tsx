@@ -1,7 +1,7 @@
 // Where the time goes in the program: trees as icicles and as tables, and one name from both sides.
 
-import { useMemo, useState } from 'preact/hooks'
-import { failure, tree as loaded } from '../data/load'
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { failure, tree as loaded, want } from '../data/load'
 import { labelOf, sandwich, type TreeExtra, type TreeView, treeView } from '../data/tree'
 import type { Block } from '../data/unpack'
 import { Flame } from '../flame/flame'
@@ -32,12 +32,13 @@ export const METRICS: Record<string, [string, string]> = {
   calls: ['Calls', 'count'],
 }
 
-export function Calls() {
+export function Calls({ server }: { server: string }) {
   const block = loaded.value
+  useEffect(() => want('tree', server), [server])
   if (!block)
     return (
       <main id="main" class="loading">
-        {failure.value ? 'The trees are not available.' : 'Unpacking the trees …'}
+        {failure.value ? 'The trees are not available.' : server ? 'Building the trees …' : 'Unpacking the trees …'}
       </main>
     )
   const keys = Object.keys(VIEWS).filter((key) => (block.extra.views[key]?.nodes ?? 0) > 0)

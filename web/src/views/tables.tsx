@@ -1,7 +1,7 @@
 // The profiler's tables, whole: sorted, filtered, copied; durations of one kernel; memory over time.
 
-import { useMemo, useState } from 'preact/hooks'
-import { failure, tables as loaded, timeline } from '../data/load'
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { failure, tables as loaded, timeline, want } from '../data/load'
 import type { TableBlock } from '../data/report'
 import type { Timeline } from '../data/timeline'
 import { clean } from '../format'
@@ -21,15 +21,16 @@ const WORDS: Record<string, string> = {
   memory: 'Memory',
 }
 
-export function Tables({ table }: { table: string }) {
+export function Tables({ table, server }: { table: string; server: string }) {
   const extra = loaded.value
+  useEffect(() => want('tables', server), [server])
   const [picked, setPicked] = useState('')
   const lines = timeline.value
   const labels = useMemo(() => labelsOf(extra?.tables[table || 'kernels'], lines), [extra, lines, table])
   if (!extra)
     return (
       <main id="main" class="loading">
-        {failure.value ? 'The tables are not available.' : 'Unpacking the tables …'}
+        {failure.value ? 'The tables are not available.' : server ? 'Adding up the tables …' : 'Unpacking the tables …'}
       </main>
     )
   const memory = timeline.value?.series.some(
