@@ -56,7 +56,11 @@ def _device(facts: Facts) -> list[Note]:
     health = facts.health
     notes: list[Note] = []
     if health.device_ops == 0:
-        what = "no rows at all" if len(facts.trace) == 0 else "no device work: everything ran on the CPU"
+        what = "no device work: everything ran on the CPU"
+        if len(facts.trace) == 0:
+            what = "no rows at all"
+        elif health.launches:
+            what = f"no device work, though {_count(health.launches)} calls launched some"
         return [Note("info" if len(facts.trace) else "bad", "device", f"the trace holds {what}")]
     missing = health.launches_without_work
     if missing:

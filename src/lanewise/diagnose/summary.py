@@ -303,4 +303,7 @@ def _cpu_sentence(facts: Facts) -> str:
     total = max(1, sum(row["host_self"] for row in operators.rows() if row["kind"] == "operator"))
     top = ", ".join(f"{row['name']} ({format_quantity('share', row['host_self'] / total)})" for row in rows)
     where = f": {format_quantity('time', facts.steps.step_ns)} per step" if facts.trace.steps.recorded else ""
-    return f"Everything ran on the CPU{where}. Most of the operators' own time: {top}."
+    ran = f"Everything ran on the CPU{where}."
+    if facts.health.launches:
+        ran = "What the GPU did is missing from this recording, so that nothing can be said about it: record again."
+    return f"{ran} Most of the operators' own time: {top}."

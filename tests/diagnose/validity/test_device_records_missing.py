@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from lanewise.diagnose.explain import explain
 from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
@@ -26,7 +27,11 @@ def test_the_threshold_is_two_percent() -> None:
 
 
 def test_no_device_row_at_all() -> None:
-    assert "not one kernel" in title("MEA108", found("MEA108", run(5, 5).build()))
+    trace = run(5, 5).build()
+    assert "not one kernel" in title("MEA108", found("MEA108", trace))
+    report = explain(trace)
+    assert report.verdict.startswith("What the GPU did is missing from this recording")
+    assert "on the CPU" not in report.verdict + "".join(note.text for note in report.health)
 
 
 def test_device_rows_without_a_host() -> None:
