@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types layers docs check bench-reader bench-diagnosis clean
+.PHONY: help setup demo test test-all lint thresholds types layers docs check bench-reader bench-diagnosis clean
 
 help: ## list these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test-all: $(BIN)/lanewise ## run all tests but those that need a GPU
 
 lint: $(BIN)/lanewise ## style
 	$(BIN)/ruff check .
+
+thresholds: $(BIN)/lanewise ## which thresholds of rules no test pins (two minutes)
+	$(BIN)/python scripts/pinned_thresholds.py
 
 types: $(BIN)/lanewise ## strict types
 	$(BIN)/pyright --pythonpath $(BIN)/python

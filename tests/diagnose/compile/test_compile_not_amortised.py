@@ -53,7 +53,7 @@ def test_eager_operators_of_the_same_recording_are_the_better_measure() -> None:
     assert found("CMP103", run(2, eager=5).build()).gain_ns == 300_000 - 2 * 40_000
 
 
-def test_five_device_ops_are_a_region_worth_entering() -> None:
+def test_fires_below_five_device_ops_which_are_worth_entering_a_region() -> None:
     found("CMP103", run(4).build())
     cleared("CMP103", run(5).build())
 

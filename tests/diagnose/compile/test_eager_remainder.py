@@ -6,7 +6,7 @@ from tests.support.builder import TraceBuilder
 
 
 def run(
-    outside: float, *, compiled: float = 400.0, optimizer: float = 0.0, kernel: float = 2.0, around: str = ""
+    outside: float, *, compiled: float = 400.0, optimizer: float = 0.0, kernel: float = 2.0, eager_kernel: float = 0.0
 ) -> TraceBuilder:
     """Four steps: a region, operators outside it, and an optimizer step, with the given host times."""
     b = TraceBuilder()
@@ -18,7 +18,7 @@ def run(
                 b.launch("triton_poi_fused_add_0", duration=kernel, call=5)
             if outside:
                 with b.op("aten::cross_entropy_loss", head=outside - 10, tail=5):
-                    b.launch("softmax", duration=kernel, call=5)
+                    b.launch("softmax", duration=eager_kernel or kernel, call=5)
             if optimizer:
                 with (
                     b.span("Optimizer.step#SGD.step", Kind.ANNOTATION),
@@ -53,7 +53,9 @@ def test_a_device_bound_run_is_judged_by_device_time() -> None:
     assert "50 % of device time" in title("CMP108", result)
 
 
-def test_an_eager_program_with_one_compiled_corner_is_eager() -> None:
+def test_the_threshold_of_a_compiled_program_is_one_twentieth_below_it_is_eager() -> None:
+    found("CMP108", run(4000, compiled=200, eager_kernel=200).build())  # and 16 of the lookup, of 4216
+    assert "eager program" in skipped("CMP108", run(4000, compiled=185, eager_kernel=200).build())
     assert "eager program" in skipped("CMP108", run(40_000, compiled=20, kernel=0.5).build(), compiled_from=0.6)
 
 

@@ -28,7 +28,7 @@ def test_every_step_compiles() -> None:
     assert [row["phase"] for row in result.evidence[0].rows] == ["_compile.compile_inner", "backend_compile"]
 
 
-def test_fewer_than_half_of_the_steps_is_a_warm_up_that_was_too_short() -> None:
+def test_the_threshold_is_half_of_the_steps_fewer_are_a_warm_up_that_was_too_short() -> None:
     assert cleared("CMP102", run({0}).build()) == "1 of 4 steps compile"
     found("CMP102", run({0, 2}).build())
 

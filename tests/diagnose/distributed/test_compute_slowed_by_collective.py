@@ -11,7 +11,13 @@ from tests.support.builder import TraceBuilder
 
 
 def program(
-    slowed: float = 180, plain: float = 100, *, stream: str = "20", pairs: int = 4, other_shape: bool = False
+    slowed: float = 180,
+    plain: float = 100,
+    *,
+    stream: str = "20",
+    pairs: int = 4,
+    other_shape: bool = False,
+    think: float = 0,
 ) -> Trace:
     """Each step runs the same kernel alone and beside a collective."""
     b = TraceBuilder()
@@ -25,6 +31,7 @@ def program(
                     with b.op("aten::mm", head=0.1, tail=0.1, dims=[[rows, 64], [64, 64]], types=["float", "float"]):
                         b.launch("gemm", duration=slowed if beside else plain, call=1, delay=2)
                     b.synchronize()
+            b.wait(think)
     return b.build()
 
 
@@ -40,6 +47,8 @@ def test_fires_from_a_fifth_slower() -> None:
 
 
 def test_fires_from_two_percent_of_the_step() -> None:
+    assert found("DIS105", program(121, think=3_100))  # 84 of 4,033 us
+    assert cleared("DIS105", program(121, think=3_400))
     assert cleared("DIS105", program(121), share_from=0.12)
     assert found("DIS105", program(121), share_from=0.05)
 

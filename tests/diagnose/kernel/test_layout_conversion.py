@@ -39,7 +39,8 @@ def test_fires_from_two_percent_of_the_devices_time() -> None:
     assert cleared("KER107", network(2, conversion=0.95))
 
 
-def test_one_conversion_at_the_entry_is_silent() -> None:
+def test_fires_from_two_conversions_one_at_the_entry_is_silent() -> None:
+    assert found("KER107", network(1))
     b = TraceBuilder()
     for _ in range(4):
         with b.step(), b.op("aten::cudnn_convolution"):

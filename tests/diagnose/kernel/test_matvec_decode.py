@@ -40,6 +40,12 @@ def test_fires_up_to_eight_rows() -> None:
     assert cleared("KER110", decode(rows=9))
 
 
+def test_fires_from_five_percent_of_the_computing_time() -> None:
+    thin = 4 * LEAST_US / 0.8
+    assert found("KER110", decode(other=thin * 18.9))
+    assert cleared("KER110", decode(other=thin * 19.1))
+
+
 def test_weights_that_stay_in_the_cache_are_silent() -> None:
     b = TraceBuilder()
     for _ in range(4):

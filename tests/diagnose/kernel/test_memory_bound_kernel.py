@@ -67,3 +67,17 @@ def test_without_shapes_it_says_what_to_record() -> None:
 
 def test_an_unknown_card_is_not_judged() -> None:
     assert "no peak rates are known" in skipped("KER102", program(300.0, device=H100 | {"name": "NVIDIA Z9"}))
+
+
+def test_fires_below_thirty_percent_of_the_computing_rate() -> None:
+    def product(rows: int) -> Trace:
+        """Few rows against many weights at 90 % of the bandwidth: computing grows with the rows."""
+        b = TraceBuilder()
+        moved = 2 * (rows * 8192 + 8192 * 16384 + rows * 16384)
+        for _ in range(4):
+            with b.step(), b.op("aten::mm", dims=[[rows, 8192], [8192, 16384]], types=[BF16, BF16]):
+                b.launch("nvjet_tst_64x128", duration=moved / (0.9 * 3.35e12) * 1e6)
+        return b.build()
+
+    assert found("KER102", product(96))
+    assert cleared("KER102", product(104))

@@ -39,7 +39,8 @@ def test_without_shapes_the_whole_time_is_the_bound() -> None:
     assert (finding.gain_ns, finding.confidence) == (500_000, "low")
 
 
-def test_a_path_that_launches_no_products_is_clear() -> None:
+def test_fires_from_two_products() -> None:
+    found("KER108", attention(products=2))
     assert cleared("KER108", attention(products=1))
 
 

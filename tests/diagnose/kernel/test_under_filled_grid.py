@@ -82,3 +82,11 @@ def test_without_kernels_it_does_not_apply() -> None:
     with b.step(), b.op("aten::mm"):
         pass
     assert skipped("KER106", b.build())
+
+
+def test_the_thresholds_of_the_last_wave() -> None:
+    launch: dict[str, Any] = {"registers": 128, "block": (128, 1, 1)}  # 528 blocks at a time
+    found("KER106", program(528 + 131, **launch))
+    cleared("KER106", program(528 + 133, **launch))  # a quarter full
+    found("KER106", program(2 * 528 + 10, **launch))
+    cleared("KER106", program(3 * 528 + 10, **launch))

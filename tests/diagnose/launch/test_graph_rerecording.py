@@ -30,7 +30,7 @@ def test_capturing_in_every_step(tree: bool) -> None:
     assert result.gain_ns == 300_000
 
 
-def test_fewer_than_half_of_the_steps_is_warm_up() -> None:
+def test_the_threshold_is_half_of_the_steps_fewer_are_warm_up() -> None:
     assert "1 of 4 steps capture" in cleared("LAU108", run({0}).build())
     found("LAU108", run({0, 2}).build())
 

@@ -44,7 +44,8 @@ def test_a_python_loop_over_tensors() -> None:
     assert len(result.claims or ()) == 3 * 20 - 20  # steady steps only
 
 
-def test_nine_rounds_are_no_loop() -> None:
+def test_the_threshold_is_ten_rounds() -> None:
+    found("LAU103", loop(["aten::sin", "aten::mul"], 10).build())
     cleared("LAU103", loop(["aten::sin", "aten::mul"], 9).build())
 
 
@@ -78,8 +79,9 @@ def test_a_loop_ends_with_its_step() -> None:
     cleared("LAU103", loop(["aten::sin"], 9).build())
 
 
-def test_the_longest_pattern_is_a_setting() -> None:
+def test_the_threshold_of_the_longest_pattern_is_twenty_operators() -> None:
     names = [f"aten::op{i}" for i in range(21)]
+    found("LAU103", loop(names[:20], 10).build())
     cleared("LAU103", loop(names, 10).build())
     found("LAU103", loop(names, 10).build(), longest=21)
 

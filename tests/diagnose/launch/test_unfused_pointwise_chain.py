@@ -45,7 +45,8 @@ def test_a_device_bound_run_gains_all_kernels_but_the_longest() -> None:
     assert (result.side, result.gain_ns) == ("device", 500_000)
 
 
-def test_a_single_pointwise_kernel_is_no_chain() -> None:
+def test_the_threshold_is_two_kernels() -> None:
+    found("LAU102", steps(("aten::add", ADD, FLOATS), ("aten::mul", MUL, FLOATS)).build())
     cleared("LAU102", steps(("aten::add", ADD, FLOATS), ("aten::mm", GEMM, FLOATS)).build())
 
 

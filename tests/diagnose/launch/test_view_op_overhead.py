@@ -31,6 +31,7 @@ def test_views_take_a_good_part_of_the_step() -> None:
 
 def test_the_threshold_is_twenty_percent() -> None:
     cleared("LAU105", run(20).build())
+    found("LAU105", run(21).build())
 
 
 def test_a_view_that_copies_is_none() -> None:

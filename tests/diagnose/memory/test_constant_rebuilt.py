@@ -54,7 +54,8 @@ def test_random_numbers_and_cpu_tensors_are_silent() -> None:
     assert cleared("MEM108", program(on_device=False))
 
 
-def test_what_only_some_steps_build_is_silent() -> None:
+def test_fires_from_one_per_step() -> None:
+    found("MEM108", program())
     assert cleared("MEM108", program(every=2))
 
 

@@ -18,10 +18,11 @@ def decode(
     shapes: bool = True,
     choose: bool = True,
     duration: float = 30,
+    steps: int = 3,
 ) -> Trace:
     b = TraceBuilder()
     length = 10
-    for _ in range(3):
+    for _ in range(steps):
         with b.step():
             for _ in range(tokens):
                 for _ in range(layers):
@@ -90,7 +91,7 @@ def test_two_halves_of_constant_size_are_a_rotation() -> None:
 
 
 def test_fires_from_three_calls_in_a_row() -> None:
-    assert found("MEM107", decode(2, layers=1))  # two steady steps of two tokens
+    assert found("MEM107", decode(1, layers=1, steps=4))  # three steady steps of one token
     assert cleared("MEM107", decode(1, layers=1))
 
 

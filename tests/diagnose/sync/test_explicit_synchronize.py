@@ -34,6 +34,7 @@ def test_costs_the_idle_time_after_the_wait_not_the_wait() -> None:
 def test_fires_from_one_percent_of_the_step() -> None:
     # About 3 us pass between wait and launch even without thinking.
     assert cleared("SYN105", program(after=0, compute=2_000))
+    assert cleared("SYN105", program(after=12, compute=2_000))
     assert found("SYN105", program(after=20, compute=2_000))
 
 

@@ -44,6 +44,7 @@ def test_pinned_copies_are_clear() -> None:
 def test_fires_from_one_percent_of_the_step() -> None:
     # 20 us of a call in a step of 1,030 and of 3,030 us.
     assert found("SYN103", loop(duration=10, compute=1000))
+    assert found("SYN103", loop(duration=10, compute=1600))
     assert cleared("SYN103", loop(duration=10, compute=3000))
     assert found("SYN103", loop(duration=10, compute=3000), share_from=0.005)
 

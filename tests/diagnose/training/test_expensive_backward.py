@@ -52,7 +52,9 @@ def test_attention_may_cost_more() -> None:
     found("OPT106", run(10, 38, node=node).build())
 
 
-def test_an_index_needs_less_to_be_worth_a_look() -> None:
+def test_the_threshold_of_an_index_is_two_percent_and_it_needs_less_to_be_worth_a_look() -> None:
+    found("OPT106", run(2, 5, node="IndexBackward0", rest=240).build())  # of 247 us
+    cleared("OPT106", run(2, 5, node="IndexBackward0", rest=250).build())
     result = found("OPT106", run(2, 5, node="IndexBackward0", rest=200).build())
     assert result.values["node"].value == "IndexBackward0"
 

@@ -39,7 +39,7 @@ def test_compiling_in_one_step_of_four(name: str, kind: int) -> None:
     assert (result.gain_ns, list(result.steps)) == (0, [1])
 
 
-def test_half_of_the_steps_is_the_normal_state() -> None:
+def test_the_threshold_is_half_of_the_steps_which_is_the_normal_state() -> None:
     assert "2 of 4 steps compile" in cleared("MEA106", run({1, 2}).build())
     found("MEA106", run({1, 2}, steps=5).build())
 

@@ -48,3 +48,17 @@ def test_no_device_work() -> None:
     with b.step(), b.op("aten::mm"):
         pass
     skipped("MEA107", b.build())
+
+
+def test_the_threshold_of_a_kernels_share_is_one_percent() -> None:
+    def beside(gemm: float) -> TraceBuilder:
+        b = TraceBuilder()
+        for duration in (100, 100, 100, 100, 100, 160):
+            with b.step(), b.op("aten::add"):
+                b.launch("add", duration=duration)
+                b.launch("gemm", duration=gemm)
+        return b
+
+    # 112 us in the mean of the five steady steps.
+    found("MEA107", beside(11_000).build())
+    cleared("MEA107", beside(11_200).build())

@@ -46,8 +46,11 @@ def test_steps_that_run_different_operators() -> None:
     assert "1 of the steady steps run different operators" in title("MEA110", result)
 
 
-def test_one_operator_in_twenty_may_differ() -> None:
+def test_the_threshold_is_one_operator_in_twenty() -> None:
     cleared("MEA110", run(100, 100, 100, 100, extra_operators={2: 1}).build())
+    base = dict.fromkeys(range(4), 20)
+    cleared("MEA110", run(100, 100, 100, 100, extra_operators={**base, 2: 22}).build())  # 2 of 42
+    found("MEA110", run(100, 100, 100, 100, extra_operators={**base, 2: 23}).build())  # 3 of 43
 
 
 def test_it_says_when_the_run_settled() -> None:
