@@ -97,6 +97,7 @@ def test_a_kernel_names_its_launch_and_an_operator_its_work(page_of: Open) -> No
     panel.get_by_role("button", name="aten::mul").first.click()
     panel.get_by_text("Launches 1 piece of device work").wait_for()
     assert "[[64,64],[64,64]]" in panel.inner_text()
+    assert "shapes" in panel.inner_text()
     assert "Its backward" in panel.inner_text()
     panel.get_by_role("button", name="MulBackward0").click()
     panel.get_by_text("Backward of").wait_for()

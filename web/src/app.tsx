@@ -74,7 +74,7 @@ export function App({ data }: { data: PageData }) {
           aria-label={`Theme: ${theme.value}`}
           title={`Theme: ${theme.value === 'auto' ? 'as the system' : theme.value}`}
         >
-          ◐ {theme.value === 'auto' ? 'Auto' : theme.value === 'light' ? 'Light' : 'Dark'}
+          ◐ <span class="word">{theme.value === 'auto' ? 'Auto' : theme.value === 'light' ? 'Light' : 'Dark'}</span>
         </button>
       </header>
       {failure.value && (

@@ -57,7 +57,7 @@ class Windows:
         columns["row_first"], columns["row_count"] = columns["row_first"] * 0, columns["row_count"] * 0
         columns |= dict.fromkeys(("start", "duration", "name", "kind"), empty)
         times = [name for name in columns if name.startswith("time:")]
-        return pack(columns, delta=["cause_start", *times], extra=extra)
+        return pack(columns, delta=["cause_start", *times], extra=extra, level=1)
 
     def slices(self, low: int, high: int, pixel: float) -> bytes:
         """Slices between two times. Where several begin within `pixel` ns and all are shorter, the longest stands for

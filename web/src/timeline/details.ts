@@ -228,7 +228,10 @@ export function readable(args: readonly Argument[]): { name: string; text: strin
   return found
 }
 
-const wordsOf = (name: string): string => name.replaceAll('_', ' ').replace(/\bsm\b/, 'SM')
+/** The profiler's words for arguments of operators say little to who does not know it. */
+const WORDS: Record<string, string> = { dims: 'shapes', concrete: 'values', blocks_per_sm: 'blocks per SM' }
+
+const wordsOf = (name: string): string => (Object.hasOwn(WORDS, name) ? WORDS[name] : name.replaceAll('_', ' '))
 
 function textOf(arg: Argument): string {
   if (arg.unit === 'bytes') return formatQuantity('bytes', arg.value)

@@ -33,6 +33,8 @@ export interface Scene {
 /** Packed pixels, as in palette.ts. */
 const CURVE = { light: 0xffecc8a9, dark: 0xffa86e3a }
 
+const HEADING = { light: '#f1f3f6', dark: '#1c2229' }
+
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
 
 export class Painter {
@@ -212,6 +214,7 @@ export class Painter {
     }
     c.globalAlpha = 1
     this.curves(scene, ink, dim)
+    this.headings(scene, dim)
     this.marks(scene, ink)
     this.arrows(scene, ink)
     this.gutter(scene, ink, dim, line, back)
@@ -366,6 +369,20 @@ export class Painter {
     c.globalAlpha = 1
   }
 
+  /** Headings right of the gutter; arrows go over them. */
+  private headings(scene: Scene, dim: string): void {
+    const { context: c } = this
+    for (const band of scene.layout.bands) {
+      const y = band.y - scene.scroll + STICKY
+      if (y > scene.height) break
+      if (band.kind !== 'heading' || y + band.height < STICKY) continue
+      c.fillStyle = HEADING[scene.dark ? 'dark' : 'light']
+      c.fillRect(GUTTER, y + 2, scene.width - GUTTER, band.height - 4)
+      c.fillStyle = dim
+      c.fillText(band.hint, GUTTER + 4, y + band.height / 2)
+    }
+  }
+
   private gutter(scene: Scene, ink: string, dim: string, line: string, back: string): void {
     const { context: c } = this
     c.fillStyle = back
@@ -376,14 +393,12 @@ export class Painter {
       if (y + band.height < STICKY) continue
       const middle = y + band.height / 2
       if (band.kind === 'heading') {
-        c.fillStyle = scene.dark ? '#1c2229' : '#f1f3f6'
-        c.fillRect(0, y + 2, scene.width, band.height - 4)
+        c.fillStyle = HEADING[scene.dark ? 'dark' : 'light']
+        c.fillRect(0, y + 2, GUTTER, band.height - 4)
         c.fillStyle = ink
         c.font = `600 ${FONT}`
-        c.fillText(clean(band.title, 60), 8, middle)
+        c.fillText(clean(band.title, 60), 8, middle, GUTTER - 14)
         c.font = FONT
-        c.fillStyle = dim
-        c.fillText(band.hint, GUTTER + 4, middle)
       } else if (band.kind === 'series') {
         c.fillStyle = ink
         c.fillText(clip(scene.timeline.series[band.series].info.label, 28), 8, middle, GUTTER - 14)
