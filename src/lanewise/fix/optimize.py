@@ -12,7 +12,7 @@ from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.kept_plans import find_plan, keep_plan, plan_path
 from lanewise.fix.plan import Plan
 from lanewise.fix.subject import make_subject
-from lanewise.fix.trial import Trial
+from lanewise.fix.trial.course import run_trial
 
 __all__ = ["ALLOWABLE", "optimize"]
 
@@ -75,10 +75,9 @@ def optimize(
     if path is not None and (kept := find_plan(path, target, example_inputs)) is not None:
         clock.tell(f"{subject.name}: the plan of {path.name} still holds")
         return kept
-    trial = Trial(
-        subject, clock, goal=goal, allow=named, known=_known(report), only=list(only), trace=trace, extra=list(extra)
+    plan = run_trial(
+        subject, clock, goal=goal, allow=named, known=_known(report), only=only, trace=trace, extra=extra
     )
-    plan = trial.run()
     if path is not None:
         keep_plan(plan, path, [name for name in plan.report.winner if name not in {c.name for c in extra}])
     return plan
