@@ -75,9 +75,7 @@ def optimize(
     if path is not None and (kept := find_plan(path, target, example_inputs)) is not None:
         clock.tell(f"{subject.name}: the plan of {path.name} still holds")
         return kept
-    plan = run_trial(
-        subject, clock, goal=goal, allow=named, known=_known(report), only=only, trace=trace, extra=extra
-    )
+    plan = run_trial(subject, clock, goal=goal, allow=named, known=_known(report), only=only, trace=trace, extra=extra)
     if path is not None:
         keep_plan(plan, path, [name for name in plan.report.winner if name not in {c.name for c in extra}])
     return plan

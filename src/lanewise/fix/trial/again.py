@@ -13,9 +13,7 @@ __all__ = ["compare_again"]
 
 def compare_again(bench: Bench, ledger: Ledger) -> Comparison:
     """Time what is kept against eager; it is dropped if it is not faster by itself."""
-    ledger.notes.append(
-        "measured again after a part was not credited, in a process that had had a profiler attached"
-    )
+    ledger.notes.append("measured again after a part was not credited, in a process that had had a profiler attached")
     arms: dict[str, Variant | None] = {EAGER: None, NULL: None, PLAN: ledger.plan}
     schedule = Schedule(max(1.0, min(LONGEST_TIMING_S, bench.clock.left)))
     samples = measure(bench.subject, bench.state, arms, schedule)

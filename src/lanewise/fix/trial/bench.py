@@ -1,4 +1,4 @@
-"""What every part of one `optimize` works with: the program, its state, the clock, the gates. Made once, changed by none."""
+"""What every part of one `optimize` works with: the program, its state, the clock, the gates. Made once, never changed."""
 
 from __future__ import annotations
 

@@ -64,9 +64,7 @@ def run_trial(
         state.restore()
 
 
-def _candidates(
-    bench: Bench, known: Known | None, only: Sequence[str], extra: Sequence[Candidate]
-) -> list[Candidate]:
+def _candidates(bench: Bench, known: Known | None, only: Sequence[str], extra: Sequence[Candidate]) -> list[Candidate]:
     found = [*catalogue(bench.subject, bench.work), *extra]
     names = {candidate.name for candidate in found}
     if unknown := [name for name in only if name not in names]:
