@@ -95,6 +95,36 @@ def test_a_gain_that_the_trace_does_not_show_is_not_credited(work_clock: WorkClo
         assert (plan.report.against_eager is not None) == bool(plan)
 
 
+@pytest.mark.parametrize("profilers", [[], ["torch.profiler"]], ids=["fresh process", "after a profiler"])
+def test_after_a_profiler_a_small_gain_is_not_kept_and_the_plan_says_why(
+    work_clock: WorkClock, monkeypatch: pytest.MonkeyPatch, profilers: list[str]
+) -> None:
+    from lanewise.fix.trial import course
+    from lanewise.record import history
+
+    monkeypatch.setattr(history, "_noted", [])
+    monkeypatch.setattr(course, "profilers_so_far", lambda: list(profilers))
+
+    class Works(nn.Module):
+        def forward(self, x: torch.Tensor, us: float = 103_000.0) -> torch.Tensor:
+            work_clock.spend(us)
+            return torch.tanh(x)
+
+    good = planted("good", lambda module, original: lambda x: original(x, 100_000.0))
+    plan = optimize(Works().eval(), torch.randn(8, 8), budget="40s", only=["good"], extra=[good], trace=False)
+    (attempt,) = plan.report.attempts
+    assert attempt.timing is not None
+    assert attempt.timing.verdict == "faster"
+    assert plan.report.profilers == profilers
+    if profilers:
+        assert (attempt.outcome, plan.report.confidence) == ("not faster", "medium")
+        assert "after a profiler in this process" in attempt.reason
+        assert "fresh process" in plan.report.notes[0]
+    else:
+        assert (attempt.outcome, plan.report.confidence) == ("kept", "high")
+        assert plan.report.notes == []
+
+
 def test_what_changes_semantics_is_refused_unless_allowed_by_name() -> None:
     model = nn.Sequential(nn.Linear(16, 16), nn.ReLU()).eval()
     x = torch.randn(8, 16)
@@ -306,7 +336,7 @@ def test_memory_as_the_goal() -> None:
 
     x = torch.randn(64, 256)
     plan = optimize(
-        Hoards().eval(), x, goal="memory", budget="12s", only=["frugal"], extra=[planted("frugal", frugal)], trace=False
+        Hoards().eval(), x, goal="memory", budget="40s", only=["frugal"], extra=[planted("frugal", frugal)], trace=False
     )
     (attempt,) = plan.report.attempts
     assert attempt.peak_after < attempt.peak_before

@@ -183,7 +183,11 @@ def test_a_table_is_one_stop_of_the_tab_key_and_walked_by_arrows(page_of: Open) 
 
 def test_no_column_is_out_of_sight_on_a_desktop(page_of: Open) -> None:
     page = page_of(read(str(bundled_path("mnist")), cache=False)).page
-    for hash_ in ("", "#view=calls", *(f"#view=tables&table={name}" for name in ("kernels", "operators", "copies", "roofline"))):
+    for hash_ in (
+        "",
+        "#view=calls",
+        *(f"#view=tables&table={name}" for name in ("kernels", "operators", "copies", "roofline")),
+    ):
         page.evaluate(f"location.hash = '{hash_}'")
         page.locator("tbody tr").first.wait_for()
         hidden = page.evaluate(

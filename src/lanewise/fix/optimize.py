@@ -52,7 +52,7 @@ def optimize(
             leaves out those whose findings are not there.
         only: try only these candidates.
         trace: record before and after, and keep only what the trace shows. A process that has had a profiler attached
-            stays slower: measure nothing else in it afterwards.
+            stays slower: measure nothing else in it afterwards. A plan made in such a process has lower confidence.
         progress: called with lines of text; by default they go to stderr if that is a terminal.
         extra: candidates of your own, tried last, gated like all others.
         cache: keep the plan, and take one that was kept before for this machine, these versions, this program and these

@@ -15,7 +15,8 @@ from lanewise.fix.gate.physics import impossible
 from lanewise.fix.gate.timing import NULL, Samples, Schedule, measure, only_for_seen_inputs, settled, timing_of
 from lanewise.fix.model import Attempt, Outcome, Timing
 from lanewise.fix.plan import combined
-from lanewise.fix.trial.bench import LONGEST_TIMING_S, MARGIN, RESERVE_SHARE, Bench
+from lanewise.fix.trial.bench import LONGEST_TIMING_S, RESERVE_SHARE, Bench
+from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
 from lanewise.fix.trial.peaks import Peaks
 from lanewise.fix.trial.prepare import first_calls
@@ -99,7 +100,7 @@ def _measured(
     facts["numeric_class"] = result.numeric_class
     if not result.passed:
         return _entry(candidate, "wrong", result.reason, **facts)
-    samples = _timed(bench, below, whole, share)
+    samples = _timed(bench, ledger, below, whole, share)
     timing = timing_of(samples.rounds, _WITHOUT, _WITH)
     facts |= {"timing": timing, "repaid_after": _repaid(timing, prepare_s)}
     if problem := _not_real(bench, samples, timing):
@@ -112,7 +113,7 @@ def _measured(
         facts |= peaks.of(whole)
     if candidate.alternative and not below:
         ledger.alternatives.append(Kept(candidate, variant))
-    if reason := _not_good_enough(bench, timing, facts):
+    if reason := _not_good_enough(bench, ledger, timing, facts):
         return _entry(candidate, "not faster", reason, **facts)
     return _entry(candidate, "kept", said(timing), **facts)
 
@@ -121,12 +122,14 @@ def _check(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, *
     return bench.gate.check(combined([*[one.candidate for one in ledger.kept], candidate]), whole, again=again)
 
 
-def _timed(bench: Bench, below: list[Variant], whole: Several, share: float) -> Samples:
+def _timed(bench: Bench, ledger: Ledger, below: list[Variant], whole: Several, share: float) -> Samples:
     """The plan so far with and without the candidate, in turns."""
 
     def before() -> Several | None:
         return Several(list(below)) if below else None
 
+    ledger.about_to_time()
+    needed = margin(ledger.profilers, cuda=bench.subject.cuda)
     arms: dict[str, Variant | None] = {_WITHOUT: before(), NULL: before(), _WITH: whole}
     schedule = Schedule(max(0.5, min(LONGEST_TIMING_S, share * 0.6)))
     return measure(
@@ -134,7 +137,7 @@ def _timed(bench: Bench, below: list[Variant], whole: Several, share: float) -> 
         bench.state,
         arms,
         schedule,
-        done=lambda rounds: settled(rounds, _WITHOUT, _WITH, margin=MARGIN),
+        done=lambda rounds: settled(rounds, _WITHOUT, _WITH, margin=needed),
     )
 
 
@@ -147,7 +150,7 @@ def _not_real(bench: Bench, samples: Samples, timing: Timing) -> str:
     )
 
 
-def _not_good_enough(bench: Bench, timing: Timing, facts: dict[str, Any]) -> str:
+def _not_good_enough(bench: Bench, ledger: Ledger, timing: Timing, facts: dict[str, Any]) -> str:
     if bench.goal == "memory":
         before, after = facts["peak_before"], facts["peak_after"]
         if before <= 0 or after > _LESS_MEMORY * before:
@@ -155,7 +158,11 @@ def _not_good_enough(bench: Bench, timing: Timing, facts: dict[str, Any]) -> str
         if timing.after_us > _MORE_TIME * timing.before_us:
             return f"it saves memory but costs time: {said(timing)}"
         return ""
-    return "" if timing.verdict == "faster" and timing.low > 1 + MARGIN else said(timing)
+    needed = margin(ledger.profilers, cuda=bench.subject.cuda)
+    if timing.verdict == "faster" and timing.low > 1 + needed:
+        return ""
+    after = f"; after a profiler in this process only gains above {needed:.0%} count" if ledger.profilers else ""
+    return said(timing) + (after if timing.verdict == "faster" else "")
 
 
 def _entry(candidate: Candidate, outcome: Outcome, reason: str, **facts: Any) -> Attempt:

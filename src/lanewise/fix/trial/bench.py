@@ -12,10 +12,7 @@ from lanewise.fix.gate.worklist import WorkList, work_of
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 
-__all__ = ["LONGEST_TIMING_S", "MARGIN", "RESERVE_SHARE", "Bench", "make_bench"]
-
-MARGIN = 0.01
-"""A change is applied without asking if the lower end of its interval is above 1 by this much."""
+__all__ = ["LONGEST_TIMING_S", "RESERVE_SHARE", "Bench", "make_bench"]
 
 LONGEST_TIMING_S = 6.0
 """For one candidate, seconds."""

@@ -12,14 +12,15 @@ from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.plan import Plan
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
-from lanewise.fix.trial.again import compare_again
 from lanewise.fix.trial.attempt import try_candidate
 from lanewise.fix.trial.bench import Bench, make_bench
+from lanewise.fix.trial.confidence import profiler_note
 from lanewise.fix.trial.credit import credit
-from lanewise.fix.trial.final import compare_all
+from lanewise.fix.trial.final import decide, decide_again, hold_contest
 from lanewise.fix.trial.ledger import Ledger
 from lanewise.fix.trial.outcome import make_plan
 from lanewise.fix.trial.peaks import Peaks
+from lanewise.record.history import profilers_so_far
 
 __all__ = ["run_trial"]
 
@@ -39,7 +40,9 @@ def run_trial(
 
     The program is left as it was, also by an error or an interrupt.
     """
-    state, ledger = State(subject), Ledger()
+    state, ledger = State(subject), Ledger(profilers_so_far())
+    if note := profiler_note(ledger.profilers, cuda=subject.cuda):
+        clock.tell(note)
     try:
         bench = make_bench(subject, state, clock, goal=goal, allow=allow)
         peaks = Peaks(bench)
@@ -48,14 +51,16 @@ def run_trial(
             clock.tell(f"{candidate.name}: {candidate.what}")
             try_candidate(bench, ledger, peaks, known, candidate, len(candidates) - at)
         ledger.drop_chance(also_from_plan=goal != "memory")
-        found = compare_all(bench, ledger)
+        contest = hold_contest(bench, ledger)
+        found = decide(bench, ledger, contest)
+        # Nothing is timed from here on: listening to the host's allocator and recording both need a profiler.
         before_after = ""
         if trace and ledger.kept:
             _remember_peaks(ledger, peaks)
-            before = len(ledger.kept)
+            proven = ledger.names
             before_after = credit(bench, ledger)
-            if ledger.kept and len(ledger.kept) < before:
-                found = compare_again(bench, ledger)
+            if ledger.names != proven:
+                found = decide_again(bench, ledger, contest)
         if subject.cuda and not trace:
             ledger.notes.append("nothing was confirmed by a trace")
         return make_plan(bench, ledger, found, before_after=before_after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.timing import adjust
 from lanewise.fix.model import Attempt, Outcome, Timing
+from lanewise.record.history import noted
 
 __all__ = ["Kept", "Ledger", "said"]
 
@@ -29,9 +31,11 @@ class Ledger:
         alternatives: right ways to run the program as it was, which the plan has to beat.
         notes: for the reader of the plan.
         compile_s: the longest that a compiler has taken, seconds.
+        profilers: attached in this process before something was timed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, profilers: Sequence[str] = ()) -> None:
+        self.profilers = list(profilers)
         self.attempts: list[Attempt] = []
         self.kept: list[Kept] = []
         self.alternatives: list[Kept] = []
@@ -47,6 +51,10 @@ class Ledger:
     def names(self) -> list[str]:
         """Of what is kept."""
         return [one.candidate.name for one in self.kept]
+
+    def about_to_time(self) -> None:
+        """Take down which profilers of ours have been attached by now."""
+        self.profilers += [name for name in noted() if name not in self.profilers]
 
     def disable_all(self) -> None:
         """Take off everything that was built and is still held, last one first."""
