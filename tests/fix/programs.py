@@ -5,7 +5,6 @@ The planted programs are ordinary PyTorch; whoever optimizes for real could have
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,45 @@ from torch import nn
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
+from tests.fix.conftest import WorkClock
 
 Forward = Callable[..., Any]
+
+
+class Square(nn.Linear):
+    """A product, and the work that it stands for."""
+
+    def __init__(self, clock: WorkClock, us: float = 10_000.0) -> None:
+        super().__init__(256, 256)
+        self.spend = lambda: clock.spend(us)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.spend()
+        return super().forward(x)
+
+
+class Repeats(nn.Module):
+    """Does thirty times what has to be done once."""
+
+    def __init__(self, clock: WorkClock) -> None:
+        super().__init__()
+        self.spend = lambda: clock.spend(3_000.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(30):
+            self.spend()
+            y = torch.tanh(x)
+        return y
+
+
+def done_once(module: Any, original: Forward) -> Forward:
+    """The right way to do what `Repeats` does."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        module.spend()
+        return torch.tanh(x)
+
+    return forward
 
 
 class Attention(nn.Module):
@@ -134,7 +170,11 @@ def uninitialised(module: Any, original: Forward) -> Forward:
     return forward
 
 
-def wrong_gradient(module: Any, original: Forward) -> Forward:
+def _linear_with(
+    backward: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any],
+) -> Callable[[Any, Forward], Forward]:
+    """A linear layer whose gradients (of input, weight and bias) are `backward(gradient, input, weight)`."""
+
     class Product(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -143,28 +183,20 @@ def wrong_gradient(module: Any, original: Forward) -> Forward:
 
         @staticmethod
         def backward(ctx: Any, grad: torch.Tensor) -> Any:
-            x, weight = ctx.saved_tensors
-            # The bias gradient of a mean where the sum is meant.
-            return grad @ weight, grad.t() @ x, grad.mean(0)
+            return backward(grad, *ctx.saved_tensors)
 
-    return lambda x: Product.apply(x, module.weight, module.bias)
+    return lambda module, original: lambda x: Product.apply(x, module.weight, module.bias)
 
 
-def gradient_needs_contiguous(module: Any, original: Forward) -> Forward:
-    class Product(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-            ctx.save_for_backward(x, weight)
-            return F.linear(x, weight, bias)
+# The bias gradient of a mean where the sum is meant.
+wrong_gradient = _linear_with(lambda grad, x, weight: (grad @ weight, grad.t() @ x, grad.mean(0)))
 
-        @staticmethod
-        def backward(ctx: Any, grad: torch.Tensor) -> Any:
-            x, weight = ctx.saved_tensors
-            # Reads the memory as if it were contiguous, as a kernel that ignores strides does.
-            flat = grad if grad.is_contiguous() else grad.as_strided(grad.shape, (0, 0))
-            return flat @ weight, flat.t() @ x, flat.sum(0)
 
-    return lambda x: Product.apply(x, module.weight, module.bias)
+@_linear_with
+def gradient_needs_contiguous(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Any:
+    """Reads the memory as if it were contiguous, as a kernel that ignores strides does."""
+    flat = grad if grad.is_contiguous() else grad.as_strided(grad.shape, (0, 0))
+    return flat @ weight, flat.t() @ x, flat.sum(0)
 
 
 def missing_mask(module: Any, original: Forward) -> Forward:
@@ -276,18 +308,3 @@ def subject_of(module: nn.Module, *inputs: torch.Tensor) -> Subject:
     from lanewise.fix.subject import make_subject
 
     return make_subject(module, inputs)
-
-
-def asked_three_times(test: Callable[[], None]) -> Callable[[], None]:
-    """For tests in which something has to be proven faster within seconds: a busy machine may not prove it at once."""
-
-    @functools.wraps(test)
-    def asked() -> None:
-        for _ in range(2):
-            try:
-                return test()
-            except AssertionError:
-                continue
-        return test()
-
-    return asked

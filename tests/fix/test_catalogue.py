@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-if find_spec("torch") is None:
-    pytest.skip("looks at programs", allow_module_level=True)
+pytest.importorskip("torch")
 
 import torch
 import torch.nn.functional as F

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 
 import pytest
 
-if find_spec("torch") is None:
-    pytest.skip("optimizes programs", allow_module_level=True)
+pytest.importorskip("torch")
+
 import torch
 from torch import nn
 
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plan import load_plan
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(which("g++") is None, reason="needs a C++ compiler")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.skipif(which("g++") is None, reason="needs a C++ compiler"),
+]
 
 
 class Chain(nn.Module):
@@ -47,14 +49,8 @@ class Smooth(nn.Module):
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch.manual_seed(0)
+def fresh() -> None:
     torch._dynamo.reset()
-    # One thread: on a busy machine, operators that wait for a second one show nothing but that.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def test_a_pointwise_chain_is_compiled_and_the_plan_survives_a_file(tmp_path: Path) -> None:

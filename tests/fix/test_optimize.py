@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-if find_spec("torch") is None:
-    pytest.skip("optimizes programs", allow_module_level=True)
+pytest.importorskip("torch")
 
 import torch
 from torch import nn
@@ -25,15 +23,11 @@ from lanewise.fix.model import SCHEMA
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plan import load_plan
 from lanewise.show.plan_text import plan_json, plan_markdown, plan_sentence, render_plan
-from tests.fix.programs import asked_three_times, planted
+from tests.fix.conftest import WorkClock
+from tests.fix.programs import Repeats, done_once, planted
 
 # Proof by timing takes seconds and a machine that is not busy with the rest of the suite.
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
 
 
 class Layers(nn.Module):
@@ -61,17 +55,17 @@ def training() -> tuple[Layers, torch.optim.Optimizer, Any]:
     return model, optimizer, step
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_a_training_step_gets_its_fused_optimizer_and_the_trace_shows_it() -> None:
     model, optimizer, step = training()
     before = [parameter.detach().clone() for parameter in model.parameters()]
-    plan = optimize(step, torch.randn(8, 16), budget="25s", only=["optimizer-fused"])
+    plan = optimize(step, torch.randn(8, 16), budget="60s", only=["optimizer-fused"])
     assert plan.report.kind == "step"
     assert plan.report.winner == ["optimizer-fused"], plan.summary()
     (attempt,) = plan.report.attempts
     assert [shown.seen for shown in attempt.shown] == [True]
     assert attempt.numeric_class in {"exact", "same precision"}
-    assert plan.report.seconds <= 25 * 1.2
+    assert plan.report.seconds <= 60 * 1.2
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)), "optimizing trains nothing"
     assert not optimizer.state, "and leaves no optimizer state"
     with plan:
@@ -83,29 +77,52 @@ def test_a_training_step_gets_its_fused_optimizer_and_the_trace_shows_it() -> No
     plan.call(torch.randn(8, 16))
 
 
-@pytest.mark.slow
-def test_a_gain_that_the_trace_does_not_show_is_not_credited() -> None:
+def test_a_gain_that_the_trace_does_not_show_is_not_credited(work_clock: WorkClock) -> None:
     from dataclasses import replace
 
     from lanewise.fix.candidates.candidate import Prediction
 
-    class Repeats(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            for _ in range(30):
-                y = torch.tanh(x)
-            return y
-
-    good = planted("good", lambda module, original: torch.tanh)
+    good = planted("good", done_once)
     sees = Prediction("fewer operators", lambda a, b: (b.operators_in_all < a.operators_in_all, "counted"))
     misses = Prediction("a kernel that is not there", lambda a, b: (b.kernel_named("magic") > 0, "0 per call"))
     x = torch.randn(64, 64)
     for prediction, outcome in ((sees, "kept"), (misses, "not credited")):
         candidate = replace(good, predictions=(prediction,))
-        plan = optimize(Repeats().eval(), x, budget="15s", only=["good"], extra=[candidate])
+        plan = optimize(Repeats(work_clock).eval(), x, budget="40s", only=["good"], extra=[candidate])
         (attempt,) = plan.report.attempts
         assert attempt.outcome == outcome, attempt
         assert bool(plan) == (outcome == "kept")
         assert (plan.report.against_eager is not None) == bool(plan)
+
+
+@pytest.mark.parametrize("profilers", [[], ["torch.profiler"]], ids=["fresh process", "after a profiler"])
+def test_after_a_profiler_a_small_gain_is_not_kept_and_the_plan_says_why(
+    work_clock: WorkClock, monkeypatch: pytest.MonkeyPatch, profilers: list[str]
+) -> None:
+    from lanewise.fix.trial import course
+    from lanewise.record import history
+
+    monkeypatch.setattr(history, "_noted", [])
+    monkeypatch.setattr(course, "profilers_so_far", lambda: list(profilers))
+
+    class Works(nn.Module):
+        def forward(self, x: torch.Tensor, us: float = 103_000.0) -> torch.Tensor:
+            work_clock.spend(us)
+            return torch.tanh(x)
+
+    good = planted("good", lambda module, original: lambda x: original(x, 100_000.0))
+    plan = optimize(Works().eval(), torch.randn(8, 8), budget="40s", only=["good"], extra=[good], trace=False)
+    (attempt,) = plan.report.attempts
+    assert attempt.timing is not None
+    assert attempt.timing.verdict == "faster"
+    assert plan.report.profilers == profilers
+    if profilers:
+        assert (attempt.outcome, plan.report.confidence) == ("not faster", "medium")
+        assert "after a profiler in this process" in attempt.reason
+        assert "fresh process" in plan.report.notes[0]
+    else:
+        assert (attempt.outcome, plan.report.confidence) == ("kept", "high")
+        assert plan.report.notes == []
 
 
 def test_what_changes_semantics_is_refused_unless_allowed_by_name() -> None:
@@ -175,14 +192,14 @@ def test_a_candidate_that_raises_or_takes_too_long_is_reported_and_the_budget_is
     plan = optimize(
         model,
         torch.randn(4, 16),
-        budget=8,
+        budget=12,
         only=["broken", "slow"],
         extra=[planted("broken", broken), planted("slow", slow)],
         trace=False,
         progress=lines.append,
     )
     assert {a.name: a.outcome for a in plan.report.attempts} == {"broken": "failed", "slow": "out of budget"}
-    assert time.monotonic() - began < 8 * 1.2
+    assert time.monotonic() - began < 12 * 1.2
     assert any("slow" in line for line in lines)
     assert not plan
 
@@ -301,7 +318,6 @@ def test_a_report_prunes_what_it_has_no_finding_for() -> None:
     assert "OPT104" in attempt.reason
 
 
-@pytest.mark.slow
 def test_memory_as_the_goal() -> None:
     """Less memory at the same speed is kept for `memory`, and not for `latency`."""
 
@@ -320,7 +336,7 @@ def test_memory_as_the_goal() -> None:
 
     x = torch.randn(64, 256)
     plan = optimize(
-        Hoards().eval(), x, goal="memory", budget="12s", only=["frugal"], extra=[planted("frugal", frugal)], trace=False
+        Hoards().eval(), x, goal="memory", budget="40s", only=["frugal"], extra=[planted("frugal", frugal)], trace=False
     )
     (attempt,) = plan.report.attempts
     assert attempt.peak_after < attempt.peak_before
@@ -386,18 +402,22 @@ def test_wrong_gradients_of_inference_results_are_rejected() -> None:
     assert "gradient" in attempt.reason
 
 
-@asked_three_times
-def test_a_function_keeps_its_plan_behind_call() -> None:
+def test_a_function_keeps_its_plan_behind_call(work_clock: WorkClock) -> None:
     weight = torch.randn(32, 32)
 
     def program(x: torch.Tensor) -> torch.Tensor:
         for _ in range(20):
+            work_clock.spend(5_000.0)
             y = torch.tanh(x @ weight)
         return y
 
-    good = planted("good", lambda module, original: lambda x: torch.tanh(x @ weight))
+    def once(x: torch.Tensor) -> torch.Tensor:
+        work_clock.spend(5_000.0)
+        return torch.tanh(x @ weight)
+
+    good = planted("good", lambda module, original: once)
     x = torch.randn(32, 32)
-    plan = optimize(program, x, budget="10s", only=["good"], extra=[good], trace=False)
+    plan = optimize(program, x, budget="40s", only=["good"], extra=[good], trace=False)
     assert plan.report.kind == "inference"
     assert plan.report.reference.startswith("double precision")
     assert plan.report.winner == ["good"], plan.summary()

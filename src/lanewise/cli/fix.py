@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lanewise.cli.common import console, emit, json_option
+from lanewise.cli.run import RunCommand
 from lanewise.errors import InputError, LanewiseError, UsageError
 
 if TYPE_CHECKING:
@@ -19,17 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["fix"]
 
 
-class _Fix(click.Command):
+class _Fix(RunCommand):
     """Leaves everything after the script's name to the program."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        takes_value = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
-        at = 0
-        while at < len(args) and args[at].startswith("-") and args[at] != "--":
-            at += 2 if args[at] in takes_value else 1
-        own, rest = args[:at], args[at:]
-        ctx.meta["program"] = rest[1:] if rest[:1] == ["--"] else rest
-        return super().parse_args(ctx, own)
+    ends = ("--",)
 
 
 @click.command(cls=_Fix, options_metavar="[OPTIONS] SCRIPT [ARGS]... | PLAN.json")

@@ -17,16 +17,22 @@ if TYPE_CHECKING:
     from lanewise.record.recording import Options
     from lanewise.record.script import Program
 
-__all__ = ["RunCommand", "launcher", "need_torch", "program_of", "run"]
+__all__ = ["RunCommand", "launcher", "need_torch", "program_here", "program_of", "run"]
 
 
 class RunCommand(click.Command):
-    """Leaves everything from the script's name, or from `-m` and `-c`, to the program."""
+    """Leaves everything from the script's name, or from `-m` and `-c`, to the program.
+
+    Attributes:
+        ends: words that look like options and begin the program.
+    """
+
+    ends: tuple[str, ...] = ("-m", "-c", "--")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         takes_value = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
         at = 0
-        while at < len(args) and args[at].startswith("-") and args[at] not in ("-m", "-c", "--"):
+        while at < len(args) and args[at].startswith("-") and args[at] not in self.ends:
             at += 2 if args[at] in takes_value else 1
         own, program = args[:at], args[at:]
         if program[:1] == ["--"]:
@@ -89,22 +95,28 @@ def run(ctx: click.Context, **given: Any) -> None:
     lanewise run train.py, accelerate launch -m lanewise run train.py, or lanewise run torchrun ...; each rank writes
     its own file.
     """
-    from lanewise.record.script import Program
+    sys.exit(_record(program_here(ctx.meta["program"], "run"), given))
 
-    program = program_of(ctx.meta["program"])
-    if (launched := launcher(program, ctx.meta["program"], "run")) is not None:
+
+def program_here(words: list[str], verb: str) -> Program:
+    """The program that a command line names, to be run in this process.
+
+    Does not return for a launcher: this process becomes it, and each of its ranks runs under `verb`. UsageError if no
+    program is named, MissingDependencyError without torch.
+    """
+    program = program_of(words, verb)
+    if (launched := launcher(program, words, verb)) is not None:
         os.execv(sys.executable, [sys.executable, *launched])
     need_torch()
-    assert isinstance(program, Program)
-    sys.exit(_record(program, given))
+    return program
 
 
-def program_of(words: list[str]) -> Program:
+def program_of(words: list[str], verb: str = "run") -> Program:
     """The program that a command line names. UsageError if it names none."""
     from lanewise.record.script import Program
 
     if not words:
-        raise UsageError("what to run? lanewise run SCRIPT [ARGS], or -m MODULE, or -c CODE")
+        raise UsageError(f"what to run? lanewise {verb} SCRIPT [ARGS], or -m MODULE, or -c CODE")
     first, rest = words[0], words[1:]
     if first in ("-m", "-c"):
         if not rest:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lanewise.cli.run import RunCommand, launcher, need_torch, program_of
+from lanewise.cli.run import RunCommand, program_here
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,11 +69,7 @@ def watch(ctx: click.Context, **given: Any) -> None:
     The tree joins Python frames, modules, operators and backward functions, is small however long the program runs,
     and is read by lanewise tree. The program's arguments, output and exit code are its own.
     """
-    program = program_of(ctx.meta["program"])
-    if (launched := launcher(program, ctx.meta["program"], "watch")) is not None:
-        os.execv(sys.executable, [sys.executable, *launched])
-    need_torch()
-    sys.exit(_watch(program, given))
+    sys.exit(_watch(program_here(ctx.meta["program"], "watch"), given))
 
 
 def _watch(program: Program, given: dict[str, Any]) -> int:

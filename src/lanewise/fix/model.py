@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from lanewise.report.model import Confidence
+
 __all__ = ["OUTCOMES", "SCHEMA", "ArmTime", "Attempt", "Check", "Outcome", "PlanReport", "Shown", "Timing"]
 
 SCHEMA = "lanewise.plan/1"
@@ -118,6 +120,8 @@ class PlanReport(msgspec.Struct, frozen=True):
         before_after: what the traces recorded before and after differ in, as `lanewise diff` says it; "" without traces.
         against_eager: of the winner. against_best: over the best of the other ways; None where nothing was kept.
         seconds: spent. budget_s: allowed.
+        profilers: had been attached in this process before something was timed; it stays slower after one.
+        confidence: of the times: `high`; `medium` or `low` after a profiler, see `fix.trial.confidence`.
     """
 
     schema: str
@@ -137,3 +141,5 @@ class PlanReport(msgspec.Struct, frozen=True):
     before_after: str
     seconds: float
     budget_s: float
+    profilers: list[str] = msgspec.field(default_factory=list[str])
+    confidence: Confidence = "high"

@@ -12,7 +12,7 @@ from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.kept_plans import find_plan, keep_plan, plan_path
 from lanewise.fix.plan import Plan
 from lanewise.fix.subject import make_subject
-from lanewise.fix.trial import Trial
+from lanewise.fix.trial.course import run_trial
 
 __all__ = ["ALLOWABLE", "optimize"]
 
@@ -52,7 +52,7 @@ def optimize(
             leaves out those whose findings are not there.
         only: try only these candidates.
         trace: record before and after, and keep only what the trace shows. A process that has had a profiler attached
-            stays slower: measure nothing else in it afterwards.
+            stays slower: measure nothing else in it afterwards. A plan made in such a process has lower confidence.
         progress: called with lines of text; by default they go to stderr if that is a terminal.
         extra: candidates of your own, tried last, gated like all others.
         cache: keep the plan, and take one that was kept before for this machine, these versions, this program and these
@@ -75,10 +75,7 @@ def optimize(
     if path is not None and (kept := find_plan(path, target, example_inputs)) is not None:
         clock.tell(f"{subject.name}: the plan of {path.name} still holds")
         return kept
-    trial = Trial(
-        subject, clock, goal=goal, allow=named, known=_known(report), only=list(only), trace=trace, extra=list(extra)
-    )
-    plan = trial.run()
+    plan = run_trial(subject, clock, goal=goal, allow=named, known=_known(report), only=only, trace=trace, extra=extra)
     if path is not None:
         keep_plan(plan, path, [name for name in plan.report.winner if name not in {c.name for c in extra}])
     return plan

@@ -14,6 +14,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lanewise.record import history
 from lanewise.record.own_profiler import OURS
 from lanewise.record.stderr import profiler_messages
 from lanewise.record.torched import torch_part
@@ -67,6 +68,7 @@ class Session:
             self._protect_cuda_graphs()
             self._profile = self._make()
             setattr(self._profile, OURS, True)
+            history.note("lanewise's recorder")
             self._profile._prepare_trace()
 
     def start(self) -> None:

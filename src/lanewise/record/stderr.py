@@ -17,7 +17,7 @@ __all__ = ["profiler_messages"]
 _KINETO = re.compile(
     rb"^(?:(?:USDT|STAGE|INFO|WARNING|ERROR):?\s?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \d+:\d+ \S+\.(?:cpp|h):\d+\]|"
     rb"ERROR: External init callback must run in same thread|"
-    rb"\[W\S* \S+ (?:CPUAllocator|collection|kineto_shim|profiler_kineto)\.cpp:\d+\])"
+    rb"\[W\S*(?: \S+)? (?:CPUAllocator|collection|kineto_shim|profiler_kineto)\.cpp:\d+\])"
 )
 
 

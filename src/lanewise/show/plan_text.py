@@ -39,7 +39,8 @@ def plan_sentence(report: PlanReport) -> str:
     text = f"{head}: {' + '.join(report.winner)} makes it {_ratio(report.against_eager)} faster than as it was"
     if report.against_best is not None and report.best_alternative != "eager":
         text += f", and it is {_ratio(report.against_best)} against the best other way ({report.best_alternative})"
-    return text + "."
+    sure = "" if report.confidence == "high" else f" ({report.confidence} confidence)"
+    return f"{text}{sure}."
 
 
 def attempts_table(report: PlanReport) -> TableBlock:

@@ -8,6 +8,7 @@ from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call
+from lanewise.record import history
 from lanewise.record.stderr import profiler_messages
 from lanewise.record.torched import torch_part
 
@@ -48,6 +49,7 @@ def _on_card(subject: Subject, call: Any) -> int:
 
 def _on_host(subject: Subject, call: Any) -> int:
     profiler: Any = torch_part("torch.profiler")
+    history.note("torch.profiler, for the peak of the host's memory")
     with (
         profiler_messages([]),
         profiler.profile(activities=[profiler.ProfilerActivity.CPU], profile_memory=True) as running,

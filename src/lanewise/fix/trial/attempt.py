@@ -1,0 +1,183 @@
+"""One candidate on top of what is kept so far: built, checked, timed, checked again; kept or not, and why."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from lanewise.fix.bounds import Known, bound_of, why_pruned
+from lanewise.fix.budget import OutOfTime
+from lanewise.fix.candidates.candidate import Candidate, Several, Variant
+from lanewise.fix.compiler import compiler_counts, compiler_notes
+from lanewise.fix.gate.correctness import Result, patches_of
+from lanewise.fix.gate.physics import impossible
+from lanewise.fix.gate.timing import NULL, Samples, Schedule, measure, only_for_seen_inputs, settled, timing_of
+from lanewise.fix.model import Attempt, Outcome, Timing
+from lanewise.fix.plan import combined
+from lanewise.fix.trial.bench import LONGEST_TIMING_S, RESERVE_SHARE, Bench
+from lanewise.fix.trial.confidence import margin
+from lanewise.fix.trial.ledger import Kept, Ledger, said
+from lanewise.fix.trial.peaks import Peaks
+from lanewise.fix.trial.prepare import first_calls
+
+__all__ = ["try_candidate"]
+
+_WITHOUT, _WITH = "before", "plan"
+
+_LESS_MEMORY, _MORE_TIME = 0.98, 1.05
+"""With `memory` as the goal: the share of the peak that must go, and the time that it may cost."""
+
+
+def try_candidate(
+    bench: Bench, ledger: Ledger, peaks: Peaks, known: Known | None, candidate: Candidate, remaining: int
+) -> None:
+    """Try a candidate and enter what came of it. Whatever happens, the program is as it was afterwards.
+
+    Args:
+        known: what a report on the program says. remaining: candidates still to try, this one included.
+    """
+    attempt = _attempt(bench, ledger, peaks, known, candidate, remaining)
+    ledger.attempts.append(attempt)
+    bench.clock.tell(f"{candidate.name}: {attempt.outcome}" + (f" ({attempt.reason})" if attempt.reason else ""))
+
+
+def _attempt(
+    bench: Bench, ledger: Ledger, peaks: Peaks, known: Known | None, candidate: Candidate, remaining: int
+) -> Attempt:
+    if candidate.refused_unless_allowed and candidate.name not in bench.allow:
+        reason = f"{candidate.refused_unless_allowed}; allow it by name: allow=[{candidate.name!r}]"
+        return _entry(candidate, "refused", reason)
+    bound = bound_of(candidate, bench.work)
+    if reason := why_pruned(candidate, bound, known):
+        return _entry(candidate, "pruned", reason, bound=bound)
+    left = bench.clock.left - RESERVE_SHARE * bench.clock.seconds
+    if left <= 0 or (candidate.compiles and ledger.compile_s > left):
+        took = ledger.compile_s if candidate.compiles else 0.0
+        needed = f"; the last compilation took {took:.0f} s" if took else ""
+        return _entry(candidate, "out of budget", f"{max(left, 0):.0f} s were left{needed}", bound=bound)
+    made: list[Variant] = []
+    try:
+        with bench.clock.at_most(left):
+            attempt = _measured(bench, ledger, peaks, candidate, made, bound, left / remaining)
+        if attempt.outcome == "kept":
+            ledger.kept.append(Kept(candidate, made[0]))
+        return attempt
+    except OutOfTime:
+        return _entry(candidate, "out of budget", f"not done in the {left:.0f} s that were left", bound=bound)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        return _entry(candidate, "failed", reason, bound=bound)
+    finally:
+        for variant in (*made, *[one.variant for one in ledger.kept[::-1]]):
+            variant.disable()
+        bench.state.restore()
+
+
+def _measured(
+    bench: Bench,
+    ledger: Ledger,
+    peaks: Peaks,
+    candidate: Candidate,
+    made: list[Variant],
+    bound: float,
+    share: float,
+) -> Attempt:
+    """The attempt of a candidate that is worth one. What is built goes into `made` at once, so that it can be taken off."""
+    compiled_before = compiler_counts()
+    began = time.monotonic()
+    variant = candidate.build(bench.subject)
+    made.append(variant)
+    below = ledger.plan.parts
+    whole = Several([*below, variant])
+    first_calls(bench, whole)
+    prepare_s = time.monotonic() - began
+    if candidate.compiles:
+        ledger.compile_s = max(ledger.compile_s, prepare_s)
+    result = _check(bench, ledger, candidate, whole)
+    notes = _fallback_notes(whole) + compiler_notes(compiled_before)
+    facts: dict[str, Any] = {"bound": bound, "prepare_s": prepare_s, "checks": result.checks, "notes": notes}
+    facts["numeric_class"] = result.numeric_class
+    if not result.passed:
+        return _entry(candidate, "wrong", result.reason, **facts)
+    samples = _timed(bench, ledger, below, whole, share)
+    timing = timing_of(samples.rounds, _WITHOUT, _WITH)
+    facts |= {"timing": timing, "repaid_after": _repaid(timing, prepare_s)}
+    if problem := _not_real(bench, samples, timing):
+        return _entry(candidate, "wrong", problem, **facts | {"numeric_class": "changes semantics"})
+    after = _check(bench, ledger, candidate, whole, again=True)
+    facts["checks"] = result.checks + after.checks
+    if not after.passed:
+        return _entry(candidate, "wrong", after.reason, **facts | {"numeric_class": "changes semantics"})
+    if bench.subject.cuda or bench.goal == "memory":
+        facts |= peaks.of(whole)
+    if candidate.alternative and not below:
+        ledger.alternatives.append(Kept(candidate, variant))
+    if reason := _not_good_enough(bench, ledger, timing, facts):
+        return _entry(candidate, "not faster", reason, **facts)
+    return _entry(candidate, "kept", said(timing), **facts)
+
+
+def _check(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, *, again: bool = False) -> Result:
+    return bench.gate.check(combined([*[one.candidate for one in ledger.kept], candidate]), whole, again=again)
+
+
+def _timed(bench: Bench, ledger: Ledger, below: list[Variant], whole: Several, share: float) -> Samples:
+    """The plan so far with and without the candidate, in turns."""
+
+    def before() -> Several | None:
+        return Several(list(below)) if below else None
+
+    ledger.about_to_time()
+    needed = margin(ledger.profilers, cuda=bench.subject.cuda)
+    arms: dict[str, Variant | None] = {_WITHOUT: before(), NULL: before(), _WITH: whole}
+    schedule = Schedule(max(0.5, min(LONGEST_TIMING_S, share * 0.6)))
+    return measure(
+        bench.subject,
+        bench.state,
+        arms,
+        schedule,
+        done=lambda rounds: settled(rounds, _WITHOUT, _WITH, margin=needed),
+    )
+
+
+def _not_real(bench: Bench, samples: Samples, timing: Timing) -> str:
+    """What is wrong with the time itself: other results while the clock ran, a kept result, or less than the work takes."""
+    return (
+        samples.wrong.get(_WITH, "")
+        or (only_for_seen_inputs(samples, _WITHOUT, _WITH) if timing.verdict == "faster" else "")
+        or impossible(timing.after_us, bench.floor)
+    )
+
+
+def _not_good_enough(bench: Bench, ledger: Ledger, timing: Timing, facts: dict[str, Any]) -> str:
+    if bench.goal == "memory":
+        before, after = facts["peak_before"], facts["peak_after"]
+        if before <= 0 or after > _LESS_MEMORY * before:
+            return f"the peak stays at {after:,} of {before:,} bytes"
+        if timing.after_us > _MORE_TIME * timing.before_us:
+            return f"it saves memory but costs time: {said(timing)}"
+        return ""
+    needed = margin(ledger.profilers, cuda=bench.subject.cuda)
+    if timing.verdict == "faster" and timing.low > 1 + needed:
+        return ""
+    after = f"; after a profiler in this process only gains above {needed:.0%} count" if ledger.profilers else ""
+    return said(timing) + (after if timing.verdict == "faster" else "")
+
+
+def _entry(candidate: Candidate, outcome: Outcome, reason: str, **facts: Any) -> Attempt:
+    bound = facts.get("bound", 0.0)
+    facts["bound"] = 0.0 if math.isinf(bound) else bound
+    return Attempt(candidate.name, candidate.family, candidate.region, candidate.what, outcome, reason, **facts)
+
+
+def _repaid(timing: Timing, prepare_s: float) -> int:
+    saved_us = timing.before_us - timing.after_us
+    return math.ceil(prepare_s * 1e6 / saved_us) if saved_us > 0 and prepare_s > 0 else 0
+
+
+def _fallback_notes(whole: Several) -> list[str]:
+    """Whether the patches were reached at all while they were verified."""
+    patches = patches_of(whole)
+    idle = [patch for patch in patches if not patch.dispatch.hits]
+    return [f"{len(idle)} of {len(patches)} patched modules never took their fast path"] if idle else []

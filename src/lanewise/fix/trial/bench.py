@@ -1,0 +1,49 @@
+"""What every part of one `optimize` works with: the program, its state, the clock, the gates. Made once, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lanewise.fix.budget import Budget
+from lanewise.fix.gate.correctness import Correctness
+from lanewise.fix.gate.physics import floor_us
+from lanewise.fix.gate.worklist import WorkList, work_of
+from lanewise.fix.state import State
+from lanewise.fix.subject import Subject
+
+__all__ = ["LONGEST_TIMING_S", "RESERVE_SHARE", "Bench", "make_bench"]
+
+LONGEST_TIMING_S = 6.0
+"""For one candidate, seconds."""
+
+RESERVE_SHARE = 0.25
+"""Of the budget, for everything that comes after the candidates."""
+
+_GATE_SHARE = 0.08
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One program under test.
+
+    Attributes:
+        goal, allow: as asked of `optimize`. gate: of correctness. work: of one call. floor: least time of a call, us.
+    """
+
+    subject: Subject
+    state: State
+    clock: Budget
+    goal: str
+    allow: Sequence[str]
+    gate: Correctness
+    work: WorkList
+    floor: float
+
+
+def make_bench(subject: Subject, state: State, clock: Budget, *, goal: str, allow: Sequence[str]) -> Bench:
+    """Run the program a few times to learn how its results can be verified and what it computes."""
+    clock.tell(f"{subject.name}: checking how its results can be verified")
+    gate = Correctness(subject, state, seconds=_GATE_SHARE * clock.seconds)
+    work = work_of(subject, state)
+    return Bench(subject, state, clock, goal, list(allow), gate, work, floor_us(subject, work))

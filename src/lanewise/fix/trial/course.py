@@ -1,0 +1,84 @@
+"""`run_trial`: candidates one by one, then all that is left against each other, then a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lanewise.errors import UsageError
+from lanewise.fix.bounds import Known, order
+from lanewise.fix.budget import Budget
+from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.candidates.catalogue import catalogue
+from lanewise.fix.plan import Plan
+from lanewise.fix.state import State
+from lanewise.fix.subject import Subject
+from lanewise.fix.trial.attempt import try_candidate
+from lanewise.fix.trial.bench import Bench, make_bench
+from lanewise.fix.trial.confidence import profiler_note
+from lanewise.fix.trial.credit import credit
+from lanewise.fix.trial.final import decide, decide_again, hold_contest
+from lanewise.fix.trial.ledger import Ledger
+from lanewise.fix.trial.outcome import make_plan
+from lanewise.fix.trial.peaks import Peaks
+from lanewise.record.history import profilers_so_far
+
+__all__ = ["run_trial"]
+
+
+def run_trial(
+    subject: Subject,
+    clock: Budget,
+    *,
+    goal: str,
+    allow: Sequence[str],
+    known: Known | None,
+    only: Sequence[str],
+    trace: bool,
+    extra: Sequence[Candidate],
+) -> Plan:
+    """Try everything; see `optimize` for what the arguments mean.
+
+    The program is left as it was, also by an error or an interrupt.
+    """
+    state, ledger = State(subject), Ledger(profilers_so_far())
+    if note := profiler_note(ledger.profilers, cuda=subject.cuda):
+        clock.tell(note)
+    try:
+        bench = make_bench(subject, state, clock, goal=goal, allow=allow)
+        peaks = Peaks(bench)
+        candidates = _candidates(bench, known, only, extra)
+        for at, candidate in enumerate(candidates):
+            clock.tell(f"{candidate.name}: {candidate.what}")
+            try_candidate(bench, ledger, peaks, known, candidate, len(candidates) - at)
+        ledger.drop_chance(also_from_plan=goal != "memory")
+        contest = hold_contest(bench, ledger)
+        found = decide(bench, ledger, contest)
+        # Nothing is timed from here on: listening to the host's allocator and recording both need a profiler.
+        before_after = ""
+        if trace and ledger.kept:
+            _remember_peaks(ledger, peaks)
+            proven = ledger.names
+            before_after = credit(bench, ledger)
+            if ledger.names != proven:
+                found = decide_again(bench, ledger, contest)
+        if subject.cuda and not trace:
+            ledger.notes.append("nothing was confirmed by a trace")
+        return make_plan(bench, ledger, found, before_after=before_after)
+    finally:
+        ledger.disable_all()
+        state.restore()
+
+
+def _candidates(bench: Bench, known: Known | None, only: Sequence[str], extra: Sequence[Candidate]) -> list[Candidate]:
+    found = [*catalogue(bench.subject, bench.work), *extra]
+    names = {candidate.name for candidate in found}
+    if unknown := [name for name in only if name not in names]:
+        there = ", ".join(candidate.name for candidate in found) or "none"
+        raise UsageError(f"no candidate called {', '.join(unknown)} here; there are: {there}")
+    return order([candidate for candidate in found if not only or candidate.name in only], known)
+
+
+def _remember_peaks(ledger: Ledger, peaks: Peaks) -> None:
+    """The plan's peak, if no attempt has it; on the host, where the profiler has to listen, after the last timing."""
+    if not any(attempt.peak_after >= 0 for attempt in ledger.attempts if attempt.outcome == "kept"):
+        ledger.change(ledger.names[-1], **peaks.of(ledger.plan))

@@ -1,0 +1,92 @@
+"""`Ledger`: what has been tried so far, what came of each, and what is part of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lanewise.fix.candidates.candidate import Candidate, Several, Variant
+from lanewise.fix.gate.timing import adjust
+from lanewise.fix.model import Attempt, Outcome, Timing
+from lanewise.record.history import noted
+
+__all__ = ["Kept", "Ledger", "said"]
+
+
+class Kept(NamedTuple):
+    """A candidate and what was built of it."""
+
+    candidate: Candidate
+    variant: Variant
+
+
+class Ledger:
+    """Written by every part of a trial, one after the other.
+
+    Attributes:
+        attempts: every candidate, in the order in which they were considered.
+        kept: the plan so far; each was built on top of those before it.
+        alternatives: right ways to run the program as it was, which the plan has to beat.
+        notes: for the reader of the plan.
+        compile_s: the longest that a compiler has taken, seconds.
+        profilers: attached in this process before something was timed.
+    """
+
+    def __init__(self, profilers: Sequence[str] = ()) -> None:
+        self.profilers = list(profilers)
+        self.attempts: list[Attempt] = []
+        self.kept: list[Kept] = []
+        self.alternatives: list[Kept] = []
+        self.notes: list[str] = []
+        self.compile_s = 0.0
+
+    @property
+    def plan(self) -> Several:
+        """What is kept, as one variant."""
+        return Several([one.variant for one in self.kept])
+
+    @property
+    def names(self) -> list[str]:
+        """Of what is kept."""
+        return [one.candidate.name for one in self.kept]
+
+    def about_to_time(self) -> None:
+        """Take down which profilers of ours have been attached by now."""
+        self.profilers += [name for name in noted() if name not in self.profilers]
+
+    def disable_all(self) -> None:
+        """Take off everything that was built and is still held, last one first."""
+        for one in [*self.kept, *self.alternatives][::-1]:
+            one.variant.disable()
+
+    def change(self, name: str, **changes: Any) -> None:
+        """Other values in the attempts of that name."""
+        self.attempts = [msgspec.structs.replace(a, **changes) if a.name == name else a for a in self.attempts]
+
+    def drop(self, name: str, outcome: Outcome, reason: str) -> None:
+        """Take a candidate, and what was built on top of it, out of the plan."""
+        at = self.names.index(name)
+        gone, self.kept = self.kept[at:], self.kept[:at]
+        for one in gone[1:]:
+            self.change(one.candidate.name, outcome=outcome, reason=f"it was built on {name}, which is not kept")
+        self.change(name, outcome=outcome, reason=reason)
+
+    def drop_chance(self, *, also_from_plan: bool) -> None:
+        """Many candidates were timed: p values and verdicts are adjusted for it (Holm).
+
+        Args:
+            also_from_plan: drop what only looks faster because many were tried.
+        """
+        timed = [(at, attempt.timing) for at, attempt in enumerate(self.attempts) if attempt.timing is not None]
+        for (at, _), timing in zip(timed, adjust([timing for _, timing in timed]), strict=True):
+            attempt = self.attempts[at] = msgspec.structs.replace(self.attempts[at], timing=timing)
+            if also_from_plan and attempt.outcome == "kept" and timing.verdict != "faster":
+                reason = f"not beyond chance among {len(timed)} that were timed; {said(timing)}"
+                self.drop(attempt.name, "not faster", reason)
+
+
+def said(timing: Timing) -> str:
+    """A timing in words."""
+    return f"{timing.verdict}: {timing.ratio:.3g}x, 95 % interval {timing.low:.3g} to {timing.high:.3g}"

@@ -1,0 +1,142 @@
+"""The course of one `optimize` by numbers: what is decided from which samples. Nothing is timed here."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.gate.timing import NULL, Samples, only_for_seen_inputs
+from lanewise.fix.model import Attempt, Timing
+from lanewise.fix.trial.confidence import confidence, margin, profiler_note
+from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
+from lanewise.fix.trial.ledger import Kept, Ledger
+
+
+def candidate(name: str) -> Candidate:
+    return Candidate(name, "planted", "whole", name, lambda _: Nothing())
+
+
+class Nothing:
+    def enable(self) -> None: ...
+    def disable(self) -> None: ...
+
+
+def ledger_of(*names: str, outcome: Any = "kept") -> Ledger:
+    ledger = Ledger()
+    ledger.kept = [Kept(candidate(name), Nothing()) for name in names]
+    ledger.attempts = [Attempt(name, "planted", "whole", name, outcome, "") for name in names]
+    return ledger
+
+
+def samples(wrong: dict[str, str] | None = None, **medians_us: float) -> Samples:
+    """Twelve rounds of three samples around each median, with 1 % of noise."""
+    noise = np.random.default_rng(0)
+    rounds = {
+        name: [us * 1e3 * noise.normal(1, 0.01, 3) for _ in range(12)]
+        for name, us in {**medians_us, NULL: medians_us[EAGER]}.items()
+    }
+    return Samples(rounds, wrong or {}, {})
+
+
+LATENCY: Any = SimpleNamespace(goal="latency")
+
+
+def outcomes(ledger: Ledger) -> dict[str, str]:
+    return {attempt.name: attempt.outcome for attempt in ledger.attempts}
+
+
+def test_what_is_left_of_a_plan_is_decided_from_samples_taken_before_any_profiler() -> None:
+    contest = Contest(samples(eager=100, one=80, plan=50, compile=90), ["one", "two"], ["compile"])
+    ledger = ledger_of("one", "two")
+    whole = decide(LATENCY, ledger, contest)
+    assert whole.eager is not None
+    assert whole.eager.ratio == pytest.approx(2, rel=0.05)
+    ledger.drop("two", "not credited", "the trace does not show it")
+    left = decide_again(LATENCY, ledger, contest)
+    assert left.eager is not None
+    assert left.other is not None
+    assert left.eager.ratio == pytest.approx(1.25, rel=0.05)
+    assert left.other.ratio == pytest.approx(90 / 80, rel=0.05)
+    assert left.best == "compile"
+    assert outcomes(ledger) == {"one": "kept", "two": "not credited"}
+
+
+def test_what_is_left_and_not_faster_by_itself_goes_too() -> None:
+    contest = Contest(samples(eager=100, one=100, plan=50), ["one", "two"], [])
+    ledger = ledger_of("one", "two")
+    ledger.drop("two", "not credited", "")
+    left = decide_again(LATENCY, ledger, contest)
+    assert not ledger.kept
+    assert left.eager is None
+    assert outcomes(ledger) == {"one": "not faster", "two": "not credited"}
+
+
+def test_a_better_alternative_that_no_trace_has_confirmed_is_named_and_not_taken() -> None:
+    contest = Contest(samples(eager=100, one=80, plan=40, compile=60), ["one", "two"], ["compile"])
+    ledger = ledger_of("one", "two")
+    ledger.drop("two", "not credited", "")
+    decide_again(LATENCY, ledger, contest)
+    assert ledger.names == ["one"]
+    assert "compile alone is faster" in ledger.notes[0]
+
+
+def test_the_best_alternative_becomes_the_plan() -> None:
+    contest = Contest(samples(eager=100, plan=80, compile=50), ["one"], ["compile"])
+    ledger = ledger_of("one")
+    ledger.alternatives = [Kept(candidate("compile"), Nothing())]
+    ledger.attempts.append(Attempt("compile", "compile", "whole", "", "not faster", ""))
+    found = decide(LATENCY, ledger, contest)
+    assert ledger.names == ["compile"]
+    assert found.best == PLAN
+    assert outcomes(ledger) == {"one": "not faster", "compile": "kept"}
+
+
+def test_a_plan_that_gave_other_results_while_it_was_timed_is_wrong() -> None:
+    contest = Contest(samples({PLAN: "another result"}, eager=100, plan=50), ["one"], [])
+    ledger = ledger_of("one")
+    assert decide(LATENCY, ledger, contest).eager is None
+    assert outcomes(ledger) == {"one": "wrong"}
+
+
+def test_dropping_takes_along_what_was_built_on_top() -> None:
+    ledger = ledger_of("one", "two", "three")
+    ledger.drop("two", "wrong", "off by one")
+    assert ledger.names == ["one"]
+    assert [a.reason for a in ledger.attempts] == ["", "off by one", "it was built on two, which is not kept"]
+
+
+def test_chance_among_many_is_not_kept() -> None:
+    ledger = ledger_of("lucky")
+    lucky = Timing(1.05, 1.02, 1.08, 0.03, 0.04, "faster", 105.0, 100.0, 10)
+    ledger.attempts = [Attempt("lucky", "", "", "", "kept", "", timing=lucky)]
+    dull = Timing(1.0, 0.98, 1.02, 0.03, 0.9, "not enough samples", 100.0, 100.0, 10)
+    ledger.attempts += [Attempt(f"dull {n}", "", "", "", "not faster", "", timing=dull) for n in range(5)]
+    ledger.drop_chance(also_from_plan=True)
+    assert not ledger.kept
+    assert "not beyond chance among 6" in ledger.attempts[0].reason
+
+
+def test_after_a_profiler_a_gain_has_to_be_larger_and_the_plan_says_so() -> None:
+    assert confidence([], cuda=True) == "high"
+    assert profiler_note([], cuda=False) == ""
+    for cuda, word in ((True, "low"), (False, "medium")):
+        assert confidence(["torch.profiler"], cuda=cuda) == word
+        assert margin(["torch.profiler"], cuda=cuda) > margin([], cuda=cuda)
+        note = profiler_note(["torch.profiler"], cuda=cuda)
+        assert f"{word} confidence" in note
+        assert "torch.profiler" in note
+
+
+def test_speed_on_repeated_inputs_only_is_told_from_real_speed() -> None:
+    def seen(fresh_after: float) -> str:
+        rounds = {EAGER: [np.array([100.0, 104.0])], PLAN: [np.array([20.0, 22.0])]}
+        return only_for_seen_inputs(Samples(rounds, {}, {EAGER: [108.0, 120.0], PLAN: [fresh_after]}), EAGER, PLAN)
+
+    assert seen(112.0) == "it saves time only on inputs that it was called with before"
+    assert seen(30.0) == ""
