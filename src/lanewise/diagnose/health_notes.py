@@ -61,6 +61,8 @@ def _device(facts: Facts) -> list[Note]:
             what = "no rows at all"
         elif health.launches:
             what = f"no device work, though {_count(health.launches)} calls launched some"
+        elif facts.trace.reading.truncated:
+            what = "no device work, which may stand where it is cut off"
         return [Note("info" if len(facts.trace) else "bad", "device", f"the trace holds {what}")]
     missing = health.launches_without_work
     if missing:

@@ -306,4 +306,6 @@ def _cpu_sentence(facts: Facts) -> str:
     ran = f"Everything ran on the CPU{where}."
     if facts.health.launches:
         ran = "What the GPU did is missing from this recording, so that nothing can be said about it: record again."
+    elif facts.trace.reading.truncated:
+        ran = "The file is cut off, and nothing of a GPU stands before that: whether one worked cannot be said."
     return f"{ran} Most of the operators' own time: {top}."

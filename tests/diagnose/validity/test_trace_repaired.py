@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from lanewise.diagnose.explain import explain
 from lanewise.trace.reading import Reading
 from tests.diagnose.outcomes import cleared, found, title
 from tests.support.builder import TraceBuilder
@@ -26,6 +27,15 @@ def test_more_than_one_percent_lost_makes_totals_doubtful() -> None:
     assert "everything else was read" in title("MEA112", found("MEA112", built(reading)))
     reading.lose("unreadable row", "{", 1)
     assert "totals are too low" in title("MEA112", found("MEA112", built(reading)))
+
+
+def test_a_file_cut_off_before_any_device_work_is_not_called_a_cpu_run() -> None:
+    b = TraceBuilder()
+    with b.step(), b.op("aten::mm"):
+        pass
+    report = explain(b.build(reading=Reading(rows=1000, truncated=True)))
+    assert report.verdict.startswith("The file is cut off")
+    assert "on the CPU" not in report.verdict + "".join(note.text for note in report.health)
 
 
 def test_a_truncated_file() -> None:
