@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lanewise.diagnose.explain import explain
+from tests.support.builder import TraceBuilder
 from tests.web.traces import training
 from tests.web.waiting import until
 
@@ -37,6 +38,44 @@ def test_it_says_what_explain_says_in_the_same_order(page_of: Open) -> None:
     card = page.locator(f"#finding-{on[0]}")
     assert first.title in card.inner_text()
     assert page.locator(".step-bars li").count() == len(trace.steps)
+
+
+def test_a_run_without_a_gpu_is_shown_as_one(page_of: Open) -> None:
+    b = TraceBuilder(metadata={})
+    for _ in range(4):
+        with b.step(), b.op("aten::linear"), b.op("aten::mm", dims=[[64, 64], [64, 64]], types=["float", "float"]):
+            b.wait(50)
+        b.row(
+            "memory",
+            time=int(b.now * 1000),
+            lane=0,
+            bytes=1000,
+            address=1,
+            allocated=1000,
+            reserved=0,
+            device_type=0,
+            device_id=-1,
+        )
+    trace = b.build()
+    report = explain(trace)
+    assert report.statements
+    page = page_of(trace).page
+    text = page.locator("main").inner_text()
+    assert text.startswith("no GPU · 4 steps")
+    for statement in report.statements:
+        assert str(statement) in text
+    assert "GPU loses" in text
+    page.evaluate("location.hash = '#view=tables'")
+    page.locator("tbody tr").first.wait_for()
+    assert page.get_by_role("tab").all_inner_texts() == ["On the CPU", "Operators", "Memory"]
+    page.locator("tbody tr").first.click()
+    assert "aten::mm" in page.get_by_label("Selected row").inner_text()
+    page.get_by_role("tab", name="Operators").click()
+    assert not [heading for heading in page.locator("th").all_inner_texts() if "device" in heading]
+    page.get_by_role("tab", name="Memory").click()
+    assert "reserved" not in page.locator("figcaption").inner_text()
+    page.evaluate("location.hash = '#view=timeline'")
+    page.get_by_text("No GPU took part").wait_for()
 
 
 def test_the_shares_of_the_bar_are_readable_without_colour(page_of: Open) -> None:

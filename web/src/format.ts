@@ -21,12 +21,15 @@ const RATES: [number, string][] = [
   [1, 'B/s'],
 ]
 
-const FLOPS: [number, string][] = [
-  [1e12, 'T'],
-  [1e9, 'G'],
-  [1e6, 'M'],
-  [1e3, 'k'],
+const flops = (unit: string): [number, string][] => [
+  [1e12, `T${unit}`],
+  [1e9, `G${unit}`],
+  [1e6, `M${unit}`],
+  [1e3, `k${unit}`],
+  [1, unit],
 ]
+const OPERATIONS = flops('FLOP')
+const OPERATION_RATES = flops('FLOP/s')
 
 export function formatQuantity(type: QuantityType | string, value: unknown): string {
   if (value === null || value === undefined || (typeof value === 'number' && Number.isNaN(value))) return '–'
@@ -41,8 +44,10 @@ export function formatQuantity(type: QuantityType | string, value: unknown): str
       return number < 0 ? '–' : scaled(number, SIZES)
     case 'bandwidth':
       return number <= 0 ? '–' : scaled(number, RATES)
-    case 'rate':
-      return formatRate(number)
+    case 'flops':
+      return number < 0 ? '–' : scaled(number, OPERATIONS)
+    case 'flop_rate':
+      return number <= 0 ? '–' : scaled(number, OPERATION_RATES)
     case 'ratio':
       return number < 10 ? `${number.toFixed(1)}x` : `${number.toFixed(0)}x`
     case 'number':
@@ -50,12 +55,6 @@ export function formatQuantity(type: QuantityType | string, value: unknown): str
     default:
       return Number.isInteger(number) ? grouped(number, 0) : grouped(number, 1)
   }
-}
-
-/** Operations per second. */
-export function formatRate(rate: number): string {
-  for (const [size, unit] of FLOPS) if (rate >= size) return `${Number((rate / size).toPrecision(3))} ${unit}FLOP/s`
-  return `${Number(rate.toPrecision(2))} FLOP/s`
 }
 
 export const formatTime = (ns: number): string => formatQuantity('time', ns)

@@ -16,13 +16,13 @@ from lanewise.measure.idle import CLASSES
 from lanewise.measure.kernel_names import FAMILIES, short_name
 from lanewise.measure.regime import REGIMES
 from lanewise.measure.roofline import Roof
-from lanewise.report.model import Report
+from lanewise.report.model import Report, TableBlock, TableColumn
 from lanewise.show.args import ARGUMENT_TABLES, arguments
 from lanewise.show.json import to_plain
 from lanewise.show.packing import pack
 from lanewise.show.series import counter_series, memory_series, plain, queue_series
 from lanewise.show.source_lines import SourceLines
-from lanewise.show.tables import profiler_tables
+from lanewise.show.tables import cut_tables, measure_section, profiler_tables
 from lanewise.show.timeline import MAX_SLICES, Timeline, cause_intervals, timeline_of
 from lanewise.trace.recorded import from_metadata
 from lanewise.trace.schema import KINDS, TABLES, Kind
@@ -243,6 +243,8 @@ def _flat(value: Any, prefix: str = "") -> list[list[str]]:
 def tables_block(facts: Facts) -> bytes:
     """The profiler's tables with all rows up to a cap, and how the durations of each kernel are distributed."""
     tables = profiler_tables(facts, ("operators", "kernels", "api", "copies"), limit=_TABLE_ROWS)
+    if facts.classes.device == "":
+        tables = {**cut_tables(measure_section(facts, "cpu").tables, limit=_TABLE_ROWS), **_of_the_host(tables)}
     extra = {
         "tables": {key: _cut_rows(to_plain(block)) for key, block in tables.items()},
         "histograms": histograms(facts),
@@ -250,6 +252,18 @@ def tables_block(facts: Facts) -> bytes:
     if (points := roofline_points(facts)) is not None:
         extra["roofline"] = points
     return pack({}, extra=extra)
+
+
+def _of_the_host(tables: dict[str, TableBlock]) -> dict[str, TableBlock]:
+    """Tables without the columns of a device, which are all zero where there is none."""
+
+    def kept(column: TableColumn) -> bool:
+        return not column.key.startswith(("device_", "host_waiting"))
+
+    return {
+        key: TableBlock(block.title, [column for column in block.columns if kept(column)], block.rows, block.omitted)
+        for key, block in tables.items()
+    }
 
 
 def roofline_points(facts: Facts) -> dict[str, Any] | None:

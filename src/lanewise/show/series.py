@@ -55,7 +55,8 @@ def memory_series(trace: Trace) -> list[Series]:
         place = "CPU" if device < 0 else f"GPU {device}"
         for column, label in (("allocated", "memory allocated"), ("reserved", "memory reserved")):
             known = rows & (table[column] >= 0)
-            if known.any():
+            # Nothing is reserved on the host: a curve of zeros says nothing.
+            if table[column][known].any():
                 result.append(
                     _series(
                         f"{column}:{device}", f"{place} {label}", "bytes", table["time"][known], table[column][known]

@@ -2,7 +2,17 @@
 
 import type { RooflineData } from '../parts/roofline'
 
-export type QuantityType = 'time' | 'share' | 'count' | 'bytes' | 'bandwidth' | 'ratio' | 'text' | 'number' | 'rate'
+export type QuantityType =
+  | 'time'
+  | 'share'
+  | 'count'
+  | 'bytes'
+  | 'bandwidth'
+  | 'flops'
+  | 'flop_rate'
+  | 'ratio'
+  | 'text'
+  | 'number'
 export type Value = number | string | boolean | null
 
 export interface Quantity {
@@ -103,6 +113,8 @@ export interface Report {
     recorded: Record<string, boolean>
   }
   health: Note[]
+  /** What was measured besides, where it says something. */
+  statements: TextBlock[]
   steps: { source: string; count: number; steady: number[]; table: TableBlock; gaps: TableBlock | null }
   regime: {
     code: string

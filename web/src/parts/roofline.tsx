@@ -1,7 +1,7 @@
 // Kernels by arithmetic intensity and achieved rate, under the roofs of the device.
 
 import { useState } from 'preact/hooks'
-import { clean, formatQuantity, formatRate, formatTime } from '../format'
+import { clean, formatQuantity, formatTime } from '../format'
 import { DataTable } from './table'
 
 export interface RooflineData {
@@ -63,7 +63,7 @@ export function Roofline({ data }: { data: RooflineData }) {
                   d={`M${x(lowX)} ${y(Math.max(lowY, lowX * data.bandwidth))}L${x(ridge)} ${y(rate)}H${WIDTH}`}
                 />
                 <text x={WIDTH - 4} y={i ? y(rate) + 13 : y(rate) - 4} text-anchor="end">
-                  {clean(type, 24)} {formatRate(rate)}
+                  {clean(type, 24)} {shortRate(rate)}
                 </text>
               </g>
             )
@@ -79,7 +79,7 @@ export function Roofline({ data }: { data: RooflineData }) {
               r={3 + 11 * Math.sqrt(time / most)}
             >
               <title>
-                {`${clean(name, 160)} ${clean(shapes, 160)}: ${calls} calls, ${formatTime(time)}, ${intensities[i].toPrecision(3)} operations per byte, ${formatRate(rates[i])}`}
+                {`${clean(name, 160)} ${clean(shapes, 160)}: ${calls} calls, ${formatTime(time)}, ${intensities[i].toPrecision(3)} operations per byte, ${formatQuantity('flop_rate', rates[i])}`}
               </title>
             </circle>
           ))}
@@ -94,7 +94,7 @@ export function Roofline({ data }: { data: RooflineData }) {
           ))}
           {decades(lowY, highY).map((v) => (
             <text key={v} x={LEFT - 6} y={y(v) + 4} text-anchor="end">
-              {formatRate(v)}
+              {shortRate(v)}
             </text>
           ))}
         </svg>
@@ -116,7 +116,7 @@ export function Roofline({ data }: { data: RooflineData }) {
             { key: 'calls', type: 'count', label: 'calls' },
             { key: 'time', type: 'time', label: 'device time' },
             { key: 'intensity', type: 'number', label: 'operations per byte' },
-            { key: 'rate', type: 'rate', label: 'reached' },
+            { key: 'rate', type: 'flop_rate', label: 'reached' },
             { key: 'bandwidth', type: 'bandwidth', label: 'memory rate' },
             { key: 'limit', type: 'text', label: 'limited by' },
           ],
@@ -146,3 +146,6 @@ function decades(low: number, high: number): number[] {
   for (let e = Math.ceil(Math.log10(low)); e <= Math.log10(high); e++) found.push(10 ** e)
   return found.length > 8 ? found.filter((_, i) => i % 2 === 0) : found
 }
+
+/** Without zeros behind the point: on an axis, and of a round peak. */
+const shortRate = (rate: number): string => formatQuantity('flop_rate', rate).replace(/\.0+ /, ' ')

@@ -58,7 +58,9 @@ export function layoutOf(timeline: Timeline, folded: ReadonlySet<number>): Layou
       } else if (lane.side === 'host')
         heading(
           `Host, process ${lane.process}`,
-          'what Python and PyTorch do to hand work to the device; an outer call lies above what it calls',
+          device === ''
+            ? 'what Python and PyTorch do; an outer call lies above what it calls'
+            : 'what Python and PyTorch do to hand work to the device; an outer call lies above what it calls',
         )
       else heading('Elsewhere', 'rows of the recorder itself')
     }

@@ -13,7 +13,17 @@ export function Findings({ report, current }: { report: Report; current: string 
   return (
     <section aria-labelledby="what-to-do">
       <h2 id="what-to-do">{on.length ? 'What to do, most to gain first' : 'What to do'}</h2>
-      {on.length === 0 && <p>Nothing that would give back a measurable part of the step.</p>}
+      {on.length === 0 && report.source.devices > 0 && (
+        <p>Nothing that would give back a measurable part of the step.</p>
+      )}
+      {on.length === 0 && report.source.devices === 0 && (
+        <p>
+          The diagnoses speak of the time that a GPU loses; this run has none. What the CPU's time goes to is in the{' '}
+          <a href={hashOf({ view: 'tables' })}>tables</a> and the <a href={hashOf({ view: 'calls' })}>calls</a>.{' '}
+          <code>lanewise.optimize</code> tries other numbers of threads, <code>torch.compile</code> and more, and keeps
+          what is measured to be faster.
+        </p>
+      )}
       <ol class="cards">
         {on.map((finding) => (
           <Card key={finding.code} finding={finding} step={total} open current={finding.code === current} />

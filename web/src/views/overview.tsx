@@ -5,6 +5,7 @@ import { tree } from '../data/load'
 import type { Overview as Facts, Finding, Note, Report } from '../data/report'
 import { clean, formatQuantity, formatTime, versionText } from '../format'
 import { ClassBar, ClassLegend } from '../parts/classes'
+import { filled } from '../parts/evidence'
 import { DataTable } from '../parts/table'
 import { hashOf } from '../route'
 import { Findings, Prose } from './findings'
@@ -27,6 +28,9 @@ export function Overview({ report, facts, finding }: { report: Report; facts: Fa
             <ClassLegend names={Object.keys(report.regime.shares).filter((name) => report.regime.shares[name] > 0)} />
           </>
         )}
+        {report.statements.map((statement, i) => (
+          <p key={i}>{clean(filled(statement.template, statement.values), 600)}</p>
+        ))}
       </section>
       <Trust report={report} />
       <Findings report={report} current={finding} />
@@ -62,7 +66,8 @@ function StepTime({ report }: { report: Report }) {
     return (
       <p class="dim">
         Step time {formatTime(regime.step_us * 1e3)} as recorded. Recording slows the host down; with the step time
-        without a profiler (<code class="option">--step-time</code>) the shares would be those of the program itself.
+        without a profiler (<code class="option">--step-time</code>) the{' '}
+        {Object.keys(regime.shares).length > 0 ? 'shares' : 'times'} would be those of the program itself.
       </p>
     )
   return (

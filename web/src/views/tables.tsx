@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { failure, tables as loaded, timeline, want } from '../data/load'
-import type { TableBlock } from '../data/report'
+import type { TableBlock, Value } from '../data/report'
 import type { Timeline } from '../data/timeline'
 import { clean } from '../format'
 import { Histogram } from '../parts/histogram'
@@ -13,6 +13,7 @@ import { DataTable } from '../parts/table'
 import { go, hashOf } from '../route'
 
 const WORDS: Record<string, string> = {
+  cpu: 'On the CPU',
   kernels: 'Kernels',
   operators: 'Operators',
   api: 'API calls',
@@ -24,9 +25,13 @@ const WORDS: Record<string, string> = {
 export function Tables({ table, server }: { table: string; server: string }) {
   const extra = loaded.value
   useEffect(() => want('tables', server), [server])
-  const [picked, setPicked] = useState('')
+  const [row, setRow] = useState<Record<string, Value> | null>(null)
+  const picked = row ? String(row.name ?? row.operator ?? '') : ''
   const lines = timeline.value
-  const labels = useMemo(() => labelsOf(extra?.tables[table || 'kernels'], lines), [extra, lines, table])
+  const labels = useMemo(
+    () => labelsOf(extra?.tables[table || 'kernels'] ?? extra?.tables.operators, lines),
+    [extra, lines, table],
+  )
   if (!extra)
     return (
       <main id="main" class="loading">
@@ -59,7 +64,7 @@ export function Tables({ table, server }: { table: string; server: string }) {
             role="tab"
             aria-selected={of === key}
             onClick={() => {
-              setPicked('')
+              setRow(null)
               go({ view: 'tables', table: of })
             }}
           >
@@ -89,8 +94,8 @@ export function Tables({ table, server }: { table: string; server: string }) {
           block={block}
           tools
           shorten={(text, column) => (column.key === 'name' ? (labels.get(text) ?? text) : text)}
-          onRow={(row) => setPicked(String(row.name ?? ''))}
-          current={(row) => row.name === picked}
+          onRow={setRow}
+          current={(of) => of === row}
         />
       )}
       {key === 'memory' && timeline.value && <MemoryCurve timeline={timeline.value} />}
@@ -108,6 +113,8 @@ function labelsOf(block: TableBlock | undefined, lines: Timeline | null): Map<st
 
 function note(key: string): string {
   switch (key) {
+    case 'cpu':
+      return 'Own time per steady step, without what an operator called; “computes” is known where shapes and types are.'
     case 'operators':
       return '“Host self” leaves out what an operator called; “device total” counts everything that was launched inside it.'
     case 'kernels':
