@@ -8,6 +8,9 @@ animation frames, so that drawing, layout and everything else of the browser cou
 versions and every sample's summary; no host name and no path. `--speedscope tests/tree/readers/node_modules/speedscope/
 dist/release` (after `npm ci` there) opens the same trace in a plain speedscope page in the same rounds.
 `--server` opens the trace through `lanewise view` instead, as one too large for a file (benchmarks/web/served.py).
+
+Traces: `python -m benchmarks.reader.generate TRACE --events N`, with N = 1000000 for results.json, 1500000 (more than a
+million slices) for million.json, 10000000 for served.json.
 """
 
 from __future__ import annotations
