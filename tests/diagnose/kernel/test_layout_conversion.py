@@ -29,6 +29,17 @@ def test_device_bound_it_costs_the_conversions() -> None:
     )
 
 
+def test_without_operators_the_kernels_are_named() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(3):
+                b.launch("void cudnn::ops::nchwToNhwcKernel<__half>", duration=10)
+                b.launch("gemm", duration=50)
+    (table,) = found("KER107", b.build()).evidence
+    assert [row["operator"] for row in table.rows] == ["cudnn::ops::nchwToNhwcKernel"]
+
+
 def test_host_bound_it_costs_the_launches() -> None:
     finding = found("KER107", network(3), unprofiled_us=5_000)
     assert (finding.side, finding.gain_ns) == ("host", 6 * 5_000)

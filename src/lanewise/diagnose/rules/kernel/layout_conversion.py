@@ -11,6 +11,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import claim, counted, device_rows, device_sum, either_side, per
 from lanewise.measure.facts import Facts
+from lanewise.measure.kernel_names import short_name
 from lanewise.report.quantity import share, time
 from lanewise.trace.schema import Kind
 
@@ -55,11 +56,13 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
     calls = trace.links.launch[rows]
     linked = calls[calls >= 0]
     side, gain = either_side(facts, device_ns=total, host_ns=float(trace.duration[linked].sum()) / steps)
-    example, group = facts.signatures.groups(np.maximum(trace.links.operator[rows], 0))
+    operators = trace.links.operator[rows]
+    # Without operators the kernels speak for themselves.
+    example, group = facts.signatures.groups(np.where(operators >= 0, operators, trace.device_work[rows]))
     duration = trace.duration[trace.device_work[rows]]
     table_rows: list[dict[str, Any]] = [
         {
-            "operator": trace.name_of(int(operator)),
+            "operator": short_name(trace.name_of(int(operator))),
             "shapes": shapes_label(facts, int(operator)),
             "count": int((group == at).sum()) / steps,
             "total": float(duration[group == at].sum()) / steps,

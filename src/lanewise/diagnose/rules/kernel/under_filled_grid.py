@@ -87,7 +87,7 @@ def under_filled_grid(
             "kernel": kernel_label(facts, found.group.example),
             "shapes": shapes_label(facts, found.group.operator),
             "blocks": found.blocks,
-            "waves": found.waves,
+            "waves": found.waves if found.waves >= 0 else None,
             "count": len(found.group.rows) / steps,
             "duration": found.group.total / len(found.group.rows),
             "lost": found.lost,
