@@ -114,6 +114,10 @@ def test_ranks_are_given_one_by_one_or_as_their_folder(files: list[str]) -> None
     assert "|" in run("ranks", *files, "--format", "md")
 
 
+def test_the_late_rank_is_named_in_whatever_order(files: list[str]) -> None:
+    assert "DIS102: Rank 1 comes last" in run("ranks", *reversed(files))
+
+
 def test_the_projects_settings_choose_what_is_said(files: list[str]) -> None:
     Path("lanewise.toml").write_text("ignore = ['DIS102']\n")
     assert "DIS102" not in run("ranks", *files)

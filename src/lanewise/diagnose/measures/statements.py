@@ -24,7 +24,8 @@ def report_statements(facts: Facts) -> list[TextBlock]:
     if facts.classes.device == "":
         return cpu_statements(facts) if facts.cpu.operators.height else []
     found: list[TextBlock | None] = []
-    achieved = reached(facts) if facts.health.shapes else None
+    # Without shapes or peaks nothing comes of it: do not measure it for nothing.
+    achieved = reached(facts) if facts.health.shapes and facts.device.peak else None
     if achieved is not None and achieved[1] >= _COVERED_FROM:
         found.append(reached_statement(facts))
     copies, communication = (facts.regime.shares.get(c, 0.0) >= _MOVED_FROM for c in ("transfer", "communication"))
