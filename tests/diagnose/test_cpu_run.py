@@ -142,6 +142,24 @@ def test_the_type_of_the_matrix_work_is_named(dtype: str, said: str, hint: bool)
     assert ("Single precision moves half of the bytes" in told) == hint
 
 
+def test_equal_calls_that_take_unequal_time_are_told() -> None:
+    def program(*times: float) -> Trace:
+        b = TraceBuilder(metadata={})
+        for duration in (10.0, *times):
+            with b.step(), b.op("aten::mm", dims=[[8, 8], [8, 8]], types=FLOAT, head=0, tail=0):
+                b.wait(duration)
+        return b.build()
+
+    cpu = facts_of(program(10, 20, 30)).cpu
+    assert cpu.operators["best"].tolist() == [10_000]
+    assert cpu.above_best == pytest.approx(30 / 60)
+    (told,) = [str(one) for one in explain(program(10, 20, 30)).statements if "Equal calls" in str(one)]
+    assert "50 % of the operators' own time" in told
+    assert "aten::mm: 10.0 us at best, 20.0 us in the mean" in told
+    for steady in (program(10, 12, 14), program(50)):
+        assert not any("Equal calls" in str(one) for one in explain(steady).statements)
+
+
 def test_a_recording_without_steps_is_one_region() -> None:
     report = explain(training(steps_marked=False))
     assert "of the recording" in str(report.statements[0])

@@ -40,18 +40,21 @@ class CpuTime:
     """Time of a run without device work, over its steady steps; ns.
 
     Attributes:
-        operators: columns `operator, event, dtype, matrix, calls, time, share, flops, flop_rate`, by time: own time of the
-            calls of an operator with the same arguments; `event` is one of them, `share` that of all operators' own
-            time, `flops` of one call and per second (NaN where there is no formula, no shapes, or other operators do
-            the work), `matrix` whether it is a product, a convolution or attention.
+        operators: columns `operator, event, dtype, matrix, calls, time, best, share, flops, flop_rate`, by time: own time
+            of the calls of an operator with the same arguments; `event` is one of them, `best` the least that one of
+            them takes, `share` that of all operators' own time, `flops` of one call and per second (NaN where there is
+            no formula, no shapes, or other operators do the work), `matrix` whether it is a product, a convolution or
+            attention.
         steps: columns `number, duration, operators, inside`: of every step its length, its operators, and the time in
             which any of them runs.
         inside: share of the steady steps in which an operator runs.
+        above_best: share of the operators' own time that is above what the same calls take at their best.
     """
 
     operators: Columns
     steps: Columns
     inside: float
+    above_best: float
 
 
 def measure_cpu(facts: Facts) -> CpuTime:
@@ -71,7 +74,9 @@ def measure_cpu(facts: Facts) -> CpuTime:
         }
     )
     length = int((end - start)[steady].sum())
-    return CpuTime(_operators(facts, events), steps, float(inside[steady].sum()) / length if length else 0.0)
+    operators = _operators(facts, events)
+    above = float((operators["time"] - operators["calls"] * operators["best"]).sum()) / max(1, operators["time"].sum())
+    return CpuTime(operators, steps, float(inside[steady].sum()) / length if length else 0.0, above)
 
 
 def _operators(facts: Facts, events: np.ndarray) -> Columns:
@@ -83,6 +88,8 @@ def _operators(facts: Facts, events: np.ndarray) -> Columns:
     total = max(1, int(own.sum()))
     time = np.bincount(group, weights=own, minlength=len(example)).astype(np.int64)
     calls = np.bincount(group, minlength=len(example))
+    best = np.full(len(example), np.iinfo(np.int64).max)
+    np.minimum.at(best, group, own)
     whole = np.bincount(group, weights=trace.duration[events], minlength=len(example))
     itself = time >= _ITSELF_FROM * whole
     order = np.argsort(-time, kind="stable")[:_MOST]
@@ -108,6 +115,7 @@ def _operators(facts: Facts, events: np.ndarray) -> Columns:
             "matrix": facts.matrix_names[trace.name[example[order]]],
             "calls": calls,
             "time": time,
+            "best": best[order],
             "share": time / total,
             "flops": flops,
             "flop_rate": rate,

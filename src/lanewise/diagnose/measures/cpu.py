@@ -12,7 +12,7 @@ from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.report.model import TextBlock
-from lanewise.report.quantity import Quantity, QuantityType, count, flop_rate, share, text
+from lanewise.report.quantity import Quantity, QuantityType, count, flop_rate, share, text, time
 from lanewise.trace.recorded import from_metadata
 
 __all__ = ["cpu_section", "cpu_statements", "operators_source", "steps_source"]
@@ -37,6 +37,9 @@ _STEPS: Headings = {
 # Formulas leave out what a library adds; a share of matrix work below this is not what the run is about.
 _MATRIX_FROM = 0.2
 _NEARLY_ALL = 0.995
+
+# Caches and clocks alone make equal calls differ by some ten percent.
+_ABOVE_BEST_FROM = 0.4
 
 # Locating a call walks the Python frames around it.
 _MOST_LOCATED = 100
@@ -93,7 +96,29 @@ def cpu_statements(facts: Facts) -> list[TextBlock]:
             {"inside": share(facts.cpu.inside), "outside": share(max(0.0, 1 - facts.cpu.inside))},
         )
     ]
-    return [*found, *_threads(facts), *_types(facts)]
+    return [*found, *_threads(facts), *_types(facts), *_variance(facts)]
+
+
+def _variance(facts: Facts) -> list[TextBlock]:
+    """How much of the time is above the best of equal calls, with the operator in which most of it is."""
+    cpu = facts.cpu
+    if cpu.above_best < _ABOVE_BEST_FROM:
+        return []
+    data = cpu.operators
+    worst = int(np.argmax(data["time"] - data["calls"] * data["best"]))
+    return [
+        TextBlock(
+            "Equal calls take unequal time: {above} of the operators' own time is above what the same calls take at their "
+            "best ({operator}: {best} at best, {mean} in the mean). Often threads wait for cores that other programs use: "
+            "an idle machine, or OMP_NUM_THREADS=1, tells.",
+            {
+                "above": share(cpu.above_best),
+                "operator": text(str(data["operator"][worst])),
+                "best": time(float(data["best"][worst])),
+                "mean": time(float(data["time"][worst] / data["calls"][worst])),
+            },
+        )
+    ]
 
 
 def _threads(facts: Facts) -> list[TextBlock]:
@@ -128,7 +153,7 @@ def _types(facts: Facts) -> list[TextBlock]:
     if len(known):
         values["rate"] = flop_rate(float(matrix["flop_rate"][known[0]]))
         values["operator"] = text(str(matrix["operator"][known[0]]))
-        rate = "; the longest of it, {operator}, computes {rate}"
+        rate = "; the longest of it, {operator}, computes {rate} in the mean"
     double = " Single precision moves half of the bytes." if main == "float64" else ""
     part_of_it = "{main} of it" if by_type[main] < _NEARLY_ALL * part else "all of it"
     return [
