@@ -185,6 +185,21 @@ def test_a_run_on_a_device_is_not_told_by_its_operators() -> None:
     assert not any("Operators run in" in str(one) for one in report.statements)
 
 
+def test_a_recording_that_lost_its_device_is_no_run_on_the_cpu() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step(), b.op("aten::mm", dims=[[8, 8], [8, 8]], types=FLOAT):
+            b.call("cudaLaunchKernel")
+    lost = explain(b.build())
+    cut_off = training()
+    cut_off.reading.truncated = True
+    for report in (lost, explain(cut_off)):
+        assert "cpu" not in report.tables
+        assert not any("Operators run in" in str(one) for one in report.statements)
+        assert "lanewise.optimize" not in text_of(report)
+    assert "api" in lost.tables
+
+
 def test_a_trace_without_operators_has_nothing_to_say() -> None:
     b = TraceBuilder(metadata={})
     with b.step(), b.frame("train.py(1): main"):

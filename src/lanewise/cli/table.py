@@ -94,7 +94,7 @@ def table(
         at = step_row(facts.trace, step)
         wanted = _wanted(which, alone=snapshot is None)
         blocks = profiler_tables(facts, wanted, limit=rows, sort=sort)
-        if facts.classes.device == "" and "operators" in blocks and rows is not None:
+        if facts.on_cpu and "operators" in blocks and rows is not None:
             blocks["operators"] = _of_the_host(blocks["operators"])
         sections |= {name: measure_section(facts, name, step=at) for name in wanted if name not in _PROFILER}
     for section in sections.values():

@@ -146,7 +146,7 @@ def regime_summary(facts: Facts, findings: list[Finding]) -> RegimeSummary:
 
 def step_block(facts: Facts) -> TableBlock:
     """One row per step."""
-    if facts.classes.device == "":
+    if facts.on_cpu:
         source = steps_source(facts)
         return table_of(source.title, source.data, source.headings, limit=64)
     data = facts.steps.table
@@ -175,7 +175,7 @@ def step_block(facts: Facts) -> TableBlock:
 def gap_block(facts: Facts) -> TableBlock | None:
     """What happened before each step's first launch; None where nothing was launched."""
     data = facts.gaps
-    if facts.classes.device == "" or not (data["first_dispatch"] >= 0).any():
+    if facts.on_cpu or not (data["first_dispatch"] >= 0).any():
         return None
     headings: Headings = {
         "number": ("text", "step"),
@@ -195,7 +195,7 @@ def gap_block(facts: Facts) -> TableBlock | None:
 
 def report_tables(facts: Facts, limit: int = 10) -> dict[str, TableBlock]:
     """The four tables of the profiler, top rows only; of a run on the CPU nothing that speaks of a device."""
-    if facts.classes.device == "":
+    if facts.on_cpu:
         return _cpu_tables(facts, limit)
     tables = {
         "operators": _named(facts.operators, "Operators, by host self time", OPERATOR_COLUMNS, limit),

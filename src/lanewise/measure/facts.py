@@ -74,6 +74,12 @@ class Facts:
         """The busiest device: its properties and what it can do at most."""
         return device_of(self.trace.metadata, self.classes.device)
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the program used no device: nothing of one is recorded, nothing launches work for one, and the file
+        does not end before it could."""
+        return self.classes.device == "" and not self.health.launches and not self.trace.reading.truncated
+
     @once
     def cpu(self) -> CpuTime:
         """Operators by arguments and own time, for a run on the CPU."""

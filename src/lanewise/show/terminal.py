@@ -141,10 +141,10 @@ def _findings(report: Report) -> list[RenderableType]:
     on = [f for f in shown if f.on_bottleneck and not f.claims_from and f.kind != "note"]
     rest = [f for f in shown if f not in on]
     parts: list[RenderableType] = [Text(), _heading("What to do, most to gain first" if on else "What to do")]
-    if not on and report.source.devices:
-        parts.append(Text("  Nothing that would give back a measurable part of the step."))
-    elif not on:
+    if not on and "cpu" in report.tables:
         parts.append(_indented(Text(_ON_THE_CPU)))
+    elif not on:
+        parts.append(Text("  Nothing that would give back a measurable part of the step."))
     for number, finding in enumerate(on, 1):
         parts += [_finding(number, finding), Text()]
     if rest:
@@ -225,7 +225,7 @@ def _footer(report: Report, verbose: bool) -> list[RenderableType]:
         parts.append(_heading("Checked, and not found"))
         parts += [_line("·", "dim", f"{c.code} {c.name}: {c.reason or c.status.replace('_', ' ')}") for c in clear]
     elif clear:
-        which = "found nothing" if report.source.devices else "speak of a GPU's time, or found nothing"
+        which = "speak of a GPU's time, or found nothing" if "cpu" in report.tables else "found nothing"
         parts.append(Text(f"  {len(clear)} further checks {which} (-v lists them)", style="dim"))
     if report.source.path != "standard input":
         # In full and quoted: a command that is cut short does not run.

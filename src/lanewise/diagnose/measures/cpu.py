@@ -47,8 +47,8 @@ _MOST_LOCATED = 100
 
 def cpu_section(facts: Facts) -> Section:
     """Operators by arguments and own time; only for a run without device work."""
-    if facts.classes.device != "":
-        return Section([TextBlock("The run uses a device: `operators` holds the host's time.")], {})
+    if not facts.on_cpu:
+        return Section([TextBlock("The run uses a device, or may have: `operators` holds the host's time.")], {})
     data = facts.cpu.operators
     if data.height == 0:
         return Section([TextBlock("The trace holds no operators in its steady steps.")], {})
