@@ -63,7 +63,8 @@ def _device(facts: Facts) -> list[Note]:
             what = f"no device work, though {_count(health.launches)} calls launched some"
         elif facts.trace.reading.truncated:
             what = "no device work, which may stand where it is cut off"
-        return [Note("info" if len(facts.trace) else "bad", "device", f"the trace holds {what}")]
+        level: Level = "bad" if len(facts.trace) == 0 else "info" if facts.on_cpu else "warn"
+        return [Note(level, "device", f"the trace holds {what}")]
     missing = health.launches_without_work
     if missing:
         level: Level = "bad" if health.records_missing_share > 0.02 else "info"
