@@ -47,6 +47,16 @@ CASES: dict[str, tuple[str, str, str]] = {
         "pin_memory=torch.cuda.is_available())",
     ),
     "a value read for nothing": ("unused-wait", "x.sum().item()\ny = 1", "y = 1"),
+    "a value read under a condition": (
+        "unused-wait",
+        "if not args.good:\n    x.sum().item()\ny = 1",
+        "y = 1",
+    ),
+    "a value read under a condition that does something": (
+        "unused-wait",
+        "if log():\n    x.sum().item()\ny = 1",
+        "if log():\n    pass\ny = 1",
+    ),
     "a sum over a loop": (
         "item-in-loop",
         "for loss in losses:\n    total += loss.item()",
@@ -209,6 +219,14 @@ def test_safe_only_leaves_out_what_may_change_results() -> None:
     source = "for loss in losses:\n    total += loss.item()\noptimizer.zero_grad(set_to_none=False)\n"
     assert {one.name for one in rewrite(source).suggestions} == {"item-in-loop", "zero-grad"}
     assert [one.name for one in rewrite(source, safe_only=True).suggestions] == ["zero-grad"]
+
+
+def test_what_is_safe_is_suggested_beside_what_is_not() -> None:
+    source = "import torch\n\nfor x in data:\n    x.sum().item()\n    torch.cuda.synchronize()\n"
+    assert [one.safe for one in rewrite(source).suggestions] == [True, False]
+    safe = rewrite(source, safe_only=True)
+    assert [one.line for one in safe.suggestions] == [4]
+    assert safe.after == "import torch\n\nfor x in data:\n    torch.cuda.synchronize()\n"
 
 
 def test_what_an_edit_uses_is_imported() -> None:

@@ -78,6 +78,7 @@ def rewrite(
         if (only and name not in only) or name in skip:
             continue
         edit = _edit(name)
+        edit.safe_only = safe_only
         if findings is not None and not set(edit.answers) & set(findings):
             continue
         if not any(text in source for text in edit.needs):
