@@ -296,13 +296,49 @@ def test_the_diff_can_be_applied_with_patch(tmp_path: Path) -> None:
     assert script.read_text() == rewrite("import torch\n\n\ndef f(x, w):\n    return torch.sin(x) * w + 1").after
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\ufeffimport torch\r\nx.sum().item()\r\ny = 1".encode(), "\ufeffimport torch\r\ny = 1".encode()),
+        (
+            "# coding: latin-1\n\f\nx.item()\ny = 'é'\n".encode("latin-1"),
+            "# coding: latin-1\n\f\ny = 'é'\n".encode("latin-1"),
+        ),
+    ],
+    ids=["byte order mark and line ends", "another encoding and a form feed"],
+)
+def test_what_the_file_was_written_in_stays(tmp_path: Path, before: bytes, after: bytes) -> None:
+    script = tmp_path / "a.py"
+    script.write_bytes(before)
+    diff = subprocess.run(
+        [sys.executable, "-m", "lanewise", "fix", "a.py"], capture_output=True, timeout=300, cwd=tmp_path
+    ).stdout
+    assert lanewise("fix", "--apply", "--no-proof", "a.py", cwd=tmp_path).returncode == 0
+    assert script.read_bytes() == after
+    assert diff.count(b"\n-") == 1, "one line goes"
+
+
+def test_where_nothing_can_be_written_one_line_says_so(tmp_path: Path) -> None:
+    from lanewise.errors import LanewiseError
+    from lanewise.fix.source.text import write_source
+
+    with pytest.raises(LanewiseError, match=r"cannot write .*nowhere.a\.py: No such file"):
+        write_source(tmp_path / "nowhere" / "a.py", "", "utf-8")
+
+
 def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def (:")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "bytes.py").write_bytes(b"x = '\xff\xfe'\n" * 3)
+    (tmp_path / "coding.py").write_text("# coding: magic\n")
     for words, code, message in (
         (["fix"], 2, "what to fix?"),
         (["fix", "missing.py"], 3, "cannot read missing.py"),
         (["fix", "broken.py"], 3, "broken.py: it is no Python"),
         (["fix", "--only", "magic", "broken.py"], 2, "no edit called magic"),
+        (["fix", "folder"], 3, "cannot read folder: Is a directory"),
+        (["fix", "bytes.py"], 3, "cannot read bytes.py: "),
+        (["fix", "coding.py"], 3, "unknown encoding"),
     ):
         done = lanewise(*words, cwd=tmp_path)
         assert done.returncode == code, done.stderr
@@ -331,6 +367,18 @@ def test_edits_are_proven_by_recordings_before_they_are_written(tmp_path: Path) 
     assert "Step time" in done.stdout
     assert '"fused": True' in script.read_text()
     assert not list(tmp_path.glob(".*lanewise-fix*")), "nothing is left beside the script"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="records a program")
+def test_a_program_that_fails_by_itself_is_named_with_its_own_error(tmp_path: Path) -> None:
+    script = tmp_path / "a.py"
+    script.write_text("import torch\ntorch.ones(3).sum().item()\nraise ValueError('boom')\n")
+    done = lanewise("fix", "--apply", "--runs", 1, script.name, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the program ends with exit code 1: ValueError: boom" in done.stderr
+    assert "item" in script.read_text()
+    assert list(tmp_path.glob("*")) == [script], "nothing is left beside the script"
 
 
 @pytest.mark.slow
