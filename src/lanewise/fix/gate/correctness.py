@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
+from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.edges import check_edges
 from lanewise.fix.gate.evidence import check_evidence
@@ -27,7 +28,7 @@ from lanewise.fix.model import Check, NumericClass
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import same_bits, tensors_of
+from lanewise.fix.tensors import same_bits, tensors_of, why_not_comparable
 
 __all__ = ["Correctness", "Result", "patches_of"]
 
@@ -197,6 +198,8 @@ class Correctness:
         if self.subject.kind == "step":
             return False
         first, second = (observe(self.subject, self.subject.calls[0], self._state, draw=draw) for draw in (0, 1))
+        if problem := why_not_comparable(first.outputs):
+            raise UsageError(f"optimize() compares results: {problem}")
         given = tensors_of(self.subject.calls[0])
         self.subject.mutates = not all(same_bits(a, b.detach()) for a, b in zip(first.inputs, given, strict=True))
         return not all(same_bits(a, b) for (_, a), (_, b) in zip(first.values(), second.values(), strict=True))
