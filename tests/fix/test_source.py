@@ -369,6 +369,22 @@ def test_edits_are_proven_by_recordings_before_they_are_written(tmp_path: Path) 
     assert not list(tmp_path.glob(".*lanewise-fix*")), "nothing is left beside the script"
 
 
+@pytest.mark.parametrize(
+    ("errors", "words"),
+    [
+        ("Traceback ...\n  x\nValueError: boom\nlanewise: trace in a.json.gz\n", "ValueError: boom"),
+        ("torch._inductor.exc.InductorError: no compiler\n\nSet TORCHDYNAMO_VERBOSE=1 for more\n",
+         "torch._inductor.exc.InductorError: no compiler"),
+        ("usage: a.py\na.py: error: what?\n", "a.py: error: what?"),
+        ("lanewise: trace in a.json.gz\n", "no message"),
+    ],
+)  # fmt: skip
+def test_the_last_words_of_a_program_are_its_exception(errors: str, words: str) -> None:
+    from lanewise.fix.source.prove import last_words
+
+    assert last_words(errors) == words
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="records a program")
 def test_a_program_that_fails_by_itself_is_named_with_its_own_error(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.edges import check_edges
 from lanewise.fix.gate.evidence import check_evidence
-from lanewise.fix.gate.inputs import Named, adversarial, shaken
+from lanewise.fix.gate.inputs import Named, adversarial, has_floats, shaken
 from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks
 from lanewise.fix.gate.observe import Observation, compare_form, observe
 from lanewise.fix.gate.reference import Reference, Truth, make_reference
@@ -181,7 +181,10 @@ class Correctness:
         case = Case(named, layout, eager, self.reference.of(named.call, eager, layout=layout))
         # One run says little about how far rounding may go: inputs that are off by a roundoff are a second opinion, and
         # all seeds of a recipe are looked at together.
-        for seen in (eager, observe(self.subject, shaken(named.call), self._state, layout=layout)):
+        opinions = [eager]
+        if has_floats(named.call):
+            opinions.append(observe(self.subject, shaken(named.call), self._state, layout=layout))
+        for seen in opinions:
             truth = dict(_named_truth(case))
             for name, value in seen.values():
                 if value.dtype.is_floating_point and name in truth and truth[name].shape == value.shape:
