@@ -426,3 +426,72 @@ def test_a_function_keeps_its_plan_behind_call(work_clock: WorkClock) -> None:
         assert plan.counts()["good"] == {"fast": 1}
     plan.call(x)
     assert plan.counts()["good"] == {"fast": 1}
+
+
+class Scales(nn.Module):
+    """No parameters, and an argument that is no tensor."""
+
+    def forward(self, x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
+        return x * factor
+
+
+class Lengths(nn.Module):
+    """No tensors among its arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, words: list[str]) -> torch.Tensor:
+        return self.layer(torch.tensor([[float(len(word)) for word in words]]))
+
+
+class Silent(nn.Module):
+    """No results."""
+
+    def forward(self, x: torch.Tensor) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        (Scales(), torch.randn(4, 4)),
+        (Scales(), (torch.randn(4), 3)),
+        (Lengths(), (["a", "bb"],)),
+        (Silent(), torch.randn(3)),
+        (nn.Linear(4, 4), torch.randn(0, 4)),
+        (Scales(), torch.tensor(1.0)),
+        (nn.Linear(2, 2), torch.full((2, 2), float("nan"))),
+        (nn.Embedding(4, 2), torch.tensor([1, 3])),
+        (Scales(), torch.randn(4, dtype=torch.complex64)),
+    ],
+    ids=["no parameters", "a number", "no tensors", "no results", "no rows", "a scalar", "NaN", "indices", "complex"],
+)
+def test_unusual_programs_are_judged_like_others(model: nn.Module, inputs: Any) -> None:
+    same = planted("same", lambda module, original: original)
+    plan = optimize(model.eval(), inputs, budget="20s", only=["same"], extra=[same], trace=False)
+    (attempt,) = plan.report.attempts
+    assert attempt.outcome in {"not faster", "kept"}, attempt.reason
+    assert all(check.passed for check in attempt.checks)
+
+
+@pytest.mark.parametrize(
+    ("target", "inputs", "message"),
+    [
+        (3, torch.randn(2), "takes a module or a function, not int"),
+        (nn.Linear(2, 2), [], "at least one real call"),
+        (nn.Linear(2, 2, device="meta"), torch.randn(1, 2, device="meta"), "meta device"),
+        (lambda x: x.to_dense(), torch.eye(2).to_sparse(), "layout sparse_coo"),
+        (lambda x: x.to_sparse(), torch.eye(2), "layout sparse_coo"),
+        (nn.Linear(2, 2), (torch.randn(1, 2), 5), "do not fit the call"),
+    ],
+)
+def test_what_cannot_be_optimized_is_said_in_one_line(target: Any, inputs: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        optimize(target, inputs, budget="10s", trace=False)
+
+
+def test_what_the_program_raises_is_the_users_to_see() -> None:
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        optimize(nn.Linear(2, 2).eval(), torch.randn(1, 3), budget="10s", trace=False)

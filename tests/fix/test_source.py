@@ -47,6 +47,16 @@ CASES: dict[str, tuple[str, str, str]] = {
         "pin_memory=torch.cuda.is_available())",
     ),
     "a value read for nothing": ("unused-wait", "x.sum().item()\ny = 1", "y = 1"),
+    "a value read under a condition": (
+        "unused-wait",
+        "if not args.good:\n    x.sum().item()\ny = 1",
+        "y = 1",
+    ),
+    "a value read under a condition that does something": (
+        "unused-wait",
+        "if log():\n    x.sum().item()\ny = 1",
+        "if log():\n    pass\ny = 1",
+    ),
     "a sum over a loop": (
         "item-in-loop",
         "for loss in losses:\n    total += loss.item()",
@@ -211,6 +221,14 @@ def test_safe_only_leaves_out_what_may_change_results() -> None:
     assert [one.name for one in rewrite(source, safe_only=True).suggestions] == ["zero-grad"]
 
 
+def test_what_is_safe_is_suggested_beside_what_is_not() -> None:
+    source = "import torch\n\nfor x in data:\n    x.sum().item()\n    torch.cuda.synchronize()\n"
+    assert [one.safe for one in rewrite(source).suggestions] == [True, False]
+    safe = rewrite(source, safe_only=True)
+    assert [one.line for one in safe.suggestions] == [4]
+    assert safe.after == "import torch\n\nfor x in data:\n    torch.cuda.synchronize()\n"
+
+
 def test_what_an_edit_uses_is_imported() -> None:
     source = '"""A program."""\n\nfrom torch.utils.data import DataLoader\n\nloader = DataLoader(data)\n'
     after = rewrite(source).after
@@ -278,13 +296,49 @@ def test_the_diff_can_be_applied_with_patch(tmp_path: Path) -> None:
     assert script.read_text() == rewrite("import torch\n\n\ndef f(x, w):\n    return torch.sin(x) * w + 1").after
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\ufeffimport torch\r\nx.sum().item()\r\ny = 1".encode(), "\ufeffimport torch\r\ny = 1".encode()),
+        (
+            "# coding: latin-1\n\f\nx.item()\ny = 'é'\n".encode("latin-1"),
+            "# coding: latin-1\n\f\ny = 'é'\n".encode("latin-1"),
+        ),
+    ],
+    ids=["byte order mark and line ends", "another encoding and a form feed"],
+)
+def test_what_the_file_was_written_in_stays(tmp_path: Path, before: bytes, after: bytes) -> None:
+    script = tmp_path / "a.py"
+    script.write_bytes(before)
+    diff = subprocess.run(
+        [sys.executable, "-m", "lanewise", "fix", "a.py"], capture_output=True, timeout=300, cwd=tmp_path
+    ).stdout
+    assert lanewise("fix", "--apply", "--no-proof", "a.py", cwd=tmp_path).returncode == 0
+    assert script.read_bytes() == after
+    assert diff.count(b"\n-") == 1, "one line goes"
+
+
+def test_where_nothing_can_be_written_one_line_says_so(tmp_path: Path) -> None:
+    from lanewise.errors import LanewiseError
+    from lanewise.fix.source.text import write_source
+
+    with pytest.raises(LanewiseError, match=r"cannot write .*nowhere.a\.py: No such file"):
+        write_source(tmp_path / "nowhere" / "a.py", "", "utf-8")
+
+
 def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def (:")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "bytes.py").write_bytes(b"x = '\xff\xfe'\n" * 3)
+    (tmp_path / "coding.py").write_text("# coding: magic\n")
     for words, code, message in (
         (["fix"], 2, "what to fix?"),
         (["fix", "missing.py"], 3, "cannot read missing.py"),
         (["fix", "broken.py"], 3, "broken.py: it is no Python"),
         (["fix", "--only", "magic", "broken.py"], 2, "no edit called magic"),
+        (["fix", "folder"], 3, "cannot read folder: Is a directory"),
+        (["fix", "bytes.py"], 3, "cannot read bytes.py: "),
+        (["fix", "coding.py"], 3, "unknown encoding"),
     ):
         done = lanewise(*words, cwd=tmp_path)
         assert done.returncode == code, done.stderr
@@ -313,6 +367,34 @@ def test_edits_are_proven_by_recordings_before_they_are_written(tmp_path: Path) 
     assert "Step time" in done.stdout
     assert '"fused": True' in script.read_text()
     assert not list(tmp_path.glob(".*lanewise-fix*")), "nothing is left beside the script"
+
+
+@pytest.mark.parametrize(
+    ("errors", "words"),
+    [
+        ("Traceback ...\n  x\nValueError: boom\nlanewise: trace in a.json.gz\n", "ValueError: boom"),
+        ("torch._inductor.exc.InductorError: no compiler\n\nSet TORCHDYNAMO_VERBOSE=1 for more\n",
+         "torch._inductor.exc.InductorError: no compiler"),
+        ("usage: a.py\na.py: error: what?\n", "a.py: error: what?"),
+        ("lanewise: trace in a.json.gz\n", "no message"),
+    ],
+)  # fmt: skip
+def test_the_last_words_of_a_program_are_its_exception(errors: str, words: str) -> None:
+    from lanewise.fix.source.prove import last_words
+
+    assert last_words(errors) == words
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="records a program")
+def test_a_program_that_fails_by_itself_is_named_with_its_own_error(tmp_path: Path) -> None:
+    script = tmp_path / "a.py"
+    script.write_text("import torch\ntorch.ones(3).sum().item()\nraise ValueError('boom')\n")
+    done = lanewise("fix", "--apply", "--runs", 1, script.name, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the program ends with exit code 1: ValueError: boom" in done.stderr
+    assert "item" in script.read_text()
+    assert list(tmp_path.glob("*")) == [script], "nothing is left beside the script"
 
 
 @pytest.mark.slow

@@ -140,3 +140,14 @@ def test_speed_on_repeated_inputs_only_is_told_from_real_speed() -> None:
 
     assert seen(112.0) == "it saves time only on inputs that it was called with before"
     assert seen(30.0) == ""
+
+
+def test_calls_without_floating_values_are_varied_in_one_way_only() -> None:
+    import torch
+
+    from lanewise.fix.gate.inputs import VALUES, adversarial
+
+    assert len(adversarial(((torch.randn(3),), {}), seeds=2)) == 2 * len(VALUES)
+    whole = adversarial(((torch.arange(50),), {}), seeds=2)
+    assert [one.name for one in whole] == ["whole numbers, seed 0", "whole numbers, seed 1"]
+    assert not torch.equal(whole[0].call[0][0], whole[1].call[0][0])

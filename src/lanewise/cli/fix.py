@@ -16,6 +16,7 @@ from lanewise.errors import InputError, LanewiseError, UsageError
 if TYPE_CHECKING:
     from lanewise.fix.source.prove import Proof
     from lanewise.fix.source.rewrite import Rewritten
+    from lanewise.fix.source.text import Source
 
 __all__ = ["fix"]
 
@@ -50,6 +51,8 @@ def fix(ctx: click.Context, **given: Any) -> None:
     Suggestions are printed as a diff. With --apply the program is recorded with and without them, in turns, and the
     script is only changed if it still runs and does not get slower. For a PLAN.json of lanewise.optimize: show it.
     """
+    from lanewise.fix.source.text import read_source, write_source
+
     program: list[str] = ctx.meta["program"]
     if not program:
         raise UsageError("what to fix? lanewise fix SCRIPT [ARGS]")
@@ -57,15 +60,17 @@ def fix(ctx: click.Context, **given: Any) -> None:
     if script.suffix == ".json":
         _show_plan(script, as_json=given["as_json"])
         return
-    rewritten = _rewritten(script, given)
+    source = read_source(script)
+    rewritten, hidden = _rewritten(script, source.text, given)
+    edited = source._replace(text=rewritten.after)
     if not given["as_json"]:
-        _print_suggestions(rewritten, script, given)
+        _print_suggestions(rewritten, hidden, script)
     proof = None
     if rewritten.changed and (given["prove"] or (given["write"] and not given["no_proof"])):
-        proof = _proof(script, rewritten, arguments, given)
+        proof = _proof(script, edited, arguments, given)
     written = False
     if given["write"] and rewritten.changed and _may_write(proof):
-        script.write_text(rewritten.after, encoding="utf-8")
+        write_source(script, *edited)
         written = True
     if given["as_json"]:
         emit(_json(rewritten, script, proof, written), None, False)
@@ -75,13 +80,10 @@ def fix(ctx: click.Context, **given: Any) -> None:
         sys.exit(1)
 
 
-def _rewritten(script: Path, given: dict[str, Any]) -> Rewritten:
+def _rewritten(script: Path, source: str, given: dict[str, Any]) -> tuple[Rewritten, int]:
+    """What is suggested, and how many suggestions were left out for not being safe."""
     from lanewise.fix.source.rewrite import rewrite
 
-    try:
-        source = script.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {script}: {getattr(error, 'strerror', None) or 'it is no UTF-8 text'}") from None
     findings = None
     if given["trace"]:
         from lanewise.cli.common import open_trace, project_settings
@@ -91,34 +93,36 @@ def _rewritten(script: Path, given: dict[str, Any]) -> Rewritten:
         report = explain(open_trace(given["trace"], cache=True), settings=settings)
         findings = [finding.code for finding in report.findings]
     try:
-        return rewrite(source, only=given["only"], skip=given["skip"], safe_only=not given["unsafe"], findings=findings)
+        every = rewrite(source, only=given["only"], skip=given["skip"], findings=findings)
+        if given["unsafe"]:
+            return every, 0
+        safe = rewrite(source, only=given["only"], skip=given["skip"], safe_only=True, findings=findings)
+        return safe, sum(not one.safe for one in every.suggestions)
     except InputError as error:
         raise InputError(f"{script}: {error}") from None
 
 
-def _print_suggestions(rewritten: Rewritten, script: Path, given: dict[str, Any]) -> None:
-    from lanewise.fix.source.rewrite import rewrite, unified_diff
+def _print_suggestions(rewritten: Rewritten, hidden: int, script: Path) -> None:
+    from lanewise.fix.source.rewrite import unified_diff
 
     for one in rewritten.suggestions:
         click.echo(f"{script}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}", err=True)
-    if not given["unsafe"]:
-        every = rewrite(rewritten.before, only=given["only"], skip=given["skip"]).suggestions
-        if hidden := sum(not one.safe for one in every):
-            click.echo(f"lanewise: {hidden} more may change results beyond rounding: --unsafe shows them", err=True)
+    if hidden:
+        click.echo(f"lanewise: {hidden} more may change results beyond rounding: --unsafe shows them", err=True)
     if not rewritten.changed:
         click.echo("lanewise: nothing to suggest", err=True)
         return
     click.echo(unified_diff(rewritten, script.name), nl=False)
 
 
-def _proof(script: Path, rewritten: Rewritten, arguments: list[str], given: dict[str, Any]) -> Proof:
+def _proof(script: Path, edited: Source, arguments: list[str], given: dict[str, Any]) -> Proof:
     from lanewise.fix.source.prove import prove
 
     def tell(text: str) -> None:
         click.echo(f"lanewise: {text}", err=True)
 
     with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
-        proof = prove(script, rewritten.after, arguments, Path(folder), runs=given["runs"], tell=tell)
+        proof = prove(script, edited, arguments, Path(folder), runs=given["runs"], tell=tell)
     if not given["as_json"]:
         from lanewise.show.diff_terminal import print_diff
 

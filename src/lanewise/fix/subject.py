@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from lanewise.errors import UsageError
 from lanewise.fix.found import Found, find_parts, refuse_distributed
-from lanewise.fix.tensors import Call, map_tensors, tensors_of
+from lanewise.fix.tensors import Call, map_tensors, tensors_of, why_not_comparable
 from lanewise.record.torched import torch_part
 
 __all__ = ["Entry", "Kind", "Subject", "make_subject"]
@@ -149,7 +149,8 @@ def make_subject(target: Any, example_inputs: Any) -> Subject:
             of these for several calls.
 
     Raises:
-        UsageError: the target cannot be called, is wrapped for distributed training, or the inputs do not fit.
+        UsageError: the target cannot be called, is wrapped for distributed training, or the inputs do not fit or cannot
+            be compared.
     """
     if not callable(target):
         raise UsageError(f"optimize() takes a module or a function, not {type(target).__name__}")
@@ -158,6 +159,12 @@ def make_subject(target: Any, example_inputs: Any) -> Subject:
     refuse_distributed(found)
     calls = _calls(example_inputs)
     _fits(module.forward if module is not None else target, calls[0])
+    subject_tensors = [
+        *tensors_of(calls),
+        *(t for root in found.modules for t in (*root.parameters(), *root.buffers())),
+    ]
+    if problem := why_not_comparable(subject_tensors):
+        raise UsageError(f"optimize() compares results: {problem}")
     entry = module if module is not None else target if isinstance(target, Entry) else Entry(target)
     return Subject(entry, module, found, calls, _kind(module, found, calls))
 

@@ -7,7 +7,17 @@ from typing import Any
 
 from lanewise.record.torched import torch_part
 
-__all__ = ["Call", "copy_call", "copy_tensor", "flatten", "map_tensors", "same_bits", "sharing", "tensors_of"]
+__all__ = [
+    "Call",
+    "copy_call",
+    "copy_tensor",
+    "flatten",
+    "map_tensors",
+    "same_bits",
+    "sharing",
+    "tensors_of",
+    "why_not_comparable",
+]
 
 torch: Any = torch_part()
 _pytree: Any = torch_part("torch.utils._pytree")
@@ -24,6 +34,18 @@ def flatten(value: Any) -> list[Any]:
 def tensors_of(value: Any) -> list[Any]:
     """The tensors in a value, in a fixed order."""
     return [leaf for leaf in flatten(value) if isinstance(leaf, torch.Tensor)]
+
+
+def why_not_comparable(tensors: Sequence[Any]) -> str:
+    """Why the values of tensors cannot be compared, "" if all can: some are sparse, or have no values at all."""
+    for tensor in tensors:
+        if tensor.device.type == "meta":
+            return "tensors on the meta device have no values to compare"
+        if tensor.layout is not torch.strided:
+            return (
+                f"tensors of layout {str(tensor.layout).removeprefix('torch.')} cannot be compared yet, only dense ones"
+            )
+    return ""
 
 
 def map_tensors(change: Callable[[Any], Any], value: Any) -> Any:

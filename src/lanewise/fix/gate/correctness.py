@@ -15,10 +15,11 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
+from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.edges import check_edges
 from lanewise.fix.gate.evidence import check_evidence
-from lanewise.fix.gate.inputs import Named, adversarial, shaken
+from lanewise.fix.gate.inputs import Named, adversarial, has_floats, shaken
 from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks
 from lanewise.fix.gate.observe import Observation, compare_form, observe
 from lanewise.fix.gate.reference import Reference, Truth, make_reference
@@ -27,7 +28,7 @@ from lanewise.fix.model import Check, NumericClass
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import same_bits, tensors_of
+from lanewise.fix.tensors import same_bits, tensors_of, why_not_comparable
 
 __all__ = ["Correctness", "Result", "patches_of"]
 
@@ -180,7 +181,10 @@ class Correctness:
         case = Case(named, layout, eager, self.reference.of(named.call, eager, layout=layout))
         # One run says little about how far rounding may go: inputs that are off by a roundoff are a second opinion, and
         # all seeds of a recipe are looked at together.
-        for seen in (eager, observe(self.subject, shaken(named.call), self._state, layout=layout)):
+        opinions = [eager]
+        if has_floats(named.call):
+            opinions.append(observe(self.subject, shaken(named.call), self._state, layout=layout))
+        for seen in opinions:
             truth = dict(_named_truth(case))
             for name, value in seen.values():
                 if value.dtype.is_floating_point and name in truth and truth[name].shape == value.shape:
@@ -197,6 +201,8 @@ class Correctness:
         if self.subject.kind == "step":
             return False
         first, second = (observe(self.subject, self.subject.calls[0], self._state, draw=draw) for draw in (0, 1))
+        if problem := why_not_comparable(first.outputs):
+            raise UsageError(f"optimize() compares results: {problem}")
         given = tensors_of(self.subject.calls[0])
         self.subject.mutates = not all(same_bits(a, b.detach()) for a, b in zip(first.inputs, given, strict=True))
         return not all(same_bits(a, b) for (_, a), (_, b) in zip(first.values(), second.values(), strict=True))

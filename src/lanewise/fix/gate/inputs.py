@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lanewise.fix.tensors import Call, map_tensors, tensors_of
 from lanewise.record.torched import torch_part
 
-__all__ = ["SHAPES", "VALUES", "Named", "adversarial", "other_shapes", "shaken"]
+__all__ = ["SHAPES", "VALUES", "Named", "adversarial", "has_floats", "other_shapes", "shaken"]
 
 torch: Any = torch_part()
 
@@ -22,12 +22,21 @@ class Named(NamedTuple):
 
 
 def adversarial(call: Call, *, seeds: int) -> list[Named]:
-    """Calls of the same kind with other values: every recipe with every seed, all recipes of a seed together."""
+    """Calls of the same kind with other values: every recipe with every seed, all recipes of a seed together.
+
+    Recipes are about floating values; where there are none, they are all one.
+    """
+    recipes = VALUES if has_floats(call) else {"whole numbers": _normal}
     return [
         Named(f"{name}, seed {number}", _with(call, recipe, 1000 * number + at))
         for number in range(seeds)
-        for at, (name, recipe) in enumerate(VALUES.items())
+        for at, (name, recipe) in enumerate(recipes.items())
     ]
+
+
+def has_floats(call: Call) -> bool:
+    """Whether any argument has floating values."""
+    return any(tensor.dtype.is_floating_point for tensor in tensors_of(call))
 
 
 def shaken(call: Call) -> Call:

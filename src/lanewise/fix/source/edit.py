@@ -14,6 +14,7 @@ __all__ = [
     "argument",
     "called",
     "dotted",
+    "emptied",
     "is_literal",
     "method_call",
     "parse_expression",
@@ -45,6 +46,7 @@ class Edit(cst.CSTTransformer):
     Attributes:
         needs: texts of which one must be in a source for the edit to find anything; most sources need few edits.
         name: stable; what `--only` and `--skip` use. safe, answers: see `Suggestion`.
+        safe_only: leave alone what would not be safe, where that depends on the place.
         found: what was changed in the file that it was last applied to.
     """
 
@@ -56,6 +58,7 @@ class Edit(cst.CSTTransformer):
 
     def __init__(self) -> None:
         super().__init__()
+        self.safe_only = False
         self.found: list[Suggestion] = []
 
     def note(self, node: cst.CSTNode, what: str, *, safe: bool | None = None) -> None:
@@ -134,6 +137,20 @@ def without_argument(call: cst.Call, keyword: str) -> cst.Call:
 def is_literal(node: cst.CSTNode, *values: str) -> bool:
     """Whether the node is one of these names or literals, as written."""
     return isinstance(node, cst.Name | cst.SimpleString | cst.Integer) and node.value in values
+
+
+def emptied(node: cst.If) -> bool:
+    """Whether nothing is left to do under a condition that only reads names: the statement can go."""
+    body = node.body.body if isinstance(node.body, cst.IndentedBlock) else None
+    return body is not None and not body and node.orelse is None and _only_reads(node.test)
+
+
+def _only_reads(test: cst.BaseExpression) -> bool:
+    if isinstance(test, cst.UnaryOperation):
+        return _only_reads(test.expression)
+    if isinstance(test, cst.BooleanOperation):
+        return _only_reads(test.left) and _only_reads(test.right)
+    return bool(dotted(test))
 
 
 def parse_expression(text: str) -> cst.BaseExpression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,10 +13,12 @@ from typing import NamedTuple
 from lanewise.compare.diff import diff
 from lanewise.compare.model import Comparison
 from lanewise.errors import LanewiseError
+from lanewise.fix.source.text import Source, write_source
 
-__all__ = ["Proof", "prove", "record_once"]
+__all__ = ["Proof", "last_words", "prove", "record_once"]
 
 _LONGEST_S = 3600
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Failed)(?::|$)")
 
 
 class Proof(NamedTuple):
@@ -36,7 +39,7 @@ class Proof(NamedTuple):
 
 
 def prove(
-    script: Path, edited: str, arguments: Sequence[str], folder: Path, *, runs: int, tell: Callable[[str], None]
+    script: Path, edited: Source, arguments: Sequence[str], folder: Path, *, runs: int, tell: Callable[[str], None]
 ) -> Proof:
     """Run both several times, in turns, and compare their recordings.
 
@@ -46,12 +49,12 @@ def prove(
         folder: for the recordings. runs: of each side; with four and more the verdict knows how much runs differ.
 
     Raises:
-        LanewiseError: one of them fails, or nothing could be recorded of it.
+        LanewiseError: one of them fails, nothing could be recorded of it, or nothing can be written beside the script.
     """
     beside = script.with_name(f".{script.stem}-lanewise-fix-{os.getpid()}.py")
     outputs: dict[str, str] = {}
-    beside.write_text(edited, encoding="utf-8")
     try:
+        write_source(beside, *edited)
         for number in range(runs):
             for side, program in (("before", script), ("after", beside)):
                 tell(f"recording {side}, run {number + 1} of {runs}")
@@ -71,12 +74,18 @@ def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str
     )
     which = "the program" if not program.name.startswith(".") else "the edited program"
     if done.returncode != 0:
-        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no message")
-        raise LanewiseError(f"{which} ends with exit code {done.returncode}: {last.strip()[:200]}")
+        raise LanewiseError(f"{which} ends with exit code {done.returncode}: {last_words(done.stderr)}")
     if not any(folder.glob(f"{name}*.json.gz")):
         said = [line for line in done.stderr.splitlines() if "nothing was recorded" in line]
         raise LanewiseError(f"nothing could be recorded of {which}" + (f" ({said[0][:200]})" if said else ""))
     return done.stdout
+
+
+def last_words(errors: str) -> str:
+    """Why a recorded program failed, from what it wrote to standard error: its exception, or its last line."""
+    said = [line.strip() for line in errors.splitlines() if line.strip() and not line.startswith("lanewise: ")]
+    exceptions = [line for line in said if _EXCEPTION.match(line)]
+    return (exceptions or said or ["no message"])[-1][:200]
 
 
 def _difference(before: str, after: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lanewise.errors import InputError, MissingDependencyError, UsageError
+from lanewise.fix.source.text import lines_of
 
 if TYPE_CHECKING:
     from lanewise.fix.source.edit import Edit, Suggestion
@@ -78,6 +79,7 @@ def rewrite(
         if (only and name not in only) or name in skip:
             continue
         edit = _edit(name)
+        edit.safe_only = safe_only
         if findings is not None and not set(edit.answers) & set(findings):
             continue
         if not any(text in source for text in edit.needs):
@@ -93,9 +95,7 @@ def rewrite(
 
 def unified_diff(rewritten: Rewritten, name: str) -> str:
     """The change as a unified diff that `patch -p1` and `git apply` take; empty if there is none."""
-    lines = difflib.unified_diff(
-        rewritten.before.splitlines(keepends=True), rewritten.after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-    )
+    lines = difflib.unified_diff(lines_of(rewritten.before), lines_of(rewritten.after), f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.fix.source.edit import Edit, method_call, text_of
+from lanewise.fix.source.edit import Edit, emptied, method_call, text_of
 
 __all__ = ["MovedBack"]
 
@@ -49,3 +49,6 @@ class MovedBack(Edit):
             return updated_node
         self.note(original_node, f"{owner} is moved to the device and back every time")
         return cst.RemoveFromParent()
+
+    def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If | cst.RemovalSentinel:  # noqa: N802
+        return cst.RemoveFromParent() if emptied(updated_node) else updated_node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.fix.source.edit import Edit, called, method_call
+from lanewise.fix.source.edit import Edit, called, emptied, method_call
 
 __all__ = ["UnusedWait"]
 
@@ -29,13 +29,17 @@ class UnusedWait(Edit):
             self.note(original_node, "a value is read from the device and not used: the host waits for nothing")
             return cst.RemoveFromParent()
         if (
-            called(value, "cuda.synchronize", "torch.cuda.synchronize")
+            not self.safe_only
+            and called(value, "cuda.synchronize", "torch.cuda.synchronize")
             and self.repeated(original_node)
             and not self._timed(original_node)
         ):
             self.note(original_node, "the host waits for the device in every round", safe=False)
             return cst.RemoveFromParent()
         return updated_node
+
+    def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If | cst.RemovalSentinel:  # noqa: N802
+        return cst.RemoveFromParent() if emptied(updated_node) else updated_node
 
     def _timed(self, node: cst.CSTNode) -> bool:
         """Whether the function around it reads a clock: then the wait belongs to a measurement."""

@@ -1,0 +1,46 @@
+"""Source files as Python reads them: encoding, byte order mark and line ends are kept when they are written again."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from pathlib import Path
+from typing import NamedTuple
+
+from lanewise.errors import InputError, LanewiseError
+
+__all__ = ["Source", "lines_of", "read_source", "write_source"]
+
+
+class Source(NamedTuple):
+    """A source text, with line ends as in the file, and its encoding."""
+
+    text: str
+    encoding: str
+
+
+def read_source(path: Path) -> Source:
+    """Read a file. Raises InputError if it cannot be read, or is no text in the encoding that it declares."""
+    try:
+        data = path.read_bytes()
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return Source(data.decode(encoding), encoding)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"cannot read {path}: it is no {error.encoding.upper()} text") from None
+    except SyntaxError as error:
+        raise InputError(f"cannot read {path}: {error.msg}") from None
+
+
+def write_source(path: Path, text: str, encoding: str) -> None:
+    """Write a file. Raises LanewiseError if that cannot be done."""
+    try:
+        path.write_bytes(text.encode(encoding))
+    except OSError as error:
+        raise LanewiseError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines with their ends, as Python and diffs count them: a form feed ends none."""
+    return list(io.StringIO(text, newline="\n"))
