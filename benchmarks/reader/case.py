@@ -74,7 +74,7 @@ CASES: dict[str, Callable[[str], None]] = {
     "explain": program("explain", "--json", "--no-cache", "{path}"),
     "explain and keep": program("explain", "--json", "{path}"),
     "explain from the cache": program("explain", "--json", "{path}"),
-    "explain anew from the cache": program("explain", "--json", "--ignore", "NOTHING", "{path}"),
+    "explain anew from the cache": program("explain", "--json", "--ignore", "KER113", "{path}"),
     "help": program("--help"),
 }
 
