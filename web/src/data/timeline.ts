@@ -79,6 +79,18 @@ export const KIND = {
 
 const GROUP = 8
 
+/** Position of the first value of a sorted list, between `from` and `to`, that is not below `value`. */
+export function lowerBound(sorted: ArrayLike<number>, value: number, from = 0, to = sorted.length): number {
+  let low = from
+  let high = to
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (sorted[middle] < value) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
 /** Slices of some rows with what drawing many of them at once needs. */
 export class Slices {
   readonly count: number
@@ -121,14 +133,7 @@ export class Slices {
 
   /** First position in [from, to) that starts at or after `time`. */
   lowerBound(from: number, to: number, time: number): number {
-    let low = from
-    let high = to
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (this.start[middle] < time) low = middle + 1
-      else high = middle
-    }
-    return low
+    return lowerBound(this.start, time, from, to)
   }
 
   /** The same, faster where the answer is near `from`. */

@@ -1,7 +1,7 @@
 // The lane of causes where many of them share a pixel: the pixel is divided by the time of each, so that a wide view
 // says as much as the sum of a close one.
 
-import type { Slices } from '../data/timeline'
+import { lowerBound, type Slices } from '../data/timeline'
 
 export class CauseShares {
   /** Per class, which intervals are its own, and the time of those before each of them. */
@@ -35,23 +35,11 @@ export class CauseShares {
     const last = intervals.lowerBound(first, intervals.count, to)
     if (last - first < 2) return false
     this.own.forEach(({ at, before }, k) => {
-      times[k] = before[firstFrom(at, last)] - before[firstFrom(at, first)]
+      times[k] = before[lowerBound(at, last)] - before[lowerBound(at, first)]
     })
     // What reaches in from before, and what reaches out.
     if (first > 0) times[which[first - 1]] += Math.max(0, Math.min(intervals.end(first - 1), to) - from)
     times[which[last - 1]] -= Math.max(0, intervals.end(last - 1) - to)
     return true
   }
-}
-
-/** Position of the first value of a sorted list that is not below `value`. */
-function firstFrom(sorted: Uint32Array, value: number): number {
-  let low = 0
-  let high = sorted.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (sorted[middle] < value) low = middle + 1
-    else high = middle
-  }
-  return low
 }

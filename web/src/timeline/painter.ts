@@ -1,6 +1,6 @@
 // Draws the timeline on its canvas: a picture of pixels for the slices, text and marks over it.
 
-import { isDevice, Slices, type Timeline } from '../data/timeline'
+import { isDevice, lowerBound, Slices, type Timeline } from '../data/timeline'
 import type { Column } from '../data/unpack'
 import { characterWidth, clean, formatQuantity, formatTime } from '../format'
 import { CLASS_WORDS } from '../parts/classes'
@@ -563,17 +563,6 @@ export function boxOf(scene: Scene, slice: SliceRef): { x: number; y: number; wi
 
 const clip = (text: string, most: number): string =>
   clean(text.length <= most ? text : `${text.slice(0, most - 1)}…`, 80)
-
-function lowerBound(sorted: ArrayLike<number>, value: number): number {
-  let low = 0
-  let high = sorted.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (sorted[middle] < value) low = middle + 1
-    else high = middle
-  }
-  return low
-}
 
 function pale(pixel: number, background: number): number {
   const channel = (shift: number) => {
