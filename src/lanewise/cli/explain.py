@@ -36,7 +36,7 @@ __all__ = ["explain"]
     "--select",
     multiple=True,
     metavar="CODE",
-    help="Only rules whose code starts with this ; the project's own choice no longer counts.",
+    help="Only rules whose code starts with this (repeatable); the project's own choice no longer counts.",
 )
 @click.option(
     "--ignore", multiple=True, metavar="CODE", help="Leave out rules whose code starts with this (repeatable)."

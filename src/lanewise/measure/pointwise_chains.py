@@ -68,9 +68,9 @@ def pointwise_chains(facts: Facts) -> Chains:
     rows = rows[np.lexsort((trace.start[work[rows]], trace.lane[work[rows]]))]
     event = work[rows]
     eligible = _pointwise(facts)[trace.name[event]] & (trace.kind[event] == Kind.KERNEL)
-    eligible &= (links.operator[rows] >= 0) & ~links.graph_nodes[rows] & ~_compiled(facts, links.launch[rows])
-    reduces = facts.is_family("reduction")[rows] & (links.operator[rows] >= 0) & ~links.graph_nodes[rows]
-    eligible |= _spread_again(facts, rows, reduces & ~_compiled(facts, links.launch[rows]), eligible)
+    ours = (links.operator[rows] >= 0) & ~links.graph_nodes[rows] & ~_compiled(facts, links.launch[rows])
+    eligible &= ours
+    eligible |= _spread_again(facts, rows, facts.is_family("reduction")[rows] & ours, eligible)
     at = np.flatnonzero(eligible)
     if len(at) < 2:
         nothing, none = np.empty(0, np.int64), np.empty(0, bool)
@@ -165,14 +165,13 @@ def _spread_again(facts: Facts, rows: np.ndarray, reduces: np.ndarray, pointwise
     """
     operator, lane = facts.trace.links.operator[rows], facts.trace.lane[facts.trace.device_work[rows]]
     result = np.zeros(len(rows), dtype=bool)
-    known: dict[tuple[int, int], bool] = {}
     candidates = np.flatnonzero(reduces[:-1] & pointwise[1:] & (lane[:-1] == lane[1:]))
-    examples, group = _distinct_shapes(facts, operator)
-    for at in candidates.tolist():
-        pair = int(group[at]), int(group[at + 1])
-        if pair not in known:
-            known[pair] = _spreads(facts, int(examples[pair[0]]), int(examples[pair[1]]))
-        result[at] = known[pair]
+    if len(candidates) == 0:
+        return result
+    examples, group = _distinct_shapes(facts, operator[np.concatenate((candidates, candidates + 1))])
+    pairs, pair = np.unique(group.reshape(2, -1).T, axis=0, return_inverse=True)
+    spreads = [_spreads(facts, int(examples[reduction]), int(examples[after])) for reduction, after in pairs.tolist()]
+    result[candidates] = np.array(spreads, dtype=bool)[pair.reshape(-1)]
     return result
 
 

@@ -107,20 +107,24 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
 
 def _but_one(value: np.ndarray, chain: np.ndarray, count: int) -> np.ndarray:
     """Sum of each chain less its largest member: what goes away if the others join that one."""
+    return np.bincount(chain, weights=value, minlength=count) - _largest(value, chain, count)
+
+
+def _largest(value: np.ndarray, chain: np.ndarray, count: int) -> np.ndarray:
+    """The largest member of each chain."""
     largest = np.zeros(count)
     np.maximum.at(largest, chain, value)
-    return np.bincount(chain, weights=value, minlength=count) - largest
+    return largest
 
 
 def _beyond_one_pass(facts: Facts, duration: np.ndarray) -> np.ndarray:
     """Time per chain, ns, by which its longest kernel exceeds one pass over its operands at the memory's peak; 0 where
     operands or peak are not known. No kernel is taken to become shorter than the shortest of its chain."""
     chains, peak = facts.pointwise_chains, facts.device.peak
-    longest, shortest = np.zeros(len(chains)), np.full(len(chains), np.inf)
-    np.maximum.at(longest, chains.chain, duration)
-    np.minimum.at(shortest, chains.chain, duration)
     if peak is None:
         return np.zeros(len(chains))
+    longest, shortest = _largest(duration, chains.chain, len(chains)), np.full(len(chains), np.inf)
+    np.minimum.at(shortest, chains.chain, duration)
     one_pass = np.maximum(chains.touched / peak.bandwidth * 1e9, shortest)
     return np.where(chains.measured & (chains.touched > 0), np.maximum(0.0, longest - one_pass), 0.0)
 
