@@ -1,8 +1,8 @@
 """Measures comparisons and writes `benchmarks/results/compare-<date>.json`.
 
-    python -m benchmarks.compare [--only speed corpus edits alarms gate] [--trace TRACE] [--python PYTHON]
+    python -m benchmarks.compare [--only speed corpus edits alarms gate] [--trace TRACE]
 
-`speed` and `corpus` need the H100 corpus, `alarms` and `gate` need torch (in PYTHON, for the recordings of `alarms`).
+`speed` and `corpus` need the H100 corpus, `alarms` and `gate` need torch.
 Earlier results of the same day are kept and only the measured parts replaced.
 """
 
@@ -37,7 +37,7 @@ def _measure(part: str, asked: argparse.Namespace) -> dict[str, Any]:
     if part == "alarms":
         from benchmarks.compare import alarms
 
-        return alarms.measure(asked.pairs, asked.keep, asked.python)
+        return alarms.measure(asked.pairs, asked.keep)
     from benchmarks.compare import gate
 
     return gate.measure()
@@ -50,7 +50,6 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, default=H100 / "05_llama_train.json.gz")
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--keep", type=Path, default=None, help="folder of the recordings of `alarms`")
-    parser.add_argument("--python", default=sys.executable)
     parser.add_argument("-o", "--output", type=Path, default=None)
     asked = parser.parse_args()
     today = datetime.datetime.now(datetime.UTC)

@@ -6,70 +6,44 @@ A pair is an alarm if the comparison reports other work, or a time as faster or 
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.experiments.waiting import Pool
 from lanewise.compare.diff import diff
 
 PROGRAMS = ("mlp", "attention", "train")
 
-_RECORD = """
-import sys, torch
-from lanewise.record.recorder import record
-name, out = sys.argv[1:3]
-torch.manual_seed(0)
-torch.set_num_threads(1)
-nn, functional = torch.nn, torch.nn.functional
-device = "cuda" if torch.cuda.is_available() else "cpu"
-if name == "attention":
-    query = torch.randn(2, 4, 64, 32, device=device)
-    def step():
-        with torch.no_grad():
-            functional.scaled_dot_product_attention(query, query, query, is_causal=True).add_(1).softmax(-1)
-else:
-    model = nn.Sequential(nn.Linear(128, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 128)).to(device)
-    batch = torch.randn(32, 128, device=device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    def step():
-        if name == "mlp":
-            with torch.no_grad():
-                model(batch)
-            return
-        optimizer.zero_grad()
-        model(batch).square().mean().backward()
-        optimizer.step()
-with record(out=out, name=name) as recorder:
-    for _ in range(110):
-        step()
-        recorder.step()
-print(recorder.path)
-"""
+_ONE = str(Path(__file__).with_name("record_one.py"))
 
 
-def record(program: str, folder: Path, python: str) -> Path:
+def record(pool: Pool, program: str, folder: Path) -> None:
     """One recording in a fresh process."""
-    done = subprocess.run([python, "-c", _RECORD, program, str(folder)], capture_output=True, text=True, check=True)
-    return Path(done.stdout.strip().splitlines()[-1])
+    answer = pool.take(_ONE).give({"program": program, "out": str(folder)}, seconds=120)
+    if "error" in answer:
+        raise SystemExit(f"{program}: {answer['error']} {' '.join(answer.get('output', []))}")
 
 
-def measure(pairs: int, keep: Path | None = None, python: str = sys.executable) -> dict[str, Any]:
+def measure(pairs: int, keep: Path | None = None) -> dict[str, Any]:
     """Record and compare `pairs` pairs, the programs in turn.
 
     Args:
         keep: folder of the recordings; pairs that it holds already are compared again and not recorded.
     """
     found: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as temporary:
+    # Where there are cores to spare, the next process starts beside this one.
+    ahead = 4 if (os.cpu_count() or 1) >= 8 else 0
+    with tempfile.TemporaryDirectory() as temporary, Pool(ahead) as pool:
         for pair in range(pairs):
             program = PROGRAMS[pair % len(PROGRAMS)]
             folder = (keep or Path(temporary)) / f"{pair:02}"
             folder.mkdir(parents=True, exist_ok=True)
             while len(held := sorted(folder.glob("*.json.gz"))) < 2:
-                record(program, folder, python)
+                record(pool, program, folder)
             a, b = held
             difference = diff(a, b, labels=["first", "second"]).differences[0]
             timed = [c for c in difference.device if c.ratio is not None and c.ratio.verdict in {"faster", "slower"}]

@@ -18,7 +18,6 @@ import os
 import platform
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +26,10 @@ from typing import Any
 
 import torch
 
-HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from waiting import ENVIRONMENT, Pool
+
 ARMS = ("hand", "null", "recorder")
 RESAMPLES = 10_000
 
@@ -40,7 +42,7 @@ PROGRAMS: dict[str, tuple[str, list[str], str | None]] = {
 """Script, arguments and step function of what `by_hand.py` builds under the same name."""
 
 
-def one(program: str, arm: str, device: str, folder: str, number: int) -> dict[str, Any]:
+def one(pool: Pool, program: str, arm: str, device: str, folder: str, number: int) -> dict[str, Any]:
     """One process: its two medians, microseconds, and their ratio."""
     script, arguments, step_on = PROGRAMS[program]
     order: dict[str, Any] = {"program": program, "arm": arm, "device": device}
@@ -48,16 +50,10 @@ def one(program: str, arm: str, device: str, folder: str, number: int) -> dict[s
         arguments = [*arguments, "--device", device]
         order = {"name": f"{program}-{number}", "script": script, "arguments": arguments, "plan": {}, "flags": {}}
         order |= {"step_on": step_on, "out": folder}
-    done = subprocess.run(
-        [sys.executable, str(HERE / ("one.py" if arm == "recorder" else "by_hand.py"))],
-        input=json.dumps(order) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-        env=os.environ | ({"OMP_NUM_THREADS": "1"} if device == "cpu" else {}),
-    )
-    result = json.loads(done.stdout.splitlines()[-1])
+    process = pool.take("one.py" if arm == "recorder" else "by_hand.py")
+    result = process.give(order, seconds=120)
+    if "error" in result:
+        raise RuntimeError(f"{program}, {arm}: {result['error']}; {' | '.join(result.get('output', []))}")
     if arm == "recorder":
         facts = result["recorded"]
         plain, second = facts["unprofiled"], facts["profiled"]
@@ -115,12 +111,14 @@ def measure(program: str, device: str, rounds: int, seconds: float = 600.0) -> d
     end = time.monotonic() + seconds
     samples: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
     draw = random.Random(program)
-    with tempfile.TemporaryDirectory() as folder:
+    # Where a program has the cores to itself, the next process must not start beside it.
+    ahead = 2 if device == "cuda" and (os.cpu_count() or 1) >= 8 else 0
+    with tempfile.TemporaryDirectory() as folder, Pool(ahead) as pool:
         for number in range(rounds):
             if number and time.monotonic() > end:
                 break
             for arm in draw.sample(ARMS, len(ARMS)):
-                samples[arm].append(one(program, arm, device, folder, number))
+                samples[arm].append(one(pool, program, arm, device, folder, number))
     return verdict(samples)
 
 
@@ -151,6 +149,9 @@ def main() -> None:
         return
     if args.device is None:
         args.device = "cuda" if torch.cuda.is_available() else "cpu"
+    if args.device == "cpu":
+        # Threads that wait for each other on a busy machine measure the machine.
+        ENVIRONMENT["OMP_NUM_THREADS"] = "1"
     result: dict[str, Any] = {"schema": 1, "id": "recorder-distortion", "programs": {}}
     if args.output.exists():
         result = json.loads(args.output.read_text(encoding="utf-8"))

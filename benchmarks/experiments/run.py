@@ -20,7 +20,6 @@ import tarfile
 import tempfile
 import time
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -28,102 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import distortion
 from clocks import ClockLog
 from programs import ENTRIES, Entry
+from waiting import ENVIRONMENT, Pool
 
 HERE = Path(__file__).resolve().parent
-ENVIRONMENT = dict(os.environ)
 TAR_BYTES = 14 << 20
 ALL_TRACES_BYTES = 40 << 20
-
-
-class Waiting:
-    """A process that has imported torch and waits for its order."""
-
-    def __init__(self, script: str, log: Any) -> None:
-        self.script = script
-        self.output: list[str] = []
-        self._log = log
-        self._process = subprocess.Popen(
-            [sys.executable, str(HERE / script)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=HERE.parents[1],
-            env=ENVIRONMENT,
-        )
-        self._ready = False
-        self._results: list[str] = []
-        self._readers = [Thread(target=read, daemon=True) for read in (self._follow, self._collect)]
-        for reader in self._readers:
-            reader.start()
-
-    def _collect(self) -> None:
-        self._results.extend(line for line in self._process.stdout if line.strip())
-
-    def _follow(self) -> None:
-        for line in self._process.stderr:
-            if line.strip() == "ready":
-                self._ready = True
-            else:
-                self.output.append(line.rstrip())
-
-    def wait_ready(self, seconds: float = 120.0) -> bool:
-        """Whether torch was imported in time."""
-        end = time.monotonic() + seconds
-        while not self._ready and time.monotonic() < end and self._process.poll() is None:
-            time.sleep(0.01)
-        return self._ready
-
-    def give(self, order: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The result of the order, or `{"error": ...}`."""
-        if not self.wait_ready():
-            self.end()
-            return {"error": "the process did not start", "output": self.output[-8:]}
-        try:
-            self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.close()
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.end()
-            return {"error": f"no result within {seconds:.0f} s", "output": self.output[-8:]}
-        except OSError as error:
-            self.end()
-            return {"error": repr(error), "output": self.output[-8:]}
-        for reader in self._readers:
-            reader.join(timeout=2)
-        self._log("\n".join(f"    {line}" for line in self.output))
-        try:
-            return json.loads(self._results[-1])
-        except (ValueError, IndexError):
-            return {"error": f"exit code {self._process.returncode}, no result", "output": self.output[-8:]}
-
-    def end(self) -> None:
-        """Stop it."""
-        self._process.kill()
-        self._process.wait()
-
-
-class Pool:
-    """Keeps a few processes waiting, so that the start of one overlaps the run of another."""
-
-    def __init__(self, ahead: int, log: Any) -> None:
-        self._ahead = ahead
-        self._log = log
-        self._waiting: list[Waiting] = []
-
-    def take(self, script: str) -> Waiting:
-        """A process for `script`; the next is started at once."""
-        for waiting in [w for w in self._waiting if w.script != script]:
-            self._waiting.remove(waiting)
-            waiting.end()
-        while len(self._waiting) < 1 + self._ahead:
-            self._waiting.append(Waiting(script, self._log))
-        return self._waiting.pop(0)
-
-    def close(self) -> None:
-        """Stop the processes that nobody took."""
-        for waiting in self._waiting:
-            waiting.end()
 
 
 class Traces:
@@ -231,7 +139,7 @@ class Experiments:
             return
         try:
             verdict = distortion.measure(program, self.args.device, rounds, seconds=self.left - 10)
-        except (subprocess.SubprocessError, ValueError, KeyError, IndexError) as error:
+        except (RuntimeError, ValueError, KeyError, IndexError) as error:
             verdict = {"error": repr(error)[:500]}
         self.log(f"distortion {program}: { {k: v for k, v in verdict.items() if k != 'samples'} }")
         self.summary["distortion"][program] = verdict
@@ -271,7 +179,6 @@ class Experiments:
             self.record(entry)
         if not self.args.only or "distortion" in self.args.only:
             self.pool.close()
-            self.pool = Pool(self.args.ahead, self.log)
             for program in distortion.PROGRAMS:
                 self.distortion(program, self.args.rounds)
         if not self.args.only or "timers" in self.args.only:

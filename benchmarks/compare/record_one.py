@@ -1,0 +1,65 @@
+"""Records one of the programs of `alarms.py` in this process, which was started ahead of time and waits for its order.
+
+The order, one line of JSON on standard input: `{"program": ..., "out": FOLDER}`. The answer: `{"trace": PATH}`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+import torch
+
+from lanewise.record.recorder import record
+
+STEPS = 110
+
+
+def build(program: str, device: str) -> Callable[[], object]:
+    """The step of `mlp`, `attention` or `train`."""
+    torch.manual_seed(0)
+    functional, nn = torch.nn.functional, torch.nn
+    if program == "attention":
+        query = torch.randn(2, 4, 64, 32, device=device)
+
+        def attend() -> None:
+            with torch.no_grad():
+                functional.scaled_dot_product_attention(query, query, query, is_causal=True).add_(1).softmax(-1)
+
+        return attend
+    model = nn.Sequential(nn.Linear(128, 256), nn.GELU(), nn.LayerNorm(256), nn.Linear(256, 128)).to(device)
+    batch = torch.randn(32, 128, device=device)
+    if program == "mlp":
+        return torch.no_grad()(lambda: model(batch))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def train() -> None:
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    return train
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    on_card = torch.cuda.is_available()
+    if on_card:
+        torch.cuda.synchronize()
+    print("ready", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line.strip():
+        return
+    order = json.loads(line)
+    step = build(order["program"], "cuda" if on_card else "cpu")
+    with record(out=order["out"], name=order["program"]) as recorder:
+        for _ in range(STEPS):
+            step()
+            recorder.step()
+    answer = {"trace": str(recorder.path)} if recorder.path else {"error": recorder.problem}
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
