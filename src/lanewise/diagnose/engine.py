@@ -98,7 +98,7 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
         side = outcome.side or rule.side
         # Host costs read off the trace are inflated by profiling; the budget is not.
         inflated = side == "host" if outcome.inflated is None else outcome.inflated
-        return min(outcome.gain_ns * (facts.steps.host_scale if inflated else 1.0), whole.of(side))
+        return min(outcome.gain_ns * (facts.steps.host_scale if inflated else 1.0), whole.of(side, outcome.copies_ns))
 
     ordered = _special_first(sorted(found, key=lambda pair: (_ORDER[pair[0].kind], -capped(pair), pair[0].code)))
     # Without a steady state a gain per step rests on little (MEA110).
@@ -112,11 +112,11 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
         # What gives nothing back in this run takes nothing from what does.
         owner, own_share = _owner(facts, outcome, events, side, [c for c in claims if c.on_bottleneck or not on])
         potential = capped((rule, outcome))
-        recoverable = min(potential * own_share, left.of(side)) if on and not owner and rule.kind == "problem" else 0.0
+        recoverable = min(potential * own_share, left.of(side, outcome.copies_ns)) if on and not owner and rule.kind == "problem" else 0.0
         kind = rule.kind
         if kind == "problem" and potential < _NOTE_BELOW * step_ns and outcome.gain_ns < _NOTE_BELOW * step_ns:
             kind, recoverable = "note", 0.0
-        left.take(side, recoverable)
+        left.take(side, recoverable, outcome.copies_ns)
         if len(events) and not owner:
             claims.append(_Claim(rule.code, side, on, outcome.gain_ns * own_share, events))
         findings.append(
@@ -159,18 +159,23 @@ class _Budgets:
     def __init__(self, facts: Facts) -> None:
         self._left = {name: facts.steps.class_ns.get(name, 0.0) for name in _BUDGET.values()}
 
-    def of(self, side: str) -> float:
-        """What a finding of a side can give back at most."""
+    def of(self, side: str, copies_ns: float = 0.0) -> float:
+        """What a finding of a side can give back at most; `copies_ns` as in `Found`."""
         if side == "any":
             return max(self._left.values())
-        return sum(self._left[name] for name in self._classes(side))
+        return sum(self._left[name] for name in self._classes(side)) + self._copies(side, copies_ns)
 
-    def take(self, side: str, time_ns: float) -> None:
+    def take(self, side: str, time_ns: float, copies_ns: float = 0.0) -> None:
         """A finding gives this back: no other can."""
+        own = self._copies(side, copies_ns)
         for name in self._classes(side):
             part = min(time_ns, self._left[name])
             self._left[name] -= part
             time_ns -= part
+        self._left["transfer"] -= min(time_ns, own)
+
+    def _copies(self, side: str, copies_ns: float) -> float:
+        return min(copies_ns, self._left["transfer"]) if side == "host" else 0.0
 
     def _classes(self, side: str) -> tuple[str, ...]:
         if side == "any":

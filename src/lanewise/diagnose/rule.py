@@ -48,6 +48,8 @@ class Found:
         title: overrides the rule's title for a subtype.
         inflated: whether recording lengthens this cost, as it does many short operators; a wait, a sleep or a single
             long call takes as long without the profiler. By default costs of the host's side are.
+        copies_ns: device time per step, ns, of copies that go when a cost of the host's side goes; so much of the gain
+            may come out of the copies' share of the step.
     """
 
     values: dict[str, Quantity] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Found:
     title: str | None = None
     fix: str | None = None
     inflated: bool | None = None
+    copies_ns: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
     from lanewise.trace.model import Trace
 
-__all__ = ["CLASSES", "TimeClasses", "classify_time"]
+__all__ = ["CLASSES", "WORK", "TimeClasses", "classify_time"]
 
 CLASSES: tuple[str, ...] = ("compute", "transfer", "host", "communication", "dependency", "unknown")
+WORK = frozenset({"compute", "transfer", "communication"})
+"""Classes in which the device works; in the others it is idle, or the trace cannot tell."""
 
 # A launch onto a drained stream takes this long at most before its work starts; longer is a dependency (typically 4 to
 # 15 us on our H100, trace-format 9.6).

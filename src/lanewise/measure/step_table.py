@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns
-from lanewise.measure.idle import CLASSES
+from lanewise.measure.idle import CLASSES, WORK
 from lanewise.measure.intervals import covered
 from lanewise.trace.schema import Kind
 
@@ -30,7 +30,7 @@ class StepTable:
         period_ns: median period of the steady steps as recorded; ns.
         step_ns: the step time that percentages refer to: without the profiler if known, else `period_ns`.
         rebased: whether `step_ns` is the un-profiled time.
-        class_ns: mean ns per class over the steady steps, rebased so that they sum to `step_ns`.
+        class_ns: ns per class in a typical steady step, rebased so that they sum to `step_ns`.
         host_scale: host time without the profiler over host time as recorded; 1 where the former is not known. Host
             costs read off the trace are inflated by its inverse.
     """
@@ -105,10 +105,19 @@ def measure_steps(facts: Facts) -> StepTable:
 
 
 def _class_means(of_step: np.ndarray, period_ns: float) -> dict[str, float]:
-    """Shares of the classes over the steady steps, times the median period."""
-    total = of_step.sum()
-    share = of_step.sum(axis=0) / total if total else np.zeros(len(CLASSES))
-    return {name: float(share[i] * period_ns) for i, name in enumerate(CLASSES)}
+    """Time of the classes in a typical step; they sum to the median period.
+
+    The device's work is its own median: it does not shrink where a few steps wait so long that work is a small part of
+    the sum of all steps. Within work and within idle time, classes have the shares that they have over all steps.
+    """
+    is_work = np.array([name in WORK for name in CLASSES])
+    work_ns = float(np.median(of_step[:, is_work].sum(axis=1)))
+    result = np.zeros(len(CLASSES))
+    for chosen, whole in ((is_work, work_ns), (~is_work, max(0.0, period_ns - work_ns))):
+        total = of_step[:, chosen].sum()
+        result[chosen] = of_step[:, chosen].sum(axis=0) / total * whole if total else 0.0
+    scale = period_ns / result.sum() if result.sum() else 0.0
+    return dict(zip(CLASSES, (result * scale).tolist(), strict=True))
 
 
 def _steady(facts: Facts, count: int) -> np.ndarray:

@@ -97,6 +97,7 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         gain_ns=max(0.0, lost),
         side="transfer" if copying > lost / 2 else "host",
         inflated=False,
+        copies_ns=copying,
         evidence=[
             table(
                 "Readbacks per step",
