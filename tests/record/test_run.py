@@ -83,6 +83,28 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
+def test_a_model_called_once_before_its_compiled_self_makes_steps(shell: Shell) -> None:
+    """A prompt read eagerly, then compiled steps: the compiler is loaded, and starts, inside the second call."""
+    name = shell.script("""
+        import torch
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = torch.nn.Linear(8, 8)
+            def forward(self, x):
+                return self.inner(x).relu()
+        model = Model()
+        call = torch.compile(model, backend="eager")
+        with torch.no_grad():
+            model(torch.ones(2, 8))
+            for _ in range(40):
+                call(torch.ones(4, 8))
+    """)
+    ran = shell.run("--active", "5", "--no-explain", name)
+    assert ran.code == 0
+    assert ran.trace is not None, ran.err
+
+
 def test_a_training_script_is_recorded_explained_and_unchanged(shell: Shell) -> None:
     name = shell.script(TRAIN + "train(int(sys.argv[1]))\nprint('loss', 1.5)\nprint('to stderr', file=sys.stderr)\n")
     ran = shell.run("--active", "5", name, "60", "--token=secret")

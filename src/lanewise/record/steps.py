@@ -240,6 +240,7 @@ class ForwardSteps:
         """A known module is called."""
         self._look_away()
         self._inside += 1
+        candidate.running += 1
         if self._inside > 1:
             return
         self._outermost = candidate
@@ -254,6 +255,7 @@ class ForwardSteps:
     def left(self, candidate: _Candidate) -> None:
         """A known module returned or raised."""
         self._inside = max(0, self._inside - 1)
+        candidate.running = max(0, candidate.running - 1)
         if not self._inside:
             self._outermost = None
         if not self.label:
@@ -272,6 +274,8 @@ class ForwardSteps:
         self._look_away()
         for key, candidate in list(self._candidates.items()):
             if candidate is not self._outermost:
+                # It may be running inside the outermost one, and will not say any more that it returned.
+                self._inside -= candidate.running
                 candidate.remove()
                 del self._candidates[key]
 
@@ -282,6 +286,7 @@ class _Candidate:
     def __init__(self, module: Any, source: ForwardSteps) -> None:
         self.kind = _kind(module)
         self.calls = 0
+        self.running = 0
         self._source: ForwardSteps | None = source
         self._settled: Callable[[], None] | None = None
         self._handles = [
