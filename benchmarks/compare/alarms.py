@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.experiments.waiting import Pool
+
 from lanewise.compare.diff import diff
 
 PROGRAMS = ("mlp", "attention", "train")

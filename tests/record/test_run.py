@@ -330,7 +330,8 @@ def test_torchrun_gives_every_rank_a_recording(shell: Shell) -> None:
     name = shell.script(TRAIN + "import os\ntrain(40)\nprint('rank', os.environ['RANK'], sys.argv[1:])\n")
     ran = shell.run("--quick", "torchrun", "--nproc-per-node", "2", name, "--lr", "1")
     assert ran.code == 0, ran.err
-    assert sorted(ran.out.splitlines()) == ["rank 0 ['--lr', '1']", "rank 1 ['--lr', '1']"]
+    # Two processes write to one pipe: their line ends may come in any order.
+    assert all(ran.out.count(f"rank {rank} ['--lr', '1']") == 1 for rank in (0, 1)), ran.out
     assert sorted(path.name for path in (shell.folder / "lanewise-out").glob("*.json.gz")) == [
         "program-rank0.json.gz",
         "program-rank1.json.gz",

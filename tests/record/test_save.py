@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -50,18 +51,25 @@ def test_the_facts_go_in_and_private_ones_go_out(tmp_path: Path, rows: int, pret
 @pytest.mark.parametrize("rows", [1, 60_000])
 def test_facts_that_come_later_take_the_place_of_the_first(tmp_path: Path, rows: int) -> None:
     raw, final = exported(tmp_path / "raw.json", rows=rows), tmp_path / "out.json.gz"
-    write_trace(raw, final, {"schema": 1, "command": ['a "quoted" {word}']})
+    first_part = write_trace(raw, final, {"schema": 1, "command": ['a "quoted" {word}']})
     before = read(final)
-    rewrite_facts(final, {"schema": 1, "after_step_us": 7.5})
-    assert read(final) == before | {KEY: {"schema": 1, "after_step_us": 7.5}}
+    for time in (7.5, 123456789.25):
+        first_part = rewrite_facts(final, {"schema": 1, "after_step_us": time}, first_part)
+        assert read(final) == before | {KEY: {"schema": 1, "after_step_us": time}}
+    # One member: not every reader goes on after the first.
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    inflate.decompress(final.read_bytes())
+    assert inflate.eof
+    assert inflate.unused_data == b""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json.gz", "raw.json"]
 
 
 def test_a_file_whose_facts_cannot_be_replaced_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "out.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": []}'))
-    with pytest.raises(LanewiseError, match="cannot write"):
-        rewrite_facts(path, {"schema": 1})
+    for first_part in (0, 3, 10_000):
+        with pytest.raises(LanewiseError, match="cannot write"):
+            rewrite_facts(path, {"schema": 1}, first_part)
     assert read(path) == {"traceEvents": []}
     assert [each.name for each in tmp_path.iterdir()] == ["out.json.gz"]
 

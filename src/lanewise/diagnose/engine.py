@@ -112,7 +112,11 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
         # What gives nothing back in this run takes nothing from what does.
         owner, own_share = _owner(facts, outcome, events, side, [c for c in claims if c.on_bottleneck or not on])
         potential = capped((rule, outcome))
-        recoverable = min(potential * own_share, left.of(side, outcome.copies_ns)) if on and not owner and rule.kind == "problem" else 0.0
+        recoverable = (
+            min(potential * own_share, left.of(side, outcome.copies_ns))
+            if on and not owner and rule.kind == "problem"
+            else 0.0
+        )
         kind = rule.kind
         if kind == "problem" and potential < _NOTE_BELOW * step_ns and outcome.gain_ns < _NOTE_BELOW * step_ns:
             kind, recoverable = "note", 0.0

@@ -85,6 +85,7 @@ class Recording:
         self._log = log
         self._session: Session | None = None
         self._raw: Path | None = None
+        self._first_part = 0
         self._process = os.getpid()
         self._begun = time.perf_counter()
         self._finished = False
@@ -277,7 +278,7 @@ class Recording:
             self.facts = replace(self.facts, after=measured.after, after_step_us=measured.after.median_us)
             if raw is None and self.trace is not None and not self.problem:
                 try:
-                    rewrite_facts(self.trace, to_json(self.facts))
+                    self._first_part = rewrite_facts(self.trace, to_json(self.facts), self._first_part)
                 except LanewiseError as error:
                     # The trace is as complete as before; only those times are missing in it.
                     self._log(str(error))
@@ -287,7 +288,7 @@ class Recording:
             stem = f"{self.options.name}{rank_suffix(os.environ)}"
             folder = self.options.out if raw.parent == self.options.out else raw.parent
             final = free_path(folder, stem, ".json.gz")
-            write_trace(raw, final, to_json(self.facts), unfinished=measured.unfinished)
+            self._first_part = write_trace(raw, final, to_json(self.facts), unfinished=measured.unfinished)
             self.trace = final
             raw.unlink(missing_ok=True)
         except LanewiseError as error:

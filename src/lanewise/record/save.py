@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import re
@@ -12,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from lanewise.errors import LanewiseError
+from lanewise.record.compressed import TwoPartWriter, replace_first_part
 from lanewise.trace.recorded import KEY
 
 __all__ = ["discard", "free_path", "is_whole", "rank_suffix", "rewrite_facts", "write_trace"]
 
 _CHUNK = 1 << 20
-_LONGEST_HEAD = 4 << 20
-"""The facts lie within the first so many bytes: a list of modules is at most one megabyte of names."""
-
 _LEVEL = 3
 """Level 6 makes the file 10 % smaller and takes twice the time, which the program waits for."""
 
@@ -27,23 +24,27 @@ _HOST_NAME = re.compile(rb'\s*"host_name": "(?:[^"\\]|\\.)*",')
 _TRACE_NAME = re.compile(rb'"traceName": "(?:[^"\\]|\\.)*"')
 
 
-def write_trace(raw: Path, final: Path, facts: dict[str, Any], *, unfinished: int | None = None) -> None:
+def write_trace(raw: Path, final: Path, facts: dict[str, Any], *, unfinished: int | None = None) -> int:
     """Copies the exported JSON at `raw` to the gzip file `final`, with `facts` under the key `lanewise`.
 
     The host name and the absolute path that Kineto writes are left out. The step `unfinished`, which the program did
     not complete, is renamed, or it would count as one. `final` appears complete or not at all. Raises LanewiseError
     where the disk is full or read-only; `raw` is kept in any case.
+
+    Returns:
+        Bytes of the file up to the end of the facts, for `rewrite_facts`.
     """
     partial = final.with_name(final.name + ".part")
     step = None if unfinished is None else f'"name": "ProfilerStep#{unfinished}"'.encode()
     try:
-        with open(raw, "rb") as source, gzip.open(partial, "wb", compresslevel=_LEVEL) as target:
+        with open(raw, "rb") as source, open(partial, "wb") as file:
             head = source.read(_CHUNK)
             opening = head.find(b"{")
             if opening < 0:
                 raise LanewiseError(f"the profiler wrote no trace to {raw.name}")
-            target.write(head[: opening + 1])
-            target.write(b"\n" + f'  "{KEY}": '.encode() + json.dumps(facts, separators=(",", ":")).encode() + b",")
+            target = TwoPartWriter(file, _LEVEL)
+            target.write(_first_part(facts))
+            target.end_first_part()
             held = _HOST_NAME.sub(b"", head[opening + 1 :], count=1)
             while chunk := source.read(_CHUNK):
                 # Whole lines only, and never the last one yet: it carries the name of the trace.
@@ -53,7 +54,9 @@ def write_trace(raw: Path, final: Path, facts: dict[str, Any], *, unfinished: in
                 held = held[cut:]
             name = json.dumps(final.name).encode()
             target.write(_TRACE_NAME.sub(lambda _: b'"traceName": ' + name, _renamed(held, step)))
+            target.close()
         os.replace(partial, final)
+        return target.first_part
     except OSError as error:
         raise LanewiseError(f"cannot write {final}: {error.strerror or error}") from error
     finally:
@@ -78,23 +81,29 @@ def discard(raw: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def rewrite_facts(path: Path, facts: dict[str, Any]) -> None:
-    """Puts `facts` in the place of those that `write_trace` put into the file. Raises LanewiseError as that does."""
+def rewrite_facts(path: Path, facts: dict[str, Any], first_part: int) -> int:
+    """Puts `facts` in the place of those that `write_trace` put into the file.
+
+    Args:
+        first_part: what `write_trace` or an earlier call returned.
+
+    Returns:
+        The same of the new file. Raises LanewiseError as `write_trace` does.
+    """
     partial = path.with_name(path.name + ".part")
     try:
-        with gzip.open(path, "rb") as source, gzip.open(partial, "wb", compresslevel=_LEVEL) as target:
-            head = source.read(_LONGEST_HEAD).decode(errors="surrogateescape")
-            at = head.index(f'"{KEY}": ') + len(KEY) + 4
-            _, end = json.JSONDecoder().raw_decode(head, at)
-            whole = head[:at] + json.dumps(facts, separators=(",", ":")) + head[end:]
-            target.write(whole.encode(errors="surrogateescape"))
-            while chunk := source.read(_CHUNK):
-                target.write(chunk)
+        with open(path, "rb") as source, open(partial, "wb") as target:
+            first_part = replace_first_part(source, target, first_part, _first_part(facts), _LEVEL)
         os.replace(partial, path)
     except (OSError, ValueError) as error:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise LanewiseError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
+    return first_part
+
+
+def _first_part(facts: dict[str, Any]) -> bytes:
+    return f'{{\n  "{KEY}": {json.dumps(facts, separators=(",", ":"))},'.encode()
 
 
 def _renamed(text: bytes, step: bytes | None) -> bytes:
