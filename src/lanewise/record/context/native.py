@@ -9,8 +9,9 @@ from typing import Any
 from lanewise.errors import LanewiseError
 from lanewise.record.context import build
 from lanewise.record.context.modules import ModuleNames
-from lanewise.record.context.selfcheck import check_frames, check_operators, cost_of_callback
+from lanewise.record.context.selfcheck import check_operators, cost_of_callback
 from lanewise.record.context.sites import frame_name, line_of
+from lanewise.record.context.stands import first_difference
 from lanewise.record.torched import torch_part
 from lanewise.tree.watched import Watched
 
@@ -173,11 +174,11 @@ class _FoundOut:
     def _choose_walk(self) -> str:
         wrong = "Python's internal headers are missing"
         if self._module.raw_frames:
-            wrong = check_frames(lambda: self._module.frames(True))
+            wrong = first_difference(lambda: self._module.frames(True))
         if not wrong:
             self.checks["frames"] = ""
             return "raw"
-        worse = check_frames(lambda: self._module.frames(False))
+        worse = first_difference(lambda: self._module.frames(False))
         self.checks["frames"] = (
             f"{worse}: no frames are collected" if worse else f"{wrong}: frames are read with the GIL"
         )
