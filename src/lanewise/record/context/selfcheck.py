@@ -8,7 +8,7 @@ from typing import Any
 
 from lanewise.record.torched import torch_part
 
-__all__ = ["check_operators", "cost_of_callback"]
+__all__ = ["check_device", "check_operators", "cost_of_callback"]
 
 
 def check_operators(run: Callable[[Callable[[], Any]], dict[str, Any]], *, frames: bool) -> str:
@@ -25,6 +25,28 @@ def check_operators(run: Callable[[Callable[[], Any]], dict[str, Any]], *, frame
         return "a known operator did not appear"
     if frames and not any(code is known_function.__code__ for code, _ in found["sites"]):
         return "a known Python frame did not appear"
+    return ""
+
+
+def check_device(run: Callable[[Callable[[], Any]], dict[str, Any]]) -> str:
+    """Runs a known kernel and looks for it, and for nothing lost. Returns "" or what is wrong. The device is in use."""
+    torch = torch_part()
+    x = torch.zeros(256, device="cuda")
+
+    def known_kernel() -> None:
+        with torch.no_grad():
+            torch.add(x, 1)
+        torch.cuda.synchronize()
+
+    torch.cuda.synchronize()
+    found = run(known_kernel)
+    counts = found["device"]
+    if not counts["kernel_records"]:
+        return "a known kernel did not appear"
+    if counts["kernels"] != counts["kernel_records"]:
+        return f"{counts['kernels']} known kernels were launched and {counts['kernel_records']} appeared"
+    if counts["unmatched"]:
+        return "a known kernel appeared without its operator"
     return ""
 
 
