@@ -69,7 +69,9 @@ def test_the_layouts_agree(headers: list[Path], tmp_path: Path) -> None:
     ],
 )
 def test_the_numbers_of_calls_agree(headers: list[Path], table: str, header: str, prefix: str) -> None:
-    numbers = {int(number): name for name, number in re.findall(prefix + r"(\w+)\s*=\s*(\d+)", text_of(headers, header))}
+    numbers = {
+        int(number): name for name, number in re.findall(prefix + r"(\w+)\s*=\s*(\d+)", text_of(headers, header))
+    }
     source = (build._SOURCES / "cupti_library.cpp").read_text()
     body = source[source.index(f"{table}[]") :].partition("};")[0]
     listed = re.findall(r"\{(\d+), Work::(\w+)\},\s*// (\w+)", body)

@@ -233,7 +233,9 @@ def test_records_without_times_are_told(cupti: Cupti) -> None:
         cupti.launch()
         cupti.correlation += 1
         cupti.call(RUNTIME, LAUNCH, cupti.correlation)
-        cupti.library.fake_kernel(cupti.correlation, KERNEL, ctypes.c_uint64(0), ctypes.c_uint64(0), 7, ctypes.c_uint64(0))
+        cupti.library.fake_kernel(
+            cupti.correlation, KERNEL, ctypes.c_uint64(0), ctypes.c_uint64(0), 7, ctypes.c_uint64(0)
+        )
 
     tree = collected(lambda: launch(act))
     assert metrics(tree, rows(tree, "square(float*, int)")[0])["count"] == 1

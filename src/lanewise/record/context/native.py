@@ -59,7 +59,7 @@ class Native:
         if _found_out is None:
             _found_out = _FoundOut(self._module)
         found = _found_out
-        self.checks = found.checks
+        self.checks = dict(found.checks)
         self.frames = found.walk if frames else "none"
         self.callback_ns = found.callback_ns
         found.configure(self.frames, max_nodes)
