@@ -1,7 +1,7 @@
-"""The cost of the collector: `python -m benchmarks.context [--rounds N] [--out FILE]`.
+"""The cost of the collector: `python -m benchmarks.context [--device cuda] [--seconds S] [--out FILE]`.
 
-Every measurement is a fresh process; the arms of a round run in random order. The result file keeps the medians of
-each process, so that every figure can be computed again. Running it again adds rounds to the file.
+Every measurement is a fresh process; rounds of all of them follow one another, with the arms of a group in random
+order, until the time is used. The result file is written after each, and running again adds to it.
 """
 
 from __future__ import annotations
@@ -10,117 +10,115 @@ import argparse
 import json
 import platform
 import random
-import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from lanewise.record.distortion import ratio_interval
+from benchmarks.context.runner import Job, run
+from benchmarks.context.summary import shortened, summary
 
-ARMS = ("null", "watch", "watch_operators", "profiler", "profiler_stack", "profiler_all")
-PAIRED = ("null", "watch", "watch_operators")
-STEPS = {"adds": 5, "llama": 12}
-
-
-def measure(*words: str) -> dict[str, Any]:
-    """The answer of one process."""
-    command = [sys.executable, "-m", "benchmarks.context.measure", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(words)}: {done.stderr[-2000:]}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+KINETO = ("profiler", "profiler_stack", "profiler_all")
+PROTON = ("proton_shadow", "proton_python")
 
 
-def medians(answer: dict[str, Any]) -> dict[str, Any]:
-    """Step times as medians, the rest as it is."""
-    return {k: int(statistics.median(v)) if k.endswith("_ns") and isinstance(v, list) else v for k, v in answer.items()}
-
-
-def one_round(results: dict[str, Any], only: str) -> None:
-    """One process for each program and arm, and one of each other kind."""
-    for program, steps in STEPS.items():
-        if only and only != program:
-            continue
-        for arm in random.sample(ARMS, len(ARMS)):
-            results["aba"].setdefault(program, {}).setdefault(arm, []).append(
-                medians(measure("aba", program, arm, str(steps)))
-            )
-    if only in ("", "pairs"):
-        for program, count in {"adds": 16, "llama": 40}.items():
-            for arm in random.sample(PAIRED, len(PAIRED)):
-                results["pairs"].setdefault(f"{program} {arm}", []).append(measure("pairs", program, arm, str(count)))
-    if only in ("", "turns"):
-        for arm in ("null", "watch"):
-            results["turns"].setdefault(arm, []).append(measure("turns", "small_llama", arm, "12"))
-
-
-def summary(results: dict[str, Any]) -> dict[str, Any]:
-    """Ratios with their intervals, medians of the rest."""
-    out: dict[str, Any] = {}
-    for program, arms in results["aba"].items():
-        for arm, rows in arms.items():
-            line: dict[str, Any] = {"processes": len(rows)}
-            for name in ("during", "after"):
-                ratios = [row[f"{name}_ns"] / row["before_ns"] for row in rows]
-                line[name] = round(statistics.median(ratios), 4)
-                line[f"{name}_range"] = [round(min(ratios), 4), round(max(ratios), 4)]
-            line["before_ms"] = round(statistics.median(row["before_ns"] for row in rows) / 1e6, 3)
-            for name in ("start_ms", "stop_ms", "bytes", "contexts", "callbacks", "resident_during", "resident_after"):
-                if name in rows[0]:
-                    line[name] = round(statistics.median(row[name] for row in rows), 3)
-            out[f"{program} {arm}"] = line
-    blocks = {f"pairs {name}": rows for name, rows in results["pairs"].items()}
-    blocks |= {f"turns {name}": rows for name, rows in results["turns"].items()}
-    for name, rows in blocks.items():
-        within = [ns for row in rows for ns in row["within_ns"]]
-        without = [ns for row in rows for ns in row["without_ns"]]
-        pairs = [a / b for a, b in zip(within, without, strict=True)]
-        out[name] = {
-            "ratio": round(statistics.median(within) / statistics.median(without), 4),
-            "interval": [round(x, 4) for x in ratio_interval(within, without) or ()],
-            "median_of_pairs": round(statistics.median(pairs), 4),
-            "blocks": len(within),
-            "without_ms": round(statistics.median(without) / 1e6, 3),
-            "processes": len(rows),
-        }
-    return out
+def plan(device: str) -> list[list[Job]]:
+    """Groups of jobs, the most telling first."""
+    cuda = device == "cuda"
+    ours = ("null", "watch", "watch_operators", *(("watch_host",) if cuda else ()))
+    others = (*KINETO, *(PROTON if cuda else ()))
+    llama = [Job("aba", "llama", arm, 12) for arm in ours]
+    llama += [Job("aba", "llama", arm, 4) for arm in others]
+    adds = [Job("aba", "adds", arm, 3) for arm in ours] + [Job("aba", "adds", arm, 2) for arm in others]
+    wide = [Job("aba", "wide", arm, 12) for arm in ("null", "watch", "profiler", *(PROTON if cuda else ()))]
+    agreement = [Job("agreement", "wide", "watch", 3), Job("agreement", "small_llama", "watch", 5)]
+    return [
+        [Job("pairs", "llama", arm, 32) for arm in ours],
+        *([agreement] if cuda else []),
+        llama,
+        [Job("pairs", "adds", arm, 8) for arm in ours],
+        *([[Job("pairs", "wide", arm, 24) for arm in ("null", "watch")]] if cuda else []),
+        [Job("turns", "small_llama", arm, 16) for arm in ("null", "watch")],
+        adds,
+        wide if cuda else [],
+        [Job("size", "small_llama", "watch", count) for count in ((200, 2000) if cuda else (200, 20000))],
+    ]
 
 
 def main() -> None:
     """Measure, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--seconds", type=float, default=300.0, help="no measurement begins later than this")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", default="", choices=["", "adds", "llama", "pairs", "turns", "size"])
+    parser.add_argument("--only", nargs="*", default=[], help="kinds, programs or arms")
+    parser.add_argument("--longest", type=float, default=60.0, help="seconds that one measurement may take")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/context-cpu.json"))
     given = parser.parse_args()
-    results: dict[str, Any] = {"aba": {}, "pairs": {}, "turns": {}, "size": []}
+    until = time.monotonic() + given.seconds
+    results: dict[str, list[dict[str, Any]]] = {}
     if given.out.exists():
-        results = json.loads(given.out.read_text())["rounds"]
+        results = json.loads(given.out.read_text())["measurements"]
+    _build()
+    # Every process is a copy of this one, which has torch and has used nothing of it.
+    import torch  # noqa: F401
+
+    import lanewise  # noqa: F401
+
     for _ in range(given.rounds):
-        one_round(results, given.only)
-        # A run that is cut short keeps its rounds.
-        write(given.out, results)
-    if given.only in ("", "size"):
-        results["size"] = [medians(measure("size", "small_llama", "watch", n)) for n in ("200", "20000")]
-    write(given.out, results)
-    print(json.dumps(summary(results) | {"size": results["size"]}, indent=1))
+        for group in plan(given.device):
+            for job in random.sample(group, len(group)):
+                if given.only and not set(given.only) & set(job[:3]):
+                    continue
+                left = until - time.monotonic()
+                if left <= 0:
+                    break
+                begin = time.monotonic()
+                answer = run(job, given.device, min(given.longest, left + 5))
+                name = f"{job.kind} {job.program} {job.arm}" + (f" {job.count}" if job.kind == "size" else "")
+                results.setdefault(name, []).append(shortened(answer, job.kind))
+                # A run that is cut short keeps what it has.
+                write(given.out, given.device, results)
+                print(f"{time.monotonic() - begin:6.1f} s  {name}: {_brief(results, name)}", flush=True)
 
 
-def write(out: Path, results: dict[str, Any]) -> None:
-    """The file: versions, summary, and all rounds."""
+def _brief(results: dict[str, list[dict[str, Any]]], name: str) -> str:
+    line = summary({name: results[name]})[name]
+    shown = {k: line[k] for k in ("ratio", "interval", "during", "after", "before_ms", "error") if k in line}
+    return json.dumps(shown or line)[:600]
+
+
+def _build() -> None:
+    """The collector is compiled before anything is measured, and not in this process."""
+    code = "from lanewise.record.context import build; build.load()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def write(out: Path, device: str, results: dict[str, list[dict[str, Any]]]) -> None:
+    """The file: versions, summary, and all measurements."""
     import torch
 
     found = {
+        "device": _card() if device == "cuda" else "cpu",
         "torch": torch.__version__,
+        "cuda": torch.version.cuda,
         "python": platform.python_version(),
         "machine": platform.machine(),
         "processor": _processor(),
         "summary": summary(results),
-        "rounds": results,
+        "measurements": results,
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _card() -> str:
+    words = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+    except OSError:
+        return "unknown"
 
 
 def _processor() -> str:

@@ -1,27 +1,28 @@
-"""One process, one measurement, printed as JSON: `python -m benchmarks.context.measure KIND PROGRAM ARM STEPS`.
+"""One measurement in this process. Each kind takes the name of a program, of an arm, the device, and a number.
 
-Kinds:
-    aba     steps without anything, with the arm's profiler, and without again
-    pairs   single steps with and without in turn: what watching costs, as free of the machine's noise as can be
-    turns   blocks of 50 steps with one of them watched, between blocks without
-    size    contexts, bytes and memory after STEPS watched steps
+aba         steps without anything, with the arm's profiler, and without again
+pairs       steps with and without in turn: what watching costs, as free of the machine's noise as can be
+turns       blocks of 50 steps with one of them watched, between blocks without
+size        contexts, bytes and memory after so many watched steps
+agreement   the tree of a watch beside the tree of a full trace of the same steps
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Generator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from benchmarks.context.agreement import agreement
+from benchmarks.context.arms import KINETO, WATCH, attached
 from benchmarks.context.programs import PROGRAMS
 
 import lanewise
+
+__all__ = ["KINDS"]
+
+Step = Callable[[], None]
 
 
 def resident_bytes() -> int:
@@ -30,7 +31,20 @@ def resident_bytes() -> int:
         return int(statm.read().split()[1]) * 4096
 
 
-def timed(step: Callable[[], None], count: int) -> list[int]:
+def make_step(program: str, device: str) -> Step:
+    """A step that ends when the device is idle."""
+    step = PROGRAMS[program](device)
+    if device == "cpu":
+        return step
+
+    def whole() -> None:
+        step()
+        torch.cuda.synchronize()
+
+    return whole
+
+
+def timed(step: Step, count: int) -> list[int]:
     """Nanoseconds of each step."""
     times: list[int] = []
     for _ in range(count):
@@ -40,92 +54,69 @@ def timed(step: Callable[[], None], count: int) -> list[int]:
     return times
 
 
-@contextlib.contextmanager
-def attached(arm: str, result: dict[str, Any]) -> Generator[None]:
-    """The arm's profiler around what is inside."""
-    begin = time.perf_counter_ns()
-    if arm == "null":
-        yield
-    elif arm.startswith("watch"):
-        watcher = lanewise.watch(measure=False, frames=arm == "watch", way="native")
-        watcher.start()
-        result["start_ms"] = (time.perf_counter_ns() - begin) / 1e6
-        yield
-        begin = time.perf_counter_ns()
-        watcher.stop()
-        tree = watcher.tree
-        result["stop_ms"] = (time.perf_counter_ns() - begin) / 1e6
-        watched = tree.info.watched
-        assert watched is not None
-        result |= {"contexts": len(tree), "callbacks": watched.callbacks, "losses": watched.losses}
-        result |= {"callback_ns": watched.callback_ns, "linked": [tree.info.linked, tree.info.backward]}
-        with tempfile.TemporaryDirectory() as folder:
-            result["bytes"] = watcher.save(Path(folder) / "run.lw").stat().st_size
-    else:
-        profiler = torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU],
-            with_stack=arm != "profiler",
-            record_shapes=arm == "profiler_all",
-            profile_memory=arm == "profiler_all",
-            with_modules=arm == "profiler_all",
-        )
-        profiler.start()
-        result["start_ms"] = (time.perf_counter_ns() - begin) / 1e6
-        yield
-        begin = time.perf_counter_ns()
-        profiler.stop()
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "trace.json"
-            profiler.export_chrome_trace(str(path))
-            result["bytes"] = path.stat().st_size
-        result["stop_ms"] = (time.perf_counter_ns() - begin) / 1e6
-
-
-def aba(program: str, arm: str, steps: int) -> dict[str, Any]:
+def aba(program: str, arm: str, device: str, steps: int) -> dict[str, Any]:
     """Before, during and after."""
-    step = PROGRAMS[program]()
+    step = make_step(program, device)
     timed(step, max(2, steps // 3))
     result: dict[str, Any] = {"before_ns": timed(step, steps)}
     resident = resident_bytes()
-    with attached(arm, result):
+    # A trace of a hundred thousand launches takes longer to write than all the rest.
+    with attached(arm, result, export=program != "adds" or arm not in KINETO):
         step()
         result["during_ns"] = timed(step, steps)
         result["resident_during"] = resident_bytes() - resident
     result["resident_after"] = resident_bytes() - resident
+    step()
     result["after_ns"] = timed(step, steps)
     return result
 
 
-def pairs(program: str, arm: str, count: int) -> dict[str, Any]:
-    """Steps without, with, with, without, and so on; `count` of either."""
-    step = PROGRAMS[program]()
-    timed(step, 5)
-    watcher = lanewise.watch(measure=False, frames=arm != "watch_operators", way="native", step_on="nothing:nothing")
+def _watching(arm: str) -> Any:
+    """A watcher and its collector, which is switched by hand."""
+    watcher = lanewise.watch(measure=False, way="native", step_on="nothing:nothing", **WATCH.get(arm, {}))
     watcher.start()
     collector: Any = watcher._collector
+    return watcher, collector
+
+
+def pairs(program: str, arm: str, device: str, count: int) -> dict[str, Any]:
+    """Steps without, with, with, without, and so on; `count` of either. Switching itself is timed apart."""
+    step = make_step(program, device)
+    timed(step, 5)
+    watcher, collector = _watching(arm)
     timed(step, 3)
-    without: list[int] = []
     within: list[int] = []
+    without: list[int] = []
+    switches: list[int] = []
     for at in range(2 * count):
         plain = at % 4 in (0, 3)
+        begin = time.perf_counter_ns()
         if plain or arm == "null":
             collector.off()
         else:
             collector.on()
+        switches.append(time.perf_counter_ns() - begin)
         (without if plain else within).append(timed(step, 1)[0])
     collector.off()
-    callbacks, _ = collector.counts()
+    counts = collector._module.snapshot()
     watcher.stop()
-    return {"without_ns": without, "within_ns": within, "callbacks": callbacks}
+    return {
+        "without_ns": without,
+        "within_ns": within,
+        # Steps 1, 5, 9 follow a switch to on, steps 3, 7, 11 one to off.
+        "on_ns": switches[1::4],
+        "off_ns": switches[3::4],
+        "callbacks": sum(one["callbacks"] for one in counts["threads"]),
+        "counts": counts["device"],
+        "device": watcher.tree.info.watched.device if watcher.tree.info.watched else "",
+    }
 
 
-def turns(program: str, arm: str, blocks: int) -> dict[str, Any]:
+def turns(program: str, arm: str, device: str, blocks: int) -> dict[str, Any]:
     """Blocks of 50 steps without, and with the first of each 50 watched, in turn."""
-    step = PROGRAMS[program]()
+    step = make_step(program, device)
     timed(step, 50)
-    watcher = lanewise.watch(measure=False, way="native", step_on="nothing:nothing")
-    watcher.start()
-    collector: Any = watcher._collector
+    watcher, collector = _watching(arm)
     without: list[int] = []
     within: list[int] = []
     for block in range(2 * blocks):
@@ -145,9 +136,9 @@ def turns(program: str, arm: str, blocks: int) -> dict[str, Any]:
     return {"without_ns": without, "within_ns": within}
 
 
-def size(program: str, arm: str, steps: int) -> dict[str, Any]:
+def size(program: str, arm: str, device: str, steps: int) -> dict[str, Any]:
     """Contexts, bytes and memory."""
-    step = PROGRAMS[program]()
+    step = make_step(program, device)
     timed(step, 5)
     resident = resident_bytes()
     result: dict[str, Any] = {"steps": steps}
@@ -159,8 +150,15 @@ def size(program: str, arm: str, steps: int) -> dict[str, Any]:
     return result
 
 
-if __name__ == "__main__":
-    kind, program, arm, count = sys.argv[1:5]
-    torch.set_num_threads(1)
-    answer = {"aba": aba, "pairs": pairs, "turns": turns, "size": size}[kind](program, arm, int(count))
-    print(json.dumps(answer))
+def agree(program: str, arm: str, device: str, steps: int) -> dict[str, Any]:
+    """How far both trees agree; `arm` says nothing here."""
+    return agreement(make_step(program, device), device, steps)
+
+
+KINDS: dict[str, Callable[[str, str, str, int], dict[str, Any]]] = {
+    "aba": aba,
+    "pairs": pairs,
+    "turns": turns,
+    "size": size,
+    "agreement": agree,
+}

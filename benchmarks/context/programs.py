@@ -1,4 +1,4 @@
-"""The programs that are watched: each is a function that makes a step."""
+"""The programs that are watched: each is a function of the device that makes a step."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import nn
 __all__ = ["PROGRAMS"]
 
 
-def adds(count: int = 100_000) -> Callable[[], None]:
+def adds(device: str, count: int = 100_000) -> Callable[[], None]:
     """A step is `count` additions of one number: nothing but launching."""
-    x, y = torch.ones(1), torch.ones(1)
+    x, y = torch.ones(1, device=device), torch.ones(1, device=device)
 
     def step() -> None:
         for _ in range(count):
@@ -69,13 +69,13 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-def llama(layers: int = 16, width: int = 64, length: int = 8) -> Callable[[], None]:
+def llama(device: str, layers: int = 16, width: int = 64, length: int = 8) -> Callable[[], None]:
     """A training step of a small eager Llama-like model: launch-bound, about ten thousand operators with 16 layers."""
     torch.manual_seed(0)
-    model = Model(layers, width, 128)
+    model = Model(layers, width, 128).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
-    tokens = torch.randint(0, 128, (1, length))
-    cos, sin = torch.randn(length, width // 4), torch.randn(length, width // 4)
+    tokens = torch.randint(0, 128, (1, length), device=device)
+    cos, sin = torch.randn(length, width // 4, device=device), torch.randn(length, width // 4, device=device)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -86,9 +86,32 @@ def llama(layers: int = 16, width: int = 64, length: int = 8) -> Callable[[], No
     return step
 
 
-def small_llama() -> Callable[[], None]:
+def small_llama(device: str) -> Callable[[], None]:
     """The same with one layer."""
-    return llama(layers=1)
+    return llama(device, layers=1)
 
 
-PROGRAMS: dict[str, Callable[[], Callable[[], None]]] = {"adds": adds, "llama": llama, "small_llama": small_llama}
+def wide(device: str) -> Callable[[], None]:
+    """A training step of a few large matrix products: bound by the device."""
+    torch.manual_seed(0)
+    on_cpu = device == "cpu"
+    width, batch, dtype = (512, 512, torch.float32) if on_cpu else (8192, 8192, torch.bfloat16)
+    layers = [nn.Linear(width, width, bias=False, device=device, dtype=dtype) for _ in range(4)]
+    model = nn.Sequential(*(part for layer in layers for part in (layer, nn.GELU())))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    x = torch.randn(batch, width, device=device, dtype=dtype)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).float().square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+PROGRAMS: dict[str, Callable[[str], Callable[[], None]]] = {
+    "adds": adds,
+    "llama": llama,
+    "small_llama": small_llama,
+    "wide": wide,
+}

@@ -57,10 +57,10 @@ def test_threads_of_one_role_are_one() -> None:
 def test_device_work_stands_below_its_launch() -> None:
     operator = 1 << 32 | 4
     leaves = (
-        CollectedLeaf(operator, CollectedKind.KERNEL, 4, 0, 3, 60, 10, 30, 1400.0, 0, 5, 2),
-        CollectedLeaf(operator, CollectedKind.COPY, 5, 6, 1, 8, 8, 8, 64.0, 4096, 0, 0),
-        CollectedLeaf(0, CollectedKind.KERNEL, 4, 0, 2, 6, 2, 4, 20.0, 0, 0, 0),
-        CollectedLeaf(9 << 32 | 1, CollectedKind.KERNEL, 4, 0, 1, 1, 1, 1, 1.0, 0, 0, 0),
+        CollectedLeaf(operator, CollectedKind.KERNEL, 4, 0, 3, 2, 60, 10, 30, 1400.0, 0, 5, 2),
+        CollectedLeaf(operator, CollectedKind.COPY, 5, 6, 1, 1, 8, 8, 8, 64.0, 4096, 0, 0),
+        CollectedLeaf(0, CollectedKind.KERNEL, 4, 0, 2, 2, 6, 2, 4, 20.0, 0, 0, 0),
+        CollectedLeaf(9 << 32 | 1, CollectedKind.KERNEL, 4, 0, 1, 0, 1, 1, 1, 1.0, 0, 0, 0),
     )
     made = tree(program(), leaves=leaves)
     assert made.total("device") == made.info.device_total == 75

@@ -34,7 +34,7 @@ __all__ = ["watch"]
 )
 @click.option("--frames/--no-frames", default=True, show_default=True, help="Collect Python frames and modules.")
 @click.option(
-    "--device", is_flag=True, help="Collect device work natively (CUDA). Experimental: not tried on a device yet."
+    "--device/--no-device", default=True, show_default=True, help="Collect kernels, copies and sets of a CUDA device."
 )
 @click.option("--lines", is_flag=True, help="Tell apart from which line of a function something is called.")
 @click.option(

@@ -20,8 +20,13 @@ _LOSSES = {
     "windows_discarded": "windows discarded as unsound",
     "records_unmatched": "device work without its launch",
     "graphs_before": "device work of graphs captured before the start",
+    "records_unfinished": "device records without times",
+    "kernels_missing": "kernels without a record, as when another profiler takes the device over",
     "records_dropped": "device records that the driver dropped",
 }
+
+_NO_DEVICE = ("not collected: no device was used", "not collected: this torch is a CPU build")
+"""Nothing to tell of."""
 
 
 def watched_lines(watched: Watched) -> list[str]:
@@ -39,6 +44,8 @@ def watched_lines(watched: Watched) -> list[str]:
         )
     lines += [f"lost: {number:,} {_LOSSES.get(name, name)}" for name, number in sorted(watched.losses.items())]
     lines += [text for text in watched.checks.values() if text]
+    if watched.device.startswith("not collected: ") and watched.device not in _NO_DEVICE:
+        lines.append(f"device work was {watched.device}")
     if watched.reason:
         lines.append(f"not the native collector: {watched.reason}")
     return lines

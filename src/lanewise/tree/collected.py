@@ -84,7 +84,7 @@ class CollectedLeaf:
     """Device work of one kind and name in one context; times in ns.
 
     `context` is a reference as in `CollectedThread.forward`, 0 where the launch is unknown. `name` and `detail` are rows
-    of `Collected.names`.
+    of `Collected.names`. `launches` of the `works` were launched one by one, not as a part of a graph.
     """
 
     context: int
@@ -92,6 +92,7 @@ class CollectedLeaf:
     name: int
     detail: int
     works: int
+    launches: int
     device: int
     shortest: int
     longest: int
@@ -176,6 +177,8 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
     if collected.leaves:
         for metric, field in _LEAF_METRICS.items():
             metrics[metric][threads_size + 1 :] = [getattr(leaf, field) for leaf in collected.leaves]
+        launches = np.array([leaf.launches for leaf in collected.leaves], dtype=np.int64)
+        np.add.at(metrics["launches"], parent[threads_size + 1 :], launches)
     group = groups.of[place[stands]] if size else place
     result_kind, result_phase, result_name, result_detail = identity_parts(distinct[groups.identity])
     tree = Tree(

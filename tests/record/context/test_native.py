@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import lanewise  # noqa: E402
 from lanewise.record.context import build  # noqa: E402
-from lanewise.record.context.selfcheck import check_frames  # noqa: E402
+from lanewise.record.context.stands import first_difference  # noqa: E402
 from lanewise.tree.model import NodeKind, Phase, Tree  # noqa: E402
 from lanewise.tree.views import top_down  # noqa: E402
 from tests.record.context.paths import above, calls, names, paths, rows  # noqa: E402
@@ -76,19 +76,19 @@ def test_every_operator_is_counted_at_its_function() -> None:
 
 def test_the_raw_walk_agrees_with_python() -> None:
     module = build.load()
-    assert check_frames(lambda: module.frames(True)) == ""
-    assert check_frames(lambda: module.frames(False)) == ""
+    assert first_difference(lambda: module.frames(True)) == ""
+    assert first_difference(lambda: module.frames(False)) == ""
 
 
 def test_a_walk_that_is_wrong_is_noticed() -> None:
     module = build.load()
-    assert "wrong" in check_frames(lambda: module.frames(True)[:4] + module.frames(True)[5:])
-    assert "wrong" in check_frames(lambda: [(code, offset + 2, s) for code, offset, s in module.frames(True)])
+    assert "wrong" in first_difference(lambda: module.frames(True)[:4] + module.frames(True)[5:])
+    assert "wrong" in first_difference(lambda: [(code, offset + 2, s) for code, offset, s in module.frames(True)])
 
     def broken() -> Any:
         raise RuntimeError
 
-    assert "failed" in check_frames(broken)
+    assert "failed" in first_difference(broken)
 
 
 def test_the_public_walk_gives_the_same_contexts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Compiles the native collector, once per torch and Python, with nothing but a C++ compiler.
 
 The result lies in the user's cache under a key of everything that it depends on. No CUDA toolkit is needed: all headers
-come from Python, torch and, where present, the wheel with NVIDIA's CUPTI.
+come from Python and torch, and CUPTI's library is opened at run time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class Recipe(NamedTuple):
         compiler: the C++ compiler's path.
         include: directories of headers. link: directories of libraries.
         flags: for every source. raw_frames: whether the interpreter's own headers are there.
-        device: directory of CUPTI's headers, or "".
         key: of everything that the result depends on.
     """
 
@@ -55,7 +54,6 @@ class Recipe(NamedTuple):
     link: tuple[str, ...]
     flags: tuple[str, ...]
     raw_frames: bool
-    device: str
     key: str
 
 
@@ -78,15 +76,12 @@ def make_recipe(extra_flags: tuple[str, ...] = ()) -> Recipe:
     if not (root / "include" / "ATen" / "record_function.h").exists():
         raise BuildError(f"torch {torch.__version__} came without its C++ headers")
     raw = os.path.exists(os.path.join(python, "internal", "pycore_frame.h"))
-    device = _cupti_headers()
     flags = (
         "-O2",
         "-fPIC",
         "-fvisibility=hidden",
         "-w",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(bool(torch_part('torch._C')._GLIBCXX_USE_CXX11_ABI))}",
-        *(("-DLANEWISE_RAW_FRAMES",) if raw else ()),
-        *(("-DLANEWISE_CUPTI",) if device else ()),
         # For sanitizers and debuggers.
         *os.environ.get("LANEWISE_NATIVE_FLAGS", "").split(),
         *extra_flags,
@@ -100,16 +95,15 @@ def make_recipe(extra_flags: tuple[str, ...] = ()) -> Recipe:
         platform.machine(),
         _version_of(compiler),
         *flags,
-        device,
+        str(raw),
         _digest(),
     )
     return Recipe(
         compiler=compiler,
-        include=(*include, device) if device else include,
+        include=include,
         link=(str(root / "lib"),),
         flags=flags,
         raw_frames=raw,
-        device=device,
         key=hashlib.sha256("\n".join(facts).encode()).hexdigest()[:24],
     )
 
@@ -159,7 +153,14 @@ def _compile(recipe: Recipe, work: Path, target: Path) -> None:
     include = [word for folder in recipe.include for word in ("-isystem", folder)]
     frames = work / "frames.o"
     # The interpreter's headers are C, everything else is C++.
-    _call([recipe.compiler, "-x", "c", "-c", str(_SOURCES / "frames.c"), "-o", str(frames), *recipe.flags, *include])
+    walk = [recipe.compiler, "-x", "c", "-c", str(_SOURCES / "frames.c"), "-o", str(frames), *recipe.flags, *include]
+    try:
+        _call([*walk, *(("-DLANEWISE_RAW_FRAMES",) if recipe.raw_frames else ())])
+    except BuildError:
+        if not recipe.raw_frames:
+            raise
+        # A Python whose inner structure we do not know: its frames are read in the official way.
+        _call(walk)
     sources = sorted(str(path) for path in _SOURCES.glob("*.cpp"))
     link = [word for folder in recipe.link for word in ("-L", folder)]
     _call(
@@ -218,30 +219,20 @@ def _digest() -> str:
     return whole.hexdigest()
 
 
-def _cupti_headers() -> str:
-    """Directory of the CUPTI headers that belong to this torch, or "" for a build without CUDA."""
+def cupti_library() -> str:
+    """Path of the CUPTI library that belongs to this torch, for where torch has not mapped it itself; "" if unknown."""
     built: Any = getattr(torch_part().version, "cuda", None)
     if not built:
         return ""
+    folders: list[Path] = []
     for name in (f"nvidia.cu{str(built).split('.')[0]}", "nvidia.cuda_cupti"):
         with contextlib.suppress(ImportError, ValueError):
             spec = importlib.util.find_spec(name)
-            for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-                if (Path(folder) / "include" / "cupti.h").exists():
-                    return str(Path(folder) / "include")
-    for home in (os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
-        for part in ("extras/CUPTI/include", "include"):
-            if home and os.path.exists(os.path.join(home, part, "cupti.h")):
-                return os.path.join(home, part)
-    return ""
-
-
-def cupti_library() -> str:
-    """Path of the CUPTI library beside the headers that the collector was compiled with, or ""."""
-    headers = _cupti_headers()
-    for name in ("lib", "lib64"):
-        found = sorted((Path(headers).parent / name).glob("libcupti.so*")) if headers else []
-        if found:
+            folders += [Path(part) / "lib" for part in (spec.submodule_search_locations or ())] if spec else []
+    for home in filter(None, (os.environ.get("CUDA_HOME"), "/usr/local/cuda")):
+        folders += [Path(home) / part for part in ("extras/CUPTI/lib64", "lib64")]
+    for folder in folders:
+        if found := sorted(folder.glob("libcupti.so*")):
             return str(found[-1])
     return ""
 

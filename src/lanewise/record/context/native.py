@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 from lanewise.errors import LanewiseError
 from lanewise.record.context import build
 from lanewise.record.context.modules import ModuleNames
-from lanewise.record.context.selfcheck import check_frames, check_operators, cost_of_callback
+from lanewise.record.context.selfcheck import check_device, check_operators, cost_of_callback
 from lanewise.record.context.sites import frame_name, line_of
+from lanewise.record.context.stands import first_difference
+from lanewise.record.device import current_device
 from lanewise.record.torched import torch_part
 from lanewise.tree.watched import Watched
 
@@ -25,12 +28,13 @@ class Native:
     Args:
         log: is told what takes time.
         frames: collect Python frames and modules.
-        device: collect kernels, copies and sets through CUPTI; has never run on a device yet.
+        device: collect kernels, copies and sets through CUPTI, from when the program first uses the device.
+        or_nothing: raise where another profiler holds the device, instead of collecting without it.
         max_nodes: contexts in all; what comes after is counted under `<truncated>`.
 
     Raises:
         BuildError: it cannot be compiled or loaded here.
-        LanewiseError: the self-check failed.
+        LanewiseError: the self-check failed, or another profiler holds the device.
 
     Attributes:
         checks: what was verified, by name; "" where all is well.
@@ -46,7 +50,8 @@ class Native:
         log: Callable[[str], None] = lambda _: None,
         *,
         frames: bool = True,
-        device: bool = False,
+        device: bool = True,
+        or_nothing: bool = False,
         max_nodes: int = MAX_NODES,
     ) -> None:
         global _found_out
@@ -54,22 +59,49 @@ class Native:
         if _found_out is None:
             _found_out = _FoundOut(self._module)
         found = _found_out
-        self.checks = found.checks
+        self.checks = dict(found.checks)
         self.frames = found.walk if frames else "none"
         self.callback_ns = found.callback_ns
-        self.device = _NOT_ASKED if _has_device() else "not collected: this torch is a CPU build"
-        self._wants_device = device and _has_device()
         found.configure(self.frames, max_nodes)
         wrong = check_operators(self._in_session, frames=self.frames != "none")
         if wrong:
             raise LanewiseError(f"the collector failed its self-check: {wrong}")
         if not self.callback_ns:
             self.callback_ns = found.callback_ns = cost_of_callback(self._module.on, self._module.off)
-        if self._wants_device:
-            wrong = self._module.device_on(build.cupti_library())
-            self.device = f"not collected: {wrong}" if wrong else "collected"
+        self.device = _why_no_device() if device else "not collected: device=False"
+        self._closed = False
+        if not self.device:
+            self.device = "not collected: no device was used"
+            self._when_device_is_used(or_nothing)
         self._module.begin()
         self._begun: tuple[int, int] = self._module.clock()
+
+    def _when_device_is_used(self, or_nothing: bool) -> None:
+        """At once where the program has initialised CUDA, else when it does: a device is nothing to touch unasked."""
+        cuda: Any = torch_part("torch.cuda")
+        if cuda.is_initialized() or not hasattr(cuda, "_lazy_call"):
+            self._device_on(or_nothing)
+            return
+
+        def initialised() -> None:
+            # An error here would be the program's.
+            with contextlib.suppress(Exception):
+                self._device_on(False)
+
+        cuda._lazy_call(initialised)
+
+    def _device_on(self, or_nothing: bool) -> None:
+        if self._closed:
+            return
+        wrong, held = self._module.device_on(build.cupti_library())
+        if held and or_nothing:
+            raise LanewiseError(wrong)
+        # What is asked for while CUDA is being initialised must not use it.
+        if not wrong and torch_part("torch.cuda").is_initialized() and not self._module.is_on():
+            wrong = self.checks["device"] = check_device(self._in_session)
+            if wrong:
+                self._module.device_off()
+        self.device = f"not collected: {wrong}" if wrong else "collected"
 
     def _in_session(self, work: Callable[[], Any]) -> dict[str, Any]:
         self._module.begin()
@@ -78,6 +110,7 @@ class Native:
             work()
         finally:
             self._module.off()
+        self._module.device_flush()
         return self._module.snapshot()
 
     def ready(self) -> None:
@@ -92,9 +125,11 @@ class Native:
         self._module.off()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Nothing more will come. Waits for the device, whose last records are still on their way."""
+        self._closed = True
         self._module.off()
         if self.device == "collected":
+            current_device().synchronize()
             self._module.device_off()
 
     def tree(self, watched: Watched, *, source: str, lines: bool) -> Any:
@@ -103,6 +138,7 @@ class Native:
 
         from lanewise.tree.collected import Collected, CollectedLeaf, CollectedThread, tree_of
 
+        self._module.device_flush()
         raw = self._module.snapshot()
         tick, ns = self._module.clock()
         per_tick = (ns - self._begun[1]) / max(tick - self._begun[0], 1)
@@ -138,7 +174,10 @@ class Native:
         found = dict(raw["losses"]) | {
             "records_unmatched": device["unmatched"],
             "records_dropped": device["dropped"],
+            "records_unfinished": device["unfinished"],
             "graphs_before": device["graphs_before"],
+            # Before the end some are still running.
+            "kernels_missing": max(0, device["kernels"] - device["kernel_records"]) if self._closed else 0,
         }
         losses = {name: number for name, number in found.items() if number}
         return sum(one["callbacks"] for one in raw["threads"]), losses
@@ -173,11 +212,11 @@ class _FoundOut:
     def _choose_walk(self) -> str:
         wrong = "Python's internal headers are missing"
         if self._module.raw_frames:
-            wrong = check_frames(lambda: self._module.frames(True))
+            wrong = first_difference(lambda: self._module.frames(True))
         if not wrong:
             self.checks["frames"] = ""
             return "raw"
-        worse = check_frames(lambda: self._module.frames(False))
+        worse = first_difference(lambda: self._module.frames(False))
         self.checks["frames"] = (
             f"{worse}: no frames are collected" if worse else f"{wrong}: frames are read with the GIL"
         )
@@ -186,12 +225,13 @@ class _FoundOut:
 
 _found_out: _FoundOut | None = None
 
-_NOT_ASKED = "not collected: device=True asks for it, which has not been tried on a device yet"
 
-
-def _has_device() -> bool:
+def _why_no_device() -> str:
+    """Why there is no device to collect from, or "" if there may be one."""
     version: Any = torch_part().version
-    return bool(getattr(version, "cuda", None) or getattr(version, "hip", None))
+    if getattr(version, "hip", None):
+        return "not collected: this torch is for ROCm, whose kernels only torch's profiler sees"
+    return "" if getattr(version, "cuda", None) else "not collected: this torch is a CPU build"
 
 
 def _counter_is_steady() -> bool:

@@ -96,7 +96,7 @@ class Watcher:
         turns: Turns | None = None,
         way: str = "auto",
         frames: bool = True,
-        device: bool = False,
+        device: bool = True,
         lines: bool = False,
         max_nodes: int = 200_000,
         step_on: str | None = None,
@@ -274,7 +274,13 @@ class Watcher:
     def _choose(self) -> Collector:
         if self._way != "windows":
             try:
-                return Native(self._log, frames=self._frames, device=self._device, max_nodes=self._max_nodes)
+                return Native(
+                    self._log,
+                    frames=self._frames,
+                    device=self._device,
+                    or_nothing=self._way == "auto",
+                    max_nodes=self._max_nodes,
+                )
             except Exception as error:
                 if self._way == "native":
                     raise
@@ -374,7 +380,7 @@ def watch(
     every: int = 0,
     steps: int = 1,
     frames: bool = True,
-    device: bool = False,
+    device: bool = True,
     lines: bool = False,
     measure: bool = True,
     way: str = "auto",
@@ -390,7 +396,7 @@ def watch(
         out: file for the tree, written when it stops and meanwhile; an existing one is overwritten.
         every, steps: watch `steps` of every `every` steps; all of them with `every` 0.
         frames: collect Python frames and modules.
-        device: collect kernels, copies and sets natively (CUDA). It has never run on a device yet: experimental.
+        device: collect kernels, copies and sets of a CUDA device; the native collector can be told not to.
         lines: tell apart from which line of a function something is called.
         measure: leave out 20 early steps in turn, to measure what watching costs.
         way: "native", "windows" (short windows of torch's profiler), or "auto": the first that works.

@@ -1,23 +1,6 @@
 #include "device.h"
 
-#ifndef LANEWISE_CUPTI
-
-namespace lanewise {
-
-std::string start_device(const char*) { return "CUPTI's headers were missing when the collector was built"; }
-void stop_device() {}
-void note_launches(bool) {}
-void clear_device() {}
-std::vector<Leaf> read_leaves() { return {}; }
-DeviceCounts device_counts() { return {}; }
-
-}  // namespace lanewise
-
-#else
-
-#include <cupti.h>
 #include <cxxabi.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,33 +9,23 @@ DeviceCounts device_counts() { return {}; }
 #include <unordered_map>
 
 #include "contexts.h"
+#include "cupti_library.h"
 #include "operators.h"
 
 namespace lanewise {
 namespace {
 
-// Prefixes of these have been stable since CUDA 12.0; nothing behind them is read.
-using KernelRecord = CUpti_ActivityKernel9;
-using CopyRecord = CUpti_ActivityMemcpy5;
-using SetRecord = CUpti_ActivityMemset4;
+using cupti::functions;
+using cupti::Work;
 
 constexpr size_t kBufferBytes = 4u << 20;
-constexpr size_t kMostBuffers = 16;
+constexpr size_t kMostBuffers = 14;
 constexpr size_t kAlignment = 8;
 // Launches in flight that are remembered: more than the queue of a device holds.
 constexpr size_t kCorrelations = 1u << 18;
 constexpr uint64_t kNode = 0xFFFFFF;
-
-#define LANEWISE_CUPTI_FUNCTIONS(X)                                                                              \
-  X(cuptiSubscribe) X(cuptiUnsubscribe) X(cuptiEnableCallback) X(cuptiActivityRegisterCallbacks)                 \
-  X(cuptiActivityEnable) X(cuptiActivityDisable) X(cuptiActivityFlushAll) X(cuptiActivityGetNextRecord)          \
-  X(cuptiActivityGetNumDroppedRecords) X(cuptiGetGraphNodeId) X(cuptiGetResultString)
-
-struct Library {
-#define X(name) decltype(&::name) name = nullptr;
-  LANEWISE_CUPTI_FUNCTIONS(X)
-#undef X
-};
+constexpr size_t kMostGraphNodes = 1u << 20;
+constexpr size_t kMostKernelNames = 100000;
 
 struct Key {
   uint64_t context;
@@ -67,21 +40,23 @@ struct KeyHash {
 };
 
 struct State {
-  Library cupti;
-  CUpti_SubscriberHandle subscriber = nullptr;
+  cupti::Subscriber subscriber = nullptr;
   std::atomic<bool> on{false};
   // correlation << 32 | tree << 24 | node, at the place of the correlation's lower bits. Written by launching threads,
   // read by the thread that brings records; a launch whose place was taken since is counted as unmatched.
-  std::atomic<uint64_t>* launches = new std::atomic<uint64_t>[kCorrelations] {};
-  std::atomic<uint64_t> launched{0};
-  std::mutex mutex;  // of everything below
+  std::atomic<uint64_t>* launches = nullptr;  // made with the first subscription
+  std::atomic<uint64_t> kernels{0};  // launched one by one
+  std::atomic<uint64_t> others{0};   // copies and sets
+  std::atomic<uint64_t> graphs{0};
+  std::mutex records;  // of what follows
   std::unordered_map<Key, Leaf, KeyHash> leaves;
   std::unordered_map<uint64_t, uint64_t> stream_end;
   std::unordered_map<uint32_t, uint64_t> device_end;
-  std::unordered_map<uint64_t, uint64_t> graph_nodes;  // graph node -> the context that captured it
   std::unordered_map<const char*, uint32_t> kernel_names;
   DeviceCounts counts;
-  std::mutex pool_mutex;
+  std::mutex graph_mutex;  // of what follows
+  std::unordered_map<uint64_t, uint64_t> graph_nodes;  // graph node -> the context that captured it
+  std::mutex pool_mutex;  // of what follows
   std::vector<uint8_t*> pool;
   size_t buffers = 0;
 };
@@ -89,10 +64,20 @@ struct State {
 // Never destroyed: CUPTI's threads may outlive everything else.
 State& state = *new State;
 
-std::string describe(CUptiResult result) {
-  const char* text = nullptr;
-  if (state.cupti.cuptiGetResultString != nullptr) state.cupti.cuptiGetResultString(result, &text);
-  return std::string(text != nullptr ? text : "error") + " (" + std::to_string(static_cast<int>(result)) + ")";
+// The call that this thread is in: a call of the runtime ends in one of the driver, with the same number.
+struct InCall {
+  bool runtime = false;
+  Work work = Work::kNone;
+};
+thread_local InCall in_call __attribute__((tls_model("initial-exec")));
+
+std::atomic<uint64_t>* counter_of(Work work) {
+  switch (work) {
+    case Work::kKernel: return &state.kernels;
+    case Work::kCopyOrSet: return &state.others;
+    case Work::kGraph: return &state.graphs;
+    default: return nullptr;
+  }
 }
 
 uint32_t kernel_name(const char* mangled) {
@@ -104,64 +89,110 @@ uint32_t kernel_name(const char* mangled) {
   const uint32_t id = names.intern(status == 0 && plain != nullptr ? plain : mangled)->id;
   std::free(plain);
   // The text lives as long as its module; modules that come and go must not fill the table.
-  if (state.kernel_names.size() > 100000) state.kernel_names.clear();
+  if (state.kernel_names.size() > kMostKernelNames) state.kernel_names.clear();
   state.kernel_names.emplace(mangled, id);
   return id;
 }
 
 const char* direction(uint8_t kind) {
   switch (kind) {
-    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD: return "HtoD";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH: return "DtoH";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOD: return "DtoD";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_PTOP: return "PtoP";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOH: return "HtoH";
-    default: return "other";
+    case cupti::kHostToDevice:
+    case cupti::kHostToArray: return "HtoD";
+    case cupti::kDeviceToHost:
+    case cupti::kArrayToHost: return "DtoH";
+    case cupti::kDeviceToDevice:
+    case cupti::kArrayToArray:
+    case cupti::kArrayToDevice:
+    case cupti::kDeviceToArray: return "DtoD";
+    case cupti::kPeerToPeer: return "PtoP";
+    case cupti::kHostToHost: return "HtoH";
+    default: return "?";
   }
+}
+
+// Memory as torch's profiler names it.
+const char* memory(uint32_t kind) {
+  static const char* const known[] = {"Unknown", "Pageable", "Pinned",        "Device",
+                                      "Array",   "Managed",  "Device Static", "Managed Static"};
+  return kind < sizeof(known) / sizeof(known[0]) ? known[kind] : known[0];
 }
 
 // -- launches, on the threads of the program ---------------------------------------------------------------------------
 
-void launched(uint32_t correlation) {
+void note(uint32_t correlation) {
   const uint64_t context = current_context();
   if (context == 0) return;
   const uint64_t tree = (context >> 32) - 1;
   state.launches[correlation % kCorrelations].store(
       static_cast<uint64_t>(correlation) << 32 | (tree & 0xFF) << 24 | (context & kNode), std::memory_order_release);
-  state.launched.fetch_add(1, std::memory_order_relaxed);
 }
 
-void graph_node(CUpti_CallbackId id, const CUpti_GraphData& data) {
+void begins(cupti::Domain domain, uint32_t id, uint32_t correlation) {
+  note(correlation);
+  if (in_call.runtime) return;
+  in_call.runtime = domain == cupti::kRuntime;
+  in_call.work = cupti::work_of(domain, id);
+  if (auto* counter = counter_of(in_call.work)) count(*counter);
+}
+
+void ends(cupti::Domain domain) {
+  if (in_call.runtime && domain != cupti::kRuntime) return;
+  in_call = InCall{};
+}
+
+// A call that became a node of a graph put nothing on the device.
+void captured() {
+  if (auto* counter = counter_of(in_call.work)) counter->fetch_sub(1, std::memory_order_relaxed);
+  in_call.work = Work::kNone;
+}
+
+void graph_node(uint32_t id, const cupti::GraphData& data) {
   uint64_t number = 0;
-  if (state.cupti.cuptiGetGraphNodeId(data.node, &number) != CUPTI_SUCCESS) return;
-  if (id == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED) {
-    uint64_t original = 0;
-    if (state.cupti.cuptiGetGraphNodeId(data.originalNode, &original) != CUPTI_SUCCESS) return;
-    std::lock_guard<std::mutex> lock(state.mutex);
-    const auto found = state.graph_nodes.find(original);
-    if (found != state.graph_nodes.end()) state.graph_nodes[number] = found->second;
-  } else if (const uint64_t context = current_context()) {
-    std::lock_guard<std::mutex> lock(state.mutex);
-    state.graph_nodes[number] = context;
+  if (functions.cuptiGetGraphNodeId(data.node, &number) != cupti::kSuccess) return;
+  uint64_t context = 0;
+  uint64_t original = 0;
+  if (id == cupti::kGraphNodeCreated) {
+    captured();
+    if (!state.on.load(std::memory_order_relaxed) || (context = current_context()) == 0) return;
+  } else if (id == cupti::kGraphNodeCloned) {
+    if (functions.cuptiGetGraphNodeId(data.original_node, &original) != cupti::kSuccess) return;
   }
-}
-
-void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
-  if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
-    const auto* resource = static_cast<const CUpti_ResourceData*>(data);
-    if (resource->resourceDescriptor != nullptr)
-      graph_node(id, *static_cast<const CUpti_GraphData*>(resource->resourceDescriptor));
+  std::lock_guard<std::mutex> lock(state.graph_mutex);
+  if (id == cupti::kGraphNodeDestroyed) {
+    state.graph_nodes.erase(number);
     return;
   }
-  if (!state.on.load(std::memory_order_relaxed)) return;
-  const auto* info = static_cast<const CUpti_CallbackData*>(data);
-  if (info->callbackSite == CUPTI_API_ENTER) launched(info->correlationId);
+  if (context == 0) {
+    const auto found = state.graph_nodes.find(original);
+    if (found == state.graph_nodes.end()) return;
+    context = found->second;
+  }
+  if (state.graph_nodes.size() < kMostGraphNodes) state.graph_nodes[number] = context;
+}
+
+void called(void*, cupti::Domain domain, uint32_t id, const void* data) {
+  try {
+    if (domain == cupti::kResource) {
+      const auto* resource = static_cast<const cupti::ResourceData*>(data);
+      if (resource->descriptor != nullptr) graph_node(id, *static_cast<const cupti::GraphData*>(resource->descriptor));
+      return;
+    }
+    const auto* info = static_cast<const cupti::CallbackData*>(data);
+    if (info->site != 0) {
+      ends(domain);
+    } else if (state.on.load(std::memory_order_relaxed)) {
+      begins(domain, id, info->correlation);
+    }
+  } catch (...) {
+    count(losses.errors);
+  }
 }
 
 // -- records, on a thread of CUPTI -------------------------------------------------------------------------------------
 
 uint64_t context_of(uint32_t correlation, uint64_t graph_node) {
   if (graph_node != 0) {
+    std::lock_guard<std::mutex> lock(state.graph_mutex);
     const auto found = state.graph_nodes.find(graph_node);
     if (found != state.graph_nodes.end()) return found->second;
     ++state.counts.graphs_before;
@@ -173,59 +204,88 @@ uint64_t context_of(uint32_t correlation, uint64_t graph_node) {
   return 0;
 }
 
-void fold(uint64_t context, Kind kind, uint32_t name, uint32_t detail, uint64_t begin, uint64_t end, uint64_t bytes,
-          uint32_t device, uint32_t device_context, uint32_t stream) {
+struct Span {
+  uint64_t begin;
+  uint64_t end;
+  uint64_t bytes;
+  uint32_t device;
+  uint32_t context;
+  uint32_t stream;
+};
+
+template <typename T>
+Span span_of(const T& record, uint64_t bytes) {
+  return {record.start, record.end, bytes, record.device, record.context, record.stream};
+}
+
+void fold(uint64_t context, Kind kind, uint32_t name, uint32_t detail, bool alone, const Span& span) {
   ++state.counts.records;
-  if (end < begin || begin == 0) return;
-  const uint64_t time = end - begin;
+  // What was never finished has no times.
+  if (span.end < span.begin || span.begin == 0) {
+    ++state.counts.unfinished;
+    return;
+  }
+  const uint64_t time = span.end - span.begin;
   const Key key{context, static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(detail & 0xFFFFFF) << 32 | name};
   Leaf& leaf = state.leaves[key];
   if (leaf.count == 0) {
-    leaf = Leaf{context, static_cast<uint8_t>(kind), name, detail, 0, 0, time, 0, 0.0, 0, 0, 0};
+    leaf = Leaf{};
+    leaf.context = context;
+    leaf.kind = static_cast<uint8_t>(kind);
+    leaf.name = name;
+    leaf.detail = detail;
+    leaf.shortest_ns = time;
   }
   ++leaf.count;
+  leaf.launches += alone;
   leaf.total_ns += time;
   leaf.shortest_ns = std::min(leaf.shortest_ns, time);
   leaf.longest_ns = std::max(leaf.longest_ns, time);
   leaf.squares += static_cast<double>(time) * static_cast<double>(time);
-  leaf.bytes += bytes;
-  uint64_t& before = state.stream_end[static_cast<uint64_t>(device_context) << 32 | stream];
-  if (before != 0 && begin > before) leaf.gap_ns += begin - before;
-  before = std::max(before, end);
-  uint64_t& latest = state.device_end[device];
-  if (latest != 0 && begin > latest) leaf.idle_ns += begin - latest;
-  latest = std::max(latest, end);
+  leaf.bytes += span.bytes;
+  uint64_t& before = state.stream_end[static_cast<uint64_t>(span.context) << 32 | span.stream];
+  if (before != 0 && span.begin > before) leaf.gap_ns += span.begin - before;
+  before = std::max(before, span.end);
+  uint64_t& latest = state.device_end[span.device];
+  if (latest != 0 && span.begin > latest) leaf.idle_ns += span.begin - latest;
+  latest = std::max(latest, span.end);
 }
 
-void take(const CUpti_Activity* record) {
+template <typename T>
+void fold_copy(const T& one) {
+  const char* way = direction(one.copy_kind);
+  const std::string name =
+      std::string("Memcpy ") + way + " (" + memory(one.source_kind) + " -> " + memory(one.target_kind) + ")";
+  fold(context_of(one.correlation, one.graph_node), Kind::kCopy, names.intern(name)->id, names.intern(way)->id,
+       one.graph_node == 0, span_of(one, one.bytes));
+}
+
+void take(const cupti::Record* record) {
   switch (record->kind) {
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-      const auto& one = *reinterpret_cast<const KernelRecord*>(record);
-      fold(context_of(one.correlationId, one.graphNodeId), Kind::kKernel, kernel_name(one.name), 0, one.start, one.end,
-           0, one.deviceId, one.contextId, one.streamId);
+    case cupti::kConcurrentKernel: {
+      const auto& one = *reinterpret_cast<const cupti::KernelRecord*>(record);
+      if (one.graph_node == 0) ++state.counts.kernel_records;
+      fold(context_of(one.correlation, one.graph_node), Kind::kKernel, kernel_name(one.name), 0, one.graph_node == 0,
+           span_of(one, 0));
       break;
     }
-    case CUPTI_ACTIVITY_KIND_MEMCPY: {
-      const auto& one = *reinterpret_cast<const CopyRecord*>(record);
-      const char* way = direction(one.copyKind);
-      fold(context_of(one.correlationId, one.graphNodeId), Kind::kCopy,
-           names.intern(std::string("Memcpy ") + way)->id, names.intern(way)->id, one.start, one.end, one.bytes,
-           one.deviceId, one.contextId, one.streamId);
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_MEMSET: {
-      const auto& one = *reinterpret_cast<const SetRecord*>(record);
-      fold(context_of(one.correlationId, one.graphNodeId), Kind::kSet, names.intern("Memset")->id, 0, one.start,
-           one.end, one.bytes, one.deviceId, one.contextId, one.streamId);
+    case cupti::kMemcpy: fold_copy(*reinterpret_cast<const cupti::CopyRecord*>(record)); break;
+    case cupti::kMemcpyPeer: fold_copy(*reinterpret_cast<const cupti::PeerCopyRecord*>(record)); break;
+    case cupti::kMemset: {
+      const auto& one = *reinterpret_cast<const cupti::SetRecord*>(record);
+      fold(context_of(one.correlation, one.graph_node), Kind::kSet,
+           names.intern(std::string("Memset (") + memory(one.memory_kind) + ")")->id, 0, one.graph_node == 0,
+           span_of(one, one.bytes));
       break;
     }
     default: break;
   }
 }
 
-void CUPTIAPI requested(uint8_t** buffer, size_t* size, size_t* most) {
+void requested(uint8_t** buffer, size_t* size, size_t* most) {
   *most = 0;
   *size = kBufferBytes;
+  *buffer = nullptr;
   std::lock_guard<std::mutex> lock(state.pool_mutex);
   if (!state.pool.empty()) {
     *buffer = state.pool.back();
@@ -233,22 +293,25 @@ void CUPTIAPI requested(uint8_t** buffer, size_t* size, size_t* most) {
   } else if (state.buffers < kMostBuffers) {
     *buffer = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, kBufferBytes));
     if (*buffer != nullptr) ++state.buffers;
-  } else {
-    // The driver drops records and says how many.
-    *buffer = nullptr;
   }
+  // Without one the driver drops records and says how many.
   if (*buffer == nullptr) *size = 0;
 }
 
-void CUPTIAPI completed(CUcontext context, uint32_t stream, uint8_t* buffer, size_t, size_t valid) {
+// Nothing of CUPTI is called while a lock of ours is held: whoever flushes may hold one of its own.
+void completed(cupti::Context context, uint32_t stream, uint8_t* buffer, size_t, size_t valid) {
   if (buffer == nullptr) return;
   try {
-    std::lock_guard<std::mutex> lock(state.mutex);
-    CUpti_Activity* record = nullptr;
-    while (valid > 0 && state.cupti.cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) take(record);
+    std::vector<const cupti::Record*> found;
+    found.reserve(valid / sizeof(cupti::SetRecord));
+    cupti::Record* record = nullptr;
+    while (valid > 0 && functions.cuptiActivityGetNextRecord(buffer, valid, &record) == cupti::kSuccess)
+      found.push_back(record);
     size_t dropped = 0;
-    if (state.cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
-      state.counts.dropped += dropped;
+    if (functions.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) != cupti::kSuccess) dropped = 0;
+    std::lock_guard<std::mutex> lock(state.records);
+    for (const cupti::Record* one : found) take(one);
+    state.counts.dropped += dropped;
   } catch (...) {
     count(losses.errors);
   }
@@ -258,104 +321,81 @@ void CUPTIAPI completed(CUcontext context, uint32_t stream, uint8_t* buffer, siz
 
 // -- start and stop ----------------------------------------------------------------------------------------------------
 
-std::string open_library(const char* path) {
-  void* library = nullptr;
-  // The one that torch has mapped, if any: two in one process would disturb each other.
-  for (const char* name : {"libcupti.so.13", "libcupti.so.12", "libcupti.so"})
-    if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr && path != nullptr && *path != '\0') library = dlopen(path, RTLD_NOW);
-  if (library == nullptr) return "CUPTI's library was not found";
-#define X(name)                                                                              \
-  state.cupti.name = reinterpret_cast<decltype(state.cupti.name)>(dlsym(library, #name)); \
-  if (state.cupti.name == nullptr) return "this CUPTI has no " #name;
-  LANEWISE_CUPTI_FUNCTIONS(X)
-#undef X
-  return "";
-}
-
-// Every call that enqueues work; the driver's, which the runtime's end in, and the runtime's own.
-std::string enable_launches() {
-  static const CUpti_CallbackId driver[] = {
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
-      CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
-      CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2, CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2,
-      CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2, CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync,
-      CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async,     CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async};
-  static const CUpti_CallbackId runtime[] = {
-      CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,     CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_ptsz_v7000,
-      CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_ptsz_v11060,
-      CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_v9000,
-      CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000,     CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020,
-      CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy_v3020,           CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy2DAsync_v3020,
-      CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyPeerAsync_v4000,  CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020,
-      CUPTI_RUNTIME_TRACE_CBID_cudaMemset_v3020};
-  const auto enable = [](CUpti_CallbackDomain domain, CUpti_CallbackId id) {
-    return state.cupti.cuptiEnableCallback(1, state.subscriber, domain, id);
-  };
-  for (const CUpti_CallbackId id : driver)
-    if (const auto result = enable(CUPTI_CB_DOMAIN_DRIVER_API, id); result != CUPTI_SUCCESS) return describe(result);
-  for (const CUpti_CallbackId id : runtime)
-    if (const auto result = enable(CUPTI_CB_DOMAIN_RUNTIME_API, id); result != CUPTI_SUCCESS) return describe(result);
-  for (const CUpti_CallbackId id : {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
-    if (const auto result = enable(CUPTI_CB_DOMAIN_RESOURCE, id); result != CUPTI_SUCCESS) return describe(result);
-  return "";
-}
-
-constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-                                         CUPTI_ACTIVITY_KIND_MEMSET};
+constexpr cupti::ActivityKind kKinds[] = {cupti::kConcurrentKernel, cupti::kMemcpy, cupti::kMemcpyPeer,
+                                          cupti::kMemset};
 
 }  // namespace
 
-std::string start_device(const char* library) {
-  if (std::string wrong = open_library(library); !wrong.empty()) return wrong;
-  const CUptiResult subscribed = state.cupti.cuptiSubscribe(&state.subscriber, called, nullptr);
-  if (subscribed != CUPTI_SUCCESS) {
+Started start_device(const char* library) {
+  if (state.subscriber != nullptr) return {};
+  if (std::string wrong = cupti::open_library(library); !wrong.empty()) return {wrong};
+  if (state.launches == nullptr) state.launches = new std::atomic<uint64_t>[kCorrelations] {};
+  const cupti::Result subscribed = functions.cuptiSubscribe(&state.subscriber, called, nullptr);
+  if (subscribed != cupti::kSuccess) {
     state.subscriber = nullptr;
-    return "another profiler holds the device: " + describe(subscribed);
+    if (subscribed == cupti::kMultipleSubscribers)
+      return {"another profiler, torch's or Nsight, has held the device since before", true};
+    return {"CUPTI does not work here: " + cupti::describe(subscribed)};
   }
-  std::string wrong = enable_launches();
+  std::string wrong = cupti::enable_calls(state.subscriber);
   if (wrong.empty()) {
-    CUptiResult result = state.cupti.cuptiActivityRegisterCallbacks(requested, completed);
-    if (result != CUPTI_SUCCESS) wrong = describe(result);
+    const cupti::Result result = functions.cuptiActivityRegisterCallbacks(requested, completed);
+    if (result != cupti::kSuccess) wrong = cupti::describe(result);
   }
   if (!wrong.empty()) stop_device();
-  return wrong;
+  return {wrong};
 }
 
 void note_launches(bool on) {
   if (state.subscriber == nullptr || state.on.load(std::memory_order_relaxed) == on) return;
   // What is launched while we are off is not ours to know.
-  if (!on) state.cupti.cuptiActivityFlushAll(0);
-  state.on.store(on, std::memory_order_relaxed);
-  for (const CUpti_ActivityKind kind : kKinds) {
+  if (on) state.on.store(true, std::memory_order_relaxed);
+  for (const cupti::ActivityKind kind : kKinds) {
     if (on) {
-      state.cupti.cuptiActivityEnable(kind);
+      functions.cuptiActivityEnable(kind);
     } else {
-      state.cupti.cuptiActivityDisable(kind);
+      functions.cuptiActivityDisable(kind);
     }
   }
+  if (!on) state.on.store(false, std::memory_order_relaxed);
+}
+
+void flush_device(bool all) {
+  if (state.subscriber != nullptr) functions.cuptiActivityFlushAll(all ? cupti::kFlushForced : 0);
 }
 
 void stop_device() {
   if (state.subscriber == nullptr) return;
   note_launches(false);
-  state.cupti.cuptiActivityFlushAll(1);
-  state.cupti.cuptiUnsubscribe(state.subscriber);
+  flush_device(true);
+  functions.cuptiUnsubscribe(state.subscriber);
   state.subscriber = nullptr;
+  std::lock_guard<std::mutex> lock(state.pool_mutex);
+  for (uint8_t* buffer : state.pool) std::free(buffer);
+  state.buffers -= state.pool.size();
+  state.pool.clear();
 }
 
 void clear_device() {
-  std::lock_guard<std::mutex> lock(state.mutex);
-  state.leaves.clear();
-  state.stream_end.clear();
-  state.device_end.clear();
-  state.counts = DeviceCounts{};
-  state.launched.store(0, std::memory_order_relaxed);
+  {
+    std::lock_guard<std::mutex> lock(state.records);
+    state.leaves.clear();
+    state.stream_end.clear();
+    state.device_end.clear();
+    state.counts = DeviceCounts{};
+  }
+  {
+    // They name contexts of trees that are gone.
+    std::lock_guard<std::mutex> lock(state.graph_mutex);
+    state.graph_nodes.clear();
+  }
+  if (state.launches != nullptr)
+    for (size_t at = 0; at < kCorrelations; ++at) state.launches[at].store(0, std::memory_order_relaxed);
+  for (auto* counter : {&state.kernels, &state.others, &state.graphs}) counter->store(0, std::memory_order_relaxed);
 }
 
 std::vector<Leaf> read_leaves() {
-  std::lock_guard<std::mutex> lock(state.mutex);
+  std::lock_guard<std::mutex> lock(state.records);
   std::vector<Leaf> result;
   result.reserve(state.leaves.size());
   for (const auto& entry : state.leaves) result.push_back(entry.second);
@@ -363,12 +403,12 @@ std::vector<Leaf> read_leaves() {
 }
 
 DeviceCounts device_counts() {
-  std::lock_guard<std::mutex> lock(state.mutex);
+  std::lock_guard<std::mutex> lock(state.records);
   DeviceCounts counts = state.counts;
-  counts.launches = state.launched.load(std::memory_order_relaxed);
+  counts.kernels = state.kernels.load(std::memory_order_relaxed);
+  counts.others = state.others.load(std::memory_order_relaxed);
+  counts.graphs = state.graphs.load(std::memory_order_relaxed);
   return counts;
 }
 
 }  // namespace lanewise
-
-#endif

@@ -1,6 +1,4 @@
 // Device work: kernels, copies and sets, folded into the context that launched them as their records arrive.
-//
-// Compiled against CUPTI's headers where they are there (LANEWISE_CUPTI); the library itself is opened at run time.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +14,7 @@ struct Leaf {
   uint32_t name;
   uint32_t detail;
   uint64_t count;
+  uint64_t launches;  // how many of them were launched one by one, not as a part of a graph
   uint64_t total_ns;
   uint64_t shortest_ns;
   uint64_t longest_ns;
@@ -26,16 +25,27 @@ struct Leaf {
 };
 
 struct DeviceCounts {
-  uint64_t launches = 0;
-  uint64_t records = 0;
-  uint64_t unmatched = 0;  // records whose launch is unknown
-  uint64_t dropped = 0;    // records that the driver dropped
-  uint64_t graphs_before = 0;  // records of graphs captured before the start
+  uint64_t kernels = 0;         // launched one by one
+  uint64_t others = 0;          // calls that copy or set
+  uint64_t graphs = 0;          // graphs launched
+  uint64_t records = 0;         // of any kind
+  uint64_t kernel_records = 0;  // of kernels that were launched one by one
+  uint64_t unmatched = 0;       // records whose launch is unknown
+  uint64_t dropped = 0;         // records that the driver dropped
+  uint64_t unfinished = 0;      // records without times
+  uint64_t graphs_before = 0;   // records of graphs captured before the start
 };
 
-// Subscribe and collect. "" or one sentence why not. The caller does not hold the GIL.
-std::string start_device(const char* library);
-// Wait for all records and let go. The caller does not hold the GIL.
+struct Started {
+  std::string wrong;  // one sentence why not, or ""
+  bool held = false;  // because another profiler was first
+};
+
+// Subscribe, so that `note_launches` can collect. Nobody who calls these holds the GIL.
+Started start_device(const char* library);
+// Take what records there are.
+void flush_device(bool all);
+// Take all records and let go. The device is idle.
 void stop_device();
 // Whether launches are noted: follows the session's on and off.
 void note_launches(bool on);

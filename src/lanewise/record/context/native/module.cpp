@@ -1,4 +1,5 @@
 // The Python module: begin, on, off, snapshot. Every function runs under the GIL.
+#define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pthread.h>
 
@@ -173,11 +174,14 @@ PyObject* read_threads() {
 PyObject* device_on(PyObject*, PyObject* args) {
   const char* library = nullptr;
   if (!PyArg_ParseTuple(args, "s", &library)) return nullptr;
-  std::string wrong;
+  Started started;
   Py_BEGIN_ALLOW_THREADS;
-  wrong = start_device(library);
+  started = start_device(library);
+  // It may come when the program first uses the device, which can be in the middle of a session.
+  if (started.wrong.empty()) note_launches(is_on());
   Py_END_ALLOW_THREADS;
-  return PyUnicode_DecodeUTF8(wrong.data(), static_cast<Py_ssize_t>(wrong.size()), "replace");
+  return Py_BuildValue("s#O", started.wrong.data(), static_cast<Py_ssize_t>(started.wrong.size()),
+                       started.held ? Py_True : Py_False);
 }
 
 PyObject* device_off(PyObject*, PyObject*) {
@@ -187,17 +191,24 @@ PyObject* device_off(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// Device work by context: [(context, kind, name, detail, count, total, shortest, longest, squares, bytes, gap, idle)].
+PyObject* device_flush(PyObject*, PyObject*) {
+  Py_BEGIN_ALLOW_THREADS;
+  flush_device(false);
+  Py_END_ALLOW_THREADS;
+  Py_RETURN_NONE;
+}
+
+unsigned long long wide(uint64_t value) { return static_cast<unsigned long long>(value); }
+
+// Device work by context, in the order of CollectedLeaf.
 PyObject* read_device() {
   const std::vector<Leaf> leaves = read_leaves();
   PyObject* list = PyList_New(0);
   for (const Leaf& leaf : leaves) {
-    PyObject* one = Py_BuildValue(
-        "(KIIIKKKKdKKK)", static_cast<unsigned long long>(leaf.context), static_cast<unsigned int>(leaf.kind), leaf.name,
-        leaf.detail, static_cast<unsigned long long>(leaf.count), static_cast<unsigned long long>(leaf.total_ns),
-        static_cast<unsigned long long>(leaf.shortest_ns), static_cast<unsigned long long>(leaf.longest_ns),
-        leaf.squares, static_cast<unsigned long long>(leaf.bytes), static_cast<unsigned long long>(leaf.gap_ns),
-        static_cast<unsigned long long>(leaf.idle_ns));
+    PyObject* one = Py_BuildValue("(KIIIKKKKKdKKK)", wide(leaf.context), static_cast<unsigned int>(leaf.kind), leaf.name,
+                                  leaf.detail, wide(leaf.count), wide(leaf.launches), wide(leaf.total_ns),
+                                  wide(leaf.shortest_ns), wide(leaf.longest_ns), leaf.squares, wide(leaf.bytes),
+                                  wide(leaf.gap_ns), wide(leaf.idle_ns));
     if (one == nullptr || list == nullptr || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
     if (list == nullptr) return nullptr;
@@ -207,11 +218,11 @@ PyObject* read_device() {
 
 PyObject* read_device_counts() {
   const DeviceCounts counts = device_counts();
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K}", "launches", static_cast<unsigned long long>(counts.launches), "records",
-                       static_cast<unsigned long long>(counts.records), "unmatched",
-                       static_cast<unsigned long long>(counts.unmatched), "dropped",
-                       static_cast<unsigned long long>(counts.dropped), "graphs_before",
-                       static_cast<unsigned long long>(counts.graphs_before));
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "kernels", wide(counts.kernels), "others",
+                       wide(counts.others), "graphs", wide(counts.graphs), "records", wide(counts.records),
+                       "kernel_records", wide(counts.kernel_records), "unmatched", wide(counts.unmatched), "dropped",
+                       wide(counts.dropped), "unfinished", wide(counts.unfinished), "graphs_before",
+                       wide(counts.graphs_before));
 }
 
 PyObject* read_names() {
@@ -290,6 +301,8 @@ PyObject* frames(PyObject*, PyObject* args) {
   return list;
 }
 
+PyObject* on_now(PyObject*, PyObject*) { return PyBool_FromLong(is_on()); }
+
 PyObject* open_now(PyObject*, PyObject*) { return PyLong_FromLong(open_contexts()); }
 
 PyMethodDef methods[] = {
@@ -300,10 +313,12 @@ PyMethodDef methods[] = {
     {"off", off, METH_NOARGS, "Callbacks off; the trees stay."},
     {"clock", clock_now, METH_NOARGS, "(ticks, nanoseconds) of one moment."},
     {"modules_changed", modules_changed, METH_NOARGS, "A module died: addresses may stand for others."},
-    {"device_on", device_on, METH_VARARGS, "Subscribe to the device: '' or why not; path of CUPTI's library."},
+    {"device_on", device_on, METH_VARARGS, "Subscribe to the device: ('' or why not, whether another profiler has it); path of CUPTI's library."},
+    {"device_flush", device_flush, METH_NOARGS, "Take the device's records that are complete."},
     {"device_off", device_off, METH_NOARGS, "Wait for the device's records and let go of it."},
     {"snapshot", snapshot, METH_NOARGS, "All trees as they are now, as columns."},
     {"frames", frames, METH_VARARGS, "The calling thread's frames as the walk sees them."},
+    {"is_on", on_now, METH_NOARGS, "Whether callbacks are on."},
     {"open_contexts", open_now, METH_NOARGS, "Contexts that the calling thread has open."},
     {nullptr, nullptr, 0, nullptr}};
 
