@@ -140,6 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], help="CUDA if there is any")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=600.0, help="for one program; no round begins after them")
     parser.add_argument("--programs", nargs="*", choices=list(PROGRAMS), default=list(PROGRAMS))
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--table", action="store_true", help="measure nothing; print the output file as Markdown")
@@ -157,7 +158,7 @@ def main() -> None:
         result = json.loads(args.output.read_text(encoding="utf-8"))
     for program in args.programs:
         load = os.getloadavg()[0]
-        found = measure(program, args.device, args.rounds)
+        found = measure(program, args.device, args.rounds, args.seconds)
         result["programs"][program] = {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "machine": {
