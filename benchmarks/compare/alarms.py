@@ -6,27 +6,16 @@ A pair is an alarm if the comparison reports other work, or a time as faster or 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.experiments.waiting import Pool
-
-from lanewise.compare.diff import diff
+from benchmarks.compare.record_one import record_one
+from benchmarks.fresh import call
 
 PROGRAMS = ("mlp", "attention", "train")
-
-_ONE = str(Path(__file__).with_name("record_one.py"))
-
-
-def record(pool: Pool, program: str, folder: Path) -> None:
-    """One recording in a fresh process."""
-    answer = pool.take(_ONE).give({"program": program, "out": str(folder)}, seconds=120)
-    if "error" in answer:
-        raise SystemExit(f"{program}: {answer['error']} {' '.join(answer.get('output', []))}")
 
 
 def measure(pairs: int, keep: Path | None = None) -> dict[str, Any]:
@@ -36,21 +25,25 @@ def measure(pairs: int, keep: Path | None = None) -> dict[str, Any]:
         keep: folder of the recordings; pairs that it holds already are compared again and not recorded.
     """
     found: list[dict[str, Any]] = []
-    # Where there are cores to spare, the next process starts beside this one.
-    ahead = 4 if (os.cpu_count() or 1) >= 8 else 0
-    with tempfile.TemporaryDirectory() as temporary, Pool(ahead) as pool:
-        for pair in range(pairs):
-            program = PROGRAMS[pair % len(PROGRAMS)]
-            folder = (keep or Path(temporary)) / f"{pair:02}"
+    with tempfile.TemporaryDirectory() as temporary:
+        folders = [(keep or Path(temporary)) / f"{pair:02}" for pair in range(pairs)]
+        for pair, folder in enumerate(folders):
             folder.mkdir(parents=True, exist_ok=True)
-            while len(held := sorted(folder.glob("*.json.gz"))) < 2:
-                record(pool, program, folder)
-            a, b = held
+            while len(list(folder.glob("*.json.gz"))) < 2:
+                program, out = PROGRAMS[pair % len(PROGRAMS)], str(folder)
+                answer = call(lambda program=program, out=out: record_one(program, out), seconds=120)
+                if "error" in answer:
+                    raise SystemExit(f"{program}: {answer['error']}")
+        # Threads of what compares must not be there while processes are forked.
+        from lanewise.compare.diff import diff
+
+        for pair, folder in enumerate(folders):
+            a, b = sorted(folder.glob("*.json.gz"))
             difference = diff(a, b, labels=["first", "second"]).differences[0]
             timed = [c for c in difference.device if c.ratio is not None and c.ratio.verdict in {"faster", "slower"}]
             found.append(
                 {
-                    "program": program,
+                    "program": PROGRAMS[pair % len(PROGRAMS)],
                     "alarm": difference.changed,
                     "step": difference.step.verdict,
                     "step_ratio": difference.step.ratio,

@@ -1,13 +1,9 @@
-"""Records one of the programs of `alarms.py` in this process, which was started ahead of time and waits for its order.
-
-The order, one line of JSON on standard input: `{"program": ..., "out": FOLDER}`. The answer: `{"trace": PATH}`.
-"""
+"""Records one of the programs of `alarms.py` in this process."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -42,24 +38,12 @@ def build(program: str, device: str) -> Callable[[], object]:
     return train
 
 
-def main() -> None:
+def record_one(program: str, out: str) -> dict[str, Any]:
+    """The trace's path, or why there is none."""
     torch.set_num_threads(1)
-    on_card = torch.cuda.is_available()
-    if on_card:
-        torch.cuda.synchronize()
-    print("ready", file=sys.stderr, flush=True)
-    line = sys.stdin.readline()
-    if not line.strip():
-        return
-    order = json.loads(line)
-    step = build(order["program"], "cuda" if on_card else "cpu")
-    with record(out=order["out"], name=order["program"]) as recorder:
+    step = build(program, "cuda" if torch.cuda.is_available() else "cpu")
+    with record(out=out, name=program) as recorder:
         for _ in range(STEPS):
             step()
             recorder.step()
-    answer = {"trace": str(recorder.path)} if recorder.path else {"error": recorder.problem}
-    print(json.dumps(answer), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return {"trace": str(recorder.path)} if recorder.path else {"error": recorder.problem}

@@ -1,20 +1,18 @@
 """Times one program by hand, without and with torch's own profiler: what the recorder's distortion is checked against.
 
-Knows nothing of lanewise. A process reads one order from standard input, `{"program": NAME, "arm": ARM, "device": ...}`:
+Knows nothing of lanewise. Two arms:
 
     hand    un-profiled steps, then profiled ones, as anyone would time them
     null    the same with the profiler left out: what a second block of the same process differs by itself
 
-A step is one turn of the program's loop, without `profiler.step()`: marking a step is not the program's work, takes a
-different time in every tool, and is as long as the whole step where steps are tiny.
+A step is one turn of the program's loop. There is no schedule and no `profiler.step()`: marking a step is not the
+program's work, takes a different time in every tool, is as long as the whole step where steps are tiny, and leaves the
+caches cold for the next one.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import runpy
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +22,8 @@ import torch
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
-FIRST, PLAIN, WARMUP, ACTIVE, UNSETTLED = 3, 30, 2, 40, 20
-"""Steps passed, timed without the profiler, warmed up for, recorded, and how many of those are left out."""
+FIRST, PLAIN, ACTIVE, UNSETTLED = 3, 30, 40, 20
+"""Steps passed, timed without the profiler, recorded, and how many of those are left out."""
 
 
 def matmul_add(device: str) -> Callable[[], Any]:
@@ -81,47 +79,31 @@ def llm_prefill(device: str) -> Callable[[], Any]:
 PROGRAMS = {"matmul_add": matmul_add, "mlp": mlp, "llm_prefill": llm_prefill, "llm_train": llm_train}
 
 
-def timed(step: Callable[[], Any], count: int, profiler: Any = None) -> list[float]:
+def timed(step: Callable[[], Any], count: int) -> list[float]:
     """Microseconds that each of `count` steps takes."""
     times = []
     for _ in range(count):
         begin = time.perf_counter_ns()
         step()
         times.append((time.perf_counter_ns() - begin) / 1e3)
-        if profiler is not None:
-            profiler.step()
     return times
 
 
-def main() -> None:
-    on_gpu = torch.cuda.is_available()
-    if on_gpu:
-        torch.cuda.synchronize()
-    print("ready", file=sys.stderr, flush=True)
-    line = sys.stdin.readline()
-    if not line.strip():
-        return
-    order = json.loads(line)
-    device = order.get("device") or ("cuda" if on_gpu else "cpu")
+def measure(program: str, arm: str, device: str) -> dict[str, Any]:
+    """Times of both blocks, in this process."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     torch.manual_seed(0)
-    step = PROGRAMS[order["program"]](device)
-    with torch.set_grad_enabled(order["program"].endswith("train")):
+    step = PROGRAMS[program](device)
+    with torch.set_grad_enabled(program.endswith("train")):
         timed(step, FIRST)
         wait()
         plain = timed(step, PLAIN)
         wait()
-        if order["arm"] == "null":
-            second = timed(step, WARMUP + ACTIVE)
+        if arm == "null":
+            second = timed(step, ACTIVE)
         else:
-            schedule = torch.profiler.schedule(wait=0, warmup=WARMUP, active=ACTIVE, repeat=1)
-            with torch.profiler.profile(schedule=schedule, record_shapes=True) as profiler:
-                second = timed(step, WARMUP + ACTIVE, profiler)
+            with torch.profiler.profile(record_shapes=True):
+                second = timed(step, ACTIVE)
+                wait()
         wait()
-    print(json.dumps({"plain_us": plain, "second_us": second[WARMUP + UNSETTLED :]}), flush=True)
-    # What the profiler's end costs is not asked for.
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    main()
+    return {"plain_us": plain, "second_us": second[UNSETTLED:]}

@@ -1,6 +1,6 @@
 """The recorder's distortion beside one measured by hand, for launch-bound programs.
 
-    python3 benchmarks/experiments/distortion.py --rounds 9 -o OUT.json [--device cuda] [--programs llm_train ...]
+    python3 -m benchmarks.experiments.distortion --rounds 9 -o OUT.json [--device cuda] [--programs llm_train ...]
 
 Needs torch only. Every round runs each arm once, in random order, each in a fresh process: `hand` and `null` of
 `by_hand.py`, and `recorder`, the example recorded with the default window. Per arm and program: the ratio of medians
@@ -18,17 +18,15 @@ import os
 import platform
 import random
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from waiting import ENVIRONMENT, Pool
+from benchmarks.experiments import by_hand
+from benchmarks.experiments.one import record
+from benchmarks.fresh import call
 
 ARMS = ("hand", "null", "recorder")
 RESAMPLES = 10_000
@@ -42,18 +40,22 @@ PROGRAMS: dict[str, tuple[str, list[str], str | None]] = {
 """Script, arguments and step function of what `by_hand.py` builds under the same name."""
 
 
-def one(pool: Pool, program: str, arm: str, device: str, folder: str, number: int) -> dict[str, Any]:
+def one(program: str, arm: str, device: str, folder: str, number: int) -> dict[str, Any]:
     """One process: its two medians, microseconds, and their ratio."""
     script, arguments, step_on = PROGRAMS[program]
-    order: dict[str, Any] = {"program": program, "arm": arm, "device": device}
-    if arm == "recorder":
-        arguments = [*arguments, "--device", device]
-        order = {"name": f"{program}-{number}", "script": script, "arguments": arguments, "plan": {}, "flags": {}}
-        order |= {"step_on": step_on, "out": folder}
-    process = pool.take("one.py" if arm == "recorder" else "by_hand.py")
-    result = process.give(order, seconds=120)
+    order: dict[str, Any] = {"name": f"{program}-{number}", "script": script, "plan": {}, "flags": {}, "out": folder}
+    order |= {"arguments": [*arguments, "--device", device], "step_on": step_on, "device": device}
+
+    def work() -> dict[str, Any]:
+        if device == "cpu":
+            # Threads that wait for each other on a busy machine measure the machine.
+            torch.set_num_threads(1)
+        return record(order) if arm == "recorder" else by_hand.measure(program, arm, device)
+
+    printed = Path(folder) / "printed"
+    result = call(work, seconds=120, output=printed)
     if "error" in result:
-        raise RuntimeError(f"{program}, {arm}: {result['error']}; {' | '.join(result.get('output', []))}")
+        raise RuntimeError(f"{program}, {arm}: {result['error']}: {printed.read_text(errors='replace')[-500:]}")
     if arm == "recorder":
         facts = result["recorded"]
         plain, second = facts["unprofiled"], facts["profiled"]
@@ -111,14 +113,12 @@ def measure(program: str, device: str, rounds: int, seconds: float = 600.0) -> d
     end = time.monotonic() + seconds
     samples: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
     draw = random.Random(program)
-    # Where a program has the cores to itself, the next process must not start beside it.
-    ahead = 2 if device == "cuda" and (os.cpu_count() or 1) >= 8 else 0
-    with tempfile.TemporaryDirectory() as folder, Pool(ahead) as pool:
+    with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
             if number and time.monotonic() > end:
                 break
             for arm in draw.sample(ARMS, len(ARMS)):
-                samples[arm].append(one(pool, program, arm, device, folder, number))
+                samples[arm].append(one(program, arm, device, folder, number))
     return verdict(samples)
 
 
@@ -148,11 +148,10 @@ def main() -> None:
     if args.table:
         print(table(json.loads(args.output.read_text(encoding="utf-8"))))
         return
+    # Asked in a process of its own: this one must not touch the device.
+    card = call(lambda: {"is": torch.cuda.get_device_name() if torch.cuda.is_available() else ""}, seconds=60)["is"]
     if args.device is None:
-        args.device = "cuda" if torch.cuda.is_available() else "cpu"
-    if args.device == "cpu":
-        # Threads that wait for each other on a busy machine measure the machine.
-        ENVIRONMENT["OMP_NUM_THREADS"] = "1"
+        args.device = "cuda" if card else "cpu"
     result: dict[str, Any] = {"schema": 1, "id": "recorder-distortion", "programs": {}}
     if args.output.exists():
         result = json.loads(args.output.read_text(encoding="utf-8"))
@@ -162,7 +161,7 @@ def main() -> None:
         result["programs"][program] = {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "machine": {
-                "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
+                "device": card if args.device == "cuda" else "cpu",
                 "processor": platform.machine(),
                 "cores": os.cpu_count(),
                 "load_before": round(load, 2),

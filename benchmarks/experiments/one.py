@@ -1,19 +1,18 @@
-"""Records one program in this process, which the driver started ahead of time and which waits for its orders.
+"""Records one program in this process, which has imported torch and done nothing with it.
 
-Importing torch and creating a device context takes seconds that every program would pay alike; both happen before the
-order arrives. No operator runs until then, so that a cold program is cold.
+The device's context is made before the program starts, since that takes a second which every program would pay alike. No
+operator runs until then, so that a cold program is cold.
 
 Only torch and the standard library are needed: lanewise is loaded as a bare namespace, without its other layers.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import sys
 import time
 import types
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,11 +26,12 @@ def bare_lanewise() -> None:
         sys.modules[name] = package
 
 
-def main() -> None:
+def record(order: dict[str, Any]) -> dict[str, Any]:
+    """Record the program that the order names, in this process: see `run.py` and `distortion.py`."""
     bare_lanewise()
     import torch
 
-    if torch.cuda.is_available():
+    if order["device"] == "cuda":
         torch.cuda.synchronize()
     from lanewise.record.plan import Plan
     from lanewise.record.profiler import Flags
@@ -39,11 +39,6 @@ def main() -> None:
     from lanewise.record.script import Program, run
     from lanewise.trace.recorded import to_json
 
-    print("ready", file=sys.stderr, flush=True)
-    line = sys.stdin.readline()
-    if not line.strip():
-        return
-    order = json.loads(line)
     program = Program(script=str(ROOT / "examples" / order["script"]), arguments=tuple(order["arguments"]))
     options = Options(
         plan=Plan(**order["plan"]),
@@ -57,9 +52,8 @@ def main() -> None:
     recording = Recording(options, log=lambda text: print(f"lanewise: {text}", file=sys.stderr))
     begun = time.time()
     recording.start()
-    with contextlib.redirect_stdout(sys.stderr):
-        code = run(program, recording.finish)
-    result = {
+    code = run(program, recording.finish)
+    return {
         "exit_code": code,
         "seconds": round(time.time() - begun, 2),
         "problem": recording.problem,
@@ -67,8 +61,3 @@ def main() -> None:
         "trace_bytes": recording.trace.stat().st_size if recording.trace else 0,
         "recorded": to_json(recording.facts) if recording.facts else None,
     }
-    print(json.dumps(result), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Records every program of the experiments, one fresh process each, and checks the recorder's distortion by hand.
 
-    python3 benchmarks/experiments/run.py --out OUT --budget 480
+    python3 -m benchmarks.experiments.run --out OUT --budget 480
 
 Needs torch, and Triton for part of it; not lanewise's own dependencies. Writes into OUT as it goes: `summary.json` (all
 results, rewritten after each program), `traces-N.tar` (the recorded traces), `clocks.csv` and `log.txt`. A program that
@@ -22,12 +22,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import distortion
-from clocks import ClockLog
-from programs import ENTRIES, Entry
-from waiting import ENVIRONMENT, Pool
+import torch
+from benchmarks.experiments import distortion
+from benchmarks.experiments.clocks import ClockLog
+from benchmarks.experiments.one import record
+from benchmarks.experiments.programs import ENTRIES, Entry
+from benchmarks.fresh import call
 
 HERE = Path(__file__).resolve().parent
 TAR_BYTES = 14 << 20
@@ -69,12 +69,11 @@ class Experiments:
         self._log_file = (self.out / "log.txt").open("w", encoding="utf-8")
         self.clocks = ClockLog(self.out / "clocks.csv")
         self.traces = Traces(self.out)
-        self.pool = Pool(args.ahead, self.log)
         self.end = time.monotonic() + args.budget
         self.summary: dict[str, Any] = {
             "schema": 1,
             "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "command": ["python3", "benchmarks/experiments/run.py", *sys.argv[1:]],
+            "command": ["python3", "-m", "benchmarks.experiments.run", *sys.argv[1:]],
             "programs": {},
             "distortion": {},
             "timers": {},
@@ -113,12 +112,20 @@ class Experiments:
             "flags": entry.flags,
             "step_on": entry.step_on,
             "out": str(self.work),
+            "device": self.args.device,
         }
-        process = self.pool.take("one.py")
-        process.wait_ready()
+
+        def work() -> dict[str, Any]:
+            if self.args.device == "cpu":
+                # Threads that wait for each other on a busy machine measure the machine.
+                torch.set_num_threads(1)
+            return record(order)
+
+        printed = self.work / "printed"
         begun = time.time()
-        result = process.give(order, seconds=max(5.0, min(self.left, 5 * entry.seconds + 20)))
+        result = call(work, seconds=max(5.0, min(self.left, 5 * entry.seconds + 20)), output=printed)
         ended = time.time()
+        self.log("\n".join(f"    {line}" for line in printed.read_text(errors="replace").splitlines()))
         trace = result.get("trace")
         if trace:
             result["in"] = self.traces.add(self.work / trace)
@@ -178,7 +185,6 @@ class Experiments:
         for entry in first:
             self.record(entry)
         if not self.args.only or "distortion" in self.args.only:
-            self.pool.close()
             for program in distortion.PROGRAMS:
                 self.distortion(program, self.args.rounds)
         if not self.args.only or "timers" in self.args.only:
@@ -188,7 +194,6 @@ class Experiments:
 
     def close(self) -> None:
         """Write what there is."""
-        self.pool.close()
         self.clocks.close()
         self.summary["seconds"] = round(self.args.budget - self.left, 1)
         self.save()
@@ -203,12 +208,8 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=480.0, help="seconds for everything")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--rounds", type=int, default=7, help="of the distortion check")
-    parser.add_argument("--ahead", type=int, default=2, help="processes started ahead of their turn")
     parser.add_argument("--only", nargs="*", default=[], help="parts of names")
     args = parser.parse_args()
-    if args.device == "cpu":
-        # Threads that wait for each other on a busy machine measure the machine.
-        ENVIRONMENT["OMP_NUM_THREADS"] = "1"
     experiments = Experiments(args)
     try:
         experiments.all()

@@ -23,8 +23,9 @@ class FakeTime:
 class FakeDevice:
     """A device with a queue: work is submitted with a length, and waiting moves the clock to its end."""
 
-    def __init__(self, time: FakeTime, name: str = "cuda") -> None:
+    def __init__(self, time: FakeTime, name: str = "cuda", answers_after_us: float = 0.0) -> None:
         self.name = name
+        self.answers_after_us = answers_after_us
         self.time = time
         self.busy_until = 0
         self.synchronized = 0
@@ -34,7 +35,7 @@ class FakeDevice:
 
     def synchronize(self) -> None:
         self.synchronized += 1
-        self.time.ns = max(self.time.ns, self.busy_until)
+        self.time.ns = max(self.time.ns, self.busy_until) + int(self.answers_after_us * 1000)
 
     def mark(self) -> int:
         return max(self.busy_until, self.time.ns)

@@ -21,14 +21,29 @@ from lanewise.trace.recorded import StepTimes
 _LIMITS = 1.05
 """The device limits where the stretch up to its last work is longer by more than this than the host's steps are."""
 
-__all__ = ["StepClock", "quantile"]
+__all__ = ["StepClock", "quantile", "round_trip_ns"]
 
 _MARK_EVERY_NS = 1_000_000
 """A device timestamp costs the host 2 to 4 us, so at most one per millisecond keeps it below 0.4 % of the time."""
 
 _KEEPS_UP_US = 50.0
-"""A device that is done within a step, or within this, after the last boundary keeps up: a launch takes 10 us to start,
-and so does the synchronisation that tells."""
+"""A device that is done within a step, or within this, after the last boundary keeps up."""
+
+
+def round_trip_ns(device: Device, now: Callable[[], int] = time.perf_counter_ns) -> int:
+    """From submitting a timestamp to an idle device until the host knows that it is done: the least of three.
+
+    20 us on most machines, some hundreds on virtual ones: no work of the program, and longer than many a step.
+    """
+    device.synchronize()
+    trips: list[int] = []
+    for _ in range(3):
+        begun = now()
+        if device.mark() is None:
+            return 0
+        device.synchronize()
+        trips.append(now() - begun)
+    return min(trips)
 
 
 class StepClock:
@@ -36,7 +51,7 @@ class StepClock:
 
     `resume()` at the end of a boundary keeps what the recorder did there out of the next step.
 
-    `open` and `close` synchronise the device. With `marks` the spread is known for device-limited steps too, at the
+    `open` and `close` synchronise the device; the round trip that this takes on an idle one is no time of the steps. With `marks` the spread is known for device-limited steps too, at the
     price of an event record per millisecond, which would show in a trace: leave it off while recording.
     """
 
@@ -48,6 +63,7 @@ class StepClock:
         self._begun: list[int] = []
         self._marks: list[tuple[int, Any]] = []
         self._drain_ns = 0
+        self._round_trip_ns = 0
         self._end_mark: Any = None
 
     @property
@@ -75,10 +91,9 @@ class StepClock:
         """Host time of the last complete step; 0 without one."""
         return self._stamps[-1] - self._begun[len(self._stamps) - 2] if self.steps else 0
 
-    def open(self, *, synchronize: bool = True) -> None:
-        """Wait for the device, then start the first step."""
-        if synchronize:
-            self._device.synchronize()
+    def open(self, round_trip: int | None = None) -> None:
+        """Wait for the device, then start the first step; at once where its round trip (ns) is known already."""
+        self._round_trip_ns = round_trip_ns(self._device, self._now) if round_trip is None else round_trip
         mark = self._device.mark() if self._with_marks else None
         self._stamps = [self._now()]
         self._begun = list(self._stamps)
@@ -106,7 +121,7 @@ class StepClock:
             self._end_mark = self._device.mark()
         self._device.synchronize()
         if self._stamps:
-            self._drain_ns = self._now() - self._stamps[-1]
+            self._drain_ns = max(0, self._now() - self._stamps[-1] - self._round_trip_ns)
 
     def samples(self, skip: int = 0) -> tuple[list[float], str]:
         """Times per step in microseconds, the first `skip` steps left out, and the method that gave them."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from lanewise.record.clock import StepClock
+from lanewise.record.clock import StepClock, round_trip_ns
 from lanewise.record.device import Device
 from lanewise.record.distortion import ratio_interval
 from lanewise.record.plan import Plan, settled_after
@@ -292,16 +292,18 @@ class Window:
 
     def _begin_rows(self) -> None:
         device = self._make_device()
+        round_trip = 0
         if self.plan.warmup:
-            # Without this, work of the warm-up steps ends inside the recording and counts for its first step.
-            device.synchronize()
+            # It waits for the device: work of the warm-up steps would end inside the recording, and count for its first
+            # step. The profiler listens already, so that what it adds to a round trip is known, too.
+            round_trip = round_trip_ns(device, self._now)
         if self._profiler is None or self._size is None:
             raise AssertionError("rows begin after the profiler is attached")
         self._profiler.start()
         self._size.begin()
         self.measured.steps_before = max(self.steps, 0)
         self._clock = StepClock(device, marks=False, now=self._now)
-        self._clock.open(synchronize=False)
+        self._clock.open(round_trip)
         self.phase = Phase.ACTIVE
 
     def _too_large(self, steps: int) -> str:
