@@ -21,8 +21,8 @@ from tests.record.context.paths import above, rows  # noqa: E402
 
 HERE = Path(__file__).parent
 DRIVER, RUNTIME = 1, 2
-LAUNCH, LAUNCH_EX, GRAPH_LAUNCH, COPY_ASYNC, SET_ASYNC = 211, 430, 311, 41, 51
-DRIVER_LAUNCH, DRIVER_LAUNCH_EX = 307, 652
+LAUNCH, LAUNCH_EX, COPY_ASYNC, SET_ASYNC = 211, 430, 41, 51
+DRIVER_LAUNCH, DRIVER_LAUNCH_EX, GRAPH_LAUNCH, DRIVER_COPY = 307, 652, 514, 277
 CREATED, DESTROYED, CLONED = 13, 14, 20
 KERNEL = b"_Z6squarePfi"
 
@@ -181,7 +181,7 @@ def test_launches_through_the_driver_alone_count(cupti: Cupti) -> None:
 
 def test_copies_and_sets_have_their_direction_and_bytes(cupti: Cupti) -> None:
     def act() -> None:
-        cupti.call(RUNTIME, COPY_ASYNC, 1)
+        cupti.call(RUNTIME, COPY_ASYNC, 1, lambda: cupti.call(DRIVER, DRIVER_COPY, 1))
         cupti.library.fake_copy(1, 1, 2, 3, ctypes.c_uint64(4096), ctypes.c_uint64(10), ctypes.c_uint64(30))
         cupti.call(RUNTIME, COPY_ASYNC, 2)
         cupti.library.fake_copy(2, 2, 3, 1, ctypes.c_uint64(8), ctypes.c_uint64(40), ctypes.c_uint64(45))
@@ -222,7 +222,7 @@ def test_what_the_driver_drops_is_told(cupti: Cupti) -> None:
     def act() -> None:
         cupti.launch()
         cupti.correlation += 1
-        cupti.call(RUNTIME, LAUNCH, cupti.correlation)
+        cupti.call(DRIVER, DRIVER_LAUNCH, cupti.correlation)
         cupti.library.fake_drop(1)
 
     assert losses(collected(lambda: launch(act))) == {"records_dropped": 1, "kernels_missing": 1}
@@ -232,7 +232,7 @@ def test_records_without_times_are_told(cupti: Cupti) -> None:
     def act() -> None:
         cupti.launch()
         cupti.correlation += 1
-        cupti.call(RUNTIME, LAUNCH, cupti.correlation)
+        cupti.call(DRIVER, DRIVER_LAUNCH, cupti.correlation)
         cupti.library.fake_kernel(
             cupti.correlation, KERNEL, ctypes.c_uint64(0), ctypes.c_uint64(0), 7, ctypes.c_uint64(0)
         )
@@ -246,15 +246,18 @@ def test_the_work_of_a_graph_belongs_to_where_it_was_captured(cupti: Cupti) -> N
     def capture() -> None:
         def act() -> None:
             cupti.correlation += 1
-            cupti.call(RUNTIME, LAUNCH, cupti.correlation, lambda: cupti.graph_node(CREATED, 501))
+            cupti.call(DRIVER, DRIVER_LAUNCH, cupti.correlation, lambda: cupti.graph_node(CREATED, 501))
 
         launch(act)
+        # To instantiate it creates nodes of its own, elsewhere.
+        launch(lambda: cupti.graph_node(CREATED, 601), other=True)
         cupti.graph_node(CLONED, 601, 501)
+        launch(lambda: cupti.graph_node(CREATED, 601), other=True)
         cupti.graph_node(DESTROYED, 501)
 
     def replay() -> None:
         cupti.correlation += 1
-        cupti.call(RUNTIME, GRAPH_LAUNCH, cupti.correlation)
+        cupti.call(DRIVER, GRAPH_LAUNCH, cupti.correlation)
         cupti.kernel(cupti.correlation, ns=30, node=601)
 
     def step() -> None:
@@ -273,7 +276,7 @@ def test_the_work_of_a_graph_belongs_to_where_it_was_captured(cupti: Cupti) -> N
 def test_graphs_captured_before_the_start_are_counted(cupti: Cupti) -> None:
     def replay() -> None:
         cupti.correlation += 1
-        cupti.call(RUNTIME, GRAPH_LAUNCH, cupti.correlation)
+        cupti.call(DRIVER, GRAPH_LAUNCH, cupti.correlation)
         for _ in range(3):
             cupti.kernel(cupti.correlation, ns=30, node=77)
 

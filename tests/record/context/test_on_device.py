@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -141,10 +142,13 @@ def test_graphs_belong_to_where_they_were_captured() -> None:
         torch.cuda.synchronize()
 
     tree = collected(work)
-    (operator,) = rows(tree, "aten::cos")
-    (kernel,) = [at for at in range(len(tree)) if tree.parent[at] == operator and tree.kind[at] == NodeKind.KERNEL]
-    assert int(tree.metrics["count"][kernel]) == 5
-    assert losses(tree) == {"graphs_before": 3}
+    kernels = [at for at in range(len(tree)) if tree.kind[at] == NodeKind.KERNEL]
+    found = {
+        (above(tree, at)[1].rpartition(": ")[2], int(tree.metrics["count"][at]))
+        for at in kernels
+        if "cos" in tree.label(at)
+    }
+    assert (found, losses(tree)) == ({("aten::cos", 5)}, {"graphs_before": 3})
 
 
 def test_threads_and_streams() -> None:
@@ -352,6 +356,8 @@ print(json.dumps({event.key: [event.count, event.self_device_time_total * 1000]
         tmp_path,
     )
     ours.pop("stderr"), theirs.pop("stderr")
+    # A tree has no counters in names.
+    theirs = {re.sub(r"#\d+", "#*", name): value for name, value in theirs.items()}
     assert set(ours) == set(theirs)
     for name, (count, ns) in ours.items():
         assert count == theirs[name][0] == 20

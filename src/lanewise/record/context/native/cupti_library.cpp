@@ -12,8 +12,9 @@ struct Call {
   Work work;
 };
 
-// Every call that enqueues work, also in the spelling for a default stream per thread. The numbers are CUPTI's and do not
-// change between versions; a library that does not know one says so and goes without.
+// Calls that enqueue work, also in the spelling for a default stream per thread. The numbers are CUPTI's and do not change
+// between versions; a library that does not know one says so and goes without. What launches is asked for in the driver
+// alone, where the runtime's calls end, too, under the same correlation: each call that is asked for costs.
 constexpr Call kDriverCalls[] = {
     {307, Work::kKernel},     // cuLaunchKernel
     {442, Work::kKernel},     // cuLaunchKernel_ptsz
@@ -67,14 +68,6 @@ constexpr Call kDriverCalls[] = {
 };
 
 constexpr Call kRuntimeCalls[] = {
-    {211, Work::kKernel},     // cudaLaunchKernel
-    {214, Work::kKernel},     // cudaLaunchKernel_ptsz
-    {430, Work::kKernel},     // cudaLaunchKernelExC
-    {431, Work::kKernel},     // cudaLaunchKernelExC_ptsz
-    {269, Work::kKernel},     // cudaLaunchCooperativeKernel
-    {270, Work::kKernel},     // cudaLaunchCooperativeKernel_ptsz
-    {311, Work::kGraph},      // cudaGraphLaunch
-    {312, Work::kGraph},      // cudaGraphLaunch_ptsz
     {31, Work::kCopyOrSet},   // cudaMemcpy
     {215, Work::kCopyOrSet},  // cudaMemcpy_ptds
     {32, Work::kCopyOrSet},   // cudaMemcpy2D
@@ -101,9 +94,8 @@ constexpr Call kRuntimeCalls[] = {
     {52, Work::kCopyOrSet},   // cudaMemset2DAsync
 };
 
-// The ones without which nothing can be attributed.
-constexpr uint32_t kNeededDriver = 307;
-constexpr uint32_t kNeededRuntime = 211;
+// Without cuLaunchKernel nothing can be attributed.
+constexpr uint32_t kNeeded = 307;
 
 constexpr size_t kIds = 1024;
 using Table = std::array<Work, kIds>;
@@ -155,11 +147,9 @@ std::string enable_calls(Subscriber subscriber) {
     return found.cuptiEnableCallback(1, subscriber, domain, id);
   };
   for (const Call& call : kDriverCalls)
-    if (const Result result = enable(kDriver, call.id); result != kSuccess && call.id == kNeededDriver)
+    if (const Result result = enable(kDriver, call.id); result != kSuccess && call.id == kNeeded)
       return describe(result);
-  for (const Call& call : kRuntimeCalls)
-    if (const Result result = enable(kRuntime, call.id); result != kSuccess && call.id == kNeededRuntime)
-      return describe(result);
+  for (const Call& call : kRuntimeCalls) enable(kRuntime, call.id);
   // Without these the work of graphs is counted and not placed.
   for (const uint32_t id : {kGraphNodeCreated, kGraphNodeCloned, kGraphNodeDestroyed}) enable(kResource, id);
   return "";

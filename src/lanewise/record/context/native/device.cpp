@@ -162,12 +162,18 @@ void graph_node(uint32_t id, const cupti::GraphData& data) {
     state.graph_nodes.erase(number);
     return;
   }
-  if (context == 0) {
+  if (id == cupti::kGraphNodeCloned) {
     const auto found = state.graph_nodes.find(original);
     if (found == state.graph_nodes.end()) return;
     context = found->second;
   }
-  if (state.graph_nodes.size() < kMostGraphNodes) state.graph_nodes[number] = context;
+  if (state.graph_nodes.size() >= kMostGraphNodes) return;
+  // To instantiate a graph creates nodes as well, before or after they are told to be clones: clones know better.
+  if (id == cupti::kGraphNodeCloned) {
+    state.graph_nodes[number] = context;
+  } else {
+    state.graph_nodes.emplace(number, context);
+  }
 }
 
 void called(void*, cupti::Domain domain, uint32_t id, const void* data) {
