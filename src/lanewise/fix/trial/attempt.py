@@ -106,6 +106,9 @@ def _measured(
     whole = Several([*below, variant])
     first_calls(bench, whole)
     prepare_s = time.monotonic() - began
+    if patches_of(variant) and not any(patch.dispatch.hits for patch in patches_of(variant)):
+        reason = "none of the modules that it replaces is reached by the recorded calls"
+        return _entry(candidate, "pruned", reason, bound=bound, prepare_s=prepare_s)
     if candidate.compiles:
         ledger.compile_s = max(ledger.compile_s, prepare_s)
     result = _check(bench, ledger, candidate, whole)

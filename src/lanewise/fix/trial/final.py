@@ -71,7 +71,7 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
     clock.tell(f"all of it in turns: {', '.join(name for name in arms if name != NULL)}")
     try:
         with clock.at_most(clock.left + LAST_GRACE * clock.seconds):
-            return contest._replace(samples=measure(bench.subject, bench.state, arms, Schedule(seconds)))
+            return contest._replace(samples=measure(bench.subject, bench.state, arms, Schedule(seconds, enough=6, patience=1.5)))
     except OutOfTime:
         if kept:
             ledger.drop(kept[0].candidate.name, "out of budget", "no time was left to compare all ways in turns")
