@@ -184,3 +184,20 @@ def test_time_given_inside_of_time_given_ends_with_the_outer_one() -> None:
         with pytest.raises(OutOfTime), clock.at_most(0.05):
             time.sleep(3)
     time.sleep(0.3)  # nothing rings afterwards
+
+
+def test_a_plan_has_one_engine_and_the_one_before_comes_back_if_the_new_one_was_chance() -> None:
+    ledger = Ledger()
+    part = candidate("part")
+    graph, compiled = (replace(candidate(name), engine=True) for name in ("graph", "compiled"))
+    sure = Timing(2.0, 1.9, 2.1, 0.02, 1e-9, "faster", 100.0, 50.0, 20)
+    chance = Timing(1.05, 1.02, 1.08, 0.02, 0.06, "faster", 50.0, 48.0, 10)
+    for one, timing in ((part, sure), (graph, sure), (compiled, chance)):
+        assert [kept.candidate.name for kept in ledger.below(one)] == ([] if one is part else ["part"])
+        ledger.attempts.append(Attempt(one.name, "planted", "whole", one.name, "kept", "", timing=timing))
+        ledger.keep(Kept(one, Nothing()))
+    assert ledger.names == ["part", "compiled"]
+    assert outcomes(ledger) == {"part": "kept", "graph": "not faster", "compiled": "kept"}
+    ledger.drop_chance(also_from_plan=True)
+    assert ledger.names == ["part", "graph"]
+    assert outcomes(ledger) == {"part": "kept", "graph": "kept", "compiled": "not faster"}

@@ -121,9 +121,7 @@ class Correctness:
         checks.append(Check("C6 afterwards" if again else "C1 values", True, f"{len(cases)} calls, {what}"))
         if self.subject.kind == "training":
             checks.append(Check("C3 gradients", True, f"of {len(cases[0].eager.gradients)} tensors, in every call"))
-        found = check_evidence(
-            self.subject, self._state, self._cases[0].eager, brief=again, precision=self._declared
-        )
+        found = check_evidence(self.subject, self._state, self._cases[0].eager, brief=again, precision=self._declared)
         if not again and not candidate.refused_unless_allowed:
             found += check_edges(self.subject, self._state, variant, self._recorded_room, self._declared)
         checks += found

@@ -86,7 +86,9 @@ def _filled(tensor: Any, value: Any) -> Any:
 def _whole(tensor: Any, generator: Any) -> Any:
     """Other whole numbers between the smallest and the largest: what an index may be is known from the recorded ones."""
     low, high = int(tensor.min()), int(tensor.max())
-    return torch.randint(low, high + 1, tuple(tensor.shape), generator=generator, device=generator.device).to(tensor.device, tensor.dtype)
+    return torch.randint(low, high + 1, tuple(tensor.shape), generator=generator, device=generator.device).to(
+        tensor.device, tensor.dtype
+    )
 
 
 def _normal(tensor: Any, generator: Any) -> Any:
@@ -108,13 +110,17 @@ def _small(tensor: Any, generator: Any) -> Any:
 def _constant(tensor: Any, generator: Any) -> Any:
     if tensor.dim() == 0:
         return torch.rand((), generator=generator, device=generator.device)
-    return torch.randn((*tensor.shape[:-1], 1), generator=generator, device=generator.device).expand(tuple(tensor.shape))
+    return torch.randn((*tensor.shape[:-1], 1), generator=generator, device=generator.device).expand(
+        tuple(tensor.shape)
+    )
 
 
 def _speckled(value: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     def recipe(tensor: Any, generator: Any) -> Any:
         base = _normal(tensor, generator)
-        chosen = torch.rand(tuple(tensor.shape), generator=generator, device=generator.device) < 1 / min(16, max(2, tensor.numel()))
+        chosen = torch.rand(tuple(tensor.shape), generator=generator, device=generator.device) < 1 / min(
+            16, max(2, tensor.numel())
+        )
         return torch.where(chosen, value(base), base)
 
     return recipe

@@ -74,7 +74,7 @@ def _attempt(
         with bench.clock.at_most(most):
             attempt = _measured(bench, ledger, peaks, candidate, made, bound, left / len(untried))
         if attempt.outcome == "kept":
-            ledger.kept.append(Kept(candidate, made[0]))
+            ledger.keep(Kept(candidate, made[0]))
         return attempt
     except OutOfTime:
         reason = f"stopped after {most:.3g} s, its share of the {left:.3g} s that were left"
@@ -102,8 +102,8 @@ def _measured(
     began = time.monotonic()
     variant = candidate.build(bench.subject)
     made.append(variant)
-    below = ledger.plan.parts
-    whole = Several([*below, variant])
+    below = ledger.below(candidate)
+    whole = Several([*[one.variant for one in below], variant])
     first_calls(bench, whole)
     prepare_s = time.monotonic() - began
     if patches_of(variant) and not any(patch.dispatch.hits for patch in patches_of(variant)):
@@ -117,7 +117,7 @@ def _measured(
     facts["numeric_class"] = result.numeric_class
     if not result.passed:
         return _entry(candidate, "wrong", result.reason, **facts)
-    samples = _timed(bench, ledger, below, whole, share)
+    samples = _timed(bench, ledger, whole, share)
     timing = timing_of(samples.rounds, _WITHOUT, _WITH)
     facts |= {"timing": timing, "repaid_after": _repaid(timing, prepare_s)}
     if problem := _not_real(bench, samples, timing):
@@ -136,14 +136,15 @@ def _measured(
 
 
 def _check(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, *, again: bool = False) -> Result:
-    return bench.gate.check(combined([*[one.candidate for one in ledger.kept], candidate]), whole, again=again)
+    below = [one.candidate for one in ledger.below(candidate)]
+    return bench.gate.check(combined([*below, candidate]), whole, again=again)
 
 
-def _timed(bench: Bench, ledger: Ledger, below: list[Variant], whole: Several, share: float) -> Samples:
-    """The plan so far with and without the candidate, in turns."""
+def _timed(bench: Bench, ledger: Ledger, whole: Several, share: float) -> Samples:
+    """The plan so far, and with the candidate, in turns."""
 
     def before() -> Several | None:
-        return Several(list(below)) if below else None
+        return ledger.plan if ledger.kept else None
 
     ledger.about_to_time()
     needed = margin(ledger.profilers, cuda=bench.subject.cuda)

@@ -55,7 +55,7 @@ class Comparison(NamedTuple):
 def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
     """Time eager, the alternatives, the plan, and the plan without its last part, without its last two ..."""
     kept, whole = ledger.kept, ledger.names
-    if kept and not kept[0].candidate.alternative:
+    if kept:
         build_alternatives(bench, ledger)
     others = [one for one in ledger.alternatives if [one.candidate.name] != whole]
     contest = Contest(None, whole, [one.candidate.name for one in others])
@@ -71,7 +71,9 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
     clock.tell(f"all of it in turns: {', '.join(name for name in arms if name != NULL)}")
     try:
         with clock.at_most(clock.left + LAST_GRACE * clock.seconds):
-            return contest._replace(samples=measure(bench.subject, bench.state, arms, Schedule(seconds, enough=6, patience=1.5)))
+            return contest._replace(
+                samples=measure(bench.subject, bench.state, arms, Schedule(seconds, enough=6, patience=1.5))
+            )
     except OutOfTime:
         if kept:
             ledger.drop(kept[0].candidate.name, "out of budget", "no time was left to compare all ways in turns")
