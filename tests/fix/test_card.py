@@ -1,4 +1,4 @@
-"""What only a CUDA device can show: streams, captured graphs, fused kernels inside of them, and the planted fakes once more."""
+"""What only a CUDA device can show: streams, captured graphs, fused kernels inside of them; and the planted fakes again."""
 
 from __future__ import annotations
 
