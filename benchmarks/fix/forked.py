@@ -29,6 +29,8 @@ def warm_imports(others: Sequence[str] = ()) -> None:
     """
     # Asked through NVML, the number of devices does not initialize the driver.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    # Forks have sessions of their own: whoever ends this process means them, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     for name in (*_LIBRARIES, *others):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -100,6 +102,7 @@ def run_all(jobs: Sequence[tuple[Callable[[], object], Path]], together: int, se
 
 def _child(work: Callable[[], object], log: Path) -> None:
     os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     code = 1
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

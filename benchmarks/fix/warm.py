@@ -55,7 +55,6 @@ def _compile(name: str, kind: str, device: str, folder: Path) -> None:
     from lanewise.fix.subject import make_subject
     from lanewise.fix.trial.prepare import first_calls
 
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     subject = make_subject(*next(one for one in WORKLOADS if one.name == name).make(device))
     state = State(subject)
