@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--bad", nargs="*", default=None)
     parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--warm", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--caches", type=Path, default=None, help="where compilers keep their work; else a new folder")
     parser.add_argument("--seconds", type=float, default=36000.0)
     parser.add_argument("--table", type=Path, default=None)
     parser.add_argument("-o", "--output", type=Path, default=None)
@@ -76,10 +77,12 @@ def main() -> None:
         bad_programs.measure(asked.runs, asked.bad, keep_row, asked.seconds)
         return
     chosen = [one.name for one in WORKLOADS if not missing(one) and (not asked.only or one.name in asked.only)]
+    caches = (asked.caches or logs / "caches").absolute()
+    if asked.warm or asked.caches:
+        use_caches(caches)
     if asked.warm:
-        use_caches(logs / "caches")
         began_warm = time.monotonic()
-        result["warm"] = {"jobs": warm(chosen, device, logs / "caches", asked.warm)}
+        result["warm"] = {"jobs": warm(chosen, device, caches, asked.warm)}
         result["warm"]["seconds"] = round(time.monotonic() - began_warm, 1)
         print(f"compiled ahead in {result['warm']['seconds']} s", file=sys.stderr, flush=True)
     for workload in WORKLOADS:

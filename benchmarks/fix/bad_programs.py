@@ -7,6 +7,7 @@ good twin.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -77,7 +78,7 @@ class _Program:
         # The bad one may take seconds per step, and it is only told, not judged.
         quick = ["--quick"] if side == "bad" else []
         command = ["run", "--no-explain", "-q", "--stop", *quick, "-o", str(folder), str(program), *words]
-        problem = run_one(lambda: _lanewise(command), log, _LONGEST_S)
+        problem = run_one(lambda: lanewise_command(command), log, _LONGEST_S)
         traces = sorted(folder.glob("*.json.gz"))
         if problem or not traces:
             self._problem = f"{side}: {problem or 'nothing was recorded'}: {log.read_text().strip()[-300:]}"
@@ -102,8 +103,10 @@ class _Program:
         return row
 
 
-def _lanewise(words: list[str]) -> None:
+def lanewise_command(words: list[str]) -> None:
+    """Run a command of lanewise in this process, from the project's folder."""
     from lanewise.cli.main import main
 
+    os.chdir(BAD.parents[1])
     sys.argv[:] = ["lanewise", *words]
     main()

@@ -26,8 +26,8 @@ def plan_html(report: PlanReport) -> str:
 
 def _words(report: PlanReport) -> str:
     """What the outcomes in this plan mean."""
-    used = dict.fromkeys(attempt.outcome for attempt in report.attempts)
-    return lines_html(f"{outcome}: {OUTCOMES[outcome]}" for outcome in used)
+    used = {attempt.outcome for attempt in report.attempts}
+    return lines_html(f"{outcome}: {meaning}" for outcome, meaning in OUTCOMES.items() if outcome in used)
 
 
 def _evidence(attempt: Attempt) -> list[str]:

@@ -54,7 +54,7 @@ class ItemInLoop(Edit):
         *head, zero, added, back = [None, None, None, *updated_node.body.body]
         if zero is None or added is None or back is None:
             return updated_node
-        texts = [cst.Module([one]).code.strip() for one in (zero, added, back)]
+        texts = [text_of(one).strip() for one in (zero, added, back)]
         name = texts[2].removeprefix("return ").strip()
         if not name.isidentifier() or texts[0] not in (f"{name} = 0.0", f"{name} = 0"):
             return updated_node
