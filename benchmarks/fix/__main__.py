@@ -1,9 +1,11 @@
 """Measures what optimizing gives back and writes `benchmarks/results/fix-<device>-<date>.json` and a table beside it.
 
-    python -m benchmarks.fix [--device cuda] [--budget 2m] [--only NAME ...] [--bad [NAME ...]] [--runs 4]
+    python -m benchmarks.fix [--device cuda] [--budget 2m] [--only NAME ...] [--bad [NAME ...]] [--runs 4] [--warm 60]
 
-Every workload is optimized in a process of its own. `--bad` measures the bad programs instead. Earlier results of the
-same day are kept and only the measured parts replaced; `--table FILE` only prints the table of a result.
+Every workload is optimized in a process of its own. `--bad` measures the bad programs instead. `--warm` first compiles
+for all workloads together, for so many seconds at most, into caches that the measured processes find. `--seconds` starts
+nothing after that time. Earlier results of the same day are kept and only the measured parts replaced; `--table FILE` only
+prints the table of a result.
 """
 
 from __future__ import annotations
@@ -12,13 +14,18 @@ import argparse
 import datetime
 import json
 import math
-import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fix.forked import run_one, warm_imports
+from benchmarks.fix.one import optimize_one
+from benchmarks.fix.warm import use_caches, warm
 from benchmarks.fix.workloads import WORKLOADS, missing
+
+from lanewise.fix.budget import seconds_of
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -31,15 +38,22 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--bad", nargs="*", default=None)
     parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--warm", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--caches", type=Path, default=None, help="where compilers keep their work; else a new folder")
+    parser.add_argument("--seconds", type=float, default=36000.0)
     parser.add_argument("--table", type=Path, default=None)
     parser.add_argument("-o", "--output", type=Path, default=None)
     asked = parser.parse_args()
     if asked.table is not None:
         print(table(json.loads(asked.table.read_text())))
         return
+    began = time.monotonic()
+    warm_imports(("transformers", "torchvision", "timm"))
     device = asked.device or _device()
     today = datetime.datetime.now(datetime.UTC)
     output = asked.output or RESULTS / f"fix-{device.split(':')[0]}-{today:%Y-%m-%d}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    logs = Path(tempfile.mkdtemp(prefix="lanewise-fix-"))
     result: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {"schema": 1, "id": "fix"}
     result["command"] = "python -m benchmarks.fix"
 
@@ -50,24 +64,38 @@ def main() -> None:
     if asked.bad is not None:
         from benchmarks.fix import bad_programs
 
+        machine = _machine(logs)
+
         def keep_row(row: dict[str, Any]) -> None:
             rows = {one["program"]: one for one in result.get("bad", {}).get("programs", [])} | {row["program"]: row}
             programs = [rows[name] for name in sorted(rows)]
             fixed = sum(one["fixed"] for one in programs)
             result["bad"] = {"within": bad_programs.WITHIN, "fixed": fixed, "of": len(programs), "programs": programs}
-            result["bad"]["machine"] = _machine()
+            result["bad"]["machine"] = machine
             keep()
 
-        bad_programs.measure(asked.runs, asked.bad, keep_row)
+        bad_programs.measure(asked.runs, asked.bad, keep_row, asked.seconds)
         return
+    chosen = [one.name for one in WORKLOADS if not missing(one) and (not asked.only or one.name in asked.only)]
+    caches = (asked.caches or logs / "caches").absolute()
+    if asked.warm or asked.caches:
+        use_caches(caches)
+    if asked.warm:
+        began_warm = time.monotonic()
+        result["warm"] = {"jobs": warm(chosen, device, caches, asked.warm)}
+        result["warm"]["seconds"] = round(time.monotonic() - began_warm, 1)
+        print(f"compiled ahead in {result['warm']['seconds']} s", file=sys.stderr, flush=True)
     for workload in WORKLOADS:
         if asked.only and workload.name not in asked.only:
             continue
         if lacking := missing(workload):
             result.setdefault("workloads", {})[workload.name] = {"skipped": f"{lacking} is not installed"}
             continue
+        if time.monotonic() - began > asked.seconds:
+            print(f"no time is left for {workload.name}", file=sys.stderr, flush=True)
+            break
         print(f"{workload.name} ...", file=sys.stderr, flush=True)
-        result.setdefault("workloads", {})[workload.name] = _one(workload.name, device, asked.budget)
+        result.setdefault("workloads", {})[workload.name] = _one(workload.name, device, asked.budget, logs)
         keep()
 
 
@@ -77,22 +105,36 @@ def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _machine() -> dict[str, Any]:
-    import torch  # noqa: F401 - its version belongs to the record
+def _machine(logs: Path) -> dict[str, Any]:
+    """Asked in a fork: describing the device initializes it."""
+    output = logs / "machine.json"
 
-    from lanewise.record.environment import describe
+    def describe() -> None:
+        import torch
 
-    facts = describe()
-    return {name: facts.get(name, {}) for name in ("versions", "host")}
+        from lanewise.record.environment import describe
+
+        facts = describe()
+        found = {name: facts.get(name, {}) for name in ("versions", "host", "device")}
+        if torch.cuda.is_available():
+            found["card"] = torch.cuda.get_device_name()
+        output.write_text(json.dumps(found, default=str))
+
+    problem = run_one(describe, logs / "machine.log", 120)
+    return {"unknown": problem} if problem else json.loads(output.read_text())
 
 
-def _one(name: str, device: str, budget: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.fix.one", name, "--device", device, "--budget", budget]
+def _one(name: str, device: str, budget: str, logs: Path) -> dict[str, Any]:
+    """Optimize a workload in a fork of this process."""
+    output, log = logs / f"{name}.json", logs / f"{name}.log"
     began = time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, cwd=Path(__file__).parents[2])
-    if done.returncode:
-        return {"failed": f"exit code {done.returncode}"}
-    return {"wall_s": round(time.monotonic() - began, 1), "plan": json.loads(done.stdout.splitlines()[-1])}
+    longest = 2 * seconds_of(budget) + 120
+    problem = run_one(lambda: optimize_one(name, device, budget, output), log, longest)
+    if problem:
+        print(log.read_text()[-2000:], file=sys.stderr, flush=True)
+        return {"failed": problem, "said": log.read_text().strip()[-500:]}
+    print(log.read_text(), file=sys.stderr, flush=True)
+    return {"wall_s": round(time.monotonic() - began, 1), "plan": json.loads(output.read_text())}
 
 
 def table(result: dict[str, Any]) -> str:

@@ -1,14 +1,32 @@
-"""Optimizes one workload in a process of its own and prints the result as JSON: nothing is timed after a profiler."""
+"""Optimizes one workload and writes the result as JSON, in a process of its own: nothing is timed after a profiler."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 import msgspec
 from benchmarks.fix.workloads import WORKLOADS
 
 from lanewise.fix.optimize import optimize
+
+__all__ = ["optimize_one"]
+
+
+def optimize_one(name: str, device: str, budget: str, output: Path, *, trace: bool = True) -> None:
+    """Optimize a workload on a device; its report goes to a file, its progress to standard error."""
+    import sys
+
+    import torch
+
+    torch.manual_seed(0)
+    workload = next(one for one in WORKLOADS if one.name == name)
+    target, inputs = workload.make(device)
+    plan = optimize(
+        target, inputs, budget=budget, trace=trace, progress=lambda line: print(line, file=sys.stderr, flush=True)
+    )
+    output.write_text(json.dumps(msgspec.to_builtins(plan.report)))
 
 
 def main() -> None:
@@ -18,14 +36,9 @@ def main() -> None:
     parser.add_argument("--device", required=True)
     parser.add_argument("--budget", default="2m")
     parser.add_argument("--no-trace", action="store_true")
+    parser.add_argument("-o", "--output", type=Path, default=Path("/dev/stdout"))
     asked = parser.parse_args()
-    import torch
-
-    torch.manual_seed(0)
-    workload = next(one for one in WORKLOADS if one.name == asked.name)
-    target, inputs = workload.make(asked.device)
-    plan = optimize(target, inputs, budget=asked.budget, trace=not asked.no_trace)
-    print(json.dumps(msgspec.to_builtins(plan.report)))
+    optimize_one(asked.name, asked.device, asked.budget, asked.output, trace=not asked.no_trace)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,31 @@
 """The story of the fused MLP, in one command and with this machine's numbers:
 
-    python -m benchmarks.fix.story [--hidden 256 --inner 1024 --batch 32] [--budget 2m] [-o story.md]
+    python -m benchmarks.fix.story [--hidden 256 --inner 1024 --batch 32] [--budget 2m] [-o story.md] [--json story.json]
 
 Record a linear layer, then an MLP, then the MLP compiled; say what compiling changed; then let `optimize` try everything,
-fused kernels included, and prove what is faster. Recordings are made in processes of their own. A part that this machine
-cannot do is left out with a sentence: no fused kernels without a card, nothing compiled without a C++ compiler.
+fused kernels included, and prove what is faster. Every part runs in a process of its own. A part that this machine cannot
+do is left out with a sentence: no fused kernels without a card, nothing compiled without a C++ compiler.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
+import importlib
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 import msgspec
+from benchmarks.fix.bad_programs import lanewise_command
+from benchmarks.fix.forked import run_one, warm_imports
 
 from lanewise.compare.diff import diff
 from lanewise.diagnose.explain import explain
+from lanewise.fix.budget import seconds_of
 from lanewise.fix.model import PlanReport
 from lanewise.fix.source.prove import last_words
-from lanewise.show.plan_text import plan_markdown
+from lanewise.show.plan_text import plan_json, plan_markdown
 from lanewise.trace.reader import read
 
 ROOT = Path(__file__).parents[2]
@@ -36,38 +39,49 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--budget", default="2m")
     parser.add_argument("-o", "--output", type=Path, default=None)
+    parser.add_argument("--json", type=Path, default=None)
     asked = parser.parse_args()
+    warm_imports()
     sizes = ["--hidden", str(asked.hidden), "--inner", str(asked.inner), "--batch", str(asked.batch)]
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        lines = [f"# The fused MLP: hidden {asked.hidden}, inner {asked.inner}, {asked.batch} rows", ""]
-        for title, name, words in (
-            ("1. A linear layer", "linear", ["examples/linear.py"]),
-            ("2. The MLP, eager", "mlp", ["examples/mlp.py", *sizes]),
-            ("3. The MLP, compiled", "compiled", ["examples/mlp.py", *sizes, "--compile"]),
-        ):
-            print(f"{title} ...", file=sys.stderr, flush=True)
-            said = _record(home / f"{name}.json.gz", name, words, home)
-            lines += [f"## {title}", "", f"`lanewise run {' '.join(words)}`", "", f"> {said}", ""]
-        lines += ["## 4. What compiling changed", "", "`lanewise diff mlp.json.gz compiled.json.gz`", ""]
-        lines += [f"> {_change(home / 'mlp.json.gz', home / 'compiled.json.gz')}", ""]
-        print("5. Fuse, and prove ...", file=sys.stderr, flush=True)
-        plan = _optimize(asked)
-        lines += ["## 5. Everything tried, and proven", "", *_left_out(plan), plan_markdown(plan)]
+    # No TemporaryDirectory: a fork that ends would clear it away.
+    home = Path(tempfile.mkdtemp(prefix="lanewise-story-"))
+    try:
+        lines, plan = _told(asked, sizes, home)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    if asked.json is not None:
+        asked.json.write_text(plan_json(plan) + "\n")
     text = "\n".join(lines)
     if asked.output is not None:
         asked.output.write_text(text)
     print(text)
 
 
+def _told(asked: argparse.Namespace, sizes: list[str], home: Path) -> tuple[list[str], PlanReport]:
+    lines = [f"# The fused MLP: hidden {asked.hidden}, inner {asked.inner}, {asked.batch} rows", ""]
+    for title, name, words in (
+        ("1. A linear layer", "linear", ["examples/linear.py"]),
+        ("2. The MLP, eager", "mlp", ["examples/mlp.py", *sizes]),
+        ("3. The MLP, compiled", "compiled", ["examples/mlp.py", *sizes, "--compile"]),
+    ):
+        print(f"{title} ...", file=sys.stderr, flush=True)
+        said = _record(home / f"{name}.json.gz", name, words, home)
+        lines += [f"## {title}", "", f"`lanewise run {' '.join(words)}`", "", f"> {said}", ""]
+    lines += ["## 4. What compiling changed", "", "`lanewise diff mlp.json.gz compiled.json.gz`", ""]
+    lines += [f"> {_change(home / 'mlp.json.gz', home / 'compiled.json.gz')}", ""]
+    print("5. Fuse, and prove ...", file=sys.stderr, flush=True)
+    plan = _optimize(asked, home)
+    lines += ["## 5. Everything tried, and proven", "", *_left_out(plan), plan_markdown(plan)]
+    return lines, plan
+
+
 def _record(target: Path, name: str, words: list[str], home: Path) -> str:
     """The verdict on a recording, which is kept as `target`; or why there is none."""
-    out = home / name
-    command = [sys.executable, "-m", "lanewise", "run", "--no-explain", "-o", str(out), *words]
-    done = subprocess.run(command, check=False, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    out, log = home / name, home / f"{name}.log"
+    problem = run_one(lambda: lanewise_command(["run", "--no-explain", "-o", str(out), *words]), log, 300)
     traces = sorted(out.glob("*.json.gz"))
-    if done.returncode or not traces:
-        return f"This could not be recorded here: {last_words(done.stderr)}"
+    if problem or not traces:
+        return f"This could not be recorded here: {last_words(log.read_text())}"
     traces[0].rename(target)
     return explain(read(str(target), cache=False)).verdict
 
@@ -88,22 +102,29 @@ def _left_out(plan: PlanReport) -> list[str]:
     ]
 
 
-def _optimize(asked: argparse.Namespace) -> PlanReport:
-    """In a process of its own: this one is not to be timed in, and a script's models are made fresh."""
-    code = (
-        "import json, sys, torch, msgspec\n"
-        f"sys.path.insert(0, {str(ROOT / 'examples')!r})\n"
-        "import mlp, lanewise\n"
-        "torch.manual_seed(0)\n"
-        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
-        "dtype = torch.bfloat16 if device == 'cuda' else torch.float32\n"
-        f"model = mlp.build('gelu', {asked.hidden}, {asked.inner}).to(device, dtype).eval().requires_grad_(False)\n"
-        f"x = torch.randn({asked.batch}, {asked.hidden}, device=device, dtype=dtype)\n"
-        f"plan = lanewise.optimize(model, x, budget={asked.budget!r})\n"
-        "print(json.dumps(msgspec.to_builtins(plan.report)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT)
-    return msgspec.convert(json.loads(done.stdout.splitlines()[-1]), PlanReport)
+def _optimize(asked: argparse.Namespace, home: Path) -> PlanReport:
+    output, log = home / "plan.json", home / "plan.log"
+
+    def work() -> None:
+        import torch
+
+        from lanewise.fix.optimize import optimize
+
+        sys.path.insert(0, str(ROOT / "examples"))
+        build = importlib.import_module("mlp").build
+        torch.manual_seed(0)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        dtype = torch.bfloat16 if device == "cuda" else torch.float32
+        model = build("gelu", asked.hidden, asked.inner).to(device, dtype).eval().requires_grad_(False)
+        x = torch.randn(asked.batch, asked.hidden, device=device, dtype=dtype)
+        plan = optimize(model, x, budget=asked.budget, progress=lambda line: print(line, flush=True))
+        output.write_text(plan_json(plan.report))
+
+    problem = run_one(work, log, 2 * seconds_of(asked.budget) + 120)
+    print(log.read_text(), file=sys.stderr, flush=True)
+    if problem:
+        sys.exit(f"optimizing failed: {problem}")
+    return msgspec.json.decode(output.read_bytes(), type=PlanReport)
 
 
 if __name__ == "__main__":

@@ -204,6 +204,39 @@ def test_a_candidate_that_raises_or_takes_too_long_is_reported_and_the_budget_is
     assert not plan
 
 
+def test_a_program_too_slow_to_be_verified_within_the_budget_is_left_alone() -> None:
+    class Slow(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            time.sleep(0.5)
+            return torch.tanh(x)
+
+    began = time.monotonic()
+    plan = optimize(Slow().eval(), torch.randn(4, 4), budget="4s", trace=False)
+    assert time.monotonic() - began < 4 * 1.2
+    assert not plan
+    assert plan.report.attempts == []
+    assert "nothing was tried" in plan.report.notes[-1]
+    assert plan_sentence(plan.report)
+
+
+def test_a_recording_that_takes_too_long_leaves_the_plan_unconfirmed(
+    work_clock: WorkClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lanewise.fix.trial import course
+
+    def endless(*_: Any) -> str:
+        time.sleep(60)
+        return ""
+
+    monkeypatch.setattr(course, "credit", endless)
+    began = time.monotonic()
+    good = planted("good", done_once)
+    plan = optimize(Repeats(work_clock).eval(), torch.randn(64, 64), budget="8s", only=["good"], extra=[good])
+    assert time.monotonic() - began < 8 * 1.2
+    assert plan.report.winner == ["good"], plan.summary()
+    assert "nothing was confirmed by a trace" in plan.report.notes[-1]
+
+
 def test_budgets_are_read_and_kept() -> None:
     assert [seconds_of(text) for text in ("2m", "90s", "1.5h", 45, "30")] == [120, 90, 5400, 45, 30]
     for wrong in ("", "soon", "-3s", "0"):

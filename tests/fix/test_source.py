@@ -7,6 +7,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -67,6 +69,74 @@ CASES: dict[str, tuple[str, str, str]] = {
         "for x in data:\n    loss = f(x)\n    loss.backward()\n    total += loss.item()",
         "for x in data:\n    loss = f(x)\n    loss.backward()\n    total += loss.detach()\n"
         "if isinstance(total, torch.Tensor):\n    total = total.item()",
+    ),
+    "a sum that is all a function gives back": (
+        "item-in-loop",
+        """
+        def f(losses):
+            total = 0.0
+            for loss in losses:
+                total += loss.item()
+            return total
+        """,
+        """
+        def f(losses):
+            return (losses if isinstance(losses, torch.Tensor) else torch.stack(tuple(losses))).sum()
+        """,
+    ),
+    "a model that is moved there and back": (
+        "moved-back",
+        """
+        def main(model, x):
+            def step():
+                model.to("cuda")
+                y = model(x)
+                model.to("cpu")
+                return y
+        """,
+        """
+        def main(model, x):
+            model.to("cuda")
+            def step():
+                y = model(x)
+                return y
+        """,
+    ),
+    "a model that is moved to where the call says": (
+        "moved-back",
+        """
+        def main(model, x):
+            def step(device):
+                model.to(device)
+                y = model(x)
+                model.to("cpu")
+                return y
+        """,
+        """
+        def main(model, x):
+            def step(device):
+                model.to(device)
+                y = model(x)
+                return y
+        """,
+    ),
+    "a repeated chain inside of a function": (
+        "compile-region",
+        """
+        def main(x, w):
+            def step(y):
+                for _ in range(8):
+                    y = torch.tanh((y * 2) @ w)
+                return y
+        """,
+        """
+        def main(x, w):
+            @torch.compile
+            def step(y):
+                for _ in range(8):
+                    y = torch.tanh((y * 2) @ w)
+                return y
+        """,
     ),
     "small copies": (
         "small-copies",
@@ -138,6 +208,25 @@ def test_it_is_found_and_changed(case: str) -> None:
 
 
 LEFT_ALONE: dict[str, tuple[str, str]] = {
+    "a sum of something else": (
+        "item-in-loop",
+        "def f(x):\n    total = 0.0\n    total += x.sum().item()\n    return total",
+    ),
+    "a cat that is made once": ("growing-cat", "keys = torch.cat([keys, token], dim=1)"),
+    "a cat of two others": ("growing-cat", "for _ in data:\n    keys = torch.cat([old, token], dim=1)"),
+    "a call whose result is used": (
+        "background-call",
+        "def log(x):\n    print(x)\n    return x\nfor x in data:\n    log(x)",
+    ),
+    "a call that touches tensors": (
+        "background-call",
+        "def log(x):\n    print(torch.sum(x))\nfor x in data:\n    log(x)",
+    ),
+    "a call that is made once": ("background-call", "def log(x):\n    print(x)\nlog(3)"),
+    "a product inside of a function": (
+        "compile-region",
+        "def main(x, w):\n    def step():\n        return torch.relu(x @ w) * 2 + 1",
+    ),
     "attention whose weights are returned": (
         "attention",
         "def f(q, k, v):\n    w = (q @ k.transpose(-2, -1)).softmax(-1)\n    return w @ v, w",
@@ -419,3 +508,56 @@ def test_edits_that_break_the_program_are_not_written(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "the edited program ends with exit code" in done.stderr
     assert script.read_text() == before
+
+
+def test_a_tensor_that_grew_with_room_is_the_one_that_cat_makes() -> None:
+    source = """
+    import torch
+
+    def grow(held, parts):
+        for part in parts:
+            held = torch.cat([held, part], dim=1)
+        return held
+    """
+    result = rewrite(dedent(source), only=["growing-cat"])
+    assert [one.answers for one in result.suggestions] == [("MEM107", "LAU104")]
+    assert "held = append_along(held, part, 1)" in result.after
+    torch = pytest.importorskip("torch")
+    names: dict[str, Any] = {}
+    exec(compile(result.after, "grown", "exec"), names)
+    append, start = names["append_along"], torch.randn(2, 3, 4)
+    parts = [torch.randn(2, size, 4) for size in (1, 1, 2, 5, 1)]
+    assert torch.equal(names["grow"](start, parts), torch.cat([start, *parts], 1))
+    # Two continuations of one tensor do not write into each other's room.
+    stem = append(start, parts[0], 1)
+    one, other = append(stem, parts[1], 1), append(stem, parts[2], 1)
+    assert torch.equal(one, torch.cat([start, parts[0], parts[1]], 1))
+    assert torch.equal(other, torch.cat([start, parts[0], parts[2]], 1))
+    longer = append(append(one, parts[3], 1), parts[4], 1)
+    assert torch.equal(longer, torch.cat([one, parts[3], parts[4]], 1))
+    # A gradient goes through a copy.
+    leaf = torch.randn(2, 1, 4, requires_grad=True)
+    append(stem, leaf, 1).sum().backward()
+    assert torch.equal(leaf.grad, torch.ones(2, 1, 4))
+    assert append(stem, parts[1].double(), 1).dtype == torch.float64
+
+
+def test_a_call_that_only_writes_is_made_by_another_thread_in_order() -> None:
+    source = """
+    import torch
+
+    def log(value):
+        out.write(value)
+
+    def main(values):
+        for value in values:
+            log(value)
+    """
+    result = rewrite(dedent(source), only=["background-call"])
+    assert [one.safe for one in result.suggestions] == [False]
+    written: list[int] = []
+    names: dict[str, Any] = {"out": SimpleNamespace(write=written.append)}
+    exec(compile(result.after, "logged", "exec"), names)
+    names["main"](range(50))
+    names["background"].shutdown(wait=True)
+    assert written == list(range(50))

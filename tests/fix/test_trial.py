@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +12,14 @@ import pytest
 
 pytest.importorskip("torch")
 
+from lanewise.fix.budget import Budget, OutOfTime
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.gate.timing import NULL, Samples, only_for_seen_inputs
 from lanewise.fix.model import Attempt, Timing
 from lanewise.fix.trial.confidence import confidence, margin, profiler_note
 from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
 from lanewise.fix.trial.ledger import Kept, Ledger
+from lanewise.fix.trial.shares import share_of
 
 
 def candidate(name: str) -> Candidate:
@@ -151,3 +155,55 @@ def test_calls_without_floating_values_are_varied_in_one_way_only() -> None:
     whole = adversarial(((torch.arange(50),), {}), seeds=2)
     assert [one.name for one in whole] == ["whole numbers, seed 0", "whole numbers, seed 1"]
     assert not torch.equal(whole[0].call[0][0], whole[1].call[0][0])
+
+
+def test_no_candidate_may_use_all_the_time_that_is_left() -> None:
+    cheap = [candidate(f"cheap {at}") for at in range(8)]
+    compiling = [replace(candidate(f"compile {at}"), compiles=True) for at in range(3)]
+    everything = [*cheap, *compiling]
+    shares = [share_of(one, everything[at:]) for at, one in enumerate(everything)]
+    assert all(share == pytest.approx(0.2) for share in shares[:5]), "a cheap one waits behind no other for long"
+    assert shares[8] == shares[9] == shares[10] == 1.0, "the last three are those that take long"
+    assert share_of(compiling[0], everything) == pytest.approx(3 * 4 / (8 + 3 * 4))
+    left = 100.0
+    for share in shares[:8]:
+        left *= 1 - share
+    assert left > 9, "eight that use up their share leave something for the compiler"
+
+
+def test_time_given_inside_of_time_given_ends_with_the_outer_one() -> None:
+    clock = Budget(10)
+    began = time.monotonic()
+    rung: list[float] = []
+    try:
+        with clock.at_most(0.2):
+            try:
+                with clock.at_most(5):
+                    time.sleep(3)
+            except OutOfTime:
+                rung.append(time.monotonic() - began)
+            time.sleep(3)
+    except OutOfTime:
+        rung.append(time.monotonic() - began)
+    assert len(rung) == 2
+    assert 0.1 < rung[0] <= rung[1] < 2
+    with clock.at_most(0.2), pytest.raises(OutOfTime), clock.at_most(0.05):
+        time.sleep(3)
+    time.sleep(0.3)  # nothing rings afterwards
+
+
+def test_a_plan_has_one_engine_and_the_one_before_comes_back_if_the_new_one_was_chance() -> None:
+    ledger = Ledger()
+    part = candidate("part")
+    graph, compiled = (replace(candidate(name), engine=True) for name in ("graph", "compiled"))
+    sure = Timing(2.0, 1.9, 2.1, 0.02, 1e-9, "faster", 100.0, 50.0, 20)
+    chance = Timing(1.05, 1.02, 1.08, 0.02, 0.06, "faster", 50.0, 48.0, 10)
+    for one, timing in ((part, sure), (graph, sure), (compiled, chance)):
+        assert [kept.candidate.name for kept in ledger.below(one)] == ([] if one is part else ["part"])
+        ledger.attempts.append(Attempt(one.name, "planted", "whole", one.name, "kept", "", timing=timing))
+        ledger.keep(Kept(one, Nothing()))
+    assert ledger.names == ["part", "compiled"]
+    assert outcomes(ledger) == {"part": "kept", "graph": "not faster", "compiled": "kept"}
+    ledger.drop_chance(also_from_plan=True)
+    assert ledger.names == ["part", "graph"]
+    assert outcomes(ledger) == {"part": "kept", "graph": "kept", "compiled": "not faster"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lanewise.cli.common import console, emit, json_option
+from lanewise.cli.common import check_output, console, emit, json_option, output_option
 from lanewise.cli.run import RunCommand
 from lanewise.errors import InputError, LanewiseError, UsageError
 
@@ -44,12 +44,14 @@ class _Fix(RunCommand):
 )
 @click.option("--runs", default=4, show_default=True, type=click.IntRange(1), help="Recordings per side.")
 @json_option
+@output_option
 @click.pass_context
 def fix(ctx: click.Context, **given: Any) -> None:
     """Suggest changes of a program's source, prove that they help, and apply them.
 
     Suggestions are printed as a diff. With --apply the program is recorded with and without them, in turns, and the
     script is only changed if it still runs and does not get slower. For a PLAN.json of lanewise.optimize: show it.
+    With -o all of it becomes a page, one file to send; with --json that file.
     """
     from lanewise.fix.source.text import read_source, write_source
 
@@ -57,8 +59,10 @@ def fix(ctx: click.Context, **given: Any) -> None:
     if not program:
         raise UsageError("what to fix? lanewise fix SCRIPT [ARGS]")
     script, arguments = Path(program[0]), program[1:]
+    if given["output"] is not None:
+        check_output(given["output"], given["force"])
     if script.suffix == ".json":
-        _show_plan(script, as_json=given["as_json"])
+        _show_plan(script, given)
         return
     source = read_source(script)
     rewritten, hidden = _rewritten(script, source.text, given)
@@ -73,8 +77,10 @@ def fix(ctx: click.Context, **given: Any) -> None:
         write_source(script, *edited)
         written = True
     if given["as_json"]:
-        emit(_json(rewritten, script, proof, written), None, False)
-    elif given["write"] and rewritten.changed:
+        emit(_json(rewritten, script, proof, written), given["output"], given["force"])
+    elif given["output"] is not None:
+        emit(_page(rewritten, script, proof, written), given["output"], given["force"])
+    if not given["as_json"] and given["write"] and rewritten.changed:
         click.echo(f"lanewise: {'wrote' if written else 'left'} {script}", err=True)
     if given["write"] and rewritten.changed and not written:
         sys.exit(1)
@@ -160,14 +166,26 @@ def _json(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
-def _show_plan(path: Path, *, as_json: bool) -> None:
+def _page(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool) -> str:
+    from lanewise.fix.source.rewrite import unified_diff
+    from lanewise.show.fix_page import fix_html
+
+    diff = unified_diff(rewritten, script.name)
+    return fix_html(script.name, rewritten.suggestions, diff, proof, written=written)
+
+
+def _show_plan(path: Path, given: dict[str, Any]) -> None:
     try:
         from lanewise.fix.saved import read_saved
         from lanewise.show.plan_text import plan_json, print_plan
     except ModuleNotFoundError as error:
         raise LanewiseError(f"this needs {error.name}: pip install {error.name}") from None
     report = read_saved(path).report
-    if as_json:
-        emit(plan_json(report), None, False)
+    if given["as_json"]:
+        emit(plan_json(report), given["output"], given["force"])
+    elif given["output"] is not None:
+        from lanewise.show.plan_page import plan_html
+
+        emit(plan_html(report), given["output"], given["force"])
     else:
         print_plan(report, console(), verbose=True)

@@ -19,6 +19,9 @@ _FORM = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h)?\s*$")
 _UNIT = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 
 
+_AGAIN_S = 0.5
+
+
 class OutOfTime(BaseException):
     """A part took longer than it was given. Not an `Exception`, so that nothing on the way up mistakes it for one."""
 
@@ -43,6 +46,7 @@ class Budget:
     def __init__(self, seconds: float, tell: Callable[[str], None] | None = None) -> None:
         self.seconds = seconds
         self._began = time.monotonic()
+        self._deadlines: list[float] = []
         self._tell = tell if tell is not None else (_to_stderr if sys.stderr.isatty() else _to_nobody)
 
     @property
@@ -61,7 +65,7 @@ class Budget:
 
     @contextmanager
     def at_most(self, seconds: float) -> Generator[None]:
-        """Raise OutOfTime in the body once `seconds` have passed.
+        """Raise OutOfTime in the body once `seconds` have passed, or the time of an `at_most` around it is over.
 
         Interrupts code that does not look at the clock, such as a compiler, by a timer signal; where there is none (other
         threads, Windows) the body runs to its end.
@@ -75,12 +79,20 @@ class Budget:
             raise OutOfTime
 
         before = signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+        self._deadlines.append(min([time.monotonic() + seconds, *self._deadlines]))
         try:
+            self._arm()
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+            self._deadlines.pop()
             signal.signal(signal.SIGALRM, before)
+            if self._deadlines:
+                self._arm()
+
+    def _arm(self) -> None:
+        # Again and again: a compiler may catch everything, and what is raised while an object is freed is lost.
+        signal.setitimer(signal.ITIMER_REAL, max(self._deadlines[-1] - time.monotonic(), 1e-3), _AGAIN_S)
 
 
 def _to_stderr(line: str) -> None:

@@ -44,6 +44,7 @@ class Subject:
         device: of its work.
         random: whether it draws random numbers. mutates: whether it writes to its arguments. Both are set by the
             correctness gate.
+        compiled: what the compiler has been given already, so that the same thing is not compiled twice.
     """
 
     def __init__(self, entry: Any, module: Any, found: Found, calls: Sequence[Call], kind: Kind) -> None:
@@ -54,6 +55,7 @@ class Subject:
         self.kind: Kind = kind
         self.random = False
         self.mutates = False
+        self.compiled: dict[Any, Any] = {}
         self.device: Any = self._device()
 
     @property

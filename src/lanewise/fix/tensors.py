@@ -11,6 +11,7 @@ __all__ = [
     "Call",
     "copy_call",
     "copy_tensor",
+    "drawing",
     "flatten",
     "map_tensors",
     "same_bits",
@@ -80,6 +81,11 @@ def copy_tensor(tensor: Any) -> Any:
 def copy_call(call: Call) -> Call:
     """The call with copies of its tensors."""
     return map_tensors(copy_tensor, call)
+
+
+def drawing(device: Any, number: int) -> Any:
+    """A generator of random numbers with this seed, on the device: drawing on the host and sending takes far longer."""
+    return torch.Generator(device=device if device.type == "cuda" else "cpu").manual_seed(number)
 
 
 def same_bits(a: Any, b: Any) -> bool:

@@ -15,7 +15,17 @@ from lanewise.show.markdown import escape, table_markdown
 from lanewise.show.terminal import table_renderable
 from lanewise.show.text import clean
 
-__all__ = ["attempts_table", "final_table", "plan_json", "plan_markdown", "plan_sentence", "print_plan", "render_plan"]
+__all__ = [
+    "attempt_lines",
+    "attempts_table",
+    "final_table",
+    "footer_lines",
+    "plan_json",
+    "plan_markdown",
+    "plan_sentence",
+    "print_plan",
+    "render_plan",
+]
 
 _ORDER = ("kept", "not credited", "not faster", "wrong", "failed", "out of budget", "pruned", "refused")
 
@@ -87,13 +97,13 @@ def render_plan(report: PlanReport, *, verbose: bool = False, width: int = 110) 
     if report.final:
         parts += [Text(), table_renderable(final_table(report), width=width - 4)]
     for attempt in report.attempts:
-        lines = _evidence(attempt, verbose)
+        lines = attempt_lines(attempt, checks=verbose)
         if lines:
             parts += [Text(), Text(clean(attempt.name), style="bold")]
             parts += [Padding(Text(clean(line, 400)), (0, 0, 0, 2)) for line in lines]
     if report.before_after:
         parts += [Text(), Text(f"Before and after, as recorded: {clean(report.before_after, 900)}")]
-    parts += [Text(), *[Text(clean(note, 400), style="dim") for note in _footer(report)]]
+    parts += [Text(), *[Text(clean(note, 400), style="dim") for note in footer_lines(report)]]
     return Group(*parts)
 
 
@@ -102,7 +112,7 @@ def plan_markdown(report: PlanReport) -> str:
     lines = [f"## {escape(plan_sentence(report), 600)}", "", *table_markdown(attempts_table(report)), ""]
     if report.final:
         lines += [*table_markdown(final_table(report)), ""]
-    lines += [f"- {escape(note, 400)}" for note in _footer(report)]
+    lines += [f"- {escape(note, 400)}" for note in footer_lines(report)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -119,23 +129,25 @@ def _row(attempt: Attempt) -> dict[str, object]:
     }
 
 
-def _evidence(attempt: Attempt, verbose: bool) -> list[str]:
+def attempt_lines(attempt: Attempt, *, checks: bool = False) -> list[str]:
+    """What was seen of a candidate besides its time: in the trace, of memory, by its guards; and by each of its checks."""
     lines = [f"trace: {s.prediction}{'' if s.seen else ' (NOT SEEN)'}: {s.detail}" for s in attempt.shown]
     if attempt.peak_after >= 0:
         before, after = (format_quantity("bytes", value) for value in (attempt.peak_before, attempt.peak_after))
         lines.append(f"peak memory of a call: {before} before, {after} after")
     lines += attempt.notes
-    if verbose:
+    if checks:
         lines += [f"{'✓' if c.passed else '✗'} {c.rule}{f': {c.detail}' if c.detail else ''}" for c in attempt.checks]
     return lines
 
 
-def _footer(report: PlanReport) -> list[str]:
+def footer_lines(report: PlanReport) -> list[str]:
+    """Notes, how results were verified, and on which machine."""
     machine = report.machine
     where = machine.get("card") or machine.get("processor") or machine.get("device", "")
     return [
         *report.notes,
-        f"Results were held against {report.reference}.",
+        *([f"Results were held against {report.reference}."] if report.reference else []),
         f"{where} · torch {machine.get('torch', '?')} · {machine.get('threads', '?')} threads · "
         f"{report.seconds:.0f} of {report.budget_s:.0f} s spent",
     ]

@@ -49,6 +49,8 @@ class Candidate:
         answers: codes of the diagnoses that it answers; a report that has none of them prunes it. Empty: always tried.
         saves: upper bound on the share of the time that it can give back, from the work it removes; 1 if unknown.
         compiles: whether building it runs a compiler, which may take long.
+        engine: whether it decides how the whole program is run (captured, compiled): of such candidates a plan has one.
+            Each is built on what else was kept, and takes the place of the one before if it is faster.
         alternative: whether its time is one that the plan has to beat even if it is not used (eager, compile, graph).
         drops_graph: whether its outputs carry no graph for a backward pass.
         tunes: whether it changes process-wide settings while it is on.
@@ -65,6 +67,7 @@ class Candidate:
     answers: tuple[str, ...] = ()
     saves: float = 1.0
     compiles: bool = False
+    engine: bool = False
     alternative: bool = False
     drops_graph: bool = False
     tunes: bool = False

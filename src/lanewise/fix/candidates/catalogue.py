@@ -22,10 +22,12 @@ __all__ = ["catalogue"]
 
 
 def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
-    """Program fixes, then settings and layouts, then kernels, then graphs and the compiler on top of what was kept.
+    """Program fixes, then settings and layouts, then kernels, then graphs and the compiler.
 
-    Each of these builds on what was kept before it. The compiler comes last because it sees through all that is below it.
+    Each of these builds on what was kept before it, except that of graphs and compilers a plan has one: see
+    `Candidate.engine`.
     """
+    kernels = fused.candidates(subject)
     return [
         *program.candidates(subject),
         *copies.candidates(subject),
@@ -34,7 +36,8 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
         *precision.candidates(subject),
         *attention.candidates(subject, work),
         *threads.candidates(subject),
-        *fused.candidates(subject),
-        *graphs.candidates(subject),
+        *kernels,
+        *graphs.candidates(subject, kernels),
         *compiled.candidates(subject),
+        *graphs.of_compiled(subject, compiled.modes_for(subject)),
     ]

@@ -12,11 +12,11 @@ from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
 from lanewise.record.torched import torch_part
 
-__all__ = ["candidates"]
+__all__ = ["MODES", "candidates", "compiler", "modes_for"]
 
 torch: Any = torch_part()
 
-_MODES = {
+MODES = {
     "compile": ("default", "torch.compile in its default mode: pointwise work and reductions are fused"),
     "compile-reduce-overhead": ("reduce-overhead", "torch.compile with CUDA graphs: the launches of a call become one"),
     "compile-max-autotune": (
@@ -24,16 +24,17 @@ _MODES = {
         "torch.compile that times several kernels for every product and keeps the fastest",
     ),
 }
+"""By candidate: the compiler's name of the mode, and what it does."""
+
 _BIG_ENOUGH_SMS = 68
 
 
 def candidates(subject: Subject) -> list[Candidate]:
     """The modes that make sense for the subject's device."""
     made: list[Candidate] = []
-    for name, (mode, what) in _MODES.items():
-        if mode == "reduce-overhead" and not subject.cuda:
-            continue
-        if mode.startswith("max-autotune") and not _autotunes(subject):
+    usable = modes_for(subject)
+    for name, (mode, what) in MODES.items():
+        if mode not in usable:
             continue
         made.append(
             Candidate(
@@ -41,9 +42,10 @@ def candidates(subject: Subject) -> list[Candidate]:
                 "compile",
                 "training step" if subject.kind == "step" else "whole",
                 what,
-                lambda subject, mode=mode: ForwardPatch(subject.entry, _compiler(subject, mode)),
+                lambda subject, mode=mode: ForwardPatch(subject.entry, compiler(subject, mode)),
                 predictions=(compiled_regions(), fewer_operators()),
                 compiles=True,
+                engine=True,
                 alternative=True,
             )
         )
@@ -58,9 +60,18 @@ def candidates(subject: Subject) -> list[Candidate]:
                 lambda subject: _blocks(subject),
                 predictions=(compiled_regions(), fewer_operators()),
                 compiles=True,
+                engine=True,
             ),
         )
     return made
+
+
+def modes_for(subject: Subject) -> list[str]:
+    """The compiler's modes that make sense for the subject's device."""
+    modes = ["default"]
+    if subject.cuda:
+        modes += ["reduce-overhead", *(["max-autotune-no-cudagraphs"] if _autotunes(subject) else [])]
+    return modes
 
 
 def repeated_blocks(subject: Subject) -> list[Any]:
@@ -89,24 +100,33 @@ def _autotunes(subject: Subject) -> bool:
 
 
 def _blocks(subject: Subject) -> Variant:
-    return Several([ForwardPatch(block, _compiler(subject, "default")) for block in repeated_blocks(subject)])
+    return Several([ForwardPatch(block, compiler(subject, "default")) for block in repeated_blocks(subject)])
 
 
-def _compiler(subject: Subject, mode: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def compiler(subject: Subject, mode: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compiles a callable in a mode; the same one is compiled once, whoever asks."""
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        options = dict(torch._inductor.list_mode_options(mode)) if mode != "default" else {}
-        if subject.random:
-            # Random numbers as eager draws them; otherwise results could not be compared.
-            options["fallback_random"] = True
-        compiled = torch.compile(original, dynamic=False, options=options or None)
-        if not options.get("triton.cudagraphs"):
-            return compiled
-
-        def with_own_results(*args: Any, **kwargs: Any) -> Any:
-            # A replay writes where the last one did: what the caller holds would change.
-            torch.compiler.cudagraph_mark_step_begin()
-            return map_tensors(lambda tensor: tensor.clone(), compiled(*args, **kwargs))
-
-        return with_own_results
+        key = (mode, subject.random, getattr(original, "__func__", original), getattr(original, "__self__", None))
+        if key not in subject.compiled:
+            subject.compiled[key] = _compiled(subject, original, mode)
+        return subject.compiled[key]
 
     return make
+
+
+def _compiled(subject: Subject, original: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    options = dict(torch._inductor.list_mode_options(mode)) if mode != "default" else {}
+    if subject.random:
+        # Random numbers as eager draws them; otherwise results could not be compared.
+        options["fallback_random"] = True
+    compiled = torch.compile(original, dynamic=False, options=options or None)
+    if not options.get("triton.cudagraphs"):
+        return compiled
+
+    def with_own_results(*args: Any, **kwargs: Any) -> Any:
+        # A replay writes where the last one did: what the caller holds would change.
+        torch.compiler.cudagraph_mark_step_begin()
+        return map_tensors(lambda tensor: tensor.clone(), compiled(*args, **kwargs))
+
+    return with_own_results

@@ -54,7 +54,12 @@ def candidates(subject: Subject) -> list[Candidate]:
             inside.update(id(child) for child in module.modules())
     made = [_candidate(f"kernel-{name}", matches) for name, matches in found.items()]
     if importlib.util.find_spec("liger_kernel") is not None and (norms := found.get("rms_norm")):
-        made.append(_candidate("liger-rms-norm", [Match("liger", norm.module, _liger(norm.module)) for norm in norms]))
+        made.append(
+            _candidate(
+                "liger-rms-norm",
+                [Match("liger", norm.module, _liger(norm.module, _eps_of(norm.module))) for norm in norms],
+            )
+        )
     return made
 
 
@@ -63,7 +68,9 @@ def match_module(module: Any) -> Match | None:
     if isinstance(module, torch.nn.LayerNorm) and len(module.normalized_shape) == 1:
         return Match("layer_norm", module, _layer_norm(module))
     if isinstance(module, torch.nn.RMSNorm) and len(module.normalized_shape) == 1:
-        return Match("rms_norm", module, _rms_norm(module))
+        return Match("rms_norm", module, _rms_norm(module, module.eps))
+    if (eps := _rms_eps(module)) is not None:
+        return Match("rms_norm", module, _rms_norm(module, eps))
     linears = [child for child in module.children() if isinstance(child, torch.nn.Linear)]
     others = [child for child in module.children() if not isinstance(child, torch.nn.Linear)]
     if any(True for child in others for _ in child.parameters()) or next(iter(module.buffers()), None) is not None:
@@ -98,17 +105,51 @@ _KERNELS = {
 }
 
 
-def _agrees(module: Any, formula: Callable[[Any, Any], Any], width: int) -> bool:
-    """Whether a copy of the module computes a formula, in double precision on the host."""
+_EPS_NAMES = ("eps", "variance_epsilon", "epsilon")
+
+
+def _eps_of(module: Any) -> float | None:
+    """What a norm adds to the mean square, under one of the names that libraries give it."""
+    return next((getattr(module, name) for name in _EPS_NAMES if hasattr(module, name)), None)
+
+
+def _rms_eps(module: Any) -> float | None:
+    """The epsilon of a module that is a root-mean-square norm under another name; None for any other module."""
+    parameters, eps = dict(module.named_parameters()), _eps_of(module)
+    simple = next(iter(module.children()), None) is None and next(iter(module.buffers()), None) is None
+    if not simple or list(parameters) != ["weight"] or not isinstance(eps, float):
+        return None
+    weight = parameters["weight"]
+
+    def formula(twin: Any, x: Any) -> Any:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * twin.weight
+
+    # Such norms are often computed in single precision whatever comes in.
+    matches = weight.dim() == 1 and _agrees(module, formula, len(weight), roundoff=1e-5, shaken=True)
+    return eps if matches else None
+
+
+def _agrees(
+    module: Any, formula: Callable[[Any, Any], Any], width: int, *, roundoff: float = 1e-9, shaken: bool = False
+) -> bool:
+    """Whether a copy of the module computes a formula, in double precision on the host.
+
+    Args:
+        roundoff: relative difference that is none. shaken: with other parameters than it has: a weight of ones hides how
+            it enters.
+    """
     try:
         twin = copy.deepcopy(module).to("cpu", torch.float64)
-        x = torch.randn(5, width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(5, width, dtype=torch.float64, generator=generator)
         with torch.no_grad():
+            for parameter in twin.parameters() if shaken else ():
+                parameter.copy_(torch.randn(parameter.shape, dtype=torch.float64, generator=generator))
             expected, found = twin(x), formula(twin, x)
     except Exception:
         return False
     # Training with dropout, say, does not agree with any formula.
-    return isinstance(expected, torch.Tensor) and torch.allclose(expected, found, rtol=1e-9, atol=1e-12)
+    return isinstance(expected, torch.Tensor) and torch.allclose(expected, found, rtol=roundoff, atol=roundoff * 1e-3)
 
 
 def _names(module: Any, linears: list[Any]) -> list[str]:
@@ -160,12 +201,12 @@ def _layer_norm(module: Any) -> Fast:
     return make
 
 
-def _rms_norm(module: Any) -> Fast:
+def _rms_norm(module: Any, epsilon: float | None) -> Fast:
     def make(_: Callable[..., Any]) -> Callable[..., Any]:
         from lanewise.kernels import rms_norm
 
         def forward(x: Any) -> Any:
-            eps = module.eps if module.eps is not None else torch.finfo(x.dtype).eps
+            eps = epsilon if epsilon is not None else torch.finfo(x.dtype).eps
             return rms_norm(x, module.weight, eps)
 
         return forward
@@ -199,12 +240,12 @@ def _gated_mlp(module: Any, gate: str, up: str, down: str, activation: str) -> F
     return make
 
 
-def _liger(module: Any) -> Fast:
+def _liger(module: Any, epsilon: float | None) -> Fast:
     def make(_: Callable[..., Any]) -> Callable[..., Any]:
         liger: Any = torch_part("liger_kernel.transformers.functional")
 
         def forward(x: Any) -> Any:
-            eps = module.eps if module.eps is not None else torch.finfo(x.dtype).eps
+            eps = epsilon if epsilon is not None else torch.finfo(x.dtype).eps
             return liger.liger_rms_norm(x, module.weight, eps)
 
         return forward

@@ -7,6 +7,7 @@ from typing import Any
 
 from lanewise.fix.candidates.candidate import Candidate, Setting
 from lanewise.fix.candidates.predictions import kernel_named, operator_appears
+from lanewise.fix.gate.declared import TF32
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
@@ -16,9 +17,8 @@ __all__ = ["candidates"]
 
 torch: Any = torch_part()
 
-# Unit roundoffs times the room that a network of some depth needs for them to add up.
-_DEPTH = 8.0
-_TF32, _BF16 = 2.0**-11 * _DEPTH, 2.0**-8 * _DEPTH
+# As for TF32: the unit roundoff times the room that a network of some depth needs for it to add up.
+_BF16 = 2.0**-8 * 8.0
 
 
 def candidates(subject: Subject) -> list[Candidate]:
@@ -37,7 +37,7 @@ def candidates(subject: Subject) -> list[Candidate]:
                     "single-precision products on the tensor cores, their inputs rounded to 10 bits",
                     lambda _: Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "high"),
                     refused_unless_allowed="products round their inputs to 10 bits of mantissa",
-                    precision=_TF32,
+                    precision=TF32,
                     predictions=(
                         kernel_named("products run on the tensor cores", ("tf32", "s1688", "tensorop", "gmma")),
                     ),

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
+from lanewise.fix.gate.declared import declared_precision
 from lanewise.fix.gate.edges import check_edges
 from lanewise.fix.gate.evidence import check_evidence
 from lanewise.fix.gate.inputs import Named, adversarial, has_floats, shaken
@@ -69,6 +70,7 @@ class Correctness:
     def __init__(self, subject: Subject, state: State, *, seconds: float = 10.0) -> None:
         self.subject = subject
         self._state = state
+        self._declared = declared_precision(subject)
         subject.random = self._draws()
         self._steps = StepCheck(subject, state) if subject.kind == "step" else None
         self.reference: Reference | None = None if self._steps else make_reference(subject, state)
@@ -119,9 +121,9 @@ class Correctness:
         checks.append(Check("C6 afterwards" if again else "C1 values", True, f"{len(cases)} calls, {what}"))
         if self.subject.kind == "training":
             checks.append(Check("C3 gradients", True, f"of {len(cases[0].eager.gradients)} tensors, in every call"))
-        found = check_evidence(self.subject, self._state, self._cases[0].eager, brief=again)
+        found = check_evidence(self.subject, self._state, self._cases[0].eager, brief=again, precision=self._declared)
         if not again and not candidate.refused_unless_allowed:
-            found += check_edges(self.subject, self._state, variant, self._recorded_room)
+            found += check_edges(self.subject, self._state, variant, self._recorded_room, self._declared)
         checks += found
         return Result(all(check.passed for check in checks), _class(checks, exact, candidate), checks)
 
@@ -143,7 +145,9 @@ class Correctness:
                 return f"{name} has NaN or infinity elsewhere ({masks} elements)", False, 0.0
             error = error_of(value, reference)
             limit = allowed(
-                self._room.get((_recipe(case), name), Error(0.0, 0.0)), eager.dtype, precision=candidate.precision
+                self._room.get((_recipe(case), name), Error(0.0, 0.0)),
+                eager.dtype,
+                precision=max(candidate.precision, self._declared),
             )
             if not error.within(limit):
                 return (

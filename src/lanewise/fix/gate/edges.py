@@ -21,11 +21,14 @@ __all__ = ["check_edges"]
 torch: Any = torch_part()
 
 
-def check_edges(subject: Subject, state: State, variant: Variant, room: Callable[[str], Error]) -> list[Check]:
+def check_edges(
+    subject: Subject, state: State, variant: Variant, room: Callable[[str], Error], precision: float = 0.0
+) -> list[Check]:
     """The checks, with the candidate in place; for each the original is run as well, with the candidate taken off.
 
     Args:
         room: how far rounding takes the original, by name of a value: two ways that are both right may be that far apart.
+        precision: roundoff of the arithmetic that the program asks for, if lower than that of its types.
     """
     situations: list[tuple[str, Call, Any, bool | None]] = [
         (one.name, one.call, nullcontext, None) for one in other_shapes(subject.calls[0])
@@ -44,7 +47,7 @@ def check_edges(subject: Subject, state: State, variant: Variant, room: Callable
         subject.kind = "training"
         try:
             rounding = _rounding(subject, state, variant, first)
-            problem = _one(subject, state, variant, first, nullcontext, None, rounding)
+            problem = _one(subject, state, variant, first, nullcontext, None, rounding, precision)
         except Exception:  # the original cannot be differentiated
             problem = None
         finally:
@@ -53,7 +56,7 @@ def check_edges(subject: Subject, state: State, variant: Variant, room: Callable
         if problem is not None:
             checks.append(Check("C3 gradients", not problem, problem))
     for name, call, context, mode in situations:
-        problem = _one(subject, state, variant, call, context, mode, room)
+        problem = _one(subject, state, variant, call, context, mode, room, precision)
         if problem is not None:
             checks.append(Check(f"C4 {name}", not problem, problem))
     return checks
@@ -67,6 +70,7 @@ def _one(
     context: Any,
     mode: bool | None,
     room: Callable[[str], Error],
+    precision: float,
 ) -> str | None:
     """The problem, "" if there is none; None where the original does not take such a call."""
     variant.disable()
@@ -82,7 +86,7 @@ def _one(
     except Exception as error:
         state.restore()
         return f"raises {type(error).__name__}: {' '.join(str(error).split())[:120]}"
-    return compare_form(expected, found) or _values(expected, found, room)
+    return compare_form(expected, found) or _values(expected, found, room, precision)
 
 
 def _rounding(subject: Subject, state: State, variant: Variant, call: Call) -> Callable[[str], Error]:
@@ -107,7 +111,7 @@ def _observed(subject: Subject, state: State, call: Call, context: Any, mode: bo
         return observe(subject, call, state)
 
 
-def _values(expected: Observation, found: Observation, room: Callable[[str], Error]) -> str:
+def _values(expected: Observation, found: Observation, room: Callable[[str], Error], precision: float) -> str:
     for (name, a), (_, b) in zip(expected.values(), found.values(), strict=True):
         if same_bits(a, b):
             continue
@@ -115,7 +119,7 @@ def _values(expected: Observation, found: Observation, room: Callable[[str], Err
             return f"{name} differs"
         error = error_of(b, a)
         # Each may be off by what passes, in opposite directions.
-        limit = allowed(Error(*(2 * part for part in room(name))), a.dtype)
+        limit = allowed(Error(*(2 * part for part in room(name))), a.dtype, precision=precision)
         if not error.within(limit):
             return f"{name} is off by {error.largest:.2g} of its largest value"
     return ""

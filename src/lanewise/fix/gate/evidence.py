@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lanewise.fix.gate.inputs import adversarial
@@ -17,29 +18,42 @@ __all__ = ["check_evidence"]
 
 torch: Any = torch_part()
 
+Close = Callable[[Any, Any], bool]
+
 _POISONS = (float("nan"), 1e30)
 _ROUNDS = 12
 _KEPT_BLOCKS = 4
 
 
-def check_evidence(subject: Subject, state: State, eager: Observation, *, brief: bool = False) -> list[Check]:
-    """The checks, on the first recorded call; with the candidate in place. `brief`: those that timing could have broken."""
-    checks = [_twice(subject, state), _results_stay(subject, state), _changed_in_place(subject, state)]
+def check_evidence(
+    subject: Subject, state: State, eager: Observation, *, brief: bool = False, precision: float = 0.0
+) -> list[Check]:
+    """The checks, on the first recorded call; with the candidate in place.
+
+    Args:
+        brief: only those that timing could have broken.
+        precision: roundoff of the arithmetic that the program asks for, if lower than that of its types.
+    """
+
+    def close(a: Any, b: Any) -> bool:
+        return _close(a, b, precision)
+
+    checks = [_twice(subject, state, close), _results_stay(subject, state), _changed_in_place(subject, state, close)]
     if not brief:
-        checks += [_left_over(subject, state, eager), _many_calls(subject, state)]
+        checks += [_left_over(subject, state, eager, close), _many_calls(subject, state, close)]
         if subject.cuda:
-            checks.append(_other_stream(subject, state, eager))
+            checks.append(_other_stream(subject, state, close))
     return checks
 
 
-def _twice(subject: Subject, state: State) -> Check:
+def _twice(subject: Subject, state: State, close: Close) -> Check:
     first, second = (observe(subject, subject.calls[0], state) for _ in range(2))
     same = _same(first.outputs, second.outputs) and _same_gradients(first, second)
     if same:
         return Check("C2 the same twice", True, "equal in every bit")
-    close = all(_close(a, b) for a, b in zip(first.outputs, second.outputs, strict=True))
+    alike = all(close(a, b) for a, b in zip(first.outputs, second.outputs, strict=True))
     return Check(
-        "C2 the same twice", close, "alike but for rounding (not deterministic)" if close else "another result"
+        "C2 the same twice", alike, "alike but for rounding (not deterministic)" if alike else "another result"
     )
 
 
@@ -56,7 +70,7 @@ def _results_stay(subject: Subject, state: State) -> Check:
     return Check("C2 results stay", same, "" if same else "a later call changes the result of an earlier one")
 
 
-def _changed_in_place(subject: Subject, state: State) -> Check:
+def _changed_in_place(subject: Subject, state: State, close: Close) -> Check:
     """The same tensors with other values in them are another call: nothing may be remembered by address or identity."""
     call = copy_call(subject.calls[0])
     other = _other_values(subject)
@@ -74,11 +88,11 @@ def _changed_in_place(subject: Subject, state: State) -> Check:
         state.restore()
         seed(subject, 0)
         fresh = [tensor.detach() for tensor in tensors_of(subject.run(copy_call(other))[0])]
-        same = all(_close(a, b) for a, b in zip(found, fresh, strict=True))
+        same = all(close(a, b) for a, b in zip(found, fresh, strict=True))
     return Check(rule, same, "" if same else "the result is that of the values that were there before")
 
 
-def _left_over(subject: Subject, state: State, eager: Observation) -> Check:
+def _left_over(subject: Subject, state: State, eager: Observation, close: Close) -> Check:
     """Memory that the call is likely to get is filled with values that would show if they were not overwritten."""
     rule = "C2 nothing left over from memory"
     seen: list[list[Any]] = []
@@ -91,11 +105,11 @@ def _left_over(subject: Subject, state: State, eager: Observation) -> Check:
         ]
         del blocks
         seen.append(observe(subject, subject.calls[0], state).outputs)
-    same = all(_close(a, b) for a, b in zip(seen[0], seen[1], strict=True))
+    same = all(close(a, b) for a, b in zip(seen[0], seen[1], strict=True))
     return Check(rule, same, "" if same else "the result depends on what was in memory before")
 
 
-def _many_calls(subject: Subject, state: State) -> Check:
+def _many_calls(subject: Subject, state: State, close: Close) -> Check:
     """Results do not wear off: after a dozen calls with the same and with other values the work is still being done."""
     rule = "C2 the same after many calls"
     other = _other_values(subject)
@@ -104,22 +118,27 @@ def _many_calls(subject: Subject, state: State) -> Check:
         with _without_marks(subject, state):
             subject.run(copy_call(other if at % 2 else subject.calls[0]))
     last = observe(subject, subject.calls[0], state).outputs
-    same = all(_close(a, b) for a, b in zip(first, last, strict=True))
+    same = all(close(a, b) for a, b in zip(first, last, strict=True))
     return Check(rule, same, "" if same else "later calls give another result")
 
 
-def _other_stream(subject: Subject, state: State, eager: Observation) -> Check:
-    """Read on the stream that the call was made on, at once: work that runs elsewhere without being waited for shows."""
+def _other_stream(subject: Subject, state: State, close: Close) -> Check:
+    """Read on the stream that the call was made on, at once: work that runs elsewhere without being waited for shows.
+
+    Held against what the candidate itself gives when everything is waited for: that this is right has been checked.
+    """
     rule = "C2 on the caller's stream"
-    stream = torch.cuda.Stream(subject.device)
     subject.wait()
+    settled = observe(subject, subject.calls[0], state).outputs
+    subject.wait()
+    stream = torch.cuda.Stream(subject.device)
     with torch.cuda.stream(stream):
         busy = torch.empty(1 << 26, device=subject.device)
         for _ in range(20):  # the caller's stream is behind: work on another one would be ahead of its inputs
             busy.normal_()
         found = observe(subject, subject.calls[0], state).outputs
     subject.wait()
-    same = all(_close(a, b) for a, b in zip(found, eager.outputs, strict=True))
+    same = all(close(a, b) for a, b in zip(found, settled, strict=True))
     return Check(
         rule, same, "" if same else "another result on a stream of its own: work runs on a stream nobody waits for"
     )
@@ -158,12 +177,13 @@ def _same_gradients(first: Observation, second: Observation) -> bool:
     return all((a is None) == (b is None) and (a is None or same_bits(a, b)) for a, b in pairs)
 
 
-def _close(a: Any, b: Any) -> bool:
-    """Equal but for the order of additions."""
+def _close(a: Any, b: Any, precision: float) -> bool:
+    """Equal but for the order of additions, or for what a lower precision that was asked for rounds."""
     if same_bits(a.detach(), b.detach()):
         return True
     if a.shape != b.shape or not a.dtype.is_floating_point:
         return False
     if not torch.equal(torch.isfinite(a), torch.isfinite(b)):
         return False
-    return error_of(a, b).within(allowed(error_of(b, b), a.dtype, precision=1e-3 if a.dtype.itemsize <= 2 else 1e-5))
+    roundoff = max(precision, 1e-3 if a.dtype.itemsize <= 2 else 1e-5)
+    return error_of(a, b).within(allowed(error_of(b, b), a.dtype, precision=roundoff))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lanewise.fix.tensors import Call, map_tensors, tensors_of
+from lanewise.fix.tensors import Call, drawing, map_tensors, tensors_of
 from lanewise.record.torched import torch_part
 
 __all__ = ["SHAPES", "VALUES", "Named", "adversarial", "has_floats", "other_shapes", "shaken"]
@@ -49,7 +49,7 @@ def shaken(call: Call) -> Call:
     def one(tensor: Any) -> Any:
         if not tensor.dtype.is_floating_point:
             return tensor.detach().clone()
-        return _filled(tensor, recipe(tensor, torch.Generator(device="cpu").manual_seed(7)))
+        return _filled(tensor, recipe(tensor, drawing(tensor.device, 7)))
 
     return map_tensors(one, call)
 
@@ -61,9 +61,10 @@ def other_shapes(call: Call) -> list[Named]:
 
 
 def _with(call: Call, recipe: Callable[[Any, Any], Any], number: int) -> Call:
-    generator = torch.Generator(device="cpu").manual_seed(number)
+    generators: dict[Any, Any] = {}
 
     def one(tensor: Any) -> Any:
+        generator = generators.setdefault(tensor.device, drawing(tensor.device, number))
         if tensor.dtype.is_floating_point and tensor.numel():
             value = recipe(tensor, generator).to(tensor.dtype)
         elif tensor.numel() and not tensor.dtype.is_complex:
@@ -85,15 +86,17 @@ def _filled(tensor: Any, value: Any) -> Any:
 def _whole(tensor: Any, generator: Any) -> Any:
     """Other whole numbers between the smallest and the largest: what an index may be is known from the recorded ones."""
     low, high = int(tensor.min()), int(tensor.max())
-    return torch.randint(low, high + 1, tuple(tensor.shape), generator=generator).to(tensor.device, tensor.dtype)
+    return torch.randint(low, high + 1, tuple(tensor.shape), generator=generator, device=generator.device).to(
+        tensor.device, tensor.dtype
+    )
 
 
 def _normal(tensor: Any, generator: Any) -> Any:
-    return torch.randn(tuple(tensor.shape), generator=generator)
+    return torch.randn(tuple(tensor.shape), generator=generator, device=generator.device)
 
 
 def _uniform(tensor: Any, generator: Any) -> Any:
-    return torch.rand(tuple(tensor.shape), generator=generator) * 2 - 1
+    return torch.rand(tuple(tensor.shape), generator=generator, device=generator.device) * 2 - 1
 
 
 def _large(tensor: Any, generator: Any) -> Any:
@@ -106,14 +109,18 @@ def _small(tensor: Any, generator: Any) -> Any:
 
 def _constant(tensor: Any, generator: Any) -> Any:
     if tensor.dim() == 0:
-        return torch.rand((), generator=generator)
-    return torch.randn((*tensor.shape[:-1], 1), generator=generator).expand(tuple(tensor.shape))
+        return torch.rand((), generator=generator, device=generator.device)
+    return torch.randn((*tensor.shape[:-1], 1), generator=generator, device=generator.device).expand(
+        tuple(tensor.shape)
+    )
 
 
 def _speckled(value: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     def recipe(tensor: Any, generator: Any) -> Any:
         base = _normal(tensor, generator)
-        chosen = torch.rand(tuple(tensor.shape), generator=generator) < 1 / min(16, max(2, tensor.numel()))
+        chosen = torch.rand(tuple(tensor.shape), generator=generator, device=generator.device) < 1 / min(
+            16, max(2, tensor.numel())
+        )
         return torch.where(chosen, value(base), base)
 
     return recipe

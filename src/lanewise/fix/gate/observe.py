@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import Call, copy_call, flatten, sharing, tensors_of
+from lanewise.fix.tensors import Call, copy_call, drawing, flatten, sharing, tensors_of
 from lanewise.record.torched import torch_part
 
 __all__ = ["Observation", "compare_form", "cotangents", "observe"]
@@ -90,14 +90,13 @@ def cotangents(roots: Sequence[Any], layout: str, dtypes: Sequence[Any] = ()) ->
     assert layout in _LAYOUTS
     made: list[Any] = []
     for at, root in enumerate(roots):
-        generator = torch.Generator(device="cpu").manual_seed(100 + at)
         if layout == "expanded":
             made.append(torch.ones((), dtype=root.dtype, device=root.device).expand(root.shape))
             continue
         shape = tuple(reversed(root.shape)) if layout == "transposed" else tuple(root.shape)
-        value = (
-            torch.randn(shape, generator=generator).to(root.device, dtypes[at] if dtypes else root.dtype).to(root.dtype)
-        )
+        generator = drawing(root.device, 100 + at)
+        drawn = torch.randn(shape, generator=generator, device=generator.device)
+        value = drawn.to(root.device, dtypes[at] if dtypes else root.dtype).to(root.dtype)
         made.append(value.permute(tuple(reversed(range(value.dim())))) if layout == "transposed" else value)
     return made
 

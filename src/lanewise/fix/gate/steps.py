@@ -10,7 +10,7 @@ from lanewise.fix.gate.inputs import adversarial
 from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import Call, copy_call, same_bits, tensors_of
+from lanewise.fix.tensors import Call, copy_call, drawing, same_bits, tensors_of
 from lanewise.record.torched import torch_part
 
 __all__ = ["StepCheck"]
@@ -100,11 +100,14 @@ class StepCheck:
 
 
 def _shake(subject: Subject, number: int) -> None:
-    generator = torch.Generator(device="cpu").manual_seed(number)
+    generators: dict[Any, Any] = {}
     with torch.no_grad():
         for parameter in subject.parameters():
             if parameter.dtype.is_floating_point:
-                noise = torch.randn(tuple(parameter.shape), generator=generator).to(parameter.device, parameter.dtype)
+                device = parameter.device
+                generator = generators.setdefault(device, drawing(device, number))
+                noise = torch.randn(tuple(parameter.shape), generator=generator, device=generator.device)
+                noise = noise.to(device, parameter.dtype)
                 parameter.mul_(1 + noise * torch.finfo(parameter.dtype).eps)
 
 

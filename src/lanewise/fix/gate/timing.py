@@ -21,7 +21,7 @@ from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.model import ArmTime, Timing
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import copy_call, same_bits, tensors_of
+from lanewise.fix.tensors import copy_call, drawing, same_bits, tensors_of
 from lanewise.record.torched import torch_part
 
 torch: Any = torch_part()
@@ -61,10 +61,15 @@ class Schedule(NamedTuple):
 
     Attributes:
         seconds: for all arms together. looks: rounds after which `done` is asked.
+        enough: rounds without which nothing can be concluded. With fewer than eight no difference is beyond chance once
+            ten candidates have been looked at three times, and all of the time would be wasted.
+        patience: how many times `seconds` there may be spent on these.
     """
 
     seconds: float
     looks: tuple[int, ...] = LOOKS
+    enough: int = 8
+    patience: float = 3.0
 
 
 class Samples(NamedTuple):
@@ -135,7 +140,8 @@ def measure(
             for at, name in enumerate(order if _comparable(subject) else ()):
                 _other_values(calls, subject.calls, -(number * len(order) + at))
                 fresh[name].append(_single(subject, state, variants[name], calls[0]))
-            late = time.monotonic() - began > schedule.seconds * 1.05 and number >= 4
+            longest = schedule.seconds * (1.05 if number >= schedule.enough else schedule.patience)
+            late = time.monotonic() - began > longest
             if late or (number in schedule.looks and done(rounds)):
                 break
     finally:
@@ -275,8 +281,9 @@ def _other_values(calls: list[Any], originals: list[Any], number: int) -> None:
     for call, original in zip(calls, originals, strict=True):
         for mine, recorded in zip(tensors_of(call), tensors_of(original), strict=True):
             if mine.dtype.is_floating_point:
-                generator = torch.Generator(device="cpu").manual_seed(number & 0xFFFFFFFF)
-                noise = torch.randn(tuple(mine.shape), generator=generator).mul_(_JITTER).add_(1)
+                generator = drawing(mine.device, number & 0xFFFFFFFF)
+                noise = torch.randn(tuple(mine.shape), generator=generator, device=generator.device)
+                noise = noise.mul_(_JITTER).add_(1)
                 mine.data.copy_(recorded.detach() * noise.to(recorded.device, recorded.dtype))
 
 

@@ -24,6 +24,8 @@ EDITS: dict[str, tuple[str, str]] = {
     "item-in-loop": ("item_in_loop", "ItemInLoop"),
     "small-copies": ("small_copies", "SmallCopies"),
     "pinned-copy": ("pinned", "Pinned"),
+    "growing-cat": ("growing_cat", "GrowingCat"),
+    "background-call": ("background_call", "BackgroundCall"),
     "moved-back": ("moved_back", "MovedBack"),
     "no-grad": ("no_grad", "NoGrad"),
     "matmul-precision": ("matmul_precision", "MatmulPrecision"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from lanewise.fix.budget import OutOfTime
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.candidates.catalogue import catalogue
-from lanewise.fix.trial.bench import RESERVE_SHARE, Bench
+from lanewise.fix.trial.bench import Bench
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.prepare import first_calls
+from lanewise.fix.trial.shares import RESERVE_SHARE
 
 __all__ = ["build_alternatives"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from lanewise.fix.bounds import Known, bound_of, why_pruned
@@ -15,11 +16,12 @@ from lanewise.fix.gate.physics import impossible
 from lanewise.fix.gate.timing import NULL, Samples, Schedule, measure, only_for_seen_inputs, settled, timing_of
 from lanewise.fix.model import Attempt, Outcome, Timing
 from lanewise.fix.plan import combined
-from lanewise.fix.trial.bench import LONGEST_TIMING_S, RESERVE_SHARE, Bench
+from lanewise.fix.trial.bench import LONGEST_TIMING_S, Bench
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
 from lanewise.fix.trial.peaks import Peaks
 from lanewise.fix.trial.prepare import first_calls
+from lanewise.fix.trial.shares import RESERVE_SHARE, share_of
 
 __all__ = ["try_candidate"]
 
@@ -30,20 +32,30 @@ _LESS_MEMORY, _MORE_TIME = 0.98, 1.05
 
 
 def try_candidate(
-    bench: Bench, ledger: Ledger, peaks: Peaks, known: Known | None, candidate: Candidate, remaining: int
+    bench: Bench,
+    ledger: Ledger,
+    peaks: Peaks,
+    known: Known | None,
+    candidate: Candidate,
+    untried: Sequence[Candidate],
 ) -> None:
     """Try a candidate and enter what came of it. Whatever happens, the program is as it was afterwards.
 
     Args:
-        known: what a report on the program says. remaining: candidates still to try, this one included.
+        known: what a report on the program says. untried: candidates still to try, this one included.
     """
-    attempt = _attempt(bench, ledger, peaks, known, candidate, remaining)
+    attempt = _attempt(bench, ledger, peaks, known, candidate, untried)
     ledger.attempts.append(attempt)
     bench.clock.tell(f"{candidate.name}: {attempt.outcome}" + (f" ({attempt.reason})" if attempt.reason else ""))
 
 
 def _attempt(
-    bench: Bench, ledger: Ledger, peaks: Peaks, known: Known | None, candidate: Candidate, remaining: int
+    bench: Bench,
+    ledger: Ledger,
+    peaks: Peaks,
+    known: Known | None,
+    candidate: Candidate,
+    untried: Sequence[Candidate],
 ) -> Attempt:
     if candidate.refused_unless_allowed and candidate.name not in bench.allow:
         reason = f"{candidate.refused_unless_allowed}; allow it by name: allow=[{candidate.name!r}]"
@@ -57,14 +69,16 @@ def _attempt(
         needed = f"; the last compilation took {took:.0f} s" if took else ""
         return _entry(candidate, "out of budget", f"{max(left, 0):.0f} s were left{needed}", bound=bound)
     made: list[Variant] = []
+    most = left * share_of(candidate, untried)
     try:
-        with bench.clock.at_most(left):
-            attempt = _measured(bench, ledger, peaks, candidate, made, bound, left / remaining)
+        with bench.clock.at_most(most):
+            attempt = _measured(bench, ledger, peaks, candidate, made, bound, left / len(untried))
         if attempt.outcome == "kept":
-            ledger.kept.append(Kept(candidate, made[0]))
+            ledger.keep(Kept(candidate, made[0]))
         return attempt
     except OutOfTime:
-        return _entry(candidate, "out of budget", f"not done in the {left:.0f} s that were left", bound=bound)
+        reason = f"stopped after {most:.3g} s, its share of the {left:.3g} s that were left"
+        return _entry(candidate, "out of budget", reason, bound=bound)
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return _entry(candidate, "failed", reason, bound=bound)
@@ -88,10 +102,13 @@ def _measured(
     began = time.monotonic()
     variant = candidate.build(bench.subject)
     made.append(variant)
-    below = ledger.plan.parts
-    whole = Several([*below, variant])
+    below = ledger.below(candidate)
+    whole = Several([*[one.variant for one in below], variant])
     first_calls(bench, whole)
     prepare_s = time.monotonic() - began
+    if patches_of(variant) and not any(patch.dispatch.hits for patch in patches_of(variant)):
+        reason = "none of the modules that it replaces is reached by the recorded calls"
+        return _entry(candidate, "pruned", reason, bound=bound, prepare_s=prepare_s)
     if candidate.compiles:
         ledger.compile_s = max(ledger.compile_s, prepare_s)
     result = _check(bench, ledger, candidate, whole)
@@ -100,7 +117,7 @@ def _measured(
     facts["numeric_class"] = result.numeric_class
     if not result.passed:
         return _entry(candidate, "wrong", result.reason, **facts)
-    samples = _timed(bench, ledger, below, whole, share)
+    samples = _timed(bench, ledger, whole, share)
     timing = timing_of(samples.rounds, _WITHOUT, _WITH)
     facts |= {"timing": timing, "repaid_after": _repaid(timing, prepare_s)}
     if problem := _not_real(bench, samples, timing):
@@ -119,14 +136,15 @@ def _measured(
 
 
 def _check(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, *, again: bool = False) -> Result:
-    return bench.gate.check(combined([*[one.candidate for one in ledger.kept], candidate]), whole, again=again)
+    below = [one.candidate for one in ledger.below(candidate)]
+    return bench.gate.check(combined([*below, candidate]), whole, again=again)
 
 
-def _timed(bench: Bench, ledger: Ledger, below: list[Variant], whole: Several, share: float) -> Samples:
-    """The plan so far with and without the candidate, in turns."""
+def _timed(bench: Bench, ledger: Ledger, whole: Several, share: float) -> Samples:
+    """The plan so far, and with the candidate, in turns."""
 
     def before() -> Several | None:
-        return Several(list(below)) if below else None
+        return ledger.plan if ledger.kept else None
 
     ledger.about_to_time()
     needed = margin(ledger.profilers, cuda=bench.subject.cuda)

@@ -12,13 +12,10 @@ from lanewise.fix.gate.worklist import WorkList, work_of
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 
-__all__ = ["LONGEST_TIMING_S", "RESERVE_SHARE", "Bench", "make_bench"]
+__all__ = ["LONGEST_TIMING_S", "Bench", "make_bench"]
 
 LONGEST_TIMING_S = 6.0
 """For one candidate, seconds."""
-
-RESERVE_SHARE = 0.25
-"""Of the budget, for everything that comes after the candidates."""
 
 _GATE_SHARE = 0.08
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lanewise.errors import UsageError
 from lanewise.fix.bounds import Known, order
-from lanewise.fix.budget import Budget
+from lanewise.fix.budget import Budget, OutOfTime
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.plan import Plan
@@ -18,8 +18,9 @@ from lanewise.fix.trial.confidence import profiler_note
 from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.final import decide, decide_again, hold_contest
 from lanewise.fix.trial.ledger import Ledger
-from lanewise.fix.trial.outcome import make_plan
+from lanewise.fix.trial.outcome import make_plan, untried_plan
 from lanewise.fix.trial.peaks import Peaks
+from lanewise.fix.trial.shares import LAST_GRACE, PREPARE_SHARE
 from lanewise.record.history import profilers_so_far
 
 __all__ = ["run_trial"]
@@ -43,22 +44,29 @@ def run_trial(
     state, ledger = State(subject), Ledger(profilers_so_far())
     if note := profiler_note(ledger.profilers, cuda=subject.cuda):
         clock.tell(note)
+    prepare = PREPARE_SHARE * clock.left
     try:
-        bench = make_bench(subject, state, clock, goal=goal, allow=allow)
+        with clock.at_most(prepare):
+            bench = make_bench(subject, state, clock, goal=goal, allow=allow)
+    except OutOfTime:
+        reason = f"learning how its results can be verified takes more than {prepare:.3g} s, half of the budget"
+        return untried_plan(subject, clock, ledger, goal=goal, allow=allow, reason=f"{reason}: nothing was tried")
+    finally:
+        state.restore()
+    try:
         peaks = Peaks(bench)
         candidates = _candidates(bench, known, only, extra)
         for at, candidate in enumerate(candidates):
             clock.tell(f"{candidate.name}: {candidate.what}")
-            try_candidate(bench, ledger, peaks, known, candidate, len(candidates) - at)
+            try_candidate(bench, ledger, peaks, known, candidate, candidates[at:])
         ledger.drop_chance(also_from_plan=goal != "memory")
         contest = hold_contest(bench, ledger)
         found = decide(bench, ledger, contest)
         # Nothing is timed from here on: listening to the host's allocator and recording both need a profiler.
         before_after = ""
         if trace and ledger.kept:
-            _remember_peaks(ledger, peaks)
             proven = ledger.names
-            before_after = credit(bench, ledger)
+            before_after = _confirmed(bench, ledger, peaks)
             if ledger.names != proven:
                 found = decide_again(bench, ledger, contest)
         if subject.cuda and not trace:
@@ -76,6 +84,18 @@ def _candidates(bench: Bench, known: Known | None, only: Sequence[str], extra: S
         there = ", ".join(candidate.name for candidate in found) or "none"
         raise UsageError(f"no candidate called {', '.join(unknown)} here; there are: {there}")
     return order([candidate for candidate in found if not only or candidate.name in only], known)
+
+
+def _confirmed(bench: Bench, ledger: Ledger, peaks: Peaks) -> str:
+    """What the traces differ in; what they do not show is no longer kept. "" where there was no time for them."""
+    clock = bench.clock
+    try:
+        with clock.at_most(clock.left + LAST_GRACE * clock.seconds):
+            _remember_peaks(ledger, peaks)
+            return credit(bench, ledger)
+    except OutOfTime:
+        ledger.notes.append("no time was left to record before and after: nothing was confirmed by a trace")
+        return ""
 
 
 def _remember_peaks(ledger: Ledger, peaks: Peaks) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from lanewise.fix.budget import OutOfTime
 from lanewise.fix.candidates.candidate import Several, Variant
 from lanewise.fix.gate.timing import NULL, Samples, Schedule, arm_times, measure, timing_of
 from lanewise.fix.model import ArmTime, Timing
 from lanewise.fix.trial.alternatives import build_alternatives
 from lanewise.fix.trial.bench import LONGEST_TIMING_S, Bench
 from lanewise.fix.trial.ledger import Ledger, said
+from lanewise.fix.trial.shares import LAST_GRACE
 
 __all__ = ["EAGER", "Comparison", "Contest", "decide", "decide_again", "hold_contest"]
 
@@ -53,7 +55,7 @@ class Comparison(NamedTuple):
 def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
     """Time eager, the alternatives, the plan, and the plan without its last part, without its last two ..."""
     kept, whole = ledger.kept, ledger.names
-    if kept and not kept[0].candidate.alternative:
+    if kept:
         build_alternatives(bench, ledger)
     others = [one for one in ledger.alternatives if [one.candidate.name] != whole]
     contest = Contest(None, whole, [one.candidate.name for one in others])
@@ -64,9 +66,18 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
     for length in range(1, len(kept) + 1):
         arms[contest.arm_of(whole[:length])] = Several([one.variant for one in kept[:length]])
     ledger.about_to_time()
-    seconds = max(1.0, min(2 * LONGEST_TIMING_S, 0.5 * bench.clock.left))
-    bench.clock.tell(f"all of it in turns: {', '.join(name for name in arms if name != NULL)}")
-    return contest._replace(samples=measure(bench.subject, bench.state, arms, Schedule(seconds)))
+    clock = bench.clock
+    seconds = max(1.0, min(2 * LONGEST_TIMING_S, 0.5 * clock.left))
+    clock.tell(f"all of it in turns: {', '.join(name for name in arms if name != NULL)}")
+    try:
+        with clock.at_most(clock.left + LAST_GRACE * clock.seconds):
+            return contest._replace(
+                samples=measure(bench.subject, bench.state, arms, Schedule(seconds, enough=6, patience=1.5))
+            )
+    except OutOfTime:
+        if kept:
+            ledger.drop(kept[0].candidate.name, "out of budget", "no time was left to compare all ways in turns")
+        return contest
 
 
 def decide(bench: Bench, ledger: Ledger, contest: Contest) -> Comparison:

@@ -41,6 +41,20 @@ class Ledger:
         self.alternatives: list[Kept] = []
         self.notes: list[str] = []
         self.compile_s = 0.0
+        self._replaced: dict[str, list[Kept]] = {}
+
+    def below(self, candidate: Candidate) -> list[Kept]:
+        """What a candidate is built on: all that is kept, without the engine that an engine would take the place of."""
+        return [one for one in self.kept if not (candidate.engine and one.candidate.engine)]
+
+    def keep(self, one: Kept) -> None:
+        """Make it part of the plan, in the place of what it cannot be together with."""
+        below = self.below(one.candidate)
+        gone = [other for other in self.kept if other not in below]
+        for other in gone:
+            self.change(other.candidate.name, outcome="not faster", reason=f"{one.candidate.name} is faster")
+        self._replaced[one.candidate.name] = gone
+        self.kept = [*below, one]
 
     @property
     def plan(self) -> Several:
@@ -85,6 +99,14 @@ class Ledger:
             if also_from_plan and attempt.outcome == "kept" and timing.verdict != "faster":
                 reason = f"not beyond chance among {len(timed)} that were timed; {said(timing)}"
                 self.drop(attempt.name, "not faster", reason)
+                self._put_back(attempt.name)
+
+    def _put_back(self, name: str) -> None:
+        """What had to go for a candidate that turned out not to be faster."""
+        for one in self._replaced.pop(name, []):
+            self.kept.append(one)
+            timing = next(a.timing for a in self.attempts if a.name == one.candidate.name)
+            self.change(one.candidate.name, outcome="kept", reason=said(timing) if timing is not None else "")
 
 
 def said(timing: Timing) -> str:

@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from lanewise._version import __version__
+from lanewise.fix.budget import Budget
 from lanewise.fix.fingerprint import machine_of
 from lanewise.fix.model import SCHEMA, PlanReport
 from lanewise.fix.plan import Plan
+from lanewise.fix.subject import Subject
 from lanewise.fix.trial.bench import Bench
 from lanewise.fix.trial.confidence import confidence, profiler_note
-from lanewise.fix.trial.final import Comparison
+from lanewise.fix.trial.final import EAGER, Comparison
 from lanewise.fix.trial.ledger import Ledger
 
-__all__ = ["make_plan"]
+__all__ = ["make_plan", "untried_plan"]
 
 
 def make_plan(bench: Bench, ledger: Ledger, found: Comparison, *, before_after: str) -> Plan:
     """The plan, not applied, with its counters at zero."""
-    cuda = bench.subject.cuda
-    note = profiler_note(ledger.profilers, cuda=cuda)
-    report = PlanReport(
+    report = _report(bench.subject, bench.clock, ledger, found, goal=bench.goal, reference=bench.gate.what)
+    report = msgspec.structs.replace(report, before_after=before_after)
+    bench.clock.tell(f"done: {' + '.join(report.winner) or 'nothing kept'}")
+    plan = Plan(bench.subject, report, [(one.candidate, one.variant) for one in ledger.kept], allowed=bench.allow)
+    plan.reset_counts()
+    return plan
+
+
+def untried_plan(
+    subject: Subject, clock: Budget, ledger: Ledger, *, goal: str, allow: Sequence[str], reason: str
+) -> Plan:
+    """A plan that changes nothing, because nothing could be tried, and says why."""
+    ledger.notes.append(reason)
+    clock.tell(reason)
+    nothing = Comparison([], None, None, EAGER)
+    return Plan(subject, _report(subject, clock, ledger, nothing, goal=goal, reference=""), [], allowed=allow)
+
+
+def _report(
+    subject: Subject, clock: Budget, ledger: Ledger, found: Comparison, *, goal: str, reference: str
+) -> PlanReport:
+    note = profiler_note(ledger.profilers, cuda=subject.cuda)
+    return PlanReport(
         schema=SCHEMA,
         version=__version__,
-        subject=bench.subject.name,
-        kind=bench.subject.kind,
-        goal=bench.goal,
-        machine=dict(machine_of(bench.subject)),
+        subject=subject.name,
+        kind=subject.kind,
+        goal=goal,
+        machine=dict(machine_of(subject)),
         attempts=ledger.attempts,
         winner=ledger.names,
         final=found.final,
         against_eager=found.eager if ledger.kept else None,
         against_best=found.other if ledger.kept else None,
         best_alternative=found.best,
-        reference=bench.gate.what,
+        reference=reference,
         notes=[*([note] if note else []), *ledger.notes],
-        before_after=before_after,
-        seconds=bench.clock.spent,
-        budget_s=bench.clock.seconds,
+        before_after="",
+        seconds=clock.spent,
+        budget_s=clock.seconds,
         profilers=ledger.profilers,
-        confidence=confidence(ledger.profilers, cuda=cuda),
+        confidence=confidence(ledger.profilers, cuda=subject.cuda),
     )
-    bench.clock.tell(f"done: {' + '.join(report.winner) or 'nothing kept'}")
-    plan = Plan(bench.subject, report, [(one.candidate, one.variant) for one in ledger.kept], allowed=bench.allow)
-    plan.reset_counts()
-    return plan

@@ -45,6 +45,27 @@ class ItemInLoop(Edit):
         loop = updated_node.with_changes(body=body.with_changes(body=statements))
         return cst.FlattenSentinel([loop, *after])
 
+    def leave_FunctionDef(  # noqa: N802
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> cst.FunctionDef:
+        """A function that begins with zero, adds a sum and gives it back: the sum can stay on the device."""
+        if not self.found or not isinstance(updated_node.body, cst.IndentedBlock):
+            return updated_node
+        *head, zero, added, back = [None, None, None, *updated_node.body.body]
+        if zero is None or added is None or back is None:
+            return updated_node
+        texts = [text_of(one).strip() for one in (zero, added, back)]
+        name = texts[2].removeprefix("return ").strip()
+        if not name.isidentifier() or texts[0] not in (f"{name} = 0.0", f"{name} = 0"):
+            return updated_node
+        value = texts[1].removeprefix(f"{name} += ")
+        if value == texts[1] or not value.endswith(".sum().item()") or "\n" in value:
+            return updated_node
+        self.note(original_node, f"{name} is read on every call; as a tensor it is read by whoever needs the number")
+        line = cst.parse_statement(f"return {value.removesuffix('.item()')}")
+        body = updated_node.body.with_changes(body=[*(one for one in head if one is not None), line])
+        return updated_node.with_changes(body=body)
+
     def _used(self, loop: cst.For, name: str) -> bool:
         """Whether the sum is used in the loop besides being added to: then it is needed in every round."""
         return text_of(loop.body).count(name) > 1

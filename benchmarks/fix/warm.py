@@ -1,0 +1,67 @@
+"""Compiles ahead what a list of workloads will compile, all of them together, into the compilers' caches on disk.
+
+A compiler that finds its work done gives back the same code sooner: with a short budget, more can be tried. The times
+that a plan reports for preparing are then those of a warm cache, and the result says so. What `max-autotune` measures is
+measured again when it is alone on the device: only the kernels that it chooses from are compiled ahead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from benchmarks.fix.forked import run_all
+from benchmarks.fix.workloads import WORKLOADS
+
+__all__ = ["use_caches", "warm"]
+
+_LEAST_TOGETHER = 2
+
+
+def use_caches(folder: Path) -> None:
+    """Keep what is compiled in a folder, and compile in the process itself: there is no pool to wait for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
+    os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+
+
+def warm(names: Sequence[str], device: str, folder: Path, seconds: float) -> dict[str, str]:
+    """Compile for all workloads until done or the time is up; by job "" or why it did not end well."""
+    kinds = ("kernel", "compile", "compile-reduce-overhead", "compile-max-autotune")
+    wanted = [(kind, name) for kind in kinds for name in names]
+    jobs = [
+        (lambda name=name, kind=kind: _compile(name, kind, device, folder), folder / f"warm-{name}-{kind}.log")
+        for kind, name in wanted
+    ]
+    together = max(_LEAST_TOGETHER, (os.cpu_count() or 1) - 1)
+    said = run_all(jobs, together, seconds)
+    return {f"{name} {kind}": text for (kind, name), text in zip(wanted, said, strict=True)}
+
+
+def _compile(name: str, kind: str, device: str, folder: Path) -> None:
+    if kind == "compile-max-autotune":
+        # Not where the measured process looks: what is chosen here, it chooses on a busy device.
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "elsewhere")
+    import torch
+
+    from lanewise.fix.candidates.catalogue import catalogue
+    from lanewise.fix.gate.worklist import work_of
+    from lanewise.fix.state import State
+    from lanewise.fix.subject import make_subject
+    from lanewise.fix.trial.prepare import first_calls
+
+    torch.manual_seed(0)
+    subject = make_subject(*next(one for one in WORKLOADS if one.name == name).make(device))
+    state = State(subject)
+    bench: Any = SimpleNamespace(subject=subject, state=state)
+    for candidate in catalogue(subject, work_of(subject, state)):
+        if candidate.name == kind or (kind == "kernel" and candidate.family == "kernel"):
+            try:
+                first_calls(bench, candidate.build(subject))
+            except Exception as error:  # the measured process will say so
+                print(f"{candidate.name}: {error}", file=sys.stderr)

@@ -1,0 +1,36 @@
+"""Which share of the time that is left one part may use, so that no part takes it all from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lanewise.fix.candidates.candidate import Candidate
+
+__all__ = ["LAST_GRACE", "PREPARE_SHARE", "RESERVE_SHARE", "share_of"]
+
+PREPARE_SHARE = 0.5
+"""Of the budget, for learning how results can be verified; the checks are never made weaker to save time."""
+
+RESERVE_SHARE = 0.25
+"""Of the budget, for everything that comes after the candidates."""
+
+LAST_GRACE = 0.15
+"""Of the budget, by which the last step may run over it."""
+
+_COMPILES, _FAIR_SHARES, _LEAST = 4.0, 3.0, 0.2
+
+
+def share_of(candidate: Candidate, untried: Sequence[Candidate]) -> float:
+    """The share of the time left that a candidate may use at most.
+
+    Three times its fair share, where one that compiles counts as four others, and at least a fifth.
+
+    Args:
+        untried: candidates still to try, this one included.
+    """
+    weights = sum(_weight(one) for one in untried)
+    return min(1.0, max(_LEAST, _FAIR_SHARES * _weight(candidate) / weights))
+
+
+def _weight(candidate: Candidate) -> float:
+    return _COMPILES if candidate.compiles else 1.0
