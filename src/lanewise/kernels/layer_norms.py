@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from lanewise.kernels.guard import eager, fell_back, hit, host_bound, refuse_norm, wants_grad
-from lanewise.kernels.norm_kernels import norm_backward, norm_forward, remembered_forward
+from lanewise.kernels.guard import compiling, eager, fell_back, hit, host_bound, refuse_norm, wants_grad
+from lanewise.kernels.norm_kernels import NormOutputs, norm_backward, norm_forward
+from lanewise.kernels.quick import Recent
 
 __all__ = ["add_layer_norm", "layer_norm", "reference"]
 
@@ -36,9 +37,13 @@ class _LayerNorm(torch.autograd.Function):
         b: torch.Tensor | None,
         eps: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        out = remembered_forward(x, residual, w, b, eps, False, True)
-        if out is None:
-            out = norm_forward(x, residual, w, b, eps, rms=False, save=True)
+        for quick in _RECENT_TRAINING.get(eps):
+            again = quick(x, residual, w, b)
+            if again is not None:
+                out = NormOutputs(*again)
+                break
+        else:
+            out = norm_forward(x, residual, w, b, eps, rms=False, save=True, recent=_RECENT_TRAINING)
         kept = x.contiguous() if residual is None else out.total
         ctx.save_for_backward(kept, w, out.mean, out.rstd)
         ctx.added = residual is not None
@@ -59,11 +64,11 @@ def layer_norm(
     x: torch.Tensor, w: torch.Tensor | None = None, b: torch.Tensor | None = None, eps: float = 1e-5
 ) -> torch.Tensor:
     """LayerNorm of `x` over its last dimension with weight `w` and bias `b`."""
-    if eager() and not wants_grad(x, w, b):
-        quick = remembered_forward(x, None, w, b, eps, False, False)
-        if quick is not None:
-            hit("layer_norm")
-            return quick.y
+    if not compiling():
+        for quick in _RECENT.get(eps):
+            out = quick(x, None, w, b)
+            if out is not None:
+                return out
     refused = refuse_norm(x, w, b)
     if refused is None and eager() and wants_grad(x, w, b) and host_bound(x):
         refused = "host-bound with gradients"
@@ -75,7 +80,7 @@ def layer_norm(
         return torch.ops.lanewise.layer_norm(x, w, b, eps)[0]
     if wants_grad(x, w, b):
         return _LayerNorm.apply(x, None, w, b, eps)[0]  # pyright: ignore[reportOptionalSubscript]
-    return norm_forward(x, None, w, b, eps, rms=False, save=False).y
+    return norm_forward(x, None, w, b, eps, rms=False, save=False, recent=_RECENT).y
 
 
 def add_layer_norm(
@@ -86,11 +91,11 @@ def add_layer_norm(
     eps: float = 1e-5,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(LayerNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
-    if eager() and not wants_grad(x, w, b, residual):
-        quick = remembered_forward(x, residual, w, b, eps, False, False)
-        if quick is not None:
-            hit("add_layer_norm")
-            return quick.y, quick.total
+    if not compiling():
+        for quick in _RECENT_ADD.get(eps):
+            out = quick(x, residual, w, b)
+            if out is not None:
+                return out
     refused = refuse_norm(x, w, b, residual)
     if refused is None and eager() and wants_grad(x, w, b, residual) and host_bound(x):
         refused = "host-bound with gradients"
@@ -104,5 +109,10 @@ def add_layer_norm(
         return y, total
     if wants_grad(x, residual, w, b):
         return _LayerNorm.apply(x, residual, w, b, eps)  # pyright: ignore[reportReturnType]
-    out = norm_forward(x, residual, w, b, eps, rms=False, save=False)
+    out = norm_forward(x, residual, w, b, eps, rms=False, save=False, recent=_RECENT_ADD)
     return out.y, out.total
+
+
+_RECENT = Recent("layer_norm")
+_RECENT_ADD = Recent("add_layer_norm")
+_RECENT_TRAINING = Recent("layer_norm_training", counted=False)

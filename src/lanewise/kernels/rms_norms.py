@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from lanewise.kernels.guard import eager, fell_back, hit, host_bound, refuse_norm, wants_grad
-from lanewise.kernels.norm_kernels import norm_backward, norm_forward, remembered_forward
+from lanewise.kernels.guard import compiling, eager, fell_back, hit, host_bound, refuse_norm, wants_grad
+from lanewise.kernels.norm_kernels import NormOutputs, norm_backward, norm_forward
+from lanewise.kernels.quick import Recent
 
 __all__ = ["add_rms_norm", "reference", "rms_norm"]
 
@@ -29,9 +30,13 @@ class _RmsNorm(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, residual: torch.Tensor | None, w: torch.Tensor | None, eps: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        out = remembered_forward(x, residual, w, None, eps, True, True)
-        if out is None:
-            out = norm_forward(x, residual, w, None, eps, rms=True, save=True)
+        for quick in _RECENT_TRAINING.get(eps):
+            again = quick(x, residual, w, None)
+            if again is not None:
+                out = NormOutputs(*again)
+                break
+        else:
+            out = norm_forward(x, residual, w, None, eps, rms=True, save=True, recent=_RECENT_TRAINING)
         kept = x.contiguous() if residual is None else out.total
         ctx.save_for_backward(kept, w, out.rstd)
         ctx.added = residual is not None
@@ -48,11 +53,11 @@ class _RmsNorm(torch.autograd.Function):
 
 def rms_norm(x: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6) -> torch.Tensor:
     """RMSNorm of `x` over its last dimension with weight `w`."""
-    if eager() and not wants_grad(x, w):
-        quick = remembered_forward(x, None, w, None, eps, True, False)
-        if quick is not None:
-            hit("rms_norm")
-            return quick.y
+    if not compiling():
+        for quick in _RECENT.get(eps):
+            out = quick(x, None, w, None)
+            if out is not None:
+                return out
     refused = refuse_norm(x, w)
     if refused is None and eager() and wants_grad(x, w) and host_bound(x):
         refused = "host-bound with gradients"
@@ -64,18 +69,18 @@ def rms_norm(x: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6) 
         return torch.ops.lanewise.rms_norm(x, w, eps)[0]
     if wants_grad(x, w):
         return _RmsNorm.apply(x, None, w, eps)[0]  # pyright: ignore[reportOptionalSubscript]
-    return norm_forward(x, None, w, None, eps, rms=True, save=False).y
+    return norm_forward(x, None, w, None, eps, rms=True, save=False, recent=_RECENT).y
 
 
 def add_rms_norm(
     x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(RMSNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
-    if eager() and not wants_grad(x, w, residual):
-        quick = remembered_forward(x, residual, w, None, eps, True, False)
-        if quick is not None:
-            hit("add_rms_norm")
-            return quick.y, quick.total
+    if not compiling():
+        for quick in _RECENT_ADD.get(eps):
+            out = quick(x, residual, w, None)
+            if out is not None:
+                return out
     refused = refuse_norm(x, w, residual)
     if refused is None and eager() and wants_grad(x, w, residual) and host_bound(x):
         refused = "host-bound with gradients"
@@ -89,5 +94,10 @@ def add_rms_norm(
         return y, total
     if wants_grad(x, residual, w):
         return _RmsNorm.apply(x, residual, w, eps)  # pyright: ignore[reportReturnType]
-    out = norm_forward(x, residual, w, None, eps, rms=True, save=False)
+    out = norm_forward(x, residual, w, None, eps, rms=True, save=False, recent=_RECENT_ADD)
     return out.y, out.total
+
+
+_RECENT = Recent("rms_norm")
+_RECENT_ADD = Recent("add_rms_norm")
+_RECENT_TRAINING = Recent("rms_norm_training", counted=False)
