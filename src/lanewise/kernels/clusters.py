@@ -88,12 +88,13 @@ def received(where, parts, SECOND: tl.constexpr):
 
 
 @triton.jit
-def again(raw, zero):
+def again(raw):
     """`raw` itself, as far as the compiler can tell another value: its conversion to fp32 is done again and not kept.
 
-    `zero` is a number that is zero when the program runs. A part of a row waits in half precision, in half the
-    registers.
+    A part of a row then waits for a reduction in half precision, in half the registers. (It is combined with the
+    program's number along the third axis of the grid, which has one.)
     """
+    zero = tl.program_id(2)
     if raw.dtype.primitive_bitwidth == 16:
         pack: tl.constexpr = 2
         kept = tl.inline_asm_elementwise(

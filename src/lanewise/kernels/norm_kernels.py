@@ -22,7 +22,7 @@ import triton.language as tl
 
 from lanewise.kernels import tuning
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
-from lanewise.kernels.launch import Kernel, Launch, Remembered, sm_count
+from lanewise.kernels.launch import Kernel, Launch, NoRoomError, Remembered, clusters, sm_count
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
@@ -34,6 +34,7 @@ from lanewise.kernels.rowwise import (
     part_of_row,
     rows_launch,
     split_meta,
+    walkers,
 )
 
 __all__ = ["NormGrads", "NormOutputs", "norm_backward", "norm_forward"]
@@ -69,36 +70,40 @@ def _norm_rows(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
+    LEAN: tl.constexpr,
 ):
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        x = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
         if ADD:
             r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
-            total = (x + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
-            tl.store(s_ptr + row * cols + col, total, mask=inside)
-            x = total.to(tl.float32)
+            raw = (raw.to(tl.float32) + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
+            tl.store(s_ptr + row * cols + col, raw, mask=inside)
+        x = raw.to(tl.float32)
         if RMS:
             var = tl.sum(x * x, axis=1)[:, None] / cols
-            centred = x
+            mean = 0.0
         else:
             mean = tl.sum(x, axis=1)[:, None] / cols
+            if LEAN:
+                x = again(raw).to(tl.float32)
             centred = tl.where(inside, x - mean, 0.0)
             # The mean above is rounded; what it missed is the mean of what is left, found in the pass of the variance.
             missed, square = tl.reduce((centred, centred * centred), 1, _add_pairs)
             missed = missed[:, None] / cols
             mean += missed
-            centred -= missed
             var = tl.maximum(square[:, None] / cols - missed * missed, 0.0, propagate_nan=tl.PropagateNan.ALL)
         rstd = tl.rsqrt(var + EPS)
+        if LEAN:
+            x = again(raw).to(tl.float32)
         if SAVE:
             first = (col == 0) & (row < rows)
             tl.store(rstd_ptr + row + col * 0, rstd + tl.zeros([ROWS, BLOCK], tl.float32), mask=first)
             if not RMS:
                 tl.store(mean_ptr + row + col * 0, mean + tl.zeros([ROWS, BLOCK], tl.float32), mask=first)
-        y = centred * rstd
+        y = x * rstd if RMS else (x - mean) * rstd
         # Loaded here, from L2, and not before the loop: registers held across the reductions cost occupancy.
         if HAS_W:
             y = y * tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
@@ -170,6 +175,8 @@ def _norm_split(
                 # Mean and sum of squares around it, of this part; merged by the formula of Chan, Golub and LeVeque.
                 size = tl.maximum(tl.minimum(cols - part * BLOCK, BLOCK), 1)
                 centre = tl.sum(x, axis=0) / size
+                if PHASE == 0:
+                    x = again(raw).to(tl.float32)
                 apart = tl.where(within, x - centre, 0.0)
                 missed, square = tl.reduce((apart, apart * apart), 0, _add_pairs)
                 missed = missed / size
@@ -184,7 +191,7 @@ def _norm_split(
                 turn = 1 - turn
                 firsts = tl.where(known, received(where, parts, 0), 0.0)
                 seconds = tl.where(known, received(where, parts, 1), 0.0)
-                x = again(raw, where >> 20).to(tl.float32)
+                x = again(raw).to(tl.float32)
             else:
                 firsts = tl.load(here + parts, mask=known, other=0.0)
                 seconds = tl.load(here + PARTS + parts, mask=known, other=0.0)
@@ -276,6 +283,98 @@ def _norm_backward(
         tl.store(dw_ptr + at, tl.sum(dw, axis=0), mask=tl.arange(0, BLOCK) < cols)
     if NEED_B:
         tl.store(db_ptr + at, tl.sum(db, axis=0), mask=tl.arange(0, BLOCK) < cols)
+
+
+@triton.jit
+def _norm_backward_split(
+    dy_ptr,
+    x_ptr,
+    w_ptr,
+    ds_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dw_ptr,
+    db_ptr,
+    rows,
+    cols,
+    dy_stride,
+    ds_stride,
+    RMS: tl.constexpr,
+    HAS_W: tl.constexpr,
+    NEED_W: tl.constexpr,
+    NEED_B: tl.constexpr,
+    ADD: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_2: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """As `_norm_backward`, with the columns of a row spread over a cluster: each program keeps dw and db of its own."""
+    group = tl.program_id(0) // PARTS
+    col = (tl.program_id(0) % PARTS) * BLOCK + tl.arange(0, BLOCK)
+    within = col < cols
+    parts = tl.arange(0, PARTS_2)
+    known = parts < PARTS
+    step = tl.num_programs(0) // PARTS
+    begin()
+    if HAS_W:
+        w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
+    dw = tl.zeros([BLOCK], tl.float32)
+    db = tl.zeros([BLOCK], tl.float32)
+    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, within, 0.0)
+    x_ahead = part_of_row(x_ptr, group, rows, cols, col, within, 0.0)
+    rstd_ahead = tl.load(rstd_ptr + group)
+    mean_ahead = 0.0
+    if not RMS:
+        mean_ahead = tl.load(mean_ptr + group)
+    ready()
+    turn = 0
+    for r in range(group, rows, step):
+        row = r + group.to(tl.int64) * 0
+        dy_raw, x_raw, rstd, mean = dy_ahead, x_ahead, rstd_ahead, mean_ahead
+        after = r + step
+        if AHEAD:
+            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0)
+            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0)
+            rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
+            if not RMS:
+                mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)
+        g, x = dy_raw.to(tl.float32), x_raw.to(tl.float32)
+        if HAS_W:
+            g = g * again(w_raw).to(tl.float32)
+        along, plain = tl.reduce((g * (x - mean) * rstd, g), 0, _add_pairs)
+        where = exchange(along, plain, turn, PARTS)
+        turn = 1 - turn
+        along = tl.sum(tl.where(known, received(where, parts, 0), 0.0), axis=0) / cols
+        plain = tl.sum(tl.where(known, received(where, parts, 1), 0.0), axis=0) / cols
+        dy = again(dy_raw).to(tl.float32)
+        xhat = (again(x_raw).to(tl.float32) - mean) * rstd
+        g = dy
+        if HAS_W:
+            g = dy * again(w_raw).to(tl.float32)
+        dx = g - xhat * along
+        if not RMS:
+            dx = dx - plain
+        dx = dx * rstd
+        if ADD:
+            dx += part_of_row(ds_ptr, r, rows, ds_stride, col, within, 0.0).to(tl.float32)
+        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
+        if NEED_W:
+            dw += dy * xhat
+        if NEED_B:
+            db += dy
+        if not AHEAD:
+            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0)
+            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0)
+            rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
+            if not RMS:
+                mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)
+    at = group.to(tl.int64) * cols + col
+    if NEED_W:
+        tl.store(dw_ptr + at, dw, mask=within)
+    if NEED_B:
+        tl.store(db_ptr + at, db, mask=within)
 
 
 @triton.jit
@@ -400,6 +499,7 @@ def _norm_backward_columns(
 ROWS_KERNEL = Kernel(_norm_rows)
 SPLIT_KERNEL = Kernel(_norm_split)
 BACKWARD_KERNEL = Kernel(_norm_backward)
+BACKWARD_SPLIT_KERNEL = Kernel(_norm_backward_split)
 ADD_UP_KERNEL = Kernel(_add_up)
 SUMS_KERNEL = Kernel(_norm_backward_sums)
 COLUMNS_KERNEL = Kernel(_norm_backward_columns)
@@ -529,18 +629,20 @@ def norm_backward(
         return kernel((key, launch.grid), tensors, lambda: launch)
 
     first = second = None
-    wide = cols > (_WIDEST_BACKWARD if rms else _WIDEST_BACKWARD // 2)
-    if wide:
-        block = 2048
-        blocks = -(-cols // block)
+    shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols), x.element_size()))
+    if traced or not clusters(x.device) or shape in _NO_ROOM:
+        shape = _whole_rows(int(cols), rms)
+
+    def partial(programs: int) -> tuple[torch.Tensor, torch.Tensor]:
+        def room(needed: bool) -> torch.Tensor:
+            return torch.empty((programs, cols), dtype=torch.float32, device=x.device) if needed else dx
+
+        return room(need_w), room(need_b)
+
+    if shape is None:
+        blocks = -(-cols // _COLUMNS)
         programs = max(1, min(rows, 4 * sm_count(x.device) // blocks))
-    else:
-        shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols)))
-        tiles = -(-rows // shape.rows)
-        programs = min(tiles, (shape.persistent or 2) * sm_count(x.device))
-    partial_w = torch.empty((programs, cols), dtype=torch.float32, device=x.device) if need_w else dx
-    partial_b = torch.empty((programs, cols), dtype=torch.float32, device=x.device) if need_b else dx
-    if wide:
+        partial_w, partial_b = partial(programs)
         sums = torch.empty((rows, 2), dtype=torch.float32, device=x.device)
         go(
             SUMS_KERNEL,
@@ -550,9 +652,25 @@ def norm_backward(
         go(
             COLUMNS_KERNEL,
             (grad, flat_x, weight, more, mean, rstd, sums, dx, partial_w, partial_b),
-            Launch((blocks, programs), scalars, {**flags, "BLOCK": block}, 8),
+            Launch((blocks, programs), scalars, {**flags, "BLOCK": _COLUMNS}, 8),
         )
+    elif shape.parts > 1:
+        programs = walkers(rows, shape, x.device)
+        partial_w, partial_b = partial(programs)
+        launch = Launch(
+            (programs,), scalars, {**flags, **split_meta(shape)}, shape.warps, 1, shape.parts, shape.registers
+        )
+        try:
+            first = go(
+                BACKWARD_SPLIT_KERNEL, (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b), launch
+            )
+        except NoRoomError:
+            _NO_ROOM.add(shape)
+            return norm_backward(dy, ds, x, w, mean, rstd, rms, need_w, need_b)
     else:
+        tiles = -(-rows // shape.rows)
+        programs = min(tiles, (shape.persistent or 2) * sm_count(x.device))
+        partial_w, partial_b = partial(programs)
         first = go(
             BACKWARD_KERNEL,
             (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b),
@@ -586,9 +704,27 @@ def norm_backward(
 _RECENT_BACKWARD = Recent("norm_backward", counted=False)
 
 
-def _backward_layout(cols: int) -> Layout:
-    """Fastest on an H100: two rows of 1024 with four warps, then one row with 16 to 32 elements a thread."""
+_NO_ROOM: set[Layout] = set()
+_COLUMNS = 2048  # columns of a block where a row is walked twice
+
+
+def _backward_layout(cols: int, itemsize: int) -> Layout:
+    """Whole rows while their weight gradients fit the registers of a program, then a cluster for each."""
     block = max(next_power_of_2(cols), 16)
+    if block > 8192:
+        for part, most, warps, per_sm in ((4096, 8, 8, 2), (8192, 8, 16, 1), (8192, 16, 16, 1)):
+            elements = part * 2 // itemsize
+            parts = -(-cols // elements)
+            if parts <= most:
+                return Layout(1, elements, parts if parts <= 8 else 16, warps, per_sm)
+    return _whole_rows(min(cols, 8192), True) or Layout(1, 8192, 1, 16, 1)
+
+
+def _whole_rows(cols: int, rms: bool) -> Layout | None:
+    """Two rows of 1024 with four warps, then one row with 16 to 32 elements a thread; None for rows too long."""
+    block = max(next_power_of_2(cols), 16)
+    if cols > (_WIDEST_BACKWARD if rms else _WIDEST_BACKWARD // 2):
+        return None
     if block <= 1024:
         rows = max(1, 2048 // block)
         return Layout(rows, block, 1, 4, 4)

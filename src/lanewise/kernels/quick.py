@@ -4,7 +4,8 @@ What an eager call on a small tensor costs is Python: looking at shapes, dtypes,
 the compiled kernel, filling in its arguments. After the first call of a kind a `Recent` holds a function generated for
 exactly that kind. It asks one question, answered in C++ (`TensorGuards`, the check by which torch.compile recognises
 its inputs): are these tensors of the type, dtype, device, sizes, strides and gradient requirement seen before, under
-the same dispatch modes (autocast, inference mode, functorch, Python modes)? Then it allocates the outputs, reads the
+the same dispatch modes (autocast, inference mode, functorch, Python modes)? (Whether gradients are recorded is not
+part of that check and is asked where a tensor requires them.) Then it allocates the outputs, reads the
 addresses and calls Triton's launcher. Any other answer, an unaligned address, another current device or a profiler
 inside Triton gives None, and the caller goes the long way.
 
@@ -93,11 +94,14 @@ class Recent:
         `outputs` are what it allocated and `returned` says which of them make the result: one index stands for that
         output itself, several for a tuple (None in place of an output that was not asked for).
         """
-        present = [i for i, tensor in enumerate(inputs) if tensor is not None]
-        check = _guards([tensor for tensor in inputs if tensor is not None])
+        first: dict[int, int] = {}
+        same = [None if t is None else first.setdefault(id(t), i) for i, t in enumerate(inputs)]
+        # The check wants each tensor once: it answers False when it is given one twice.
+        check = _guards([t for i, t in enumerate(inputs) if t is not None and same[i] == i])
         if check is None or any(step.remembered is None or step.remembered.bound is None for step in steps):
             return
-        entry = _write(self.name, self.counted, check, len(inputs), present, outputs, steps, returned)
+        needs_grad = any(t is not None and t.requires_grad for t in inputs)
+        entry = _write(self.name, self.counted, check, same, needs_grad, outputs, steps, returned)
         self._entries[key] = (entry, *self._entries.get(key, _NONE)[: _MOST - 1])
 
 
@@ -105,8 +109,8 @@ def _write(
     name: str,
     counted: bool,
     check: Any,
-    parameters: int,
-    present: Sequence[int],
+    same: Sequence[int | None],
+    needs_grad: bool,
     outputs: Sequence[torch.Tensor],
     steps: Sequence[Step],
     returned: Sequence[int | None],
@@ -121,10 +125,14 @@ def _write(
         "runtime": knobs.runtime,
         "current_device": current_device,
         "raw_stream": raw_stream,
+        "is_grad_enabled": torch.is_grad_enabled,
     }
-    lines = [f"def {name}({', '.join(f'a{i}' for i in range(parameters))}):"]
-    tests = [f"a{i} is not None" for i in range(parameters) if i not in present]
+    lines = [f"def {name}({', '.join(f'a{i}' for i in range(len(same)))}):"]
+    tests = [f"a{i} is not {'None' if j is None else f'a{j}'}" for i, j in enumerate(same) if i != j]
+    present = [i for i, j in enumerate(same) if i == j]
     tests.append(f"not check({', '.join(f'a{i}' for i in present)})")
+    if needs_grad:
+        tests.append("is_grad_enabled()")
     tests.append(f"current_device() != {device.index}")
     for hook in ("launch_enter_hook", "launch_exit_hook"):
         space[hook] = getattr(knobs.runtime, hook)
@@ -143,7 +151,7 @@ def _write(
         after = {f"t{number}_{i}": value for i, value in enumerate(remembered.tail)}
         space |= fixed | after
         space[f"launch{number}"] = remembered.bound
-        pointers = [f"p{i}" if i >= 0 else f"q{~i}" for i in step.arguments[: remembered.tensors]]
+        pointers = [f"p{same[i]}" if i >= 0 else f"q{~i}" for i in step.arguments[: remembered.tensors]]
         grid = [str(n) for n in remembered.grid]
         lines.append(f"    launch{number}({', '.join([*grid, 'stream', *fixed, *pointers, *after])})")
     if counted:

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from lanewise.kernels.clusters import MOST_PARTS
-from lanewise.kernels.launch import Kernel, Launch, NoRoomError, Remembered, clusters, sm_count
+from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, NoRoomError, Remembered, clusters, sm_count
 
 __all__ = [
     "APPLY",
@@ -36,9 +36,11 @@ __all__ = [
     "parts_layout",
     "rows_launch",
     "split_meta",
+    "walkers",
 ]
 
 FUSED, STATS, APPLY = 0, 1, 2
+LEAN = not INTERPRETED  # written in PTX
 
 WIDEST_ROW = 8192  # up to here a row is one program's whatever the tuner says
 _WIDEST_WHOLE = 32768  # columns that one program keeps by default
@@ -63,6 +65,8 @@ class Layout:
     2 loads the next row into registers before this one is finished."""
     registers: int = 0
     """Bound on the registers of a thread; 0 leaves it to the compiler."""
+    lean: bool = False
+    """Keep the row in half precision across the reductions and convert it again after each, for fewer registers."""
 
 
 def layout(cols: int, kernel: str = "softmax", itemsize: int = 2) -> Layout:
@@ -108,7 +112,7 @@ def rows_launch(
     tiles = -(-rows // shape.rows)
     if shape.persistent:
         tiles = min(tiles, shape.persistent * sm_count(device))
-    meta = {**meta, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages}
+    meta = {**meta, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages, "LEAN": LEAN and shape.lean}
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, 0, shape.registers)
 
 
@@ -164,6 +168,16 @@ def split_meta(shape: Layout) -> dict[str, Any]:
     }
 
 
+def walkers(rows: int, shape: Layout, device: torch.device) -> int:
+    """Clusters that walk the rows together, evenly loaded: all run at once, `shape.persistent` programs (2 if 0) on a
+    multiprocessor. Clusters stay within a group of multiprocessors (16 or 18 on Hopper), so the rest of a group is
+    left out.
+    """
+    room = sm_count(device) // 16 * 16 or sm_count(device)
+    most = max((shape.persistent or 2) * room // shape.parts, 1)
+    return -(-rows // -(-rows // most))
+
+
 def launch_split(
     kernel: Kernel,
     key: tuple[Any, ...],
@@ -182,12 +196,8 @@ def launch_split(
     rows = scalars[0]
     device = tensors[0].device
     if not traced and clusters(device) and shape.parts <= MOST_PARTS and (kernel, shape) not in _NO_ROOM:
-        together = rows
-        if shape.persistent:
-            together = min(rows, max(shape.persistent * sm_count(device) // shape.parts, 1))
-            together = -(-rows // -(-rows // together))
         fused = Launch(
-            (together,),
+            (walkers(rows, shape, device) if shape.persistent else rows,),
             scalars,
             {**meta, "PHASE": FUSED},
             shape.warps,

@@ -40,12 +40,6 @@ _LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _logits(x_ptr, mask_ptr, at, mask_at, inside, SCALE: tl.constexpr, HAS_MASK: tl.constexpr):
-    x = tl.load(x_ptr + at, mask=inside, other=float("-inf"), eviction_policy="evict_first")
-    return _scaled(x, mask_ptr, mask_at, inside, SCALE, HAS_MASK)
-
-
-@triton.jit
 def _scaled(x, mask_ptr, mask_at, inside, SCALE: tl.constexpr, HAS_MASK: tl.constexpr):
     x = x.to(tl.float32)
     if SCALE != 1.0:
@@ -73,15 +67,23 @@ def _softmax_rows(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
+    LEAN: tl.constexpr,
 ):
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        x = _logits(x_ptr, mask_ptr, row * x_stride + col, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=float("-inf"), eviction_policy="evict_first")
+        x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         top = tl.max(x, axis=1)[:, None]
+        if LEAN:
+            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         e = tl.exp2((x - top) * _LOG2E)
-        y = e * (1.0 / tl.sum(e, axis=1))[:, None]
+        whole = tl.sum(e, axis=1)[:, None]
+        if LEAN:
+            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+            e = tl.exp2((x - top) * _LOG2E)
+        y = e * (1.0 / whole)
         tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
 
 
@@ -127,6 +129,8 @@ def _softmax_split(
             top = tl.max(x, axis=0)
             # A part without any finite entry has no weight; its exponentials must not become NaN here.
             base = tl.where(top == float("-inf"), 0.0, top)
+            if PHASE == 0:
+                x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
             weight = tl.sum(tl.exp2((x - base) * _LOG2E), axis=0)
         if PHASE == 1:
             tl.store(here + part, top)
@@ -137,7 +141,7 @@ def _softmax_split(
                 turn = 1 - turn
                 tops = tl.where(known, received(where, parts, 0), float("-inf"))
                 sums = tl.where(known, received(where, parts, 1), 0.0)
-                x = _scaled(again(raw, where >> 20), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+                x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
             else:
                 tops = tl.load(here + parts, mask=known, other=float("-inf"))
                 sums = tl.load(here + PARTS + parts, mask=known, other=0.0)
@@ -163,15 +167,18 @@ def _softmax_backward_rows(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
+    LEAN: tl.constexpr,
 ):
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        dy = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
-        y = tl.load(y_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        dy = dy.to(tl.float32)
+        dy_raw = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
+        y_raw = tl.load(y_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy="evict_first")
+        dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
         dot = tl.sum(dy * y, axis=1)[:, None]
+        if LEAN:
+            dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
         dx = (dy - dot) * y * SCALE
         tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
 
@@ -223,7 +230,7 @@ def _softmax_backward_split(
                 where = exchange(dot, 0.0, turn, PARTS)
                 turn = 1 - turn
                 dots = tl.where(known, received(where, parts, 0), 0.0)
-                dy, y = again(dy_raw, where >> 20).to(tl.float32), again(y_raw, where >> 20).to(tl.float32)
+                dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
             else:
                 dots = tl.load(here + parts, mask=known, other=0.0)
             dx = (dy - tl.sum(dots, axis=0)) * y * SCALE
