@@ -25,7 +25,13 @@ HOPPER = GPUTarget("cuda", 90, 32)
 
 
 def build(
-    fn: Any, pointers: Sequence[str], scalars: int, meta: Mapping[str, Any], warps: int, stages: int = 1, registers: int = 0
+    fn: Any,
+    pointers: Sequence[str],
+    scalars: int,
+    meta: Mapping[str, Any],
+    warps: int,
+    stages: int = 1,
+    registers: int = 0,
 ) -> Any:
     """Compile for Hopper: `pointers` are element types, all pointers and scalars multiples of 16."""
     names = fn.arg_names

@@ -27,7 +27,7 @@ from lanewise.kernels.activations import fast_activate
 from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, sm_count
 from lanewise.kernels.rowwise import exchange_buffers
 
-__all__ = ["SkinnyBlocks", "TileBlocks", "skinny", "tiles"]
+__all__ = ["SkinnyBlocks", "TileBlocks", "product", "skinny", "tiles"]
 
 
 @triton.jit
@@ -378,3 +378,20 @@ def skinny(
             blocks.stages,
         ),
     )
+
+
+def product(
+    a: torch.Tensor,
+    w: torch.Tensor,
+    up: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    activation: int,
+    out: torch.Tensor,
+    blocks: SkinnyBlocks | TileBlocks,
+) -> None:
+    """`skinny` or `tiles`, as `blocks` says."""
+    if isinstance(blocks, SkinnyBlocks):
+        skinny(a, w, up, bias, residual, activation, out, blocks)
+    else:
+        tiles(a.contiguous(), w, up, bias, residual, activation, out, blocks)
