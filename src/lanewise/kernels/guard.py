@@ -16,6 +16,7 @@ from lanewise.kernels.launch import INTERPRETED
 
 __all__ = [
     "HITS",
+    "HOST_BOUND",
     "compiling",
     "counts",
     "eager",
@@ -131,6 +132,9 @@ def host_bound(x: torch.Tensor) -> bool:
     if INTERPRETED or x.numel() >= train_from_elements:
         return False
     return not torch.cuda.is_current_stream_capturing()
+
+
+HOST_BOUND = "host-bound with gradients"
 
 
 def wants_grad(*tensors: torch.Tensor | None) -> bool:

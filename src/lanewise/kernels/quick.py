@@ -23,7 +23,7 @@ from triton import knobs
 from lanewise.kernels.guard import HITS
 from lanewise.kernels.launch import Kernel, Remembered, current_device, raw_stream
 
-__all__ = ["Recent", "Step"]
+__all__ = ["Admitted", "Recent", "Step"]
 
 _MOST = 8
 _NONE: tuple[Any, ...] = ()
@@ -52,6 +52,34 @@ def _allocator() -> tuple[Any, str]:
         return _empty_strided_cuda, "empty({0}, {1}, {2})"
     except ImportError:
         return torch.empty_strided, "empty({0}, {1}, dtype={2}, device=DEVICE)"
+
+
+class Admitted:
+    """Kinds of tensors that a guard has let pass, told again by the same check: for calls that record gradients."""
+
+    def __init__(self) -> None:
+        self._checks: tuple[Any, ...] = ()
+        Kernel.derived.add(self)
+
+    def clear(self) -> None:
+        self._checks = ()
+
+    def knows(self, *tensors: torch.Tensor | None) -> bool:
+        for test in self._checks:  # noqa: SIM110 - a generator costs more than the check
+            if test(*tensors):
+                return True
+        return False
+
+    def admit(self, *tensors: torch.Tensor | None) -> None:
+        first: dict[int, int] = {}
+        same = [None if t is None else first.setdefault(id(t), i) for i, t in enumerate(tensors)]
+        check = _guards([t for i, t in enumerate(tensors) if t is not None and same[i] == i])
+        if check is not None:
+            names = [f"a{i}" for i in range(len(tensors))]
+            tests = [f"{names[i]} is {'None' if j is None else names[j]}" for i, j in enumerate(same) if i != j]
+            tests.append(f"check({', '.join(names[i] for i, j in enumerate(same) if i == j)})")
+            test = eval(f"lambda {', '.join(names)}: {' and '.join(tests)}", {"check": check})
+            self._checks = (test, *self._checks[: _MOST - 1])
 
 
 class Step(NamedTuple):

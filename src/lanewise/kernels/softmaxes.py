@@ -16,11 +16,12 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch.autograd.function import once_differentiable
 
 from lanewise.kernels import tuning
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
-from lanewise.kernels.guard import compiling, eager, fell_back, hit, host_bound, refuse_tensor
+from lanewise.kernels.gradients import apply as _apply
+from lanewise.kernels.gradients import differentiable_once
+from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, host_bound, refuse_tensor
 from lanewise.kernels.launch import Kernel, Remembered
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import (
@@ -355,7 +356,7 @@ class _Softmax(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (y,) = ctx.saved_tensors
         return softmax_gradient(dy, y, ctx.scale), None, None
@@ -376,7 +377,7 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     if refused is None and (x.dim() == 0 or (mask is not None and mask.dtype != torch.bool)):
         refused = "mask dtype or rank 0"
     if refused is None and x.requires_grad and torch.is_grad_enabled() and eager() and host_bound(x):
-        refused = "host-bound with gradients"
+        refused = HOST_BOUND
     if refused is not None:
         fell_back("softmax", refused)
         return reference(x, scale, mask)
@@ -384,7 +385,7 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     if not eager():
         return torch.ops.lanewise.softmax(x, float(scale), mask)
     if x.requires_grad and torch.is_grad_enabled():
-        return _Softmax.apply(x, float(scale), mask)  # pyright: ignore[reportReturnType]
+        return _apply(_Softmax, x, float(scale), mask)
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     kept = softmax_into(x, out, float(scale), mask)
     if kept is not None and mask is None and as_rows(x).data_ptr() == x.data_ptr():
