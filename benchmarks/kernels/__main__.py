@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lanewise.kernels.bench import run
+from lanewise.kernels.bench import run, warm
 from lanewise.kernels.cases import GROUPS
 
 
@@ -22,17 +22,26 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--no-tuning", action="store_true")
     parser.add_argument("--max-autotune", action="store_true", help="also compile with max-autotune-no-cudagraphs")
+    parser.add_argument("--tune-only", action="store_true", help="time the candidates and nothing else")
+    parser.add_argument("--compile-only", action="store_true", help="fill the caches of compiled kernels and stop")
     parser.add_argument("--workers", type=int, default=0, help="processes that compile ahead")
     options = parser.parse_args()
+    modes = ("compile", "max-autotune") if options.max_autotune else ("compile",)
+    if options.compile_only:
+        ahead = () if options.tune_only else modes[:1]
+        took = warm(tuple(options.group), options.workers, ahead, options.seconds, options.match, not options.no_tuning)
+        print(f"compiled in {took:.1f} s")
+        return
     run(
         options.out,
         tuple(options.group),
         seconds=options.seconds,
         rounds=options.rounds,
         tuning_too=not options.no_tuning,
-        modes=("compile", "max-autotune") if options.max_autotune else ("compile",),
+        modes=modes,
         workers=options.workers,
         match=options.match,
+        tune_only=options.tune_only,
         say=lambda text: print(text, flush=True),
     )
 

@@ -2,6 +2,8 @@
 
 ID kernels-host. Question: does the remembered launch cost no more than 1.5 times an aten operator's call? Small
 inputs, so that the device is never the limit; wall time of 200 back-to-back calls per round, arms in random order.
+"graph" is a CUDA graph of the eager arm on fixed inputs, replayed. Forward and backward: "lanewise" is what a call gets
+(PyTorch's own below a size, see `lanewise.kernels.guard`), "kernel" the kernel whatever the size.
 """
 
 from __future__ import annotations
@@ -13,10 +15,35 @@ from pathlib import Path
 import torch
 import triton
 
-from lanewise.kernels import add_rms_norm, layer_norm, layer_norms, mlp, mlps, pointwise, rms_norm, rms_norms, softmax
+from lanewise.kernels import (
+    add_rms_norm,
+    guard,
+    layer_norm,
+    layer_norms,
+    mlp,
+    mlps,
+    pointwise,
+    rms_norm,
+    rms_norms,
+    softmax,
+)
 from lanewise.kernels.elementwise import _add_masked, add_masked, silu_mul
 from lanewise.kernels.measuring import host_times, machine
 from lanewise.kernels.softmaxes import _softmax_rows
+
+
+def graph_of(function, inputs: tuple):
+    """The function captured on these inputs, as a call that replays it."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream), torch.no_grad():
+        for _ in range(3):
+            function(*inputs)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        function(*inputs)
+    return lambda *_: graph.replay()
 
 
 def main(out: Path) -> None:
@@ -24,6 +51,7 @@ def main(out: Path) -> None:
     document = {"machine": machine(), "clock": "host-inclusive: wall time per call, 200 calls a round", "cases": []}
 
     def record(name: str, arms: dict, inputs: tuple) -> None:
+        arms = {**arms, "graph": graph_of(arms["eager"], inputs)}
         with torch.no_grad():
             samples = host_times(arms, inputs, calls=200, rounds=21)
         document["cases"].append({"name": name, "arms": {arm: s.summary() for arm, s in samples.items()}})
@@ -47,7 +75,7 @@ def main(out: Path) -> None:
 
         def plain_softmax(a: torch.Tensor, cols: int = cols) -> torch.Tensor:
             y = torch.empty_like(a)
-            _softmax_rows[(64,)](a, a, y, 64, cols, cols, 0, 1.0, False, 1, cols, 1, num_warps=8)
+            _softmax_rows[(64,)](a, a, y, 64, cols, cols, 0, 1.0, False, 1, cols, 1, False, num_warps=8)
             return y
 
         compiled = torch.compile(lambda a: torch.softmax(a, -1), dynamic=False)
@@ -84,7 +112,18 @@ def main(out: Path) -> None:
         def both(function, x=x, w=w, dy=dy):
             return lambda: torch.autograd.grad(function(x, w), (x, w), dy)
 
-        arms = {"eager": both(rms_norms.reference), "lanewise": both(rms_norm)}
+        def forced(function, limit=guard.train_from_elements):
+            run = both(function)
+
+            def call():
+                guard.train_from_elements = 0
+                got = run()
+                guard.train_from_elements = limit
+                return got
+
+            return call
+
+        arms = {"eager": both(rms_norms.reference), "lanewise": both(rms_norm), "kernel": forced(rms_norm)}
         samples = host_times(arms, (), calls=50, rounds=15)
         name = f"rms_norm forward and backward 512x{cols}"
         document["cases"].append({"name": name, "arms": {arm: s.summary() for arm, s in samples.items()}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 
 import pytest
@@ -19,16 +20,19 @@ from lanewise.kernels import (
     matmul,
     mlp,
     mlps,
+    norm_kernels,
     pointwise,
     rms_norm,
     rms_norms,
     silu_mul,
     softmax,
     softmaxes,
+    tuning,
 )
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.launch import Kernel, direct
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
+from lanewise.kernels.rowwise import Layout
 from tests.kernels.helpers import error, gradients, same
 
 pytestmark = pytest.mark.gpu
@@ -50,6 +54,78 @@ def test_rows_shared_by_programs(rows, cols):
     mine = gradients(softmax, [x], grads, [0])
     true = gradients(softmaxes.reference, [x.double()], [grads[0].double()], [0])
     assert error(mine[0], true[0]) < 1e-5
+
+
+CLUSTERS = [
+    (8193, Layout(1, 4096, 3, 4)),
+    (16384, Layout(1, 8192, 2, 8, 0, 2)),
+    (20000, Layout(1, 4096, 5, 8, 3)),
+    (40001, Layout(1, 8192, 5, 16, 2, 2)),
+    (65536, Layout(1, 4096, 16, 4)),
+    (65000, Layout(1, 8192, 8, 8, 0, 1, 64)),
+]
+
+
+@pytest.mark.skipif(torch.cuda.is_available() and torch.cuda.get_device_capability() < (9, 0), reason="no clusters")
+@pytest.mark.parametrize("dtype", [torch.float32, BF16])
+@pytest.mark.parametrize(("cols", "shape"), CLUSTERS)
+def test_every_cut_into_clusters(cols, shape, dtype):
+    x, r, dy = (torch.randn(301, cols, device="cuda").to(dtype) for _ in range(3))
+    w, b = torch.randn(cols, device="cuda").to(dtype), torch.randn(cols, device="cuda").to(dtype)
+    x[7, 100] = float("nan")
+    x[8] = float("-inf")
+    for kernel in ("softmax", "softmax_backward"):
+        tuning.override(kernel, (dtype, cols), shape)
+    same(softmax, softmaxes.reference, [x])
+    x[7:9] = 1.0
+    for name in ("rms_norm", "layer_norm"):
+        for add in (False, True):
+            tuning.override(name, (dtype, cols, add), shape)
+    for rms in (False, True):
+        tuning.override("norm_backward", (dtype, cols, rms), dataclasses.replace(shape, persistent=1))
+    same(rms_norm, rms_norms.reference, [x, w])
+    same(layer_norm, layer_norms.reference, [x, w, b])
+    same(lambda x, r, w: add_rms_norm(x, r, w)[0], lambda x, r, w: rms_norms.reference(x + r, w), [x, r, w])
+    for ours, reference, leaves in (
+        (softmax, softmaxes.reference, [x]),
+        (rms_norm, rms_norms.reference, [x, w]),
+        (layer_norm, layer_norms.reference, [x, w, b]),
+    ):
+        wanted = range(len(leaves))
+        true = gradients(reference, [t.double() for t in leaves], [dy.double()], wanted)
+        for _ in range(2):  # the second call is a remembered one
+            mine = gradients(ours, leaves, [dy], wanted)
+            assert all(
+                error(a, t) < (1e-5 if dtype == torch.float32 else 1e-2) for a, t in zip(mine, true, strict=True)
+            )
+    for kernel in (softmaxes.SPLIT_KERNEL, softmaxes.BACKWARD_SPLIT_KERNEL, norm_kernels.SPLIT_KERNEL):
+        assert kernel.compiled(), "the clusters were not used"
+    assert norm_kernels.BACKWARD_SPLIT_KERNEL.compiled()
+    tuning.forget()
+
+
+def test_remembered_calls_see_what_changed():
+    """The same function on other shapes, layouts, types and modes in turn: each as if it were the first call."""
+    w = torch.randn(512, device="cuda", dtype=BF16)
+    base = torch.randn(64, 1024, device="cuda", dtype=BF16)
+    kinds = [base[:, :512].contiguous(), base[:, :512], base[:, 1:513], base[:8, :512].contiguous()]
+    kinds += [base[:, :512].float(), base[:, :512].contiguous().requires_grad_()]
+    for _ in range(3):
+        for x in kinds:
+            weight = w.to(x.dtype)
+            assert error(rms_norm(x, weight), rms_norms.reference(x.double(), weight.double())) < 1e-2
+            total = add_rms_norm(x, x, weight)[1]
+            assert error(total, x + x) < 1e-2
+            more = torch.randn_like(x)
+            assert error(add_rms_norm(x, more, weight)[1], x + more) < 1e-2
+            assert error(silu_mul(x.detach(), more), F.silu(x.double()) * more.double()) < 1e-2
+    with torch.autocast("cuda", dtype=torch.float16):
+        assert softmax(kinds[0].float()).dtype == torch.float32
+        assert rms_norm(kinds[0], w).dtype == rms_norms.reference(kinds[0], w).dtype
+    with torch.inference_mode():
+        assert softmax(kinds[0]).is_inference()
+    counted = counts()["rms_norm"]
+    assert counted["kernel"] >= 18
 
 
 def test_shared_rows_on_many_streams():
@@ -141,15 +217,25 @@ def test_tiles(shape, dtype):
     w, up = (torch.randn(n, k, device="cuda").to(dtype) / k**0.5 for _ in range(2))
     bias, more = torch.randn(n, device="cuda").to(dtype), torch.randn(m, n, device="cuda").to(dtype)
     exact = x.double() @ w.double().t() + bias.double()
-    for blocks in (TileBlocks(128, 128, 64, 8, 3), TileBlocks(128, 128, 64, 8, 3, halves=2, flatten=True)):
+    cuts = [TileBlocks(128, 128, 64, 8, 3), TileBlocks(128, 128, 64, 8, 3, halves=2, flatten=True)]
+    for blocks in (*cuts, TileBlocks(128, 128, 64, 4, 3, halves=2, per_sm=2)):
         for activation in ("relu", "gelu", "gelu_tanh", "silu", None):
             out = torch.full((m, n), float("nan"), device="cuda", dtype=dtype)
             matmul.tiles(x, w, None, bias, more, ACTIVATIONS[activation], out, blocks)
             want = gemm_activation(exact, activation) + more.double()
             assert error(out, want) < 8e-3
-    out = torch.full((m, n), float("nan"), device="cuda", dtype=dtype)
-    matmul.tiles(x, w, up, None, None, ACTIVATIONS["silu"], out, TileBlocks(128, 128, 64, 8, 3))
-    assert error(out, F.silu(x.double() @ w.double().t()) * (x.double() @ up.double().t())) < 1e-2
+    both = torch.stack([up, w])
+    for gate, other in ((w, up), (both[0], both[1]), (both[1], both[0])):
+        want = F.silu(x.double() @ gate.double().t()) * (x.double() @ other.double().t())
+        for blocks in (
+            TileBlocks(128, 128, 64, 8, 3),
+            TileBlocks(128, 128, 64, 8, 3, pair=True),
+            TileBlocks(128, 64, 64, 4, 3, flatten=True, pair=True, per_sm=2),
+            TileBlocks(64, 32, 64, 4, 4, 1, pair=True, per_sm=4),
+        ):
+            out = torch.full((m, n), float("nan"), device="cuda", dtype=dtype)
+            matmul.tiles(x, gate, other, None, None, ACTIVATIONS["silu"], out, blocks)
+            assert error(out, want) < 1e-2
 
 
 def gemm_activation(value, name):

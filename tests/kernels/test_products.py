@@ -38,9 +38,16 @@ def test_tiles(halves):
     out = torch.full((m, n), float("nan"))
     matmul.tiles(x, w, None, bias, more, ACTIVATIONS["gelu"], out, TileBlocks(32, 32, 16, 4, 3, halves=halves))
     assert error(out, F.gelu(F.linear(x.double(), w.double(), bias.double())) + more.double()) < 1e-6
-    out.fill_(float("nan"))
-    matmul.tiles(x, w, up, None, None, ACTIVATIONS["silu"], out, TileBlocks(32, 32, 16, 4, 3))
-    assert error(out, dual_gemm.reference(x.double(), w.double(), up.double())) < 2e-6
+    want = dual_gemm.reference(x.double(), w.double(), up.double())
+    for pair in (False, True):
+        out.fill_(float("nan"))
+        matmul.tiles(x, w, up, None, None, ACTIVATIONS["silu"], out, TileBlocks(32, 32, 16, 4, 3, pair=pair))
+        assert error(out, want) < 2e-6
+    both = torch.stack([up, w])
+    for gate, other in ((both[1], both[0]), (both[0], both[1]), (w, w)):
+        out.fill_(float("nan"))
+        matmul.tiles(x, gate, other, None, None, ACTIVATIONS["silu"], out, TileBlocks(32, 32, 16, 4, 3, pair=True))
+        assert error(out, dual_gemm.reference(x.double(), gate.double(), other.double())) < 2e-6
 
 
 @interpreter

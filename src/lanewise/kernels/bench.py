@@ -64,28 +64,36 @@ def gate(case: Case) -> dict[str, Any]:
         torch.use_deterministic_algorithms(False)
 
 
-def tune(case: Case, rounds: int = 3) -> list[dict[str, Any]]:
-    """Time each candidate of the case and keep the fastest for the rest of the process; fastest first."""
+def tune(case: Case, rounds: int = 5) -> list[dict[str, Any]]:
+    """Time the candidates of the case in turns and keep the fastest for the rest of the process; fastest first."""
     if case.tune is None:
         return []
     kernel, key, candidates = case.tune
-    arm = case.arms.get("triton", case.arms["lanewise"])
+    ours = case.arms.get("triton") or case.arms["lanewise"]
     rows: list[dict[str, Any]] = []
-    best: tuple[float, Any] | None = None
-    for candidate in candidates:
-        tuning.override(kernel, key, candidate)
-        row: dict[str, Any] = {"config": asdict(candidate)}
+    arms: dict[str, Callable[..., Any]] = {}
+    inputs = case.make(0)
+    for number, candidate in enumerate(candidates):
+        row: dict[str, Any] = {"config": asdict(candidate), "kind": type(candidate).__name__}
+        rows.append(row)
+
+        def arm(*given: Any, chosen: Any = candidate) -> Any:
+            tuning.override(kernel, key, chosen)
+            return ours(*given)
+
         try:
-            took = device_times({"x": arm}, case.make, rounds=rounds, target_us=1000)["x"].median
-            row["us"] = round(took, 3)
-            if best is None or took < best[0]:
-                best = (took, candidate)
+            arm(*inputs)
+            torch.cuda.synchronize()
+            arms[str(number)] = arm
         except Exception as failure:  # a candidate that does not fit the card is a result, not a crash
             row["failed"] = f"{type(failure).__name__}: {failure}"[:200]
-            torch.cuda.synchronize()
-        rows.append(row)
-    if best is not None:
-        tuning.override(kernel, key, best[1])
+    del inputs
+    if arms:
+        times = device_times(arms, case.make, rounds=rounds, target_us=1000)
+        for number, took in times.items():
+            rows[int(number)]["us"] = round(took.median, 3)
+        best = min(times, key=lambda number: times[number].median)
+        tuning.override(kernel, key, candidates[int(best)])
     return sorted(rows, key=lambda row: row.get("us", float("inf")))
 
 
@@ -146,7 +154,7 @@ def _work(
             else:
                 if case.tune is not None and what is not None:
                     tuning.override(case.tune[0], case.tune[1], what)
-                case.arms.get("triton", case.arms["lanewise"])(*inputs)
+                case.arms.get("triton") or case.arms["lanewise"](*inputs)
             torch.cuda.synchronize()
         except Exception as failure:
             print(f"warm {case.name} {what}: {type(failure).__name__}: {str(failure)[:120]}", flush=True)
@@ -188,6 +196,7 @@ def run(
     workers: int = 0,
     match: str = "",
     keep: bool = False,
+    tune_only: bool = False,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Run the cases within `seconds`; what was not reached is listed under `skipped`."""
@@ -202,6 +211,8 @@ def run(
         "cases": [],
         "skipped": [],
     }
+    if tune_only:
+        modes = ()
     if workers:
         document["warm_seconds"] = round(
             warm(groups, workers, tuple(m for m in modes if m == "compile"), match=match, tuning_too=tuning_too), 1
@@ -217,20 +228,12 @@ def run(
         record: dict[str, Any] = {"group": case.group, "name": case.name, "shape": case.shape, "dtype": case.dtypes}
         record["cost"] = {"flop": case.cost.flop, "bytes": case.cost.bytes}
         try:
-            record["gate"] = gate(case)
-            if record["gate"]["ok"]:
-                if tuning_too:
-                    record["tuning"] = tune(case)
-                    record["gate_after_tuning"] = gate(case)
-                    if not record["gate_after_tuning"]["ok"]:
-                        raise ArithmeticError(f"wrong after tuning: {record['gate_after_tuning']}")
-                start_case = time.perf_counter()
-                record.update(measure(case, copy, rounds, modes if start_case - start < seconds * late else modes[:1]))
-                record["binaries"] = _binaries()
-                record["gate_after_timing"] = gate(case)
-                if not record["gate_after_timing"]["ok"]:
-                    del record["arms"]
-                    raise ArithmeticError(f"wrong after timing: {record['gate_after_timing']}")
+            if tune_only:
+                record["tuning"] = tune(case)
+                record["gate_after_tuning"] = gate(case)
+            else:
+                late_now = time.perf_counter() - start > seconds * late
+                _run_case(record, case, copy, rounds, modes[:1] if late_now else modes, tuning_too)
         except Exception as failure:
             record["failed"] = f"{type(failure).__name__}: {failure}"[:500]
         document["cases"].append(record)
@@ -251,6 +254,26 @@ def run(
     return document
 
 
+def _run_case(
+    record: dict[str, Any], case: Case, copy: float, rounds: int, modes: Sequence[str], tuning_too: bool
+) -> None:
+    """Check, tune, check, measure, check; what was found goes into `record` as it is found."""
+    record["gate"] = gate(case)
+    if not record["gate"]["ok"]:
+        return
+    if tuning_too:
+        record["tuning"] = tune(case)
+        record["gate_after_tuning"] = gate(case)
+        if not record["gate_after_tuning"]["ok"]:
+            raise ArithmeticError(f"wrong after tuning: {record['gate_after_tuning']}")
+    record.update(measure(case, copy, rounds, modes))
+    record["binaries"] = _binaries()
+    record["gate_after_timing"] = gate(case)
+    if not record["gate_after_timing"]["ok"]:
+        del record["arms"]
+        raise ArithmeticError(f"wrong after timing: {record['gate_after_timing']}")
+
+
 def _binaries() -> list[dict[str, Any]]:
     return [
         {
@@ -267,10 +290,15 @@ def _binaries() -> list[dict[str, Any]]:
 
 def line(record: dict[str, Any]) -> str:
     """One case as one line of text."""
+    if "arms" not in record and record.get("tuning") and "failed" not in record:
+        tried = [f"{row.get('us') or row['failed']} {list(row['config'].values())}" for row in record["tuning"]]
+        if not record["gate_after_tuning"]["ok"]:
+            tried.append(f"wrong: {record['gate_after_tuning']}")
+        return f"{record['name']:34} {' | '.join(tried)}"
     if "arms" not in record:
         return f"{record['name']:34} {record.get('failed') or 'wrong: ' + json.dumps(record['gate'])}"
     parts = [f"{name} {arm['median_us']:.1f}" for name, arm in record["arms"].items()]
-    ours = record["arms"].get("triton", record["arms"]["lanewise"])
+    ours = record["arms"].get("triton") or record["arms"]["lanewise"]
     best = (record.get("tuning") or [{}])[0].get("config", "")
     compact = ",".join(str(value) for value in best.values()) if isinstance(best, dict) else ""
     return f"{record['name']:34} {' | '.join(parts)} | x{ours['ratio']} {ours['of_copy']} [{compact}]"

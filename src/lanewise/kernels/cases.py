@@ -13,16 +13,28 @@ from typing import Any
 
 import torch
 
-from lanewise.kernels import cost, dual_gemm, elementwise, gemm_epilogue, layer_norms, mlps, rms_norms, softmaxes
+from lanewise.kernels import (
+    cost,
+    dual_gemm,
+    elementwise,
+    gemm_epilogue,
+    layer_norms,
+    mlps,
+    rms_norms,
+    softmaxes,
+    tuning,
+)
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.cost import Cost
+from lanewise.kernels.dual_gemm import gated_blocks
 from lanewise.kernels.gemm_epilogue import skinny_blocks, tile_blocks
-from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, skinny, tiles
+from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, product
 from lanewise.kernels.mlps import Blocks
 from lanewise.kernels.norm_kernels import norm_backward
+from lanewise.kernels.others import liger
 from lanewise.kernels.pointwise_chain import PointBlocks, pointwise
-from lanewise.kernels.rowwise import WIDEST_ROW, Layout, next_power_of_2
-from lanewise.kernels.softmaxes import softmax_backward_into
+from lanewise.kernels.rowwise import Layout, next_power_of_2
+from lanewise.kernels.softmaxes import softmax_gradient
 
 __all__ = ["GROUPS", "Case", "cases", "error"]
 
@@ -87,21 +99,35 @@ def _row_layouts(cols: int) -> tuple[Layout, ...]:
     block = next_power_of_2(cols)
     if cols <= 2048:
         return tuple(Layout(rows, block, 1, warps) for rows, warps in ((1, 2), (1, 4), (2, 4), (2, 8), (4, 8)))
-    if cols <= 8192:
+    if cols <= 4096:
         return tuple(Layout(1, block, 1, warps) for warps in (4, 8, 16))
-    whole = (
-        Layout(1, block, 1, 8),
-        Layout(1, block, 1, 16),
-        Layout(1, block, 1, 16, registers=64),
-        Layout(1, block, 1, 32),
-    )
-    parts = tuple(
-        Layout(1, part, -(-cols // part), warps, per_sm)
-        for part, warps, per_sm in ((16384, 16, 1), (8192, 16, 2), (16384, 32, 1), (8192, 8, 2), (16384, 16, 2))
-    )
-    if cols <= WIDEST_ROW:
-        return whole
-    return parts if cols > 32768 else whole[1:] + parts[:2]
+    lean = tuple(Layout(1, block, 1, warps, lean=True) for warps in (8, 16, 32) if block // warps >= 1024)
+
+    def split(part: int, warps: int, persistent: int = 0, stages: int = 1, registers: int = 0) -> Layout:
+        return Layout(1, part, max(-(-cols // part), 1), warps, persistent, stages, registers)
+
+    if cols <= 8192:
+        return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean)
+    if cols <= 16384:
+        more = (split(8192, 8), split(4096, 4), split(4096, 8), split(8192, 16))
+        return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean, *more)
+    if cols <= 32768:
+        more = (split(8192, 8), split(16384, 16), split(8192, 8, 3), split(8192, 16), split(4096, 4))
+        return (Layout(1, block, 1, 16), *lean[1:], *more)
+    if cols <= 65536:
+        return (
+            split(8192, 8),
+            split(8192, 8, 0, 1, 64),
+            split(8192, 8, 3),
+            split(8192, 8, 2, 2),
+            split(8192, 16),
+            split(16384, 16),
+            split(16384, 8),
+            split(4096, 4),
+        )
+    if cols <= 131072:
+        return (split(16384, 16), split(16384, 8), split(16384, 16, 2), split(16384, 32), split(8192, 8))
+    return (split(32768, 32), split(32768, 16), split(16384, 16), split(16384, 8), split(16384, 16, 2))
 
 
 def _softmax_cases() -> Iterator[Case]:
@@ -110,7 +136,7 @@ def _softmax_cases() -> Iterator[Case]:
             "softmax",
             f"softmax {rows}x{cols}",
             lambda i, rows=rows, cols=cols: (_randn(rows, cols, seed=i),),
-            {"lanewise": softmaxes.softmax, "eager": lambda x: torch.softmax(x, -1)},
+            {"lanewise": softmaxes.softmax, "eager": lambda x: torch.softmax(x, -1), **liger("softmax", cols)},
             cost.softmax_cost(rows, cols, 2),
             lambda x: torch.softmax(x.float(), -1),
             tune=("softmax", (BF16, cols), _row_layouts(cols)),
@@ -132,6 +158,7 @@ def _norm_cases() -> Iterator[Case]:
             {
                 "lanewise": lambda x, w, b: rms_norms.rms_norm(x, w, 1e-6),
                 "eager": lambda x, w, b: rms_norms.reference(x, w, 1e-6),
+                **liger("rms_norm", cols),
             },
             cost.norm_cost(rows, cols, 2, rms=True),
             lambda x, w, b: rms_norms.reference(x.float(), w.float(), 1e-6),
@@ -142,7 +169,7 @@ def _norm_cases() -> Iterator[Case]:
             "layer_norm",
             f"layer_norm {rows}x{cols}",
             make,
-            {"lanewise": layer_norms.layer_norm, "eager": layer_norms.reference},
+            {"lanewise": layer_norms.layer_norm, "eager": layer_norms.reference, **liger("layer_norm", cols)},
             cost.norm_cost(rows, cols, 2, rms=False),
             lambda x, w, b: layer_norms.reference(x.float(), w.float(), b.float()),
             tune=("layer_norm", (BF16, cols, False), _row_layouts(cols)),
@@ -166,7 +193,11 @@ def _norm_cases() -> Iterator[Case]:
             "add_rms_norm",
             f"add_rms_norm {rows}x{cols}",
             make_add,
-            {"lanewise": lambda x, r, w: rms_norms.add_rms_norm(x, r, w, 1e-6), "eager": add_eager},
+            {
+                "lanewise": lambda x, r, w: rms_norms.add_rms_norm(x, r, w, 1e-6),
+                "eager": add_eager,
+                **liger("add_rms_norm", cols),
+            },
             cost.norm_cost(rows, cols, 2, rms=True, residual=True),
             add_exact,
             tune=("rms_norm", (BF16, cols, True), _row_layouts(cols)),
@@ -180,17 +211,12 @@ def _backward_cases() -> Iterator[Case]:
         def make_softmax(i: int, rows: int = rows, cols: int = cols) -> tuple[Any, ...]:
             return _randn(rows, cols, seed=i), torch.softmax(_randn(rows, cols, seed=i + 1), -1)
 
-        def softmax_ours(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            dx = torch.empty_like(y)
-            softmax_backward_into(dy, y, dx, 1.0)
-            return dx
-
         yield Case(
             "softmax_backward",
             f"softmax backward {rows}x{cols}",
             make_softmax,
             {
-                "lanewise": softmax_ours,
+                "lanewise": softmax_gradient,
                 "eager": lambda dy, y: torch.ops.aten._softmax_backward_data(dy, y, -1, BF16),
             },
             cost.softmax_backward_cost(rows, cols, 2),
@@ -234,8 +260,23 @@ def _backward_cases() -> Iterator[Case]:
         if cols <= 1024:
             cuts = ((1, 4, 4), (1, 4, 8), (2, 8, 4), (2, 4, 4), (4, 8, 2))
         else:
-            cuts = ((1, 8, 2), (1, 16, 1), (1, 32, 1), (1, 8, 3))
+            cuts = ((1, 8, 2), (1, 16, 1), (1, 8, 3))
         layouts = tuple(Layout(tall, next_power_of_2(cols), 1, warps, per_sm) for tall, warps, per_sm in cuts)
+        if cols > 8192:
+            layouts = layouts[1:2] if cols <= 16384 else ()
+        layouts += tuple(
+            Layout(1, part, -(-cols // part), warps, per_sm, stages)
+            for part, warps, per_sm, stages in (
+                (2048, 4, 4, 1),
+                (2048, 8, 3, 1),
+                (4096, 8, 2, 1),
+                (4096, 8, 2, 2),
+                (4096, 16, 1, 2),
+                (8192, 16, 1, 1),
+                (8192, 16, 1, 2),
+            )
+            if 1 < -(-cols // part) <= 16 and cols > 2048
+        )
         for name, ours, eager, exact in (
             ("rms_norm", ours_rms, eager_rms, exact_rms),
             ("layer_norm", ours_layer, eager_layer, exact_layer),
@@ -247,9 +288,7 @@ def _backward_cases() -> Iterator[Case]:
                 {"lanewise": ours, "eager": eager},
                 cost.norm_backward_cost(rows, cols, 2, rms=name == "rms_norm"),
                 exact,
-                tune=("norm_backward", (BF16, cols, name == "rms_norm"), layouts)
-                if cols <= (16384 if name == "rms_norm" else 8192)
-                else None,
+                tune=("norm_backward", (BF16, cols, name == "rms_norm"), layouts),
                 shape={"rows": rows, "cols": cols},
             )
 
@@ -287,9 +326,23 @@ def _pointwise_cases() -> Iterator[Case]:
         "pointwise",
         f"silu_mul {m}x{h}",
         lambda i: (_randn(8192, 14336, seed=i), _randn(8192, 14336, seed=i + 1)),
-        {"lanewise": elementwise.silu_mul, "eager": lambda g, u: _F.silu(g) * u},
+        {"lanewise": elementwise.silu_mul, "eager": lambda g, u: _F.silu(g) * u, **liger("silu_mul")},
         cost.pointwise_cost(m * h, 6, 4.0 * m * h, 2.0 * m * h),
         lambda g, u: _F.silu(g.float()) * u.float(),
+        tune=("pointwise", (2, 2), blocks),
+        shape={"rows": m, "cols": h},
+    )
+    yield Case(
+        "pointwise",
+        f"gelu_tanh_mul {m}x{h}",
+        lambda i: (_randn(8192, 14336, seed=i), _randn(8192, 14336, seed=i + 1)),
+        {
+            "lanewise": elementwise.gelu_tanh_mul,
+            "eager": lambda g, u: _F.gelu(g, approximate="tanh") * u,
+            **liger("gelu_tanh_mul"),
+        },
+        cost.pointwise_cost(m * h, 10, 4.0 * m * h, 2.0 * m * h),
+        lambda g, u: _F.gelu(g.float(), approximate="tanh") * u.float(),
         tune=("pointwise", (2, 2), blocks),
         shape={"rows": m, "cols": h},
     )
@@ -378,6 +431,46 @@ def _mlp_cases() -> Iterator[Case]:
 GEMM_SHAPES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (8192, 16384, 4096), (64, 4096, 4096))
 
 
+TILES = (
+    TileBlocks(128, 256, 64, 8, 4, 8, 2, False),
+    TileBlocks(128, 256, 64, 8, 3, 8, 2, True),
+    TileBlocks(128, 256, 64, 8, 4, 8, 2, True),
+    TileBlocks(128, 256, 64, 8, 4, 16, 2, True),
+    TileBlocks(256, 128, 64, 8, 4, 8, 2, True),
+    TileBlocks(128, 128, 64, 4, 3, 8, 2, True, False, 2),
+    TileBlocks(128, 128, 64, 4, 3, 8, 2, False, False, 2),
+    TileBlocks(128, 128, 64, 8, 4, 8, 2, True),
+)
+
+
+def _product(x: Any, w: Any, up: Any, bias: Any, code: int, default: SkinnyBlocks | TileBlocks) -> torch.Tensor:
+    """Our kernel whatever the route says, with the configuration under trial."""
+    (m, k), n = x.shape, w.shape[0]
+    out = torch.empty(m, n, dtype=x.dtype, device=x.device)
+    kernel = "skinny" if isinstance(default, SkinnyBlocks) else "tiles"
+    blocks: Any = tuning.pick(kernel, (m, n, k, BF16, up is not None), default)
+    product(x, w, up, bias, None, code, out, blocks)
+    return out
+
+
+def _plain_cases() -> Iterator[Case]:
+    for m, n, k in ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (8192, 16384, 4096)):
+        yield Case(
+            "mm",
+            f"product {m}x{n}x{k}",
+            lambda i, m=m, n=n, k=k: (_randn(m, k, seed=i), _randn(n, k, seed=i + 1, scale=k**-0.5)),
+            {
+                "triton": lambda x, w: _product(x, w, None, None, 0, tile_blocks(x.shape[0], w.shape[0])),
+                "eager": lambda x, w: torch.mm(x, w.t()),
+            },
+            cost.linear_cost(m, n, k, 2, bias=False),
+            lambda x, w: x.float() @ w.float().t(),
+            compiled=(),
+            tune=("tiles", (m, n, k, BF16, False), TILES),
+            shape={"m": m, "n": n, "k": k},
+        )
+
+
 def _gemm_cases() -> Iterator[Case]:
     for m, n, k in GEMM_SHAPES:
 
@@ -387,17 +480,9 @@ def _gemm_cases() -> Iterator[Case]:
         for activation in ("gelu_tanh", "gelu"):
             code = ACTIVATIONS[activation]
 
-            def fused(x: Any, w: Any, b: Any, m: int = m, n: int = n, k: int = k, code: int = code) -> torch.Tensor:
-                from lanewise.kernels import tuning
-
-                out = torch.empty(m, n, dtype=x.dtype, device=x.device)
-                if m <= 64:
-                    blocks = tuning.pick("skinny", (m, n, k, BF16, False), skinny_blocks(m, n, k))
-                    skinny(x, w, None, b, None, code, out, blocks)
-                else:
-                    tile = tuning.pick("tiles", (m, n, k, BF16, False), tile_blocks(m, n))
-                    tiles(x, w, None, b, None, code, out, tile)
-                return out
+            def fused(x: Any, w: Any, b: Any, code: int = code) -> torch.Tensor:
+                (m, k), n = x.shape, w.shape[0]
+                return _product(x, w, None, b, code, skinny_blocks(m, n, k) if m <= 64 else tile_blocks(m, n))
 
             def plain(x: Any, w: Any, b: Any, act: str = activation) -> torch.Tensor:
                 return gemm_epilogue.reference(x, w, b, act)
@@ -433,13 +518,7 @@ def _gemm_cases() -> Iterator[Case]:
                 tune = (
                     "tiles",
                     (m, n, k, BF16, False),
-                    (
-                        TileBlocks(128, 256, 64, 8, 3, 8, 2, False),
-                        TileBlocks(128, 256, 64, 8, 4, 8, 2, False),
-                        TileBlocks(128, 256, 64, 8, 3, 8, 2, True),
-                        TileBlocks(256, 128, 64, 8, 3, 8, 2, True),
-                        TileBlocks(128, 256, 64, 8, 3, 16, 2, True),
-                    ),
+                    (*TILES,),
                 )
             tune_now = tune if activation == "gelu_tanh" or m == 2048 else None
             yield Case(
@@ -466,48 +545,46 @@ def _dual_cases() -> Iterator[Case]:
                 _randn(14336, 4096, seed=i + 2, scale=1 / 64),
             )
 
-        def fused(x: Any, g: Any, u: Any, m: int = m) -> torch.Tensor:
-            from lanewise.kernels import tuning
-
-            out = torch.empty(m, 14336, dtype=x.dtype, device=x.device)
-            if m <= 64:
-                blocks = tuning.pick("skinny", (m, 14336, 4096, BF16, True), skinny_blocks(m, 14336, 4096, True))
-                skinny(x, g, u, None, None, ACTIVATIONS["silu"], out, blocks)
-            else:
-                tile = tuning.pick("tiles", (m, 14336, 4096, BF16, True), TileBlocks(128, 128, 64, 8, 3))
-                tiles(x, g, u, None, None, ACTIVATIONS["silu"], out, tile)
-            return out
+        def fused(x: Any, g: Any, u: Any) -> torch.Tensor:
+            m = x.shape[0]
+            default = skinny_blocks(m, 14336, 4096, True) if m <= 64 else gated_blocks(m, 14336)
+            return _product(x, g, u, None, ACTIVATIONS["silu"], default)
 
         if m <= 64:
             bm = max(16, m)
-            tune = (
-                "skinny",
-                (m, n, k, BF16, True),
-                tuple(
-                    SkinnyBlocks(bm, bn, bk, split, warps, stages)
-                    for bn, bk, split, warps, stages in (
-                        (32, 128, 1, 4, 4),
-                        (32, 256, 1, 4, 3),
-                        (32, 64, 1, 4, 6),
-                        (64, 64, 1, 4, 4),
-                        (64, 128, 1, 4, 3),
-                        (64, 128, 2, 4, 3),
-                        (16, 256, 1, 4, 3),
-                        (128, 64, 2, 8, 3),
-                    )
-                    if bn >= 32 or bm == 16
-                ),
-            )
+            few = [
+                SkinnyBlocks(bm, *cut)
+                for cut in (
+                    (32, 128, 1, 4, 4),
+                    (32, 256, 1, 4, 3),
+                    (32, 64, 1, 4, 6),
+                    (64, 64, 1, 4, 4),
+                    (64, 128, 1, 4, 3),
+                    (64, 128, 2, 4, 3),
+                    (128, 64, 2, 8, 3),
+                    (32, 128, 1, 4, 6),
+                    (32, 128, 1, 8, 4),
+                )
+            ]
+            wide = [
+                TileBlocks(64, 32, 64, 4, 4, 1, 1, False, True, 4),
+                TileBlocks(64, 32, 128, 4, 3, 1, 1, False, True, 2),
+                TileBlocks(64, 64, 64, 4, 4, 1, 1, False, True, 2),
+            ]
+            tune: tuple[str, Any, tuple[Any, ...]] = ("skinny", (m, n, k, BF16, True), (*few, *wide))
         else:
             tune = (
                 "tiles",
                 (m, n, k, BF16, True),
                 (
                     TileBlocks(128, 128, 64, 8, 3, 8, 1, False),
-                    TileBlocks(128, 128, 64, 8, 3, 8, 1, True),
-                    TileBlocks(128, 128, 64, 8, 3, 16, 1, True),
-                    TileBlocks(128, 64, 64, 4, 4, 8, 1, True),
-                    TileBlocks(256, 64, 64, 8, 3, 8, 1, True),
+                    TileBlocks(128, 128, 64, 8, 3, 8, 1, False, True),
+                    TileBlocks(128, 128, 64, 8, 4, 8, 1, True, True),
+                    TileBlocks(128, 128, 64, 8, 4, 16, 1, True, True),
+                    TileBlocks(256, 64, 64, 8, 4, 8, 1, True, True),
+                    TileBlocks(128, 64, 64, 4, 3, 8, 1, True, True, 2),
+                    TileBlocks(128, 64, 64, 4, 3, 8, 1, False, True, 2),
+                    TileBlocks(128, 64, 64, 4, 3, 16, 1, True, True, 2),
                 ),
             )
         yield Case(
@@ -529,6 +606,7 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "norm": _norm_cases,
     "backward": _backward_cases,
     "mlp": _mlp_cases,
+    "mm": _plain_cases,
     "gemm": _gemm_cases,
     "gated_linear": _dual_cases,
 }

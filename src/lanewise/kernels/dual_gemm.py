@@ -18,7 +18,7 @@ from lanewise.kernels.elementwise import gelu_mul, gelu_tanh_mul, silu_mul
 from lanewise.kernels.gemm_epilogue import Route, skinny_blocks
 from lanewise.kernels.guard import eager, fell_back, hit, refuse_tensor, wants_grad
 from lanewise.kernels.launch import INTERPRETED
-from lanewise.kernels.matmul import TileBlocks, skinny, tiles
+from lanewise.kernels.matmul import TileBlocks, product
 from lanewise.kernels.rowwise import as_rows
 
 __all__ = ["gated_linear", "reference", "route"]
@@ -57,6 +57,11 @@ def _measured(m: int, n: int, k: int, dtype: torch.dtype) -> bool:
     return m >= 512 and n >= 8192 and k >= 2048
 
 
+def gated_blocks(m: int, n: int) -> TileBlocks:
+    """Default tile for many rows."""
+    return TileBlocks(128, 128, 64, 8, 3, pair=True)
+
+
 def gated_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, activation: str = "silu") -> torch.Tensor:
     """act(x @ gate.T) * (x @ up.T) by the fastest exact path known for the shape."""
     refused = _refuse(x, gate, up, activation)
@@ -76,12 +81,8 @@ def gated_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, activati
         return _GATED[activation](functional.linear(x, gate), functional.linear(x, up))
     out = torch.empty((*x.shape[:-1], n), dtype=x.dtype, device=x.device)
     code = ACTIVATIONS[activation]
-    if path == "skinny":
-        blocks = tuning.pick("skinny", (m, n, k, x.dtype, True), skinny_blocks(m, n, k, dual=True))
-        skinny(flat, gate, up, None, None, code, out.view(m, n), blocks)
-    else:
-        tile = tuning.pick("tiles", (m, n, k, x.dtype, True), TileBlocks(128, 128, 64, 8, 3))
-        tiles(flat.contiguous(), gate, up, None, None, code, out.view(m, n), tile)
+    default = skinny_blocks(m, n, k, dual=True) if path == "skinny" else gated_blocks(m, n)
+    product(flat, gate, up, None, None, code, out.view(m, n), tuning.pick(path, (m, n, k, x.dtype, True), default))
     return out
 
 

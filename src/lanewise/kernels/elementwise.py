@@ -24,6 +24,7 @@ import triton.language as tl
 from lanewise.errors import UsageError
 from lanewise.kernels.launch import INTERPRETED, Kernel, Launch
 from lanewise.kernels.pointwise_chain import pointwise
+from lanewise.kernels.quick import Recent, Step
 
 __all__ = [
     "add_autotuned",
@@ -71,6 +72,7 @@ def _add_autotuned(a_ptr, b_ptr, out_ptr, n, bucket, BLOCK: tl.constexpr):
 
 _PLAIN = Kernel(_add_plain)
 _MASKED = Kernel(_add_masked)
+_RECENT = Recent("add_masked")
 _BLOCK = 1024
 
 
@@ -93,9 +95,15 @@ def add_plain(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def add_masked(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """a + b of any length; programs past the end load and store nothing."""
+    for quick in _RECENT.get(None):
+        again = quick(a, b)
+        if again is not None:
+            return again
     out = _out(a, b)
     n = a.numel()
-    _MASKED((n, a.dtype, a.device), (a, b, out), lambda: Launch((-(-n // _BLOCK),), (n,), {"BLOCK": _BLOCK}))
+    key = (n, a.dtype, a.device)
+    kept = _MASKED(key, (a, b, out), lambda: Launch((-(-n // _BLOCK),), (n,), {"BLOCK": _BLOCK}))
+    _RECENT.keep(None, (a, b), (out,), [Step(kept, (0, 1, ~0))], (0,))
     return out
 
 

@@ -19,7 +19,7 @@ from lanewise.kernels import tuning
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.guard import eager, fell_back, hit, refuse_tensor, wants_grad
 from lanewise.kernels.launch import INTERPRETED
-from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, skinny, tiles
+from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, product
 from lanewise.kernels.rowwise import as_rows, next_power_of_2
 
 __all__ = ["Route", "linear_act", "reference", "route"]
@@ -120,12 +120,8 @@ def linear_act(
     out = torch.empty(shape, dtype=x.dtype, device=x.device)
     more = None if residual is None else residual.contiguous().view(m, n)
     code = ACTIVATIONS[activation]
-    if path == "skinny":
-        blocks = tuning.pick("skinny", (m, n, k, x.dtype, False), skinny_blocks(m, n, k))
-        skinny(flat, w, None, bias, more, code, out.view(m, n), blocks)
-    else:
-        tile = tuning.pick("tiles", (m, n, k, x.dtype, False), tile_blocks(m, n))
-        tiles(flat.contiguous(), w, None, bias, more, code, out.view(m, n), tile)
+    default = skinny_blocks(m, n, k) if path == "skinny" else tile_blocks(m, n)
+    product(flat, w, None, bias, more, code, out.view(m, n), tuning.pick(path, (m, n, k, x.dtype, False), default))
     return out
 
 

@@ -8,18 +8,21 @@ says how many calls each kernel took and why the others did not reach it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 
 import torch
 
 from lanewise.kernels.launch import INTERPRETED
 
 __all__ = [
+    "HITS",
+    "HOST_BOUND",
+    "compiling",
     "counts",
     "eager",
     "fell_back",
     "hit",
     "host_bound",
-    "kind",
     "refuse_norm",
     "refuse_tensor",
     "reset_counts",
@@ -36,16 +39,15 @@ lifts the limit. Set it to 0 for programs that capture or compile their step any
 """
 
 _COUNTS: Counter[tuple[str, str]] = Counter()
-_HITS: defaultdict[str, int] = defaultdict(int)
+HITS: defaultdict[str, int] = defaultdict(int)
 _stack_length = torch._C._len_torch_dispatch_stack
 _transform = torch._C._functorch.peek_interpreter_stack
-_compiling = torch.compiler.is_dynamo_compiling
 
 
 def counts() -> dict[str, dict[str, int]]:
     """Calls per function: `{"softmax": {"kernel": 12, "cpu tensor": 1}}`."""
     table: dict[str, dict[str, int]] = {}
-    taken = {(name, "kernel"): number for name, number in _HITS.items()}
+    taken = {(name, "kernel"): number for name, number in HITS.items()}
     for (name, outcome), number in sorted({**_COUNTS, **taken}.items()):
         table.setdefault(name, {})[outcome] = number
     return table
@@ -53,11 +55,11 @@ def counts() -> dict[str, dict[str, int]]:
 
 def reset_counts() -> None:
     _COUNTS.clear()
-    _HITS.clear()
+    HITS.clear()
 
 
 def hit(name: str) -> None:
-    _HITS[name] += 1
+    HITS[name] += 1
 
 
 def fell_back(name: str, reason: str) -> None:
@@ -107,11 +109,6 @@ def refuse_norm(x: torch.Tensor, *others: torch.Tensor | None) -> str | None:
     return None
 
 
-def kind(tensor: torch.Tensor | None) -> tuple[object, ...] | None:
-    """What of a tensor decides how a kernel is launched on it, layout and address aside."""
-    return None if tensor is None else (type(tensor), tensor.shape, tensor.dtype, tensor.device)
-
-
 def _traced(tensor: torch.Tensor) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
     from torch._subclasses.functional_tensor import FunctionalTensor
@@ -119,12 +116,15 @@ def _traced(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, FakeTensor | FunctionalTensor)
 
 
+compiling: Callable[[], bool] = torch.compiler.is_dynamo_compiling
+
+
 def eager() -> bool:
     """True when nothing looks at the call but the device: no compilation, no dispatch mode, no functorch transform.
 
     Then the cheap launch path is used; otherwise the registered operator is, which all of those can see.
     """
-    return not _compiling() and _stack_length() == 0 and _transform() is None
+    return not compiling() and _stack_length() == 0 and _transform() is None
 
 
 def host_bound(x: torch.Tensor) -> bool:
@@ -132,6 +132,9 @@ def host_bound(x: torch.Tensor) -> bool:
     if INTERPRETED or x.numel() >= train_from_elements:
         return False
     return not torch.cuda.is_current_stream_capturing()
+
+
+HOST_BOUND = "host-bound with gradients"
 
 
 def wants_grad(*tensors: torch.Tensor | None) -> bool:

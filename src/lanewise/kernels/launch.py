@@ -16,8 +16,9 @@ switch it off for as long as they are installed.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -27,7 +28,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.library import wrap_triton
 from triton import knobs
 
-__all__ = ["INTERPRETED", "Kernel", "Launch", "Memo", "NoRoomError", "Remembered", "direct", "resident", "sm_count"]
+__all__ = [
+    "INTERPRETED",
+    "Kernel",
+    "Launch",
+    "NoRoomError",
+    "Remembered",
+    "clusters",
+    "current_device",
+    "direct",
+    "raw_stream",
+    "sm_count",
+]
 
 INTERPRETED: bool = bool(knobs.runtime.interpret)
 """True when kernels run in Triton's interpreter (TRITON_INTERPRET=1), on CPU tensors."""
@@ -35,8 +47,8 @@ INTERPRETED: bool = bool(knobs.runtime.interpret)
 _DIRECT_RELEASES = ("3.6.",)
 _MAX_REMEMBERED = 4096
 
-_raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
-_current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
+raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", lambda: -1)
 
 
 def direct() -> bool:
@@ -44,14 +56,19 @@ def direct() -> bool:
     return not INTERPRETED and triton.__version__.startswith(_DIRECT_RELEASES)
 
 
+@functools.cache
+def clusters(device: torch.device) -> bool:
+    """Whether programs can be launched in clusters that exchange data through shared memory."""
+    return direct() and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One launch, without its tensors: what a key stands for.
 
     `scalars` follow the tensors in the kernel's signature, `meta` (the constexpr parameters) follows the scalars.
-    `together` > 0 marks a kernel whose programs wait for each other in groups of that many: all programs are then
-    resident at once (a cooperative launch), and the grid is cut down to the groups that the card has room for, evenly
-    loaded. `max_registers` bounds the registers of a thread, 0 leaves it to the compiler.
+    `cluster` > 0 launches every entry of the grid as a cluster of that many programs, which run at the same time and
+    have consecutive numbers. `max_registers` bounds the registers of a thread, 0 leaves it to the compiler.
     """
 
     grid: tuple[int, ...]
@@ -59,14 +76,12 @@ class Launch:
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     num_warps: int = 4
     num_stages: int = 3
-    together: int = 0
+    cluster: int = 0
     max_registers: int = 0
 
     @property
     def options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"num_warps": self.num_warps, "num_stages": self.num_stages}
-        if self.together:
-            options["launch_cooperative_grid"] = True
         if self.max_registers:
             options["maxnreg"] = self.max_registers
         return options
@@ -75,56 +90,60 @@ class Launch:
 class Remembered:
     """A compiled kernel with every argument bound except the pointers."""
 
-    __slots__ = ("_bound", "_device", "_grid", "_head", "_launch", "_run", "_tail", "compiled")
+    __slots__ = ("_device", "_run", "bound", "compiled", "grid", "head", "tail", "tensors")
 
-    def __init__(self, compiled: Any, launch: Launch, device: int) -> None:
+    def __init__(self, compiled: Any, launch: Launch, device: int, tensors: int) -> None:
         self.compiled = compiled
+        self.tensors = tensors
+        """How many pointers the kernel takes."""
         self._device = device
         x, y, z = (*launch.grid, 1, 1)[:3]
-        self._grid = (x, y, z)
-        self._tail = (*launch.scalars, *launch.meta.values())
+        self.grid: tuple[int, int, int] = (x, y, z)
+        """Programs, or clusters of programs, along each axis."""
+        self.tail: tuple[Any, ...] = (*launch.scalars, *launch.meta.values())
+        """What follows the pointers in the signature."""
         launcher = compiled.run
-        self._launch = launcher.launch if direct() and not launcher.global_scratch_size else None
-        self._run = compiled[self._grid]
-        self._head: tuple[Any, ...] = ()
-        if self._launch is not None:
-            self._head = (
+        self.bound: Any = launcher.launch if direct() and not launcher.global_scratch_size else None
+        """Triton's launcher in C, or None where it is not called directly."""
+        self._run = compiled[self.grid]
+        self.head: tuple[Any, ...] = ()
+        """What stands between the stream and the pointers."""
+        if self.bound is not None:
+            metadata = compiled.packed_metadata
+            if launch.cluster:
+                metadata = (metadata[0], launch.cluster, metadata[2])
+            self.head = (
                 compiled.function,
                 launcher.launch_cooperative_grid,
                 launcher.launch_pdl,
                 None,  # global scratch
                 None,  # profile scratch
-                compiled.packed_metadata,
+                metadata,
                 None,  # launch metadata
                 None,  # enter hook
                 None,  # exit hook
             )
-            self._bound = functools.partial(self._launch, *self._grid)
-
-    def go(self, *tensors: torch.Tensor) -> bool:
-        """Launch if nothing but the tensors' addresses changed; False, and nothing done, if it takes a closer look."""
-        pointers = [tensor.data_ptr() for tensor in tensors]
-        low_bits = 0
-        for pointer in pointers:
-            low_bits |= pointer
-        if low_bits & 15 or self._launch is None or _current_device() != self._device or _hooked():
-            return False
-        self._bound(_raw_stream(self._device), *self._head, *pointers, *self._tail)
-        return True
+        elif launch.cluster:
+            raise NoRoomError("clusters need the direct launch")
 
     def __call__(self, pointers: Sequence[int], tensors: Sequence[torch.Tensor]) -> None:
         device = self._device
-        if _current_device() != device:
+        if current_device() != device:
             with torch.cuda.device(device):
                 self._go(pointers, tensors)
         else:
             self._go(pointers, tensors)
 
     def _go(self, pointers: Sequence[int], tensors: Sequence[torch.Tensor]) -> None:
-        if self._launch is None or _hooked():
-            self._run(*tensors, *self._tail)
-        else:
-            self._launch(*self._grid, _raw_stream(self._device), *self._head, *pointers, *self._tail)
+        if self.bound is None:
+            self._run(*tensors, *self.tail)
+            return
+        stream = raw_stream(self._device)
+        head = self.head
+        if _hooked():
+            about = self.compiled.launch_metadata(self.grid, stream, *tensors, *self.tail)
+            head = (*head[:-3], about, _RUNTIME.launch_enter_hook, _RUNTIME.launch_exit_hook)
+        self.bound(*self.grid, stream, *head, *pointers, *self.tail)
 
 
 def _hooked() -> bool:
@@ -139,6 +158,8 @@ class Kernel:
     """A Triton kernel and the launches it remembers."""
 
     instances: ClassVar[list[Kernel]] = []
+    derived: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
+    """What holds launches of kernels in another form, to be cleared when they are forgotten."""
 
     def __init__(self, fn: Any) -> None:
         self.fn = fn
@@ -173,13 +194,19 @@ class Kernel:
         self._check(len(tensors), what)
         device = tensors[0].device.index
         with torch.cuda.device(device):
-            if what.together:
+            if what.cluster:
                 compiled = self.fn.warmup(*tensors, *what.scalars, grid=what.grid, **what.meta, **what.options)
-                what = _fit(what, compiled, tensors[0].device)
-            compiled = self.fn[what.grid](*tensors, *what.scalars, **what.meta, **what.options)
+                remembered = Remembered(compiled, what, device, len(tensors))
+                try:
+                    remembered(pointers, tensors)
+                except RuntimeError as error:  # the driver refuses a cluster that no multiprocessors can hold
+                    raise NoRoomError(f"a cluster of {what.cluster} programs of {compiled.name}: {error}") from error
+            else:
+                compiled = self.fn[what.grid](*tensors, *what.scalars, **what.meta, **what.options)
+                remembered = Remembered(compiled, what, device, len(tensors))
         if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
-        remembered = self._remembered[key] = Remembered(compiled, what, device)
+        self._remembered[key] = remembered
         return None if low_bits & 15 else remembered
 
     def _check(self, tensors: int, launch: Launch) -> None:
@@ -214,51 +241,12 @@ class Kernel:
     def forget(self) -> None:
         """Drop what is remembered (another configuration is to be used for a key that was seen)."""
         self._remembered.clear()
-        for memo in Memo.instances:
-            memo.clear()
-
-
-class Memo(dict[Hashable, Any]):
-    """What a public function remembers per kind of call, to launch without looking at it again; bounded."""
-
-    instances: ClassVar[list[Memo]] = []
-
-    def __init__(self) -> None:
-        super().__init__()
-        Memo.instances.append(self)
-
-    def __setitem__(self, key: Hashable, value: Any) -> None:
-        if len(self) >= _MAX_REMEMBERED:
-            self.clear()
-        super().__setitem__(key, value)
+        for held in Kernel.derived:
+            held.clear()
 
 
 class NoRoomError(RuntimeError):
-    """The card cannot hold one group of programs that wait for each other; run the kernel in phases instead."""
-
-
-def resident(compiled: Any) -> int:
-    """Programs of a compiled kernel that one multiprocessor holds at once (Hopper's limits; older ones are lower).
-
-    64 K registers in four partitions, handed out per warp in units of 256; 2048 threads; 227 KB of shared memory, of
-    which each program takes 1 KB besides its own.
-    """
-    compiled._init_handles()
-    warps = compiled.metadata.num_warps
-    per_warp = -(-compiled.n_regs * 32 // 256) * 256
-    by_registers = 4 * (16384 // per_warp) // warps
-    by_threads = 2048 // (32 * warps)
-    by_shared = 232448 // (compiled.metadata.shared + 1024)
-    return max(min(by_registers, by_threads, by_shared, 32), 0)
-
-
-def _fit(launch: Launch, compiled: Any, device: torch.device) -> Launch:
-    most = resident(compiled) * sm_count(device) // launch.together
-    if most == 0:
-        raise NoRoomError(f"{launch.together} programs of {compiled.name} do not fit the card at once")
-    wanted = launch.grid[0] // launch.together
-    rounds = -(-wanted // most)
-    return replace(launch, grid=(-(-wanted // rounds) * launch.together,))
+    """The card cannot hold one cluster of the programs; run the kernel in phases instead."""
 
 
 _SM_COUNT: dict[int, int] = {}

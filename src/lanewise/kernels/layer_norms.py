@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from lanewise.kernels.guard import eager, fell_back, hit, host_bound, refuse_norm, wants_grad
-from lanewise.kernels.norm_kernels import norm_backward, norm_forward, remembered_forward
+from lanewise.kernels.gradients import apply as _apply
+from lanewise.kernels.gradients import differentiable_once
+from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, host_bound, refuse_norm, wants_grad
+from lanewise.kernels.norm_kernels import NormOutputs, norm_backward, norm_forward
+from lanewise.kernels.quick import Admitted, Recent
 
 __all__ = ["add_layer_norm", "layer_norm", "reference"]
 
@@ -26,56 +28,101 @@ def reference(
     return torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b, eps)
 
 
+def _forward(
+    x: torch.Tensor, residual: torch.Tensor | None, w: torch.Tensor | None, b: torch.Tensor | None, eps: float
+) -> NormOutputs:
+    for quick in _RECENT_TRAINING.get(eps):
+        again = quick(x, residual, w, b)
+        if again is not None:
+            return NormOutputs(*again)
+    return norm_forward(x, residual, w, b, eps, rms=False, save=True, recent=_RECENT_TRAINING)
+
+
 class _LayerNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps: float) -> torch.Tensor:
+        out = _forward(x, None, w, b, eps)
+        ctx.save_for_backward(x if x.is_contiguous() else x.contiguous(), w, out.mean, out.rstd)
+        ctx.has_bias = b is not None
+        return out.y
+
+    @staticmethod
+    @differentiable_once
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
+        x, w, mean, rstd = ctx.saved_tensors
+        need_w = w is not None and ctx.needs_input_grad[1]
+        need_b = ctx.has_bias and ctx.needs_input_grad[2]
+        dx, dw, db = norm_backward(dy, None, x, w, mean, rstd, False, need_w, need_b)
+        return dx, dw, db, None
+
+
+class _AddLayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
         x: torch.Tensor,
-        residual: torch.Tensor | None,
+        residual: torch.Tensor,
         w: torch.Tensor | None,
         b: torch.Tensor | None,
         eps: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        out = remembered_forward(x, residual, w, b, eps, False, True)
-        if out is None:
-            out = norm_forward(x, residual, w, b, eps, rms=False, save=True)
-        kept = x.contiguous() if residual is None else out.total
-        ctx.save_for_backward(kept, w, out.mean, out.rstd)
-        ctx.added = residual is not None
+        out = _forward(x, residual, w, b, eps)
+        ctx.save_for_backward(out.total, w, out.mean, out.rstd)
         ctx.has_bias = b is not None
-        return (out.y, out.total) if residual is not None else (out.y, out.y.new_empty(0))
+        return out.y, out.total
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, dy: torch.Tensor, ds: torch.Tensor) -> tuple[Any, ...]:
         x, w, mean, rstd = ctx.saved_tensors
         need_w = w is not None and ctx.needs_input_grad[2]
         need_b = ctx.has_bias and ctx.needs_input_grad[3]
-        grads = norm_backward(dy, ds if ctx.added else None, x, w, mean, rstd, False, need_w, need_b)
-        return grads.dx, grads.dx if ctx.added else None, grads.dw, grads.db, None
+        dx, dw, db = norm_backward(dy, ds, x, w, mean, rstd, False, need_w, need_b)
+        return dx, dx, dw, db, None
 
 
 def layer_norm(
     x: torch.Tensor, w: torch.Tensor | None = None, b: torch.Tensor | None = None, eps: float = 1e-5
 ) -> torch.Tensor:
     """LayerNorm of `x` over its last dimension with weight `w` and bias `b`."""
-    if eager() and not wants_grad(x, w, b):
-        quick = remembered_forward(x, None, w, b, eps, False, False)
-        if quick is not None:
-            hit("layer_norm")
-            return quick.y
+    if not compiling():
+        for quick in _RECENT.get(eps):
+            out = quick(x, None, w, b)
+            if out is not None:
+                return out
+        if _ADMITTED.knows(x, w, b) and torch.is_grad_enabled():
+            return _train(x, w, b, eps)
     refused = refuse_norm(x, w, b)
-    if refused is None and eager() and wants_grad(x, w, b) and host_bound(x):
-        refused = "host-bound with gradients"
     if refused is not None:
         fell_back("layer_norm", refused)
         return reference(x, w, b, eps)
-    hit("layer_norm")
     if not eager():
+        hit("layer_norm")
         return torch.ops.lanewise.layer_norm(x, w, b, eps)[0]
     if wants_grad(x, w, b):
-        return _LayerNorm.apply(x, None, w, b, eps)[0]  # pyright: ignore[reportOptionalSubscript]
-    return norm_forward(x, None, w, b, eps, rms=False, save=False).y
+        _ADMITTED.admit(x, w, b)
+        return _train(x, w, b, eps)
+    hit("layer_norm")
+    return norm_forward(x, None, w, b, eps, rms=False, save=False, recent=_RECENT).y
+
+
+def _train(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps: float) -> torch.Tensor:
+    if host_bound(x):
+        fell_back("layer_norm", HOST_BOUND)
+        return reference(x, w, b, eps)
+    hit("layer_norm")
+    return _apply(_LayerNorm, x, w, b, eps)
+
+
+def _train_add(
+    x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if host_bound(x):
+        fell_back("add_layer_norm", HOST_BOUND)
+        total = x + residual
+        return reference(total, w, b, eps), total
+    hit("add_layer_norm")
+    return _apply(_AddLayerNorm, x, residual, w, b, eps)
 
 
 def add_layer_norm(
@@ -86,23 +133,31 @@ def add_layer_norm(
     eps: float = 1e-5,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(LayerNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
-    if eager() and not wants_grad(x, w, b, residual):
-        quick = remembered_forward(x, residual, w, b, eps, False, False)
-        if quick is not None:
-            hit("add_layer_norm")
-            return quick.y, quick.total
+    if not compiling():
+        for quick in _RECENT_ADD.get(eps):
+            out = quick(x, residual, w, b)
+            if out is not None:
+                return out
+        if _ADMITTED_ADD.knows(x, w, b, residual) and torch.is_grad_enabled():
+            return _train_add(x, residual, w, b, eps)
     refused = refuse_norm(x, w, b, residual)
-    if refused is None and eager() and wants_grad(x, w, b, residual) and host_bound(x):
-        refused = "host-bound with gradients"
     if refused is not None:
         fell_back("add_layer_norm", refused)
         total = x + residual
         return reference(total, w, b, eps), total
-    hit("add_layer_norm")
     if not eager():
+        hit("add_layer_norm")
         y, total, _, _ = torch.ops.lanewise.add_layer_norm(x, residual, w, b, eps)
         return y, total
     if wants_grad(x, residual, w, b):
-        return _LayerNorm.apply(x, residual, w, b, eps)  # pyright: ignore[reportReturnType]
-    out = norm_forward(x, residual, w, b, eps, rms=False, save=False)
+        _ADMITTED_ADD.admit(x, w, b, residual)
+        return _train_add(x, residual, w, b, eps)
+    hit("add_layer_norm")
+    out = norm_forward(x, residual, w, b, eps, rms=False, save=False, recent=_RECENT_ADD)
     return out.y, out.total
+
+
+_RECENT = Recent("layer_norm")
+_RECENT_ADD = Recent("add_layer_norm")
+_ADMITTED, _ADMITTED_ADD = Admitted(), Admitted()
+_RECENT_TRAINING = Recent("layer_norm_training", counted=False)

@@ -27,7 +27,7 @@ from lanewise.kernels.activations import fast_activate
 from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, sm_count
 from lanewise.kernels.rowwise import exchange_buffers
 
-__all__ = ["SkinnyBlocks", "TileBlocks", "skinny", "tiles"]
+__all__ = ["SkinnyBlocks", "TileBlocks", "product", "skinny", "tiles"]
 
 
 @triton.jit
@@ -53,6 +53,7 @@ def _tiles(
     GROUP: tl.constexpr,
     HALVES: tl.constexpr,
     FLATTEN: tl.constexpr,
+    PAIR: tl.constexpr,
 ):
     across = tl.cdiv(n, BN)
     down = tl.cdiv(m, BM)
@@ -62,16 +63,23 @@ def _tiles(
         height = min(down - first, GROUP)
         at_m = (first + (tile % in_group) % height) * BM
         at_n = ((tile % in_group) // height) * BN
-        acc = tl.zeros([BM, BN], tl.float32)
-        if DUAL:
+        acc = tl.zeros([BM, 2 * BN if PAIR else BN], tl.float32)
+        if DUAL and not PAIR:
             acc_up = tl.zeros([BM, BN], tl.float32)
         for step in range(tl.cdiv(k, BK)):
             a = a_desc.load([at_m, step * BK])
-            w = w_desc.load([at_n, step * BK])
+            if PAIR:
+                w = tl.reshape(w_desc.load([0, at_n, step * BK]), (2 * BN, BK))
+            else:
+                w = w_desc.load([at_n, step * BK])
             acc = tl.dot(a, w.T, acc, input_precision=PRECISION)
-            if DUAL:
+            if DUAL and not PAIR:
                 u = u_desc.load([at_n, step * BK])
                 acc_up = tl.dot(a, u.T, acc_up, input_precision=PRECISION)
+        if PAIR:
+            acc, acc_up = tl.split(tl.permute(tl.reshape(acc, (BM, 2, BN)), (0, 2, 1)))
+            if PAIR == 2:
+                acc, acc_up = acc_up, acc
         if DUAL:
             out = fast_activate(acc, ACTIVATION, FAST) * acc_up
             c_desc.store([at_m, at_n], out.to(c_desc.dtype))
@@ -216,6 +224,10 @@ class TileBlocks:
     group: int = 8
     halves: int = 1
     flatten: bool = False
+    pair: bool = False
+    """For two products: bn columns of each are one operand of 2 bn columns, so one instruction is twice as wide."""
+    per_sm: int = 1
+    """Programs of a multiprocessor: with two, one multiplies while the other stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +248,19 @@ def _precision(dtype: torch.dtype) -> str:
     return "ieee"
 
 
+_FARTHEST = 1 << 40  # bytes: the largest stride of a tensor map
+
+
+def _both(one: torch.Tensor, other: torch.Tensor, block: list[int]) -> TensorDescriptor:
+    """Two matrices of one shape as a tensor of three dimensions: its outer stride is their distance in memory.
+
+    Copies with coordinate 0 read the one that lies lower, with coordinate 1 the other; nothing between is touched.
+    """
+    low, high = sorted((one, other), key=lambda t: t.data_ptr())
+    apart = (high.data_ptr() - low.data_ptr()) // low.element_size()
+    return TensorDescriptor(low, [2, *low.shape], [apart, *low.stride()], block)
+
+
 def tiles(
     a: torch.Tensor,
     w: torch.Tensor,
@@ -250,10 +275,15 @@ def tiles(
     m, k = a.shape
     n = w.shape[0]
     a_desc = TensorDescriptor.from_tensor(a, [blocks.bm, blocks.bk])
-    w_desc = TensorDescriptor.from_tensor(w, [blocks.bn, blocks.bk])
-    u_desc = w_desc if up is None else TensorDescriptor.from_tensor(up, [blocks.bn, blocks.bk])
+    pair = 0
+    if up is not None and blocks.pair and 0 < abs(up.data_ptr() - w.data_ptr()) < _FARTHEST:
+        pair = 1 if up.data_ptr() > w.data_ptr() else 2
+        w_desc = u_desc = _both(w, up, [2, blocks.bn, blocks.bk])
+    else:
+        w_desc = TensorDescriptor.from_tensor(w, [blocks.bn, blocks.bk])
+        u_desc = w_desc if up is None else TensorDescriptor.from_tensor(up, [blocks.bn, blocks.bk])
     c_desc = TensorDescriptor.from_tensor(out, [blocks.bm, blocks.bn // blocks.halves])
-    grid = (min(sm_count(a.device), -(-m // blocks.bm) * -(-n // blocks.bn)),)
+    grid = (min(blocks.per_sm * sm_count(a.device), -(-m // blocks.bm) * -(-n // blocks.bn)),)
     meta = {
         "ACTIVATION": activation,
         "HAS_BIAS": bias is not None,
@@ -267,6 +297,7 @@ def tiles(
         "GROUP": blocks.group,
         "HALVES": blocks.halves,
         "FLATTEN": blocks.flatten,
+        "PAIR": pair,
     }
     tensors: tuple[Any, ...] = (
         a_desc,
@@ -347,3 +378,20 @@ def skinny(
             blocks.stages,
         ),
     )
+
+
+def product(
+    a: torch.Tensor,
+    w: torch.Tensor,
+    up: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    activation: int,
+    out: torch.Tensor,
+    blocks: SkinnyBlocks | TileBlocks,
+) -> None:
+    """`skinny` or `tiles`, as `blocks` says."""
+    if isinstance(blocks, SkinnyBlocks):
+        skinny(a, w, up, bias, residual, activation, out, blocks)
+    else:
+        tiles(a.contiguous(), w, up, bias, residual, activation, out, blocks)

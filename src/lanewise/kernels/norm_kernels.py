@@ -21,33 +21,25 @@ import triton
 import triton.language as tl
 
 from lanewise.kernels import tuning
-from lanewise.kernels.guard import kind
-from lanewise.kernels.launch import Kernel, Launch, Memo, Remembered, sm_count
+from lanewise.kernels.clusters import again, begin, exchange, ready, received
+from lanewise.kernels.launch import Kernel, Launch, NoRoomError, Remembered, clusters, sm_count
+from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
     Layout,
     as_rows,
-    depart,
-    exchange_buffers,
     launch_split,
     layout,
-    meet,
     next_power_of_2,
+    part_of_row,
     rows_launch,
-    trace_split,
+    split_meta,
+    walkers,
 )
 
-__all__ = ["NormGrads", "NormOutputs", "norm_backward", "norm_forward", "remembered_forward"]
+__all__ = ["NormGrads", "NormOutputs", "norm_backward", "norm_forward"]
 
-_autocast = torch._C._is_any_autocast_enabled
 _WIDEST_BACKWARD = 16384  # columns whose weight gradient one program can keep in registers
-
-
-@triton.jit
-def _row(x_ptr, r, rows, stride, col, inside):
-    """The program's part of row r, in its own dtype; nothing is read past the last row."""
-    base = x_ptr + stride * (r + tl.program_id(0).to(tl.int64) * 0)
-    return tl.load(base + col, mask=inside & (r < rows), other=0.0, eviction_policy="evict_first")
 
 
 @triton.jit
@@ -78,36 +70,40 @@ def _norm_rows(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
+    LEAN: tl.constexpr,
 ):
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        x = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
         if ADD:
             r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
-            total = (x + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
-            tl.store(s_ptr + row * cols + col, total, mask=inside)
-            x = total.to(tl.float32)
+            raw = (raw.to(tl.float32) + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
+            tl.store(s_ptr + row * cols + col, raw, mask=inside)
+        x = raw.to(tl.float32)
         if RMS:
             var = tl.sum(x * x, axis=1)[:, None] / cols
-            centred = x
+            mean = 0.0
         else:
             mean = tl.sum(x, axis=1)[:, None] / cols
+            if LEAN:
+                x = again(raw).to(tl.float32)
             centred = tl.where(inside, x - mean, 0.0)
             # The mean above is rounded; what it missed is the mean of what is left, found in the pass of the variance.
             missed, square = tl.reduce((centred, centred * centred), 1, _add_pairs)
             missed = missed[:, None] / cols
             mean += missed
-            centred -= missed
             var = tl.maximum(square[:, None] / cols - missed * missed, 0.0, propagate_nan=tl.PropagateNan.ALL)
         rstd = tl.rsqrt(var + EPS)
+        if LEAN:
+            x = again(raw).to(tl.float32)
         if SAVE:
             first = (col == 0) & (row < rows)
             tl.store(rstd_ptr + row + col * 0, rstd + tl.zeros([ROWS, BLOCK], tl.float32), mask=first)
             if not RMS:
                 tl.store(mean_ptr + row + col * 0, mean + tl.zeros([ROWS, BLOCK], tl.float32), mask=first)
-        y = centred * rstd
+        y = x * rstd if RMS else (x - mean) * rstd
         # Loaded here, from L2, and not before the loop: registers held across the reductions cost occupancy.
         if HAS_W:
             y = y * tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
@@ -127,7 +123,6 @@ def _norm_split(
     mean_ptr,
     rstd_ptr,
     stats_ptr,
-    count_ptr,
     rows,
     cols,
     x_stride,
@@ -141,6 +136,7 @@ def _norm_split(
     PARTS: tl.constexpr,
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
     PHASE: tl.constexpr,
 ):
     group = tl.program_id(0) // PARTS
@@ -148,64 +144,80 @@ def _norm_split(
     col = part * BLOCK + tl.arange(0, BLOCK)
     within = col < cols
     parts = tl.arange(0, PARTS_2)
+    known = parts < PARTS
     step = tl.num_programs(0) // PARTS
-    ahead = _row(x_ptr, group, rows, x_stride, col, within)
+    if PHASE == 0:
+        begin()
+    ahead = part_of_row(x_ptr, group, rows, x_stride, col, within, 0.0)
     if ADD:
-        r_ahead = _row(r_ptr, group, rows, r_stride, col, within)
+        r_ahead = part_of_row(r_ptr, group, rows, r_stride, col, within, 0.0)
+    if PHASE == 0:
+        ready()
+    turn = 0
     for r in range(group, rows, step):
         row = r + group.to(tl.int64) * 0
-        x = ahead.to(tl.float32)
-        # The next row of this group is on its way while this one waits for its partners.
-        ahead = _row(x_ptr, r + step, rows, x_stride, col, within)
+        raw = ahead
+        if AHEAD:
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0)
         if ADD:
-            other = r_ahead
-            r_ahead = _row(r_ptr, r + step, rows, r_stride, col, within)
-            total = (x + other.to(tl.float32)).to(s_ptr.dtype.element_ty)
+            raw = (raw.to(tl.float32) + r_ahead.to(tl.float32)).to(s_ptr.dtype.element_ty)
+            if AHEAD:
+                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0)
             if PHASE != 2:
-                tl.store(s_ptr + row * cols + col, total, mask=within)
-            x = total.to(tl.float32)
+                tl.store(s_ptr + row * cols + col, raw, mask=within)
+        x = raw.to(tl.float32)
         here = stats_ptr + row * (2 * PARTS)
-        token = 0
         if PHASE != 2:
             if RMS:
-                tl.store(here + part, tl.sum(x * x, axis=0))
+                first = tl.sum(x * x, axis=0)
+                second = 0.0
             else:
                 # Mean and sum of squares around it, of this part; merged by the formula of Chan, Golub and LeVeque.
-                size = tl.minimum(cols - part * BLOCK, BLOCK)
+                size = tl.maximum(tl.minimum(cols - part * BLOCK, BLOCK), 1)
                 centre = tl.sum(x, axis=0) / size
+                if PHASE == 0:
+                    x = again(raw).to(tl.float32)
                 apart = tl.where(within, x - centre, 0.0)
                 missed, square = tl.reduce((apart, apart * apart), 0, _add_pairs)
                 missed = missed / size
-                tl.store(here + part, centre + missed)
-                tl.store(here + PARTS + part, square - size * missed * missed)
-        if PHASE == 0:
-            token = tl.multiple_of(meet(count_ptr + row, PARTS), 16)
+                first = centre + missed
+                second = square - size * missed * missed
+        if PHASE == 1:
+            tl.store(here + part, first)
+            tl.store(here + PARTS + part, second)
         if PHASE != 1:
-            known = parts < PARTS
-            first = tl.load(here + parts + token, mask=known, other=0.0, cache_modifier=".cg")
-            if RMS:
-                var = tl.sum(first, axis=0) / cols
-                centred = x
-            else:
-                second = tl.load(here + PARTS + parts + token, mask=known, other=0.0, cache_modifier=".cg")
-                sizes = tl.where(known, tl.minimum(cols - parts * BLOCK, BLOCK), 0).to(tl.float32)
-                mean = tl.sum(first * sizes, axis=0) / cols
-                apart = tl.where(known, first - mean, 0.0)
-                var = tl.sum(second + sizes * apart * apart, axis=0) / cols
-                centred = x - mean
             if PHASE == 0:
-                depart(count_ptr + row, PARTS)
+                where = exchange(first, second, turn, PARTS)
+                turn = 1 - turn
+                firsts = tl.where(known, received(where, parts, 0), 0.0)
+                seconds = tl.where(known, received(where, parts, 1), 0.0)
+                x = again(raw).to(tl.float32)
+            else:
+                firsts = tl.load(here + parts, mask=known, other=0.0)
+                seconds = tl.load(here + PARTS + parts, mask=known, other=0.0)
+            if RMS:
+                mean = 0.0
+                var = tl.sum(firsts, axis=0) / cols
+            else:
+                sizes = tl.maximum(tl.where(known, tl.minimum(cols - parts * BLOCK, BLOCK), 0), 0).to(tl.float32)
+                mean = tl.sum(firsts * sizes, axis=0) / cols
+                apart = tl.where(known, firsts - mean, 0.0)
+                var = tl.sum(seconds + sizes * apart * apart, axis=0) / cols
             rstd = tl.rsqrt(var + EPS)
             if SAVE and part == 0:
                 tl.store(rstd_ptr + row, rstd)
                 if not RMS:
                     tl.store(mean_ptr + row, mean)
-            y = centred * rstd
+            y = x * rstd if RMS else (x - mean) * rstd
             if HAS_W:
                 y = y * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
             if HAS_B:
                 y = y + tl.load(b_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
             tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
+        if not AHEAD:
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0)
+            if ADD:
+                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0)
 
 
 @triton.jit
@@ -271,6 +283,98 @@ def _norm_backward(
         tl.store(dw_ptr + at, tl.sum(dw, axis=0), mask=tl.arange(0, BLOCK) < cols)
     if NEED_B:
         tl.store(db_ptr + at, tl.sum(db, axis=0), mask=tl.arange(0, BLOCK) < cols)
+
+
+@triton.jit
+def _norm_backward_split(
+    dy_ptr,
+    x_ptr,
+    w_ptr,
+    ds_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dw_ptr,
+    db_ptr,
+    rows,
+    cols,
+    dy_stride,
+    ds_stride,
+    RMS: tl.constexpr,
+    HAS_W: tl.constexpr,
+    NEED_W: tl.constexpr,
+    NEED_B: tl.constexpr,
+    ADD: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_2: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """As `_norm_backward`, with the columns of a row spread over a cluster: each program keeps dw and db of its own."""
+    group = tl.program_id(0) // PARTS
+    col = (tl.program_id(0) % PARTS) * BLOCK + tl.arange(0, BLOCK)
+    within = col < cols
+    parts = tl.arange(0, PARTS_2)
+    known = parts < PARTS
+    step = tl.num_programs(0) // PARTS
+    begin()
+    if HAS_W:
+        w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
+    dw = tl.zeros([BLOCK], tl.float32)
+    db = tl.zeros([BLOCK], tl.float32)
+    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, within, 0.0)
+    x_ahead = part_of_row(x_ptr, group, rows, cols, col, within, 0.0)
+    rstd_ahead = tl.load(rstd_ptr + group)
+    mean_ahead = 0.0
+    if not RMS:
+        mean_ahead = tl.load(mean_ptr + group)
+    ready()
+    turn = 0
+    for r in range(group, rows, step):
+        row = r + group.to(tl.int64) * 0
+        dy_raw, x_raw, rstd, mean = dy_ahead, x_ahead, rstd_ahead, mean_ahead
+        after = r + step
+        if AHEAD:
+            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0)
+            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0)
+            rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
+            if not RMS:
+                mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)
+        g, x = dy_raw.to(tl.float32), x_raw.to(tl.float32)
+        if HAS_W:
+            g = g * again(w_raw).to(tl.float32)
+        along, plain = tl.reduce((g * (x - mean) * rstd, g), 0, _add_pairs)
+        where = exchange(along, plain, turn, PARTS)
+        turn = 1 - turn
+        along = tl.sum(tl.where(known, received(where, parts, 0), 0.0), axis=0) / cols
+        plain = tl.sum(tl.where(known, received(where, parts, 1), 0.0), axis=0) / cols
+        dy = again(dy_raw).to(tl.float32)
+        xhat = (again(x_raw).to(tl.float32) - mean) * rstd
+        g = dy
+        if HAS_W:
+            g = dy * again(w_raw).to(tl.float32)
+        dx = g - xhat * along
+        if not RMS:
+            dx = dx - plain
+        dx = dx * rstd
+        if ADD:
+            dx += part_of_row(ds_ptr, r, rows, ds_stride, col, within, 0.0).to(tl.float32)
+        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
+        if NEED_W:
+            dw += dy * xhat
+        if NEED_B:
+            db += dy
+        if not AHEAD:
+            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0)
+            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0)
+            rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
+            if not RMS:
+                mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)
+    at = group.to(tl.int64) * cols + col
+    if NEED_W:
+        tl.store(dw_ptr + at, dw, mask=within)
+    if NEED_B:
+        tl.store(db_ptr + at, db, mask=within)
 
 
 @triton.jit
@@ -395,6 +499,7 @@ def _norm_backward_columns(
 ROWS_KERNEL = Kernel(_norm_rows)
 SPLIT_KERNEL = Kernel(_norm_split)
 BACKWARD_KERNEL = Kernel(_norm_backward)
+BACKWARD_SPLIT_KERNEL = Kernel(_norm_backward_split)
 ADD_UP_KERNEL = Kernel(_add_up)
 SUMS_KERNEL = Kernel(_norm_backward_sums)
 COLUMNS_KERNEL = Kernel(_norm_backward_columns)
@@ -418,8 +523,13 @@ def norm_forward(
     rms: bool,
     save: bool,
     traced: bool = False,
+    recent: Recent | None = None,
 ) -> NormOutputs:
-    """Run the forward kernel. The statistics are filled only when `save` is set."""
+    """Run the forward kernel; the statistics are filled only when `save` is set.
+
+    `recent` is where the call may be kept, under `eps`, as a function of (x, residual, w, b); what that returns is all
+    four outputs when `save` is set, y and the sum, or y alone.
+    """
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     total = y if residual is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
     flat = as_rows(x)
@@ -442,61 +552,29 @@ def norm_forward(
         return tuning.pick(
             "rms_norm" if rms else "layer_norm",
             (x.dtype, int(cols), add),
-            layout(cols, "add_norm" if add else "rms_norm" if rms else "layer_norm"),
+            layout(cols, "add_norm" if add else "rms_norm" if rms else "layer_norm", x.element_size()),
         )
 
     key = (scalars, eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
     spread = None if cols <= WIDEST_ROW else shape()
     if spread is None or spread.parts == 1:
+        kept = None
         if traced:
             ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, shape(), scalars, meta(), x.device))
         else:
             kept = ROWS_KERNEL(key, tensors, lambda: rows_launch(rows, cols, shape(), scalars, meta(), x.device))
-            if kept is not None and x.is_contiguous() and (residual is None or residual.is_contiguous()):
-                _FORWARD[kind(x), kind(residual), kind(w), kind(b), eps, rms, save] = kept
-        return NormOutputs(y, total, mean, rstd)
-    split = {**meta(), "PARTS": spread.parts, "PARTS_2": next_power_of_2(spread.parts), "BLOCK": spread.block}
-    if traced:
-        stats = torch.empty(2 * spread.parts * rows, device=x.device)
-        trace_split(SPLIT_KERNEL, (*tensors, stats, stats), scalars, split, rows, spread)
     else:
-        stats, count = exchange_buffers(x.device, 2 * spread.parts * rows, rows)
-        launch_split(SPLIT_KERNEL, key, (*tensors, stats, count), scalars, split, rows, spread)
+        split = {**meta(), **split_meta(spread)}
+        kept = launch_split(SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced)
+    in_place = flat.data_ptr() == x.data_ptr() and (residual is None or more.data_ptr() == residual.data_ptr())
+    if recent is not None and kept is not None and in_place:
+        outputs = [y, *([total] if add else []), *([rstd] if save else []), *([mean] if save and not rms else [])]
+        at_total, at_rstd = ~1 if add else ~0, ~(1 + add) if save else ~0
+        at_mean = ~(2 + add) if save and not rms else at_rstd
+        order = (0, 1 if add else 0, 2 if has_w else 0, 3 if has_b else 0, ~0, at_total, at_mean, at_rstd, 0)
+        returned = (0, ~at_total, ~at_mean, ~at_rstd) if save else (0, 1) if add else (0,)
+        recent.keep(eps, (x, residual, w, b), outputs, [Step(kept, order)], returned)
     return NormOutputs(y, total, mean, rstd)
-
-
-_FORWARD = Memo()
-_BACKWARD = Memo()
-
-
-def remembered_forward(
-    x: torch.Tensor,
-    residual: torch.Tensor | None,
-    w: torch.Tensor | None,
-    b: torch.Tensor | None,
-    eps: float,
-    rms: bool,
-    save: bool,
-) -> NormOutputs | None:
-    """The forward kernel without any check, if a call with the same shapes, dtypes and layouts went before."""
-    kept: Remembered | None = _FORWARD.get((kind(x), kind(residual), kind(w), kind(b), eps, rms, save))
-    if kept is None or not x.is_contiguous() or _autocast():
-        return None
-    if (w is not None and not w.is_contiguous()) or (b is not None and not b.is_contiguous()):
-        return None
-    y = torch.empty_like(x)
-    total, more = y, x
-    if residual is not None:
-        if not residual.is_contiguous():
-            return None
-        total, more = torch.empty_like(x), residual
-    mean = rstd = y
-    if save:
-        rstd = torch.empty(x.numel() // x.shape[-1], dtype=torch.float32, device=x.device)
-        mean = rstd if rms else torch.empty_like(rstd)
-    if kept.go(x, more, x if w is None else w, x if b is None else b, y, total, mean, rstd):
-        return NormOutputs(y, total, mean, rstd)
-    return None
 
 
 class NormGrads(NamedTuple):
@@ -521,13 +599,13 @@ def norm_backward(
 
     `x` is what was normalised, contiguous. dw and db have w's dtype.
     """
+    kind = (rms, need_w, need_b)
+    if not traced:
+        for quick in _RECENT_BACKWARD.get(kind):
+            grads = quick(dy, ds, x, w, mean, rstd)
+            if grads is not None:
+                return NormGrads(*grads)
     dx = torch.empty_like(x)
-    memo_key = (kind(dy), kind(ds), kind(x), kind(w), rms, need_w, need_b)
-    remembered = None if traced else _BACKWARD.get(memo_key)
-    if remembered is not None and dy.is_contiguous() and (ds is None or ds.is_contiguous()):
-        again = _repeat(remembered, dy, ds, x, w, mean, rstd, dx, need_w, need_b)
-        if again is not None:
-            return again
     flat_x = as_rows(x)
     grad = as_rows(dy)
     rows, cols = grad.shape
@@ -551,18 +629,20 @@ def norm_backward(
         return kernel((key, launch.grid), tensors, lambda: launch)
 
     first = second = None
-    wide = cols > (_WIDEST_BACKWARD if rms else _WIDEST_BACKWARD // 2)
-    if wide:
-        block = 2048
-        blocks = -(-cols // block)
+    shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols), x.element_size()))
+    if traced or not clusters(x.device) or shape in _NO_ROOM:
+        shape = _whole_rows(int(cols), rms)
+
+    def partial(programs: int) -> tuple[torch.Tensor, torch.Tensor]:
+        def room(needed: bool) -> torch.Tensor:
+            return torch.empty((programs, cols), dtype=torch.float32, device=x.device) if needed else dx
+
+        return room(need_w), room(need_b)
+
+    if shape is None:
+        blocks = -(-cols // _COLUMNS)
         programs = max(1, min(rows, 4 * sm_count(x.device) // blocks))
-    else:
-        shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols)))
-        tiles = -(-rows // shape.rows)
-        programs = min(tiles, (shape.persistent or 2) * sm_count(x.device))
-    partial_w = torch.empty((programs, cols), dtype=torch.float32, device=x.device) if need_w else dx
-    partial_b = torch.empty((programs, cols), dtype=torch.float32, device=x.device) if need_b else dx
-    if wide:
+        partial_w, partial_b = partial(programs)
         sums = torch.empty((rows, 2), dtype=torch.float32, device=x.device)
         go(
             SUMS_KERNEL,
@@ -572,9 +652,25 @@ def norm_backward(
         go(
             COLUMNS_KERNEL,
             (grad, flat_x, weight, more, mean, rstd, sums, dx, partial_w, partial_b),
-            Launch((blocks, programs), scalars, {**flags, "BLOCK": block}, 8),
+            Launch((blocks, programs), scalars, {**flags, "BLOCK": _COLUMNS}, 8),
         )
+    elif shape.parts > 1:
+        programs = walkers(rows, shape, x.device)
+        partial_w, partial_b = partial(programs)
+        launch = Launch(
+            (programs,), scalars, {**flags, **split_meta(shape)}, shape.warps, 1, shape.parts, shape.registers
+        )
+        try:
+            first = go(
+                BACKWARD_SPLIT_KERNEL, (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b), launch
+            )
+        except NoRoomError:
+            _NO_ROOM.add(shape)
+            return norm_backward(dy, ds, x, w, mean, rstd, rms, need_w, need_b)
     else:
+        tiles = -(-rows // shape.rows)
+        programs = min(tiles, (shape.persistent or 2) * sm_count(x.device))
+        partial_w, partial_b = partial(programs)
         first = go(
             BACKWARD_KERNEL,
             (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b),
@@ -592,41 +688,43 @@ def norm_backward(
             (partial_w, partial_b, dx if dw is None else dw, dx if db is None else db),
             Launch((-(-cols // 32),), (programs, cols), {"NEED_W": need_w, "NEED_B": need_b, "BLOCK": 32}, 4),
         )
-    if first is not None and dy.is_contiguous() and (ds is None or ds.is_contiguous()):
-        _BACKWARD[memo_key] = (first, second, programs)
+    if first is not None and grad.data_ptr() == dy.data_ptr() and (ds is None or more.data_ptr() == ds.data_ptr()):
+        wanted = [t for t in (dw, db) if t is not None]
+        partial = [t for t, needed in ((partial_w, need_w), (partial_b, need_b)) if needed]
+        at_w, at_b = ~1 if need_w else ~0, ~(1 + need_w) if need_b else ~0
+        to_w, to_b = ~(1 + len(wanted)) if need_w else ~0, ~(1 + len(wanted) + need_w) if need_b else ~0
+        steps = [Step(first, (0, 2, 3 if w is not None else 2, 0 if ds is None else 1, 4, 5, ~0, to_w, to_b))]
+        if wanted:
+            steps.append(Step(second, (to_w, to_b, at_w, at_b)))
+        returned = (0, ~at_w if need_w else None, ~at_b if need_b else None)
+        _RECENT_BACKWARD.keep(kind, (dy, ds, x, w, mean, rstd), [dx, *wanted, *partial], steps, returned)
     return NormGrads(dx, dw, db)
 
 
-def _repeat(
-    remembered: tuple[Remembered, Remembered | None, int],
-    dy: torch.Tensor,
-    ds: torch.Tensor | None,
-    x: torch.Tensor,
-    w: torch.Tensor | None,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    dx: torch.Tensor,
-    need_w: bool,
-    need_b: bool,
-) -> NormGrads | None:
-    """The two launches of a backward pass whose shapes and layouts were seen before."""
-    first, second, programs = remembered
-    cols = x.shape[-1]
-    partial = torch.empty((need_w + need_b, programs, cols), dtype=torch.float32, device=x.device)
-    partial_w = partial[0] if need_w else dx
-    partial_b = partial[need_w + 0] if need_b else dx
-    if not first.go(dy, x, x if w is None else w, dy if ds is None else ds, mean, rstd, dx, partial_w, partial_b):
-        return None
-    dw = torch.empty(cols, dtype=x.dtype, device=x.device) if need_w else None
-    db = torch.empty(cols, dtype=x.dtype, device=x.device) if need_b else None
-    if second is not None and not second.go(partial_w, partial_b, dx if dw is None else dw, dx if db is None else db):
-        return None
-    return NormGrads(dx, dw, db)
+_RECENT_BACKWARD = Recent("norm_backward", counted=False)
 
 
-def _backward_layout(cols: int) -> Layout:
-    """Fastest on an H100: two rows of 1024 with four warps, then one row with 16 to 32 elements a thread."""
+_NO_ROOM: set[Layout] = set()
+_COLUMNS = 2048  # columns of a block where a row is walked twice
+
+
+def _backward_layout(cols: int, itemsize: int) -> Layout:
+    """Whole rows while their weight gradients fit the registers of a program, then a cluster for each."""
     block = max(next_power_of_2(cols), 16)
+    if block > 8192:
+        for part, most, warps, per_sm in ((4096, 8, 8, 2), (8192, 8, 16, 1), (8192, 16, 16, 1)):
+            elements = part * 2 // itemsize
+            parts = -(-cols // elements)
+            if parts <= most:
+                return Layout(1, elements, parts if parts <= 8 else 16, warps, per_sm)
+    return _whole_rows(min(cols, 8192), True) or Layout(1, 8192, 1, 16, 1)
+
+
+def _whole_rows(cols: int, rms: bool) -> Layout | None:
+    """Two rows of 1024 with four warps, then one row with 16 to 32 elements a thread; None for rows too long."""
+    block = max(next_power_of_2(cols), 16)
+    if cols > (_WIDEST_BACKWARD if rms else _WIDEST_BACKWARD // 2):
+        return None
     if block <= 1024:
         rows = max(1, 2048 // block)
         return Layout(rows, block, 1, 4, 4)

@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from lanewise.kernels.guard import eager, fell_back, hit, host_bound, refuse_norm, wants_grad
-from lanewise.kernels.norm_kernels import norm_backward, norm_forward, remembered_forward
+from lanewise.kernels.gradients import apply as _apply
+from lanewise.kernels.gradients import differentiable_once
+from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, host_bound, refuse_norm, wants_grad
+from lanewise.kernels.norm_kernels import NormOutputs, norm_backward, norm_forward
+from lanewise.kernels.quick import Admitted, Recent
 
 __all__ = ["add_rms_norm", "reference", "rms_norm"]
 
@@ -24,70 +26,119 @@ def reference(x: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6)
     return torch.nn.functional.rms_norm(x, (x.shape[-1],), w, eps)
 
 
+def _forward(x: torch.Tensor, residual: torch.Tensor | None, w: torch.Tensor | None, eps: float) -> NormOutputs:
+    for quick in _RECENT_TRAINING.get(eps):
+        again = quick(x, residual, w, None)
+        if again is not None:
+            return NormOutputs(*again)
+    return norm_forward(x, residual, w, None, eps, rms=True, save=True, recent=_RECENT_TRAINING)
+
+
 class _RmsNorm(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: torch.Tensor, residual: torch.Tensor | None, w: torch.Tensor | None, eps: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        out = remembered_forward(x, residual, w, None, eps, True, True)
-        if out is None:
-            out = norm_forward(x, residual, w, None, eps, rms=True, save=True)
-        kept = x.contiguous() if residual is None else out.total
-        ctx.save_for_backward(kept, w, out.rstd)
-        ctx.added = residual is not None
-        return (out.y, out.total) if residual is not None else (out.y, out.y.new_empty(0))
+    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor | None, eps: float) -> torch.Tensor:
+        out = _forward(x, None, w, eps)
+        ctx.save_for_backward(x if x.is_contiguous() else x.contiguous(), w, out.rstd)
+        return out.y
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
+        x, w, rstd = ctx.saved_tensors
+        need_w = w is not None and ctx.needs_input_grad[1]
+        dx, dw, _ = norm_backward(dy, None, x, w, rstd, rstd, True, need_w, False)
+        return dx, dw, None
+
+
+class _AddRmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        out = _forward(x, residual, w, eps)
+        ctx.save_for_backward(out.total, w, out.rstd)
+        return out.y, out.total
+
+    @staticmethod
+    @differentiable_once
     def backward(ctx: Any, dy: torch.Tensor, ds: torch.Tensor) -> tuple[Any, ...]:
         x, w, rstd = ctx.saved_tensors
         need_w = w is not None and ctx.needs_input_grad[2]
-        grads = norm_backward(dy, ds if ctx.added else None, x, w, rstd, rstd, True, need_w, False)
-        return grads.dx, grads.dx if ctx.added else None, grads.dw, None
+        dx, dw, _ = norm_backward(dy, ds, x, w, rstd, rstd, True, need_w, False)
+        return dx, dx, dw, None
 
 
 def rms_norm(x: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6) -> torch.Tensor:
     """RMSNorm of `x` over its last dimension with weight `w`."""
-    if eager() and not wants_grad(x, w):
-        quick = remembered_forward(x, None, w, None, eps, True, False)
-        if quick is not None:
-            hit("rms_norm")
-            return quick.y
+    if not compiling():
+        for quick in _RECENT.get(eps):
+            out = quick(x, None, w, None)
+            if out is not None:
+                return out
+        if _ADMITTED.knows(x, w) and torch.is_grad_enabled():
+            return _train(x, w, eps)
     refused = refuse_norm(x, w)
-    if refused is None and eager() and wants_grad(x, w) and host_bound(x):
-        refused = "host-bound with gradients"
     if refused is not None:
         fell_back("rms_norm", refused)
         return reference(x, w, eps)
-    hit("rms_norm")
     if not eager():
+        hit("rms_norm")
         return torch.ops.lanewise.rms_norm(x, w, eps)[0]
     if wants_grad(x, w):
-        return _RmsNorm.apply(x, None, w, eps)[0]  # pyright: ignore[reportOptionalSubscript]
-    return norm_forward(x, None, w, None, eps, rms=True, save=False).y
+        _ADMITTED.admit(x, w)
+        return _train(x, w, eps)
+    hit("rms_norm")
+    return norm_forward(x, None, w, None, eps, rms=True, save=False, recent=_RECENT).y
+
+
+def _train(x: torch.Tensor, w: torch.Tensor | None, eps: float) -> torch.Tensor:
+    if host_bound(x):
+        fell_back("rms_norm", HOST_BOUND)
+        return reference(x, w, eps)
+    hit("rms_norm")
+    return _apply(_RmsNorm, x, w, eps)
+
+
+def _train_add(
+    x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if host_bound(x):
+        fell_back("add_rms_norm", HOST_BOUND)
+        total = x + residual
+        return reference(total, w, eps), total
+    hit("add_rms_norm")
+    return _apply(_AddRmsNorm, x, residual, w, eps)
 
 
 def add_rms_norm(
     x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(RMSNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
-    if eager() and not wants_grad(x, w, residual):
-        quick = remembered_forward(x, residual, w, None, eps, True, False)
-        if quick is not None:
-            hit("add_rms_norm")
-            return quick.y, quick.total
+    if not compiling():
+        for quick in _RECENT_ADD.get(eps):
+            out = quick(x, residual, w, None)
+            if out is not None:
+                return out
+        if _ADMITTED_ADD.knows(x, w, residual) and torch.is_grad_enabled():
+            return _train_add(x, residual, w, eps)
     refused = refuse_norm(x, w, residual)
-    if refused is None and eager() and wants_grad(x, w, residual) and host_bound(x):
-        refused = "host-bound with gradients"
     if refused is not None:
         fell_back("add_rms_norm", refused)
         total = x + residual
         return reference(total, w, eps), total
-    hit("add_rms_norm")
     if not eager():
+        hit("add_rms_norm")
         y, total, _ = torch.ops.lanewise.add_rms_norm(x, residual, w, eps)
         return y, total
     if wants_grad(x, residual, w):
-        return _RmsNorm.apply(x, residual, w, eps)  # pyright: ignore[reportReturnType]
-    out = norm_forward(x, residual, w, None, eps, rms=True, save=False)
+        _ADMITTED_ADD.admit(x, w, residual)
+        return _train_add(x, residual, w, eps)
+    hit("add_rms_norm")
+    out = norm_forward(x, residual, w, None, eps, rms=True, save=False, recent=_RECENT_ADD)
     return out.y, out.total
+
+
+_RECENT = Recent("rms_norm")
+_RECENT_ADD = Recent("add_rms_norm")
+_ADMITTED, _ADMITTED_ADD = Admitted(), Admitted()
+_RECENT_TRAINING = Recent("rms_norm_training", counted=False)

@@ -1,13 +1,12 @@
-"""What the row-wise kernels share: how rows are laid out, how programs that share a row wait for each other.
+"""What the row-wise kernels share: how rows are laid out, how programs that share a row work together.
 
 A row that fits one program is kept in registers: one read, one write. A longer row is cut into parts; the programs of
-one row exchange a few floats through global memory and wait for each other, so that the row still moves through memory
-once in each direction (a program that walks its row twice reads it again from L2 or, when the rows in flight exceed L2,
-from memory). All programs of such a launch are resident at once (a cooperative launch), each group walks its rows, and
-the partial results are combined in a fixed order, so the result is deterministic.
+one row run as a cluster and exchange two floats through shared memory (`lanewise.kernels.clusters`), so that the row
+still moves through memory once in each direction (a program that walks its row twice reads it again from L2 or, when
+the rows in flight exceed L2, from memory). The partial results are combined in a fixed order: deterministic.
 
-Where that launch is not to be had (tracing by torch.compile, the interpreter, more parts than the card has room for)
-the same kernel runs as two launches, statistics and then output, which reads the row twice.
+Where clusters are not to be had (tracing by torch.compile, the interpreter, cards before Hopper, rows of more parts
+than a cluster holds) the same kernel runs as two launches, statistics and then output, which reads the row twice.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ import torch
 import triton
 import triton.language as tl
 
-from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, NoRoomError, sm_count
+from lanewise.kernels.clusters import MOST_PARTS
+from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, NoRoomError, Remembered, clusters, sm_count
 
 __all__ = [
     "APPLY",
@@ -28,19 +28,21 @@ __all__ = [
     "WIDEST_ROW",
     "Layout",
     "as_rows",
-    "depart",
     "exchange_buffers",
     "launch_split",
     "layout",
-    "meet",
     "next_power_of_2",
+    "part_of_row",
+    "parts_layout",
     "rows_launch",
-    "trace_split",
+    "split_meta",
+    "walkers",
 ]
 
 FUSED, STATS, APPLY = 0, 1, 2
+LEAN = not INTERPRETED  # written in PTX
 
-WIDEST_ROW = 16384  # up to here a row is one program's whatever the tuner says
+WIDEST_ROW = 8192  # up to here a row is one program's whatever the tuner says
 _WIDEST_WHOLE = 32768  # columns that one program keeps by default
 
 
@@ -57,26 +59,26 @@ class Layout:
     parts: int
     warps: int
     persistent: int = 0
-    """Programs per multiprocessor that walk the tiles; 0 launches one program per tile. For a row in parts: programs
-    per multiprocessor, 0 meaning 2."""
+    """Programs per multiprocessor that walk the tiles (or rows, for a row in parts); 0 launches one for each."""
     stages: int = 1
-    """Tiles in flight through shared memory while walking (software pipelining); 1 turns it off."""
+    """Tiles in flight through shared memory while walking (software pipelining); 1 turns it off. For a row in parts,
+    2 loads the next row into registers before this one is finished."""
     registers: int = 0
     """Bound on the registers of a thread; 0 leaves it to the compiler."""
+    lean: bool = False
+    """Keep the row in half precision across the reductions and convert it again after each, for fewer registers."""
 
 
-def layout(cols: int, kernel: str = "softmax") -> Layout:
-    """Default layout for `cols` columns: what was fastest, or within noise of it, on an H100 (docs/kernels.md).
+def layout(cols: int, kernel: str = "softmax", itemsize: int = 2) -> Layout:
+    """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
     To 2048 columns a program holds at least 2048 elements with four warps; from there one row, with 8 to 64 elements a
-    thread. Longer rows are cut into parts: two programs of 16384 elements a multiprocessor where registers allow, one
-    where a second full-width input or two weight vectors have to be held as well.
+    thread. Longer rows are cut into parts of a size that several programs of a multiprocessor can hold at once.
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
     if block > _WIDEST_WHOLE:
-        part, warps, per_sm = _PARTS.get(kernel, (16384, 16, 2))
-        return Layout(1, part, -(-cols // part), warps, per_sm)
+        return parts_layout(cols, itemsize)
     if block <= 2048:
         rows = max(1, 2048 // block)
         return Layout(rows, block, 1, min(max(rows * block // 512, 1), 4))
@@ -87,11 +89,18 @@ def layout(cols: int, kernel: str = "softmax") -> Layout:
     return Layout(1, block, 1, 16 if block == 16384 else 8)
 
 
-_PARTS = {
-    "layer_norm": (16384, 16, 1),
-    "add_norm": (8192, 16, 2),
-    "softmax_backward": (16384, 16, 1),
-}
+_PARTS = ((8192, 8, 8), (16384, 8, 16), (32768, 8, 32), (32768, 16, 32), (65536, 16, 32))
+"""Bytes over two (elements in half precision) of a part, most parts, warps."""
+
+
+def parts_layout(cols: int, itemsize: int = 2) -> Layout:
+    """A row in parts: as many as a cluster holds, of the smallest size that suffices; beyond that, any number."""
+    for elements, most, warps in _PARTS:
+        part = elements * 2 // itemsize
+        parts = -(-cols // part)
+        if parts <= most:
+            return Layout(1, part, parts if parts <= 8 else 16, warps)
+    return Layout(1, 16384, -(-cols // 16384), 16)
 
 
 def rows_launch(
@@ -103,7 +112,7 @@ def rows_launch(
     tiles = -(-rows // shape.rows)
     if shape.persistent:
         tiles = min(tiles, shape.persistent * sm_count(device))
-    meta = {**meta, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages}
+    meta = {**meta, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages, "LEAN": LEAN and shape.lean}
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, 0, shape.registers)
 
 
@@ -119,64 +128,10 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
 
 
 @triton.jit
-def meet(count_ptr, PARTS: tl.constexpr):
-    """Publish what this program stored, then wait until all `PARTS` programs of the row have; returns 0.
-
-    The low 16 bits of the counter count arrivals, the high 16 bits departures (`depart`). One thread announces
-    (release) and polls (acquire), then the block's barrier lets the others go on: a poll by every thread would keep
-    the counter's line in L2 so busy that the arrivals themselves are held up. Adding the returned zero to an address
-    keeps the loads behind the wait; they must bypass L1.
-    """
-    tl.atomic_add(count_ptr, 1, sem="release", scope="gpu")
-    seen = tl.inline_asm_elementwise(
-        """{
-        .reg .pred missing, other;
-        .reg .b32 arrived, thread;
-        mov.u32 thread, %tid.x;
-        mov.b32 arrived, 0;
-        setp.ne.u32 other, thread, 0;
-        @other bra all_together;
-        wait_for_partners:
-        ld.acquire.gpu.global.b32 arrived, [$1];
-        and.b32 arrived, arrived, 65535;
-        setp.lt.u32 missing, arrived, $2;
-        @missing bra wait_for_partners;
-        all_together:
-        bar.sync 0;
-        mov.b32 $0, arrived;
-        }""",
-        "=r,l,r",
-        [count_ptr.to(tl.int64), PARTS],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-    return seen >> 16
-
-
-@triton.jit
-def depart(count_ptr, PARTS: tl.constexpr):
-    """Say that this program is past its wait; the last one to say so zeroes the counter for the next launch."""
-    tl.inline_asm_elementwise(
-        """{
-        .reg .pred other, last;
-        .reg .b32 before, thread;
-        mov.u32 thread, %tid.x;
-        setp.ne.u32 other, thread, 0;
-        @other bra gone;
-        atom.global.acq_rel.gpu.add.u32 before, [$1], 65536;
-        shr.u32 before, before, 16;
-        setp.eq.u32 last, before, $2;
-        @last st.relaxed.gpu.global.u32 [$1], 0;
-        gone:
-        mov.b32 $0, 0;
-        }""",
-        "=r,l,r",
-        [count_ptr.to(tl.int64), PARTS - 1],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
+def part_of_row(x_ptr, r, rows, stride, col, inside, OTHER: tl.constexpr):
+    """The program's part of row r, in its own dtype; nothing is read past the last row."""
+    base = x_ptr + stride * (r + tl.program_id(0).to(tl.int64) * 0)
+    return tl.load(base + col, mask=inside & (r < rows), other=OTHER, eviction_policy="evict_first")
 
 
 _BUFFERS: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
@@ -203,48 +158,66 @@ def exchange_buffers(device: torch.device, stats: int, rows: int) -> tuple[torch
     return kept
 
 
+def split_meta(shape: Layout) -> dict[str, Any]:
+    """The constexpr parameters that a kernel for rows in parts takes from the layout."""
+    return {
+        "PARTS": shape.parts,
+        "PARTS_2": next_power_of_2(shape.parts),
+        "BLOCK": shape.block,
+        "AHEAD": shape.stages > 1,
+    }
+
+
+def walkers(rows: int, shape: Layout, device: torch.device) -> int:
+    """Clusters that walk the rows together, evenly loaded: all run at once, `shape.persistent` programs (2 if 0) on a
+    multiprocessor. Clusters stay within a group of multiprocessors (16 or 18 on Hopper), so the rest of a group is
+    left out.
+    """
+    room = sm_count(device) // 16 * 16 or sm_count(device)
+    most = max((shape.persistent or 2) * room // shape.parts, 1)
+    return -(-rows // -(-rows // most))
+
+
 def launch_split(
     kernel: Kernel,
     key: tuple[Any, ...],
     tensors: tuple[torch.Tensor, ...],
     scalars: tuple[int | float, ...],
     meta: dict[str, Any],
-    rows: int,
+    numbers: int,
     shape: Layout,
-) -> None:
-    """Launch a kernel whose rows are shared by `shape.parts` programs; `tensors` end with statistics and counters."""
-    programs = rows * shape.parts
-    if not INTERPRETED and (kernel, shape) not in _NO_ROOM:
-        per_sm = shape.persistent or 2
+    traced: bool,
+) -> Remembered | None:
+    """Launch a kernel whose rows are shared by `shape.parts` programs, which pass on `numbers` partial results each.
+
+    As one launch of clusters where the card and the installed Triton have them (worth keeping if it is returned), as
+    two launches, statistics and output, anywhere else.
+    """
+    rows = scalars[0]
+    device = tensors[0].device
+    if not traced and clusters(device) and shape.parts <= MOST_PARTS and (kernel, shape) not in _NO_ROOM:
         fused = Launch(
-            (programs,),
+            (walkers(rows, shape, device) if shape.persistent else rows,),
             scalars,
             {**meta, "PHASE": FUSED},
             shape.warps,
             1,
             shape.parts,
-            min(65536 // (shape.warps * 32 * per_sm), 255),
+            shape.registers,
         )
         try:
-            kernel((key, FUSED), tensors, lambda: fused)
-            return
+            # The partial results go through shared memory: no tensor is needed for them.
+            return kernel((key, FUSED), (*tensors, tensors[0]), lambda: fused)
         except NoRoomError:
             _NO_ROOM.add((kernel, shape))
+    stats = torch.empty(numbers * shape.parts * rows, dtype=torch.float32, device=device)
     for phase in (STATS, APPLY):
-        whole = Launch((programs,), scalars, {**meta, "PHASE": phase}, shape.warps)
-        kernel((key, phase), tensors, lambda whole=whole: whole)
+        whole = Launch((rows * shape.parts,), scalars, {**meta, "AHEAD": False, "PHASE": phase}, shape.warps)
+        if traced:
+            kernel.trace((*tensors, stats), whole)
+        else:
+            kernel((key, phase), (*tensors, stats), lambda whole=whole: whole)
+    return None
 
 
 _NO_ROOM: set[tuple[Kernel, Layout]] = set()
-
-
-def trace_split(
-    kernel: Kernel,
-    tensors: tuple[torch.Tensor, ...],
-    scalars: tuple[int | float, ...],
-    meta: dict[str, Any],
-    rows: int,
-    shape: Layout,
-) -> None:
-    for phase in (STATS, APPLY):
-        kernel.trace(tensors, Launch((rows * shape.parts,), scalars, {**meta, "PHASE": phase}, shape.warps))

@@ -1,0 +1,135 @@
+"""Call every kernel once on edge shapes: a short program to run under `compute-sanitizer`.
+
+    PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python -m benchmarks.kernels.edges
+
+Odd lengths, one row, one column, unaligned starts, wide strides, rows shared by programs, partial tiles. Without the
+caching allocator every tensor is an allocation of its own, so that a read or a write past its end is seen. Results are
+compared with PyTorch's as well; the program ends with the number of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from lanewise import kernels
+from lanewise.kernels import dual_gemm, gemm_epilogue, guard, layer_norms, matmul, mlps, rms_norms, softmaxes
+from lanewise.kernels.activations import ACTIVATIONS
+from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
+
+BF16 = torch.bfloat16
+functional = torch.nn.functional
+
+
+def _randn(*shape: int, dtype: torch.dtype = BF16) -> torch.Tensor:
+    return torch.randn(*shape, device="cuda").to(dtype)
+
+
+def _rows() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
+    for rows, cols in ((1, 1), (3, 17), (5, 1000), (2, 4099), (3, 16385), (2, 40001), (3, 70001)):
+        x, r, w, b = _randn(rows, cols), _randn(rows, cols), _randn(cols), _randn(cols)
+        mask = torch.rand(rows, cols, device="cuda") < 0.7
+        mask[:, 0] = True
+        name = f"{rows}x{cols}"
+        yield f"softmax {name}", lambda x=x: kernels.softmax(x), lambda x=x: softmaxes.reference(x)
+        yield (
+            f"softmax masked {name}",
+            lambda x=x, m=mask: kernels.softmax(x, 0.5, m),
+            lambda x=x, m=mask: softmaxes.reference(x, 0.5, m),
+        )
+        yield (
+            f"layer_norm {name}",
+            lambda x=x, w=w, b=b: kernels.layer_norm(x, w, b),
+            lambda x=x, w=w, b=b: layer_norms.reference(x, w, b),
+        )
+        yield (
+            f"rms_norm {name}",
+            lambda x=x, w=w: kernels.rms_norm(x, w),
+            lambda x=x, w=w: rms_norms.reference(x, w),
+        )
+        yield (
+            f"add_rms_norm {name}",
+            lambda x=x, r=r, w=w: kernels.add_rms_norm(x, r, w)[0],
+            lambda x=x, r=r, w=w: rms_norms.reference(x + r, w),
+        )
+        leaves = [x.clone().requires_grad_(), w.clone().requires_grad_(), b.clone().requires_grad_()]
+        yield (
+            f"layer_norm backward {name}",
+            lambda v=leaves, dy=r: torch.autograd.grad(kernels.layer_norm(*v), v, dy),
+            lambda v=leaves, dy=r: torch.autograd.grad(layer_norms.reference(*v), v, dy),
+        )
+        yield (
+            f"rms_norm backward {name}",
+            lambda v=leaves[:2], dy=r: torch.autograd.grad(kernels.rms_norm(*v), v, dy),
+            lambda v=leaves[:2], dy=r: torch.autograd.grad(rms_norms.reference(*v), v, dy),
+        )
+        yield (
+            f"softmax backward {name}",
+            lambda v=leaves[0], dy=r: torch.autograd.grad(kernels.softmax(v), v, dy),
+            lambda v=leaves[0], dy=r: torch.autograd.grad(softmaxes.reference(v), v, dy),
+        )
+
+
+def _elements() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
+    flat = _randn(5003)
+    for start, n in ((0, 1), (0, 1023), (1, 4000), (3, 5000)):
+        a = flat[start : start + n]
+        yield f"add from {start}", lambda a=a: kernels.add_masked(a, a), lambda a=a: a + a
+        yield f"silu_mul from {start}", lambda a=a: kernels.silu_mul(a, a), lambda a=a: functional.silu(a) * a
+    wide, bias = _randn(7, 130)[:, ::2], _randn(65)
+    yield "bias_gelu strided", lambda: kernels.bias_gelu(wide, bias), lambda: functional.gelu(wide + bias)
+
+
+def _products() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
+    for m, n, k in ((1, 520, 1096), (33, 72, 136), (200, 136, 72), (300, 520, 264)):
+        x, w, up, bias, more = _randn(m, k), _randn(n, k) / k**0.5, _randn(n, k) / k**0.5, _randn(n), _randn(m, n)
+
+        def ours(x: Any = x, w: Any = w, bias: Any = bias, more: Any = more) -> torch.Tensor:
+            out = torch.empty_like(more)
+            if x.shape[0] <= 64:
+                blocks = SkinnyBlocks(64 if x.shape[0] > 16 else 16, 32, 128, 3, 4, 3)
+                matmul.skinny(x, w, None, bias, more, ACTIVATIONS["gelu"], out, blocks)
+            else:
+                matmul.tiles(x, w, None, bias, more, ACTIVATIONS["gelu"], out, TileBlocks(128, 128, 64, 8, 3))
+            return out
+
+        yield (
+            f"linear {m}x{n}x{k}",
+            ours,
+            lambda x=x, w=w, b=bias, r=more: gemm_epilogue.reference(x, w, b, "gelu", r),
+        )
+        yield (
+            f"gated {m}x{n}x{k}",
+            lambda x=x, w=w, up=up: kernels.gated_linear(x, w, up),
+            lambda x=x, w=w, up=up: dual_gemm.reference(x, w, up),
+        )
+    for d, h, o, m in ((64, 64, 64, 100), (40, 96, 24, 65), (64, 256, 64, 130)):
+        given = (_randn(m, d), _randn(h, d) / d**0.5, _randn(h), _randn(o, h) / h**0.5, _randn(o))
+        yield f"mlp {d}-{h}-{o} x{m}", lambda v=given: kernels.mlp(*v), lambda v=given: mlps.reference(*v)
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    guard.train_from_elements = 0
+    calls = 0
+    wrong: list[str] = []
+    for cases in (_elements(), _products(), _rows()):
+        for name, ours, reference in cases:
+            got, want = ours(), reference()
+            torch.cuda.synchronize()
+            calls += 1
+            gots, wants = ((v,) if isinstance(v, torch.Tensor) else v for v in (got, want))
+            for mine, true in zip(gots, wants, strict=True):
+                apart = (mine.float() - true.float()).abs().max() / true.float().abs().max().clamp_min(1e-6)
+                if not apart < 4e-2:
+                    wrong.append(f"{name}: {apart.item():.3g}")
+    print(f"{calls} calls, {len(wrong)} apart from PyTorch's result", *wrong, sep="\n")
+    print(kernels.counts())
+    if wrong:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
