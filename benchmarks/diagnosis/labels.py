@@ -57,6 +57,12 @@ def _twins(
 
 LABELS: list[Label] = [
     # -- One planted defect each, and the same program without it.
+    # Labelled before any tool had read them: a value read inside a compiled function, and a constant that changes.
+    *_twins(
+        "graph_break", HOST, "CMP101 SYN101", must="CMP101", may=f"{LAUNCHES} CMP103 CMP104 KER104", good=HOST,
+        good_may="CMP103 CMP104 KER104",
+    ),
+    Label("recompile-bad", HOST, "CMP102", may=f"{LAUNCHES} CMP103 CMP104 KER104"),
     *_twins("cast_churn", DEVICE, "MEM106", may="LAU102 KER102", good=DEVICE),
     *_twins("dynamic_shape", HOST, "SYN102", may=f"SYN108 {LAUNCHES}", good=HOST, good_may=LAUNCHES),
     *_twins("grad_in_inference", HOST, "OPT104", may=LAUNCHES, good=f"{HOST} mixed", good_may=LAUNCHES),
