@@ -59,7 +59,12 @@ LABELS: list[Label] = [
     # -- One planted defect each, and the same program without it.
     # Labelled before any tool had read them: a value read inside a compiled function, and a constant that changes.
     *_twins(
-        "graph_break", HOST, "CMP101 SYN101", must="CMP101", may=f"{LAUNCHES} CMP103 CMP104 KER104", good=HOST,
+        "graph_break",
+        HOST,
+        "CMP101 SYN101",
+        must="CMP101",
+        may=f"{LAUNCHES} CMP103 CMP104 KER104",
+        good=HOST,
         good_may="CMP103 CMP104 KER104",
     ),
     Label("recompile-bad", HOST, "CMP102", may=f"{LAUNCHES} CMP103 CMP104 KER104"),

@@ -13,7 +13,7 @@ from lanewise.trace.nesting import nearest
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
 
-__all__ = ["compile_ids", "compile_time_of_step", "outer_compile_rows"]
+__all__ = ["compile_ids", "compile_time_of_step", "inside_compilation", "outer_compile_rows"]
 
 _ID = re.compile(r"compile_id=(\d+)/(\d+)")
 
@@ -26,6 +26,16 @@ def outer_compile_rows(facts: Facts) -> np.ndarray:
     compiling = np.zeros(len(facts.trace), dtype=bool)
     compiling[rows] = True
     return rows[nearest(facts.host.parent, compiling, rows) < 0]
+
+
+def inside_compilation(facts: Facts, events: np.ndarray) -> np.ndarray:
+    """Whether each event is the compiler's own doing (kernels that it tries out, say), not the program's."""
+    rows = facts.compile_rows
+    if len(rows) == 0:
+        return np.zeros(len(events), dtype=bool)
+    compiling = np.zeros(len(facts.trace), dtype=bool)
+    compiling[rows] = True
+    return nearest(facts.host.parent, compiling, events) >= 0
 
 
 def compile_time_of_step(facts: Facts) -> np.ndarray:

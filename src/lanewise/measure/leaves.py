@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.compiling import inside_compilation
 from lanewise.trace.distinct import distinct
 
 if TYPE_CHECKING:
@@ -60,11 +61,13 @@ class Leaves:
 
 
 def measure_leaves(facts: Facts) -> Leaves:
-    """Leaves of a trace. Work inside compiled regions belongs to their calls and spells nothing."""
+    """Leaves of a trace. Work inside compiled regions belongs to their calls and spells nothing; the compiler's own is no
+    work of the program."""
     trace = facts.trace
     work = trace.device_work
     steady = np.concatenate((facts.steps.steady, [False]))
     rows = np.flatnonzero(steady[trace.steps.of_event[work]] & (trace.links.operator >= 0))
+    rows = rows[~inside_compilation(facts, trace.links.operator[rows])]
     if len(rows) == 0:
         nothing = np.empty(0, dtype=np.int64)
         return Leaves(nothing, nothing, "", nothing, nothing, np.zeros(1, np.int64))

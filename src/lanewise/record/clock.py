@@ -51,8 +51,9 @@ class StepClock:
 
     `resume()` at the end of a boundary keeps what the recorder did there out of the next step.
 
-    `open` and `close` synchronise the device; the round trip that this takes on an idle one is no time of the steps. With `marks` the spread is known for device-limited steps too, at the
-    price of an event record per millisecond, which would show in a trace: leave it off while recording.
+    `open` and `close` synchronise the device; the round trip that this takes on an idle one is no time of the steps.
+    With `marks` the spread is known for device-limited steps too, at the price of an event record per millisecond, which
+    would show in a trace: leave it off while recording.
     """
 
     def __init__(self, device: Device, *, marks: bool, now: Callable[[], int] = time.perf_counter_ns) -> None:

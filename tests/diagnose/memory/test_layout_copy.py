@@ -47,6 +47,11 @@ def test_host_bound_it_costs_the_operators() -> None:
     assert (finding.side, finding.gain_ns) == ("host", 13_000)
 
 
+def test_copies_of_the_compiler_that_tries_kernels_out_are_not_the_programs() -> None:
+    trying = "CachingAutotuner.benchmark_all_configs (dynamo_timed)"
+    cleared("MEM104", program(outer=trying))
+
+
 def test_changes_of_type_are_another_rules() -> None:
     assert cleared("MEM104", program(types=("float", "c10::BFloat16")))
     assert cleared("MEM104", program(via="aten::_to_copy"))

@@ -7,6 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
+from lanewise.measure.compiling import inside_compilation
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, text, time
 
@@ -43,6 +44,7 @@ def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outc
     if len(regions.graph_call) == 0:
         return NotApplicable("no compiled graph is called")
     calls = facts.launches.call[regions.graph_of_call >= 0]
+    calls = calls[~inside_compilation(facts, calls)]
     work = trace.device_work
     inside = np.flatnonzero(np.isin(links.launch, calls) & (links.launch >= 0))
     inside = inside[np.isin(work[inside], in_steady_steps(facts, work[inside]))]

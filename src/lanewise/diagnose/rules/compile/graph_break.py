@@ -31,7 +31,8 @@ def graph_break(facts: Facts) -> Outcome:
     runs that piece in Python and compiles the rest as another region inside the first. Nothing is fused across the
     break, guards are checked twice, and CUDA graphs are cut, too.
 
-    Costs: the host time of the outer region outside its compiled graphs.
+    Costs: the host time of the outer region outside its compiled graphs, and what entering each further graph costs
+    beyond its launches.
 
     Fix: `torch.compile(fullgraph=True)` turns each break into an error that names its line; `TORCH_LOGS=graph_breaks`
     lists them all. Remove prints and `.item()`, or move them behind the compiled function.
@@ -60,6 +61,7 @@ def graph_break(facts: Facts) -> Outcome:
     steps = steady_count(facts)
     waits = int(facts.host.wait_inside[outer].sum())
     between = (int(trace.duration[outer].sum()) - int(trace.duration[graphs].sum()) - waits) / steps
+    further = max(0.0, between) + _entering(facts, graphs, nested) / steps
     evidence: list[Block] = [
         table(
             "Regions that continue in another one",
@@ -78,11 +80,24 @@ def graph_break(facts: Facts) -> Outcome:
             "per": per(facts),
             "region": text(trace.name_of(int(outer[0]))),
         },
-        gain_ns=max(0.0, between),
+        gain_ns=further,
         evidence=[*evidence, *line_hint(facts)],
         location=locate(facts, int(nested[0])),
         claims=[*outer.tolist(), *nested.tolist()],
     )
+
+
+def _entering(facts: Facts, graphs: np.ndarray, nested: np.ndarray) -> int:
+    """Host time of graph calls in nested regions less that of their launches: one graph would be entered once."""
+    trace = facts.trace
+    if len(graphs) == 0:
+        return 0
+    within = np.zeros(len(trace), dtype=bool)
+    within[nested] = True
+    graphs = graphs[nearest(facts.host.parent, within, graphs) >= 0]
+    called = facts.regions.graph_of_call
+    launches = facts.launches.call[np.isin(called, graphs)]
+    return int(trace.duration[graphs].sum() - facts.host.wait_inside[graphs].sum() - trace.duration[launches].sum())
 
 
 def _outermost(facts: Facts, nested: np.ndarray) -> np.ndarray:
