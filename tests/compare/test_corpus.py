@@ -145,12 +145,19 @@ def test_at_least_95_percent_of_device_time_is_accounted_for(pair: Pair) -> None
     assert coverage.matched_share + coverage.explained_share >= 0.95
 
 
-def test_three_steps_and_one_recording_give_no_verdict_on_the_step_time() -> None:
+def test_three_steps_and_one_recording_decide_only_what_no_two_processes_differ_by() -> None:
+    decided: dict[str, float] = {}
     for pair in PAIRS:
         step = compare(pair.a, pair.b).step
-        assert step.verdict == "not enough samples"
-        assert step.further > 0
-        assert step.further_unit == "runs"
+        assert step.ratio is not None
+        if step.verdict == "not enough samples":
+            assert step.further > 0
+            assert step.further_unit == "runs"
+            continue
+        decided[pair.a] = step.ratio
+        assert step.verdict == ("faster" if step.ratio > 1 else "slower")
+        assert not 0.7 < step.ratio < 1.4
+    assert 0 < len(decided) < len(PAIRS)
 
 
 def test_the_compiled_copy_is_a_new_finding_and_the_region_is_not_amortised() -> None:

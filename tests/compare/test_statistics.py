@@ -167,3 +167,13 @@ def test_fifty_samples_take_less_than_a_fifth_of_a_second() -> None:
     started = time.process_time()
     estimate(a, b)
     assert time.process_time() - started < 0.6
+
+
+def test_one_value_a_side_decides_beyond_twice_what_processes_differ_by() -> None:
+    single = [np.array([200.0])]
+    for other, verdict in ((100.0, "faster"), (140.0, "not enough samples"), (400.0, "slower")):
+        found = estimate(single, [np.array([other])], between=0.15)
+        assert judge(found, within=0.01) == verdict, other
+        assert found.low == pytest.approx(200 / other * math.exp(-1.96 * 0.3))
+    # Without anything known about the spread nothing can be said.
+    assert judge(estimate(single, [np.array([10.0])]), within=0.01) == "not enough samples"

@@ -40,6 +40,8 @@ _BLOCK = 10
 # Two-sided 5 % and 80 % power: 1.96 + 0.84. A median is 1.253 times as noisy as a mean.
 _POWER, _MEDIAN_NOISE = 2.8, 1.253
 _CELLS = 2_000_000
+# A spread that is only expected, and that no sample could contradict, is taken twice.
+_UNSEEN = 2.0
 # Between the 20 % and the 80 % quantile of a normal distribution, in standard deviations.
 _QUANTILE_WIDTH = 1.683
 
@@ -78,14 +80,23 @@ def estimate(
     """
     ratio = _ratio(a, b)
     draws = bootstrap(a, b, paired=paired, resamples=resamples)
-    if len(draws) == 0 or not ratio > 0:
+    if not ratio > 0 or (len(draws) == 0 and not between > 0):
         return Estimate(ratio, math.nan, math.nan, math.nan, 1.0)
+    if len(draws) == 0:
+        return _by_what_is_known(ratio, _UNSEEN * between)
     low, high = np.quantile(draws, (0.025, 0.975))
     middle = math.log(ratio)
     # What the samples cannot show widens both halves of the interval.
     down, up = (math.hypot(middle - low, 1.96 * between), math.hypot(high - middle, 1.96 * between))
     mde = _POWER * math.hypot(float(draws.std()), between)
     return Estimate(ratio, math.exp(middle - down), math.exp(middle + up), mde, mann_whitney(_units(a), _units(b)))
+
+
+def _by_what_is_known(ratio: float, between: float) -> Estimate:
+    """Of a value that stands for a stretch of steps on either side: it has no spread of its own, only one to expect."""
+    reach = 1.96 * between
+    p = math.erfc(abs(math.log(ratio)) / between / math.sqrt(2))
+    return Estimate(ratio, ratio * math.exp(-reach), ratio * math.exp(reach), _POWER * between, p)
 
 
 def judge(found: Estimate, *, within: float) -> Verdict:
