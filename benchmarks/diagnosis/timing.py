@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reader.generate import write
-from benchmarks.tree.__main__ import sample, spread
+from benchmarks.sampled import sample, spread
 
 _CASE = """
 import json, resource, sys, time

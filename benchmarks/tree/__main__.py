@@ -13,15 +13,13 @@ import argparse
 import json
 import os
 import platform
-import statistics
-import subprocess
-import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from benchmarks.reader.generate import write as write_random
+from benchmarks.sampled import sample, spread
 from benchmarks.tree.program import write as write_program
 
 _BUILD = """
@@ -67,20 +65,6 @@ wall, after = time.perf_counter() - wall, os.times()
 cpu = after.children_user - before.children_user + after.children_system - before.children_system
 print(json.dumps({"wall_s": wall, "cpu_s": cpu}))
 """
-
-
-def sample(code: str, *arguments: str) -> dict[str, Any]:
-    """One fresh process; its last line of output is its result."""
-    # An installed package has its bytecode: without it every sample would compile the modules again.
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True,
-                          env=environment)  # fmt: skip
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def spread(values: list[float]) -> dict[str, Any]:
-    """Median, extremes and the samples themselves."""
-    return {"median": statistics.median(values), "min": min(values), "max": max(values), "samples": values}
 
 
 def measure(path: Path, saved: Path, samples: int) -> dict[str, Any]:
