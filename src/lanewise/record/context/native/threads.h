@@ -19,6 +19,9 @@ struct Entry {
   uint64_t serial;       // of a user scope, else 0
   bool base;             // Python may run between it and the operators inside of it
   bool closed;           // a user scope that was closed before what is inside of it
+  // Of an evaluation of the autograd engine until it is known which forward operator it belongs to; `node` is then the
+  // context that it stands in.
+  const Name* pending = nullptr;
 };
 
 struct Thread {
