@@ -30,15 +30,15 @@ def plan(device: str) -> list[list[Job]]:
     others = (*KINETO, *(PROTON if cuda else ()))
     llama = [Job("aba", "llama", arm, 12) for arm in ours]
     llama += [Job("aba", "llama", arm, 4) for arm in others]
-    adds = [Job("aba", "adds", arm, 3) for arm in ours] + [Job("aba", "adds", arm, 2) for arm in others]
+    adds = [Job("aba", "adds", arm, 2) for arm in ("null", "watch")] + [Job("aba", "adds", arm, 1) for arm in others]
     wide = [Job("aba", "wide", arm, 12) for arm in ("null", "watch", "profiler", *(PROTON if cuda else ()))]
     agreement = [Job("agreement", "wide", "watch", 3), Job("agreement", "small_llama", "watch", 5)]
     return [
-        [Job("pairs", "llama", arm, 32) for arm in ours],
+        [Job("pairs", "llama", ",".join(ours), 32)],
         *([agreement] if cuda else []),
         llama,
-        [Job("pairs", "adds", arm, 8) for arm in ours],
-        *([[Job("pairs", "wide", arm, 24) for arm in ("null", "watch")]] if cuda else []),
+        [Job("pairs", "adds", ",".join(ours), 8)],
+        *([[Job("pairs", "wide", "null,watch", 24)]] if cuda else []),
         [Job("turns", "small_llama", arm, 16) for arm in ("null", "watch")],
         adds,
         wide if cuda else [],
@@ -76,11 +76,19 @@ def main() -> None:
                     break
                 begin = time.monotonic()
                 answer = run(job, given.device, min(given.longest, left + 5))
-                name = f"{job.kind} {job.program} {job.arm}" + (f" {job.count}" if job.kind == "size" else "")
-                results.setdefault(name, []).append(shortened(answer, job.kind))
+                print(f"{time.monotonic() - begin:6.1f} s", flush=True)
+                for name, part in _parts(job, answer):
+                    results.setdefault(name, []).append(shortened(part, job.kind))
+                    print(f"  {name}: {_brief(results, name)}", flush=True)
                 # A run that is cut short keeps what it has.
                 write(given.out, given.device, results)
-                print(f"{time.monotonic() - begin:6.1f} s  {name}: {_brief(results, name)}", flush=True)
+
+
+def _parts(job: Job, answer: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The answer by name: of several arms in one process, each has its own."""
+    if job.kind == "pairs" and "error" not in answer:
+        return [(f"pairs {job.program} {arm}", part) for arm, part in answer.items()]
+    return [(f"{job.kind} {job.program} {job.arm}" + (f" {job.count}" if job.kind == "size" else ""), answer)]
 
 
 def _brief(results: dict[str, list[dict[str, Any]]], name: str) -> str:

@@ -80,9 +80,16 @@ def _watching(arm: str) -> Any:
 
 
 def pairs(program: str, arm: str, device: str, count: int) -> dict[str, Any]:
-    """Steps without, with, with, without, and so on; `count` of either. Switching itself is timed apart."""
+    """Steps without, with, with, without, and so on; `count` of either, for each of `arm`, which is several with commas.
+
+    Switching itself is timed apart.
+    """
     step = make_step(program, device)
     timed(step, 5)
+    return {one: _pairs(step, one, count) for one in arm.split(",")}
+
+
+def _pairs(step: Step, arm: str, count: int) -> dict[str, Any]:
     watcher, collector = _watching(arm)
     timed(step, 3)
     within: list[int] = []
@@ -98,17 +105,23 @@ def pairs(program: str, arm: str, device: str, count: int) -> dict[str, Any]:
         switches.append(time.perf_counter_ns() - begin)
         (without if plain else within).append(timed(step, 1)[0])
     collector.off()
-    counts = collector._module.snapshot()
+    begin = time.perf_counter_ns()
     watcher.stop()
+    stop_ns = time.perf_counter_ns() - begin
+    counts = collector._module.snapshot()
+    watched = watcher.tree.info.watched
     return {
         "without_ns": without,
         "within_ns": within,
         # Steps 1, 5, 9 follow a switch to on, steps 3, 7, 11 one to off.
         "on_ns": switches[1::4],
         "off_ns": switches[3::4],
+        "stop_ns": stop_ns,
         "callbacks": sum(one["callbacks"] for one in counts["threads"]),
+        "callback_ns": watched.callback_ns if watched else 0,
         "counts": counts["device"],
-        "device": watcher.tree.info.watched.device if watcher.tree.info.watched else "",
+        "losses": watched.losses if watched else {},
+        "device": watched.device if watched else "",
     }
 
 

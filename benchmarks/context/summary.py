@@ -62,4 +62,4 @@ def _turns(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for name in ("on_ns", "off_ns"):
         if rows[0].get(name):
             line[name] = int(statistics.median(ns for row in rows for ns in row[name]))
-    return line | {name: rows[-1][name] for name in ("device", "counts") if name in rows[-1]}
+    return line | {name: rows[-1][name] for name in ("device", "counts", "losses", "callbacks") if name in rows[-1]}
