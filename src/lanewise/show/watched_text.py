@@ -19,7 +19,7 @@ _LOSSES = {
     "errors": "internal errors",
     "windows_discarded": "windows discarded as unsound",
     "records_unmatched": "device work without its launch",
-    "graphs_before": "device work of graphs captured before the start",
+    "graphs_before": "device works of graphs captured earlier, placed where they were launched",
     "records_unfinished": "device records without times",
     "kernels_missing": "kernels without a record, as when another profiler takes the device over",
     "records_dropped": "device records that the driver dropped",

@@ -273,17 +273,22 @@ def test_the_work_of_a_graph_belongs_to_where_it_was_captured(cupti: Cupti) -> N
     assert losses(tree) == {}
 
 
-def test_graphs_captured_before_the_start_are_counted(cupti: Cupti) -> None:
+@pytest.mark.parametrize("node", [77, 0])
+def test_graphs_captured_before_the_start_belong_to_where_they_are_launched(cupti: Cupti, node: int) -> None:
+    """The driver may know their nodes or not."""
+
     def replay() -> None:
         cupti.correlation += 1
         cupti.call(DRIVER, GRAPH_LAUNCH, cupti.correlation)
         for _ in range(3):
-            cupti.kernel(cupti.correlation, ns=30, node=77)
+            cupti.kernel(cupti.correlation, ns=30, node=node)
 
     tree = collected(lambda: launch(replay))
-    assert losses(tree) == {"graphs_before": 3}
-    (node,) = rows(tree, "square(float*, int)")
-    assert metrics(tree, node)["device"] == 90
+    assert losses(tree) == ({"graphs_before": 3} if node else {})
+    (kernel,) = rows(tree, "square(float*, int)")
+    assert metrics(tree, kernel)["device"] == 90
+    assert above(tree, kernel)[1].endswith("lanewise_test::launch")
+    assert metrics(tree, rows(tree, "lanewise_test::launch")[0])["launches"] == 0
 
 
 def test_a_graph_of_an_earlier_session_is_not_placed_in_this_ones_contexts(cupti: Cupti) -> None:

@@ -142,13 +142,19 @@ def test_graphs_belong_to_where_they_were_captured() -> None:
         torch.cuda.synchronize()
 
     tree = collected(work)
-    kernels = [at for at in range(len(tree)) if tree.kind[at] == NodeKind.KERNEL]
     found = {
-        (above(tree, at)[1].rpartition(": ")[2], int(tree.metrics["count"][at]))
-        for at in kernels
-        if "cos" in tree.label(at)
+        name: [
+            (above(tree, at)[1].rpartition(": ")[2], int(tree.metrics["count"][at]))
+            for at in range(len(tree))
+            if tree.kind[at] == NodeKind.KERNEL and f"{name}_kernel" in tree.label(at)
+        ]
+        for name in ("cos", "sin")
     }
-    assert (found, losses(tree)) == ({("aten::cos", 5)}, {"graphs_before": 3})
+    # Of a graph that was instantiated before, the driver may not know the nodes.
+    assert (found, losses(tree)) in (
+        ({"cos": [("aten::cos", 5)], "sin": [("work", 3)]}, {"graphs_before": 3}),
+        ({"cos": [("aten::cos", 5)], "sin": [("work", 3)]}, {}),
+    )
 
 
 def test_threads_and_streams() -> None:

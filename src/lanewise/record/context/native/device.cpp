@@ -23,7 +23,9 @@ constexpr size_t kMostBuffers = 14;
 constexpr size_t kAlignment = 8;
 // Launches in flight that are remembered: more than the queue of a device holds.
 constexpr size_t kCorrelations = 1u << 18;
-constexpr uint64_t kNode = 0xFFFFFF;
+// A node needs 18 bits of its 24; above them it says whether a whole graph was launched.
+constexpr uint64_t kNode = 0x7FFFFF;
+constexpr uint64_t kWholeGraph = 0x800000;
 constexpr size_t kMostGraphNodes = 1u << 20;
 constexpr size_t kMostKernelNames = 100000;
 
@@ -119,19 +121,22 @@ const char* memory(uint32_t kind) {
 
 // -- launches, on the threads of the program ---------------------------------------------------------------------------
 
-void note(uint32_t correlation) {
+void note(uint32_t correlation, Work work) {
   const uint64_t context = current_context();
   if (context == 0) return;
   const uint64_t tree = (context >> 32) - 1;
   state.launches[correlation % kCorrelations].store(
-      static_cast<uint64_t>(correlation) << 32 | (tree & 0xFF) << 24 | (context & kNode), std::memory_order_release);
+      static_cast<uint64_t>(correlation) << 32 | (tree & 0xFF) << 24 | (work == Work::kGraph ? kWholeGraph : 0) |
+          (context & kNode),
+      std::memory_order_release);
 }
 
 void begins(cupti::Domain domain, uint32_t id, uint32_t correlation) {
-  note(correlation);
+  const Work work = cupti::work_of(domain, id);
+  note(correlation, work);
   if (in_call.runtime) return;
   in_call.runtime = domain == cupti::kRuntime;
-  in_call.work = cupti::work_of(domain, id);
+  in_call.work = work;
   if (auto* counter = counter_of(in_call.work)) count(*counter);
 }
 
@@ -196,18 +201,29 @@ void called(void*, cupti::Domain domain, uint32_t id, const void* data) {
 
 // -- records, on a thread of CUPTI -------------------------------------------------------------------------------------
 
-uint64_t context_of(uint32_t correlation, uint64_t graph_node) {
+// Where a record belongs, and whether what it tells of was launched on its own.
+struct Origin {
+  uint64_t context = 0;
+  bool alone = false;
+};
+
+uint64_t capture_of(uint64_t graph_node) {
+  std::lock_guard<std::mutex> lock(state.graph_mutex);
+  const auto found = state.graph_nodes.find(graph_node);
+  return found != state.graph_nodes.end() ? found->second : 0;
+}
+
+Origin origin_of(uint32_t correlation, uint64_t graph_node) {
   if (graph_node != 0) {
-    std::lock_guard<std::mutex> lock(state.graph_mutex);
-    const auto found = state.graph_nodes.find(graph_node);
-    if (found != state.graph_nodes.end()) return found->second;
+    if (const uint64_t context = capture_of(graph_node)) return {context, false};
+    // Captured before we began, or where nobody watched: it belongs to where the graph was launched.
     ++state.counts.graphs_before;
-    return 0;
   }
   const uint64_t entry = state.launches[correlation % kCorrelations].load(std::memory_order_acquire);
-  if (entry >> 32 == correlation && entry != 0) return ((entry >> 24 & 0xFF) + 1) << 32 | (entry & kNode);
-  ++state.counts.unmatched;
-  return 0;
+  if (entry >> 32 == correlation && entry != 0)
+    return {((entry >> 24 & 0xFF) + 1) << 32 | (entry & kNode), graph_node == 0 && (entry & kWholeGraph) == 0};
+  if (graph_node == 0) ++state.counts.unmatched;
+  return {0, graph_node == 0};
 }
 
 struct Span {
@@ -224,7 +240,7 @@ Span span_of(const T& record, uint64_t bytes) {
   return {record.start, record.end, bytes, record.device, record.context, record.stream};
 }
 
-void fold(uint64_t context, Kind kind, uint32_t name, uint32_t detail, bool alone, const Span& span) {
+void fold(Origin origin, Kind kind, uint32_t name, uint32_t detail, const Span& span) {
   ++state.counts.records;
   // What was never finished has no times.
   if (span.end < span.begin || span.begin == 0) {
@@ -232,18 +248,18 @@ void fold(uint64_t context, Kind kind, uint32_t name, uint32_t detail, bool alon
     return;
   }
   const uint64_t time = span.end - span.begin;
-  const Key key{context, static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(detail & 0xFFFFFF) << 32 | name};
+  const Key key{origin.context, static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(detail & 0xFFFFFF) << 32 | name};
   Leaf& leaf = state.leaves[key];
   if (leaf.count == 0) {
     leaf = Leaf{};
-    leaf.context = context;
+    leaf.context = origin.context;
     leaf.kind = static_cast<uint8_t>(kind);
     leaf.name = name;
     leaf.detail = detail;
     leaf.shortest_ns = time;
   }
   ++leaf.count;
-  leaf.launches += alone;
+  leaf.launches += origin.alone;
   leaf.total_ns += time;
   leaf.shortest_ns = std::min(leaf.shortest_ns, time);
   leaf.longest_ns = std::max(leaf.longest_ns, time);
@@ -262,26 +278,25 @@ void fold_copy(const T& one) {
   const char* way = direction(one.copy_kind);
   const std::string name =
       std::string("Memcpy ") + way + " (" + memory(one.source_kind) + " -> " + memory(one.target_kind) + ")";
-  fold(context_of(one.correlation, one.graph_node), Kind::kCopy, names.intern(name)->id, names.intern(way)->id,
-       one.graph_node == 0, span_of(one, one.bytes));
+  fold(origin_of(one.correlation, one.graph_node), Kind::kCopy, names.intern(name)->id, names.intern(way)->id,
+       span_of(one, one.bytes));
 }
 
 void take(const cupti::Record* record) {
   switch (record->kind) {
     case cupti::kConcurrentKernel: {
       const auto& one = *reinterpret_cast<const cupti::KernelRecord*>(record);
-      if (one.graph_node == 0) ++state.counts.kernel_records;
-      fold(context_of(one.correlation, one.graph_node), Kind::kKernel, kernel_name(one.name), 0, one.graph_node == 0,
-           span_of(one, 0));
+      const Origin origin = origin_of(one.correlation, one.graph_node);
+      state.counts.kernel_records += origin.alone;
+      fold(origin, Kind::kKernel, kernel_name(one.name), 0, span_of(one, 0));
       break;
     }
     case cupti::kMemcpy: fold_copy(*reinterpret_cast<const cupti::CopyRecord*>(record)); break;
     case cupti::kMemcpyPeer: fold_copy(*reinterpret_cast<const cupti::PeerCopyRecord*>(record)); break;
     case cupti::kMemset: {
       const auto& one = *reinterpret_cast<const cupti::SetRecord*>(record);
-      fold(context_of(one.correlation, one.graph_node), Kind::kSet,
-           names.intern(std::string("Memset (") + memory(one.memory_kind) + ")")->id, 0, one.graph_node == 0,
-           span_of(one, one.bytes));
+      fold(origin_of(one.correlation, one.graph_node), Kind::kSet,
+           names.intern(std::string("Memset (") + memory(one.memory_kind) + ")")->id, 0, span_of(one, one.bytes));
       break;
     }
     default: break;
