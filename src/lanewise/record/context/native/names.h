@@ -49,52 +49,51 @@ extern Names& names;
 // Name of a user scope without what changes from call to call: counters after `#`, addresses.
 std::string without_counters(std::string_view text);
 
-// Names that one thread has seen, without a lock: by address, where the names of operators stay, and by their letters,
-// because the names of backward functions are put together anew for every call. Either way the text is compared.
+// What is needed of a name while a program runs.
+struct NameKey {
+  uint64_t hash;  // of its letters; 0 for none
+  uint32_t id;
+  uint8_t flags;
+};
+
+// Names that one thread has seen, without a lock, by a hash of their letters: addresses do not stay, as names of backward
+// functions are put together anew for every call. Letters are not compared again: among a million different names the
+// chance that two have one hash of 63 bits is 5e-8.
 class NameCache {
  public:
-  const Name* find(const char* text) {
-    ByAddress& here = by_address_[(reinterpret_cast<uintptr_t>(text) >> 3) % kSlots];
-    if (here.address == text && std::strcmp(here.name->text.c_str(), text) == 0) return here.name;
-    const Name* name = find_letters(text);
-    here = {text, name};
-    return name;
+  NameKey find(const char* text) {
+    const size_t size = std::strlen(text);
+    const uint64_t hash = hash_of(text, size);
+    NameKey& here = slots_[hash % kSlots];
+    if (__builtin_expect(here.hash != hash, 0)) {
+      const Name* name = names.intern({text, size});
+      here = {hash, name->id, name->flags};
+    }
+    return here;
   }
-  void clear() {
-    std::memset(static_cast<void*>(by_address_), 0, sizeof(by_address_));
-    std::memset(static_cast<void*>(by_letters_), 0, sizeof(by_letters_));
-  }
+  void clear() { std::memset(static_cast<void*>(slots_), 0, sizeof(slots_)); }
 
  private:
-  static constexpr size_t kSlots = 1024;
-  struct ByAddress {
-    const char* address;
-    const Name* name;
-  };
+  static constexpr size_t kSlots = 2048;
 
   static uint64_t hash_of(const char* text, size_t size) {
-    uint64_t hash = size;
+    uint64_t hash = size * UINT64_C(0xD6E8FEB86659FD93);
     for (; size >= 8; text += 8, size -= 8) {
       uint64_t eight;
       std::memcpy(&eight, text, 8);
-      hash = (hash ^ eight) * UINT64_C(0x9E3779B97F4A7C15);
+      hash = mixed(hash ^ eight);
     }
     uint64_t rest = 0;
     std::memcpy(&rest, text, size);
-    hash = (hash ^ rest) * UINT64_C(0x9E3779B97F4A7C15);
-    return hash ^ (hash >> 32);
+    return mixed(hash ^ rest) | 1;
+  }
+  // A multiplication alone keeps what differs in the upper bits there.
+  static uint64_t mixed(uint64_t value) {
+    const auto wide = static_cast<unsigned __int128>(value ^ UINT64_C(0x9E3779B97F4A7C15)) * UINT64_C(0xA0761D6478BD642F);
+    return static_cast<uint64_t>(wide) ^ static_cast<uint64_t>(wide >> 64);
   }
 
-  const Name* find_letters(const char* text) {
-    const size_t size = std::strlen(text);
-    const Name*& here = by_letters_[hash_of(text, size) % kSlots];
-    if (here == nullptr || here->text.size() != size || std::memcmp(here->text.data(), text, size) != 0)
-      here = names.intern({text, size});
-    return here;
-  }
-
-  ByAddress by_address_[kSlots] = {};
-  const Name* by_letters_[kSlots] = {};
+  NameKey slots_[kSlots] = {};
 };
 
 }  // namespace lanewise

@@ -111,19 +111,19 @@ inline lw_activation anchor_now(Thread& thread, const Entry& top) {
 // The engine's evaluation of a function begins before its number is known. Once it is, the evaluation as a whole, with
 // its hooks and reductions, belongs to the forward operator; without one it is an operator like others.
 __attribute__((noinline)) void settle(Thread& thread, Entry& evaluation, uint64_t forward) {
-  if ((evaluation.pending->flags & kAccumulate) != 0 && thread.last_forward != 0 && forward == 0) {
+  if ((evaluation.pending.flags & kAccumulate) != 0 && thread.last_forward != 0 && forward == 0) {
     forward = thread.last_forward;
     add(thread.accumulated, 1);
   }
-  evaluation.node = thread.tree.child(evaluation.node, Kind::kOperator, evaluation.pending->id, forward);
-  evaluation.pending = nullptr;
+  evaluation.node = thread.tree.child(evaluation.node, Kind::kOperator, evaluation.pending.id, forward);
+  evaluation.pending = NameKey{};
   add(evaluation.node->calls, 1);
   thread.leaf = evaluation.node;
 }
 
 std::unique_ptr<at::ObserverContext> open_scope(Thread& thread, const at::RecordFunction& function, uint64_t now) {
   Entry& top = thread.stack[thread.depth];
-  if (top.pending != nullptr) settle(thread, top, 0);
+  if (top.pending.hash != 0) settle(thread, top, 0);
   Entry& entry = thread.stack[thread.depth + 1];
   entry = Entry{nullptr, thread.leaf, {nullptr, nullptr}, 0, true, false};
   Node* parent = top.node;
@@ -162,32 +162,32 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
   Entry& top = thread.stack[thread.depth];
   const bool backward = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
   uint64_t forward = backward ? link(thread, function) : 0;
-  if (__builtin_expect(top.pending != nullptr, 0)) {
+  if (__builtin_expect(top.pending.hash != 0, 0)) {
     settle(thread, top, forward);
     forward = 0;
   }
   Node* parent = arrive(thread, top, now);
-  const Name* name = thread.cache.find(function.name());
+  const NameKey name = thread.cache.find(function.name());
   Entry& entry = thread.stack[++thread.depth];
   entry.leaf = thread.leaf;
   entry.serial = 0;
   entry.closed = false;
-  entry.pending = nullptr;
+  entry.pending = NameKey{};
   entry.base = backward;
   if (backward) {
-    entry.node = thread.tree.child(parent, Kind::kBackward, name->id, forward);
-  } else if (__builtin_expect((name->flags & kEvaluate) != 0, 0)) {
+    entry.node = thread.tree.child(parent, Kind::kBackward, name.id, forward);
+  } else if (__builtin_expect((name.flags & kEvaluate) != 0, 0)) {
     entry.base = true;
     entry.node = parent;
     entry.pending = name;
     entry.anchor = top.base ? anchor_now(thread, top) : top.anchor;
     return;
   } else {
-    if (__builtin_expect((name->flags & kAccumulate) != 0 && thread.last_forward != 0, 0)) {
+    if (__builtin_expect((name.flags & kAccumulate) != 0 && thread.last_forward != 0, 0)) {
       forward = thread.last_forward;
       add(thread.accumulated, 1);
     }
-    entry.node = thread.tree.child(parent, Kind::kOperator, name->id, forward);
+    entry.node = thread.tree.child(parent, Kind::kOperator, name.id, forward);
     const int64_t sequence = function.seqNr();
     if (sequence >= 0) {
       thread.tree.remember_sequence(sequence, entry.node);
@@ -200,6 +200,8 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
     thread.leaf = entry.node;
   }
   add(entry.node->calls, 1);
+  // What opened inside of it last time comes next, most likely.
+  __builtin_prefetch(entry.node->last);
 }
 
 std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function) {
@@ -245,7 +247,7 @@ void close_scope(const ScopeContext& scope, uint64_t now) {
   while (at > 0 && thread->stack[at].serial != scope.serial) --at;
   // It went with an operator around it that ended first.
   if (at == 0) return;
-  if (thread->stack[thread->depth].pending != nullptr) settle(*thread, thread->stack[thread->depth], 0);
+  if (thread->stack[thread->depth].pending.hash != 0) settle(*thread, thread->stack[thread->depth], 0);
   spend(*thread, thread->stack[thread->depth].node, now);
   thread->stack[at].closed = true;
   if (at != thread->depth) count(losses.scopes_out_of_order);
@@ -276,9 +278,10 @@ void ended(const at::RecordFunction& function, at::ObserverContext* context) {
   // User scopes that were opened inside and never closed end with the operator.
   while (thread->depth > 0 && entry->serial != 0) entry = &thread->stack[--thread->depth];
   if (thread->depth == 0) return;
-  if (__builtin_expect(entry->pending != nullptr, 0)) settle(*thread, *entry, 0);
+  if (__builtin_expect(entry->pending.hash != 0, 0)) settle(*thread, *entry, 0);
   // Of a base, the time since its last operator is its own.
   spend(*thread, entry->node, now);
+  __builtin_prefetch(entry->node->next);
   thread->leaf = entry->leaf;
   --thread->depth;
 }

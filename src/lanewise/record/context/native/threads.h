@@ -21,7 +21,7 @@ struct Entry {
   bool closed;           // a user scope that was closed before what is inside of it
   // Of an evaluation of the autograd engine until it is known which forward operator it belongs to; `node` is then the
   // context that it stands in.
-  const Name* pending = nullptr;
+  NameKey pending{};
 };
 
 struct Thread {
