@@ -28,7 +28,7 @@ def plan(device: str) -> list[list[Job]]:
     cuda = device == "cuda"
     ours = ("null", "watch", "watch_operators", *(("watch_host",) if cuda else ()))
     others = (*KINETO, *(PROTON if cuda else ()))
-    llama = [Job("aba", "llama", arm, 12) for arm in ours]
+    llama = [Job("aba", "llama", arm, 12) for arm in (*ours, *(("watch_detach",) if cuda else ()))]
     llama += [Job("aba", "llama", arm, 4) for arm in others]
     adds = [Job("aba", "adds", arm, 2) for arm in ("null", "watch")] + [Job("aba", "adds", arm, 1) for arm in others]
     wide = [Job("aba", "wide", arm, 12) for arm in ("null", "watch", "profiler", *(PROTON if cuda else ()))]

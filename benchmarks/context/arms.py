@@ -19,8 +19,9 @@ WATCH: dict[str, dict[str, bool]] = {
     "watch": {},
     "watch_operators": {"frames": False},
     "watch_host": {"device": False},
+    "watch_detach": {},
 }
-"""Options of `watch`: everything, without Python frames, without the device."""
+"""Options of `watch`: everything, without Python frames, without the device; CUPTI is taken out at the end of the last."""
 
 KINETO: dict[str, dict[str, bool]] = {
     "profiler": {},
@@ -54,7 +55,7 @@ def attached(arm: str, result: dict[str, Any], *, export: bool = True) -> Genera
 
 def _start(arm: str, folder: Path) -> Any:
     if arm in WATCH:
-        return _start_watch(WATCH[arm], folder)
+        return _start_watch(WATCH[arm], folder, detach=arm == "watch_detach")
     if arm in KINETO:
         return _start_kineto(KINETO[arm], folder)
     if arm in PROTON:
@@ -62,7 +63,7 @@ def _start(arm: str, folder: Path) -> Any:
     return lambda _: {}
 
 
-def _start_watch(options: dict[str, bool], folder: Path) -> Any:
+def _start_watch(options: dict[str, bool], folder: Path, *, detach: bool) -> Any:
     watcher = lanewise.watch(folder / "run.lw", measure=False, way="native", **options)
     watcher.start()
 
@@ -73,7 +74,9 @@ def _start_watch(options: dict[str, bool], folder: Path) -> Any:
         assert watched is not None
         collector: Any = watcher._collector
         counts = collector._module.snapshot()["device"]
+        detached = collector._module.device_detach() if detach else "no"
         return {
+            "detached": detached,
             "contexts": len(tree),
             "callbacks": watched.callbacks,
             "callback_ns": watched.callback_ns,

@@ -187,11 +187,12 @@ struct Functions {
   Result (*cuptiActivityGetNextRecord)(uint8_t*, size_t, Record**);
   Result (*cuptiActivityGetNumDroppedRecords)(Context, uint32_t, size_t*);
   Result (*cuptiGetGraphNodeId)(GraphNode, uint64_t*);
+  Result (*cuptiFinalize)();
 };
 
 #define LANEWISE_CUPTI_FUNCTIONS(X)                                                                              \
   X(cuptiGetVersion) X(cuptiGetResultString) X(cuptiSubscribe) X(cuptiUnsubscribe) X(cuptiEnableCallback)        \
   X(cuptiActivityRegisterCallbacks) X(cuptiActivityEnable) X(cuptiActivityDisable) X(cuptiActivityFlushAll)      \
-  X(cuptiActivityGetNextRecord) X(cuptiActivityGetNumDroppedRecords) X(cuptiGetGraphNodeId)
+  X(cuptiActivityGetNextRecord) X(cuptiActivityGetNumDroppedRecords) X(cuptiGetGraphNodeId) X(cuptiFinalize)
 
 }  // namespace lanewise::cupti

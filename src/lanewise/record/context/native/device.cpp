@@ -397,6 +397,12 @@ void stop_device() {
   state.pool.clear();
 }
 
+std::string detach_device() {
+  if (state.subscriber != nullptr || functions.cuptiFinalize == nullptr) return "";
+  const cupti::Result result = functions.cuptiFinalize();
+  return result == cupti::kSuccess ? "" : cupti::describe(result);
+}
+
 void clear_device() {
   {
     std::lock_guard<std::mutex> lock(state.records);

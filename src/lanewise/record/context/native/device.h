@@ -47,6 +47,8 @@ Started start_device(const char* library);
 void flush_device(bool all);
 // Take all records and let go. The device is idle.
 void stop_device();
+// Take CUPTI out of the process altogether; after `stop_device`, and while the device is idle. "" or why not.
+std::string detach_device();
 // Whether launches are noted: follows the session's on and off.
 void note_launches(bool on);
 void clear_device();

@@ -191,6 +191,14 @@ PyObject* device_off(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+PyObject* device_detach(PyObject*, PyObject*) {
+  std::string wrong;
+  Py_BEGIN_ALLOW_THREADS;
+  wrong = detach_device();
+  Py_END_ALLOW_THREADS;
+  return PyUnicode_FromStringAndSize(wrong.data(), static_cast<Py_ssize_t>(wrong.size()));
+}
+
 PyObject* device_flush(PyObject*, PyObject*) {
   Py_BEGIN_ALLOW_THREADS;
   flush_device(false);
@@ -316,6 +324,7 @@ PyMethodDef methods[] = {
     {"device_on", device_on, METH_VARARGS, "Subscribe to the device: ('' or why not, whether another profiler has it); path of CUPTI's library."},
     {"device_flush", device_flush, METH_NOARGS, "Take the device's records that are complete."},
     {"device_off", device_off, METH_NOARGS, "Wait for the device's records and let go of it."},
+    {"device_detach", device_detach, METH_NOARGS, "Take CUPTI out of the process: '' or why not."},
     {"snapshot", snapshot, METH_NOARGS, "All trees as they are now, as columns."},
     {"frames", frames, METH_VARARGS, "The calling thread's frames as the walk sees them."},
     {"is_on", on_now, METH_NOARGS, "Whether callbacks are on."},
