@@ -242,3 +242,17 @@ def test_nothing_ran() -> None:
     with pytest.raises(LanewiseError, match="nothing has been collected"):
         _ = watcher.tree
     watcher.stop()
+
+
+def test_on_rocm_windows_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    watcher = lanewise.watch(measure=False, every=3, steps=1)
+    with watcher:
+        monkeypatch.setattr(torch.version, "hip", None)
+        for _ in range(12):
+            torch.ones(3).add(1)
+            watcher.step()
+    watched = watcher.tree.info.watched
+    assert watched is not None
+    assert watched.way == "windows"
+    assert "ROCm" in watched.reason

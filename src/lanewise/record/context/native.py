@@ -29,12 +29,12 @@ class Native:
         log: is told what takes time.
         frames: collect Python frames and modules.
         device: collect kernels, copies and sets through CUPTI, from when the program first uses the device.
-        or_nothing: raise where another profiler holds the device, instead of collecting without it.
+        or_nothing: raise where only torch's profiler can collect from the device, instead of doing without it.
         max_nodes: contexts in all; what comes after is counted under `<truncated>`.
 
     Raises:
         BuildError: it cannot be compiled or loaded here.
-        LanewiseError: the self-check failed, or another profiler holds the device.
+        LanewiseError: the self-check failed, or see `or_nothing`.
 
     Attributes:
         checks: what was verified, by name; "" where all is well.
@@ -55,6 +55,9 @@ class Native:
         max_nodes: int = MAX_NODES,
     ) -> None:
         global _found_out
+        self.device = _why_no_device() if device else "not collected: device=False"
+        if or_nothing and _ROCM in self.device:
+            raise LanewiseError(_ROCM)
         self._module: Any = build.load(log=log)
         if _found_out is None:
             _found_out = _FoundOut(self._module)
@@ -68,7 +71,6 @@ class Native:
             raise LanewiseError(f"the collector failed its self-check: {wrong}")
         if not self.callback_ns:
             self.callback_ns = found.callback_ns = cost_of_callback(self._module.on, self._module.off)
-        self.device = _why_no_device() if device else "not collected: device=False"
         self._closed = False
         if not self.device:
             self.device = "not collected: no device was used"
@@ -226,11 +228,14 @@ class _FoundOut:
 _found_out: _FoundOut | None = None
 
 
+_ROCM = "this torch is for ROCm, whose kernels only torch's profiler sees"
+
+
 def _why_no_device() -> str:
     """Why there is no device to collect from, or "" if there may be one."""
     version: Any = torch_part().version
     if getattr(version, "hip", None):
-        return "not collected: this torch is for ROCm, whose kernels only torch's profiler sees"
+        return f"not collected: {_ROCM}"
     return "" if getattr(version, "cuda", None) else "not collected: this torch is a CPU build"
 
 
