@@ -8,7 +8,7 @@ from typing import Any
 
 from lanewise.fix.candidates.candidate import Candidate, Several
 from lanewise.fix.candidates.compiled import compiler
-from lanewise.fix.candidates.predictions import fewer_launches, graph_replays
+from lanewise.fix.candidates.predictions import graph_replays
 from lanewise.fix.guard import call_kind
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
@@ -39,7 +39,7 @@ def candidates(subject: Subject, kernels: Sequence[Candidate]) -> list[Candidate
         "whole",
         "a CUDA graph of the program as it is: one launch per call; inputs and results are copied",
         lambda subject: ForwardPatch(subject.entry, _captured(subject)),
-        predictions=(graph_replays(), fewer_launches()),
+        predictions=(graph_replays(),),
         answers=_ANSWERS,
         engine=True,
         alternative=True,
@@ -58,7 +58,7 @@ def of_compiled(subject: Subject, modes: Sequence[str]) -> list[Candidate]:
             "whole",
             f"a CUDA graph of the program compiled in mode {mode}: fused kernels, and one launch per call",
             lambda subject, mode=mode: ForwardPatch(subject.entry, _captured(subject, compiler(subject, mode))),
-            predictions=(graph_replays(), fewer_launches()),
+            predictions=(graph_replays(),),
             compiles=True,
             engine=True,
         )
