@@ -76,7 +76,11 @@ def main() -> None:
 
         bad_programs.measure(asked.runs, asked.bad, keep_row, asked.seconds)
         return
-    chosen = [one.name for one in WORKLOADS if not missing(one) and (not asked.only or one.name in asked.only)]
+    known = {one.name: one for one in WORKLOADS}
+    if unknown := [name for name in asked.only if name not in known]:
+        parser.error(f"no workload called {', '.join(unknown)}; there are: {', '.join(known)}")
+    wanted = [known[name] for name in asked.only] or WORKLOADS
+    chosen = [one.name for one in wanted if not missing(one)]
     caches = (asked.caches or logs / "caches").absolute()
     if asked.warm or asked.caches:
         use_caches(caches)
@@ -85,9 +89,7 @@ def main() -> None:
         result["warm"] = {"jobs": warm(chosen, device, caches, asked.warm)}
         result["warm"]["seconds"] = round(time.monotonic() - began_warm, 1)
         print(f"compiled ahead in {result['warm']['seconds']} s", file=sys.stderr, flush=True)
-    for workload in WORKLOADS:
-        if asked.only and workload.name not in asked.only:
-            continue
+    for workload in wanted:
         if lacking := missing(workload):
             result.setdefault("workloads", {})[workload.name] = {"skipped": f"{lacking} is not installed"}
             continue
