@@ -207,3 +207,19 @@ def test_a_plan_has_one_engine_and_the_one_before_comes_back_if_the_new_one_was_
     ledger.drop_chance(also_from_plan=True)
     assert ledger.names == ["part", "graph"]
     assert outcomes(ledger) == {"part": "kept", "graph": "kept", "compiled": "not faster"}
+
+
+@pytest.mark.parametrize(("us", "outcome"), [(8, "kept"), (99.8, "not faster")])
+def test_what_is_proven_only_in_the_end_is_the_plan_too(us: float, outcome: str) -> None:
+    bench: Any = SimpleNamespace(goal="latency", subject=SimpleNamespace(cuda=True))
+    ledger = ledger_of("graph", outcome="not faster")
+    ledger.alternatives, ledger.kept = [*ledger.kept], []
+    contest = Contest(samples(eager=100, graph=us), [], ["graph"])
+    found = decide(bench, ledger, contest)
+    assert outcomes(ledger) == {"graph": outcome}
+    assert ledger.names == (["graph"] if outcome == "kept" else [])
+    assert (found.eager is not None) == (outcome == "kept")
+    if found.eager is not None:
+        assert found.eager.ratio == pytest.approx(12.5, rel=0.05)
+        assert found.best == EAGER
+        assert "only in the final comparison" in ledger.notes[-1]
