@@ -45,7 +45,7 @@ def samples(wrong: dict[str, str] | None = None, **medians_us: float) -> Samples
         name: [us * 1e3 * noise.normal(1, 0.01, 3) for _ in range(12)]
         for name, us in {**medians_us, NULL: medians_us[EAGER]}.items()
     }
-    return Samples(rounds, wrong or {}, {})
+    return Samples(rounds, wrong or {}, {}, {})
 
 
 LATENCY: Any = SimpleNamespace(goal="latency")
@@ -138,12 +138,14 @@ def test_after_a_profiler_a_gain_has_to_be_larger_and_the_plan_says_so() -> None
 
 
 def test_speed_on_repeated_inputs_only_is_told_from_real_speed() -> None:
-    def seen(fresh_after: float) -> str:
+    def said(fresh_after: float, seen_after: float) -> str:
         rounds = {EAGER: [np.array([100.0, 104.0])], PLAN: [np.array([20.0, 22.0])]}
-        return only_for_seen_inputs(Samples(rounds, {}, {EAGER: [108.0, 120.0], PLAN: [fresh_after]}), EAGER, PLAN)
+        fresh = {EAGER: [108.0, 120.0], PLAN: [fresh_after]}
+        return only_for_seen_inputs(Samples(rounds, {}, fresh, {EAGER: [104.0], PLAN: [seen_after]}), EAGER, PLAN)
 
-    assert seen(112.0) == "it saves time only on inputs that it was called with before"
-    assert seen(30.0) == ""
+    assert said(112.0, 24.0) == "it saves time only on inputs that it was called with before"
+    assert said(30.0, 26.0) == ""
+    assert said(112.0, 110.0) == "", "a single call that takes longer than one in a row says nothing about inputs"
 
 
 def test_calls_without_floating_values_are_varied_in_one_way_only() -> None:
