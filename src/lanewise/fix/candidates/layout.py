@@ -50,7 +50,7 @@ class _Weights:
     def enable(self) -> None:
         if self._on:
             return
-        if not self._own or any(weight.shape != one.shape for weight, one in self._pairs(self._own)):
+        if not self._own or any(_form(weight) != _form(one) for weight, one in self._pairs(self._own)):
             self._converted = [w.data.clone(memory_format=torch.channels_last) for w in self._weights]
         self._own = [weight.data for weight in self._weights]
         self._on = True
@@ -67,6 +67,10 @@ class _Weights:
 
     def _pairs(self, others: list[Any]) -> Any:
         return zip(self._weights, others, strict=True)
+
+
+def _form(tensor: Any) -> tuple[Any, ...]:
+    return tensor.shape, tensor.dtype, tensor.device
 
 
 def _build(subject: Subject) -> Several:
