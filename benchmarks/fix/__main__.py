@@ -74,7 +74,7 @@ def main() -> None:
             result["bad"]["machine"] = machine
             keep()
 
-        bad_programs.measure(asked.runs, asked.bad, keep_row, asked.seconds)
+        bad_programs.measure(device, asked.runs, asked.bad, keep_row, asked.seconds)
         return
     known = {one.name: one for one in WORKLOADS}
     if unknown := [name for name in asked.only if name not in known]:
