@@ -165,8 +165,9 @@ def test_no_candidate_may_use_all_the_time_that_is_left() -> None:
     everything = [*cheap, *compiling]
     shares = [share_of(one, everything[at:]) for at, one in enumerate(everything)]
     assert all(share == pytest.approx(0.2) for share in shares[:5]), "a cheap one waits behind no other for long"
-    assert shares[8] == shares[9] == shares[10] == 1.0, "the last three are those that take long"
-    assert share_of(compiling[0], everything) == pytest.approx(3 * 4 / (8 + 3 * 4))
+    assert shares[8:] == pytest.approx([2 / 3, 1.0, 1.0]), "the last three are those that take long"
+    assert share_of(compiling[0], everything) == pytest.approx(2 * 4 / (8 + 3 * 4))
+    assert share_of(cheap[0], [cheap[0], compiling[0]]) == pytest.approx(2 / 5), "the compiler gets the larger part"
     left = 100.0
     for share in shares[:8]:
         left *= 1 - share

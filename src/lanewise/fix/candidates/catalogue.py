@@ -55,13 +55,17 @@ def _together(kernels: list[Candidate]) -> list[Candidate]:
     ours = [one for one in kernels if one.name.startswith("kernel-")]
     if len(ours) < 2:
         return []
+
+    def build(subject: Subject) -> Several:
+        return Several([one.build(subject) for one in ours])
+
     return [
         dataclasses.replace(
             ours[0],
             name="kernels",
             region="; ".join(one.region for one in ours),
             what="every fused kernel that fits",
-            build=lambda subject: Several([one.build(subject) for one in ours]),
+            build=build,
             predictions=tuple(prediction for one in ours for prediction in one.predictions),
         )
     ]
