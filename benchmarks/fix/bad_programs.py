@@ -1,12 +1,12 @@
 """The bad programs with the diff that `lanewise fix --unsafe` makes, against their good twins: step time of all three.
 
-Every program runs in a process of its own under `lanewise run`, in rounds: fixed and good in turns, the bad one once, in
-the first. Times are those without the profiler. A program is fixed if its step takes at most 10 % longer than that of the
-good twin.
+All three run in one process, in turns (see `benchmarks.fix.twins`), and that several times; nothing is profiled. A program
+is fixed if its step takes at most 10 % longer than that of the good twin.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -18,21 +18,18 @@ from typing import Any
 
 import numpy as np
 from benchmarks.fix.forked import run_one
+from benchmarks.fix.twins import measure_twins
 
-from lanewise.compare.arm import Arm
-from lanewise.compare.diff import run_of
-from lanewise.compare.run import Run
 from lanewise.compare.statistics import estimate
 from lanewise.fix.source.rewrite import rewrite
-from lanewise.trace.reader import read
 
 BAD = Path(__file__).parents[2] / "examples" / "bad"
 WITHIN = 1.10
-_LONGEST_S = 60.0
+_LONGEST_S, _ROUNDS_S = 60.0, 3.0
 
 
-def measure(runs: int, only: list[str], keep: Callable[[dict[str, Any]], None], seconds: float) -> None:
-    """All of them, or those named, in `runs` rounds as far as the time goes; `keep` is given each row when it changes.
+def measure(device: str, runs: int, only: list[str], keep: Callable[[dict[str, Any]], None], seconds: float) -> None:
+    """All of them, or those named, in `runs` processes each as far as the time goes; `keep` gets each row when it changes.
 
     `benchmarks.fix.forked.warm_imports` has been called.
     """
@@ -43,10 +40,11 @@ def measure(runs: int, only: list[str], keep: Callable[[dict[str, Any]], None], 
         programs = [_Program(path, folder) for path in sorted(BAD.glob("*.py")) if not only or path.stem in only]
         for number in range(runs):
             for program in programs:
-                if time.monotonic() - began > seconds:
-                    print("no time is left for more rounds", file=sys.stderr)
+                left = seconds - (time.monotonic() - began)
+                if left < _ROUNDS_S:
+                    print("no time is left for more", file=sys.stderr)
                     return
-                program.round(number)
+                program.run(device, number, min(left, _LONGEST_S))
                 keep(program.row())
                 print(program.row(), file=sys.stderr, flush=True)
     finally:
@@ -54,52 +52,45 @@ def measure(runs: int, only: list[str], keep: Callable[[dict[str, Any]], None], 
 
 
 class _Program:
-    """One bad program, its fixed form, and what has been recorded of these and the good twin."""
+    """One bad program, its fixed form, and what has been measured of these and the good twin."""
 
     def __init__(self, path: Path, home: Path) -> None:
         self._path, self._home = path, home
         edited = rewrite(path.read_text())
         self._edits = [one.name for one in edited.suggestions]
-        self._fixed = home / path.name
-        self._fixed.write_text(edited.after)
-        self._recorded: dict[str, list[Run]] = {"bad": [], "fixed": [], "good": []}
+        self._fixed = edited.after
+        self._found: list[dict[str, Any]] = []
         self._problem = ""
 
-    def round(self, number: int) -> None:
-        """Record the fixed and the good one, in turns; in the first round also the bad one."""
-        sides = [("fixed", self._fixed, []), ("good", self._path, ["--good"])]
-        sides = [("bad", self._path, []), *sides] if number == 0 else sides[:: 1 if number % 2 else -1]
-        for side, program, words in sides:
-            if not self._problem:
-                self._record(side, program, words, f"{self._path.stem}-{side}{number}")
-
-    def _record(self, side: str, program: Path, words: list[str], name: str) -> None:
-        folder, log = self._home / name, self._home / f"{name}.log"
-        # The bad one may take seconds per step, and it is only told, not judged.
-        quick = ["--quick"] if side == "bad" else []
-        command = ["run", "--no-explain", "-q", "--stop", *quick, "-o", str(folder), str(program), *words]
-        problem = run_one(lambda: lanewise_command(command), log, _LONGEST_S)
-        traces = sorted(folder.glob("*.json.gz"))
-        if problem or not traces:
-            self._problem = f"{side}: {problem or 'nothing was recorded'}: {log.read_text().strip()[-300:]}"
+    def run(self, device: str, number: int, seconds: float) -> None:
+        """Measure it in one more process."""
+        if self._problem:
             return
-        self._recorded[side].append(run_of(read(str(traces[0]), cache=False)))
+        output, log = (self._home / f"{self._path.stem}-{number}.{kind}" for kind in ("json", "log"))
+        problem = run_one(lambda: measure_twins(self._path, self._fixed, device, output, _ROUNDS_S), log, seconds)
+        if not problem:
+            self._found.append(json.loads(output.read_text()))
+        elif not self._found:
+            self._problem = f"{problem}: {log.read_text().strip()[-400:]}"
 
     def row(self) -> dict[str, Any]:
         """What is known so far."""
-        row: dict[str, Any] = {"program": self._path.stem, "runs": len(self._recorded["good"]), "edits": self._edits}
+        row: dict[str, Any] = {"program": self._path.stem, "runs": len(self._found), "edits": self._edits}
         if self._problem:
             return row | {"fixed": False, "error": self._problem}
-        arms = {side: Arm(side, found) for side, found in self._recorded.items()}
-        rounds = {side: arm.step_rounds(unprofiled=arm.unprofiled) for side, arm in arms.items()}
-        against = estimate(rounds["good"], rounds["fixed"], paired=True)
-        for side, arm in arms.items():
-            row[f"{side}_us"] = round(arm.step_ns / 1e3, 2)
-            row[f"{side}_rounds_us"] = [round(float(np.median(samples)) / 1e3, 2) for samples in rounds[side]]
+        good, fixed = ([np.array([us]) for one in self._found for us in one[side]] for side in ("good", "fixed"))
+        against = estimate(good, fixed, paired=True)
+        medians = {
+            "bad": float(np.median([one["bad"] for one in self._found])),
+            "fixed": float(np.median(np.concatenate(fixed))),
+            "good": float(np.median(np.concatenate(good))),
+        }
+        row |= {f"{side}_us": round(us, 2) for side, us in medians.items()}
+        row["found"] = self._found
         row["good_over_fixed"] = [round(value, 4) for value in (against.ratio, against.low, against.high)]
-        row["bad_over_fixed"] = round(row["bad_us"] / row["fixed_us"], 3)
-        row["bad_over_good"] = round(row["bad_us"] / row["good_us"], 3)
-        row["fixed"] = row["fixed_us"] <= WITHIN * row["good_us"]
+        row["bad_over_fixed"] = round(medians["bad"] / medians["fixed"], 3)
+        row["bad_over_good"] = round(medians["bad"] / medians["good"], 3)
+        row["fixed"] = medians["fixed"] <= WITHIN * medians["good"]
         return row
 
 

@@ -14,6 +14,7 @@ import importlib
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -68,7 +69,7 @@ def _told(asked: argparse.Namespace, sizes: list[str], home: Path) -> tuple[list
         said = _record(home / f"{name}.json.gz", name, words, home)
         lines += [f"## {title}", "", f"`lanewise run {' '.join(words)}`", "", f"> {said}", ""]
     lines += ["## 4. What compiling changed", "", "`lanewise diff mlp.json.gz compiled.json.gz`", ""]
-    lines += [f"> {_change(home / 'mlp.json.gz', home / 'compiled.json.gz')}", ""]
+    lines += [f"> {_change(home / 'mlp.json.gz', home / 'compiled.json.gz', home)}", ""]
     print("5. Fuse, and prove ...", file=sys.stderr, flush=True)
     plan = _optimize(asked, home)
     lines += ["## 5. Everything tried, and proven", "", *_left_out(plan), plan_markdown(plan)]
@@ -83,13 +84,20 @@ def _record(target: Path, name: str, words: list[str], home: Path) -> str:
     if problem or not traces:
         return f"This could not be recorded here: {last_words(log.read_text())}"
     traces[0].rename(target)
-    return explain(read(str(target), cache=False)).verdict
+    return _said(lambda: explain(read(str(target), cache=False)).verdict, home)
 
 
-def _change(before: Path, after: Path) -> str:
+def _change(before: Path, after: Path, home: Path) -> str:
     if not (before.exists() and after.exists()):
         return "There is nothing to compare: one of the two was not recorded."
-    return diff(before, after).differences[0].verdict
+    return _said(lambda: diff(before, after).differences[0].verdict, home)
+
+
+def _said(what: Callable[[], str], home: Path) -> str:
+    """What a function returns, called in a fork: tables computed here would leave threads that no later fork has."""
+    output, log = home / "said.txt", home / "said.log"
+    problem = run_one(lambda: output.write_text(what()), log, 300)
+    return f"This could not be said: {last_words(log.read_text())}" if problem else output.read_text()
 
 
 def _left_out(plan: PlanReport) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,8 @@ from benchmarks.fix.workloads import WORKLOADS
 __all__ = ["use_caches", "warm"]
 
 _LEAST_TOGETHER = 2
+_TOGETHER = (("compile", "compile-reduce-overhead", "kernel"), ("compile-max-autotune",))
+"""What one process compiles, one after the other: modes share most of their kernels."""
 
 
 def use_caches(folder: Path) -> None:
@@ -32,19 +35,18 @@ def use_caches(folder: Path) -> None:
 
 def warm(names: Sequence[str], device: str, folder: Path, seconds: float) -> dict[str, str]:
     """Compile for all workloads until done or the time is up; by job "" or why it did not end well."""
-    kinds = ("kernel", "compile", "compile-reduce-overhead", "compile-max-autotune")
-    wanted = [(kind, name) for kind in kinds for name in names]
+    wanted = [(kinds, name) for kinds in _TOGETHER for name in names]
     jobs = [
-        (lambda name=name, kind=kind: _compile(name, kind, device, folder), folder / f"warm-{name}-{kind}.log")
-        for kind, name in wanted
+        (lambda name=name, kinds=kinds: _compile(name, kinds, device, folder), folder / f"warm-{name}-{kinds[0]}.log")
+        for kinds, name in wanted
     ]
     together = max(_LEAST_TOGETHER, (os.cpu_count() or 1) - 1)
     said = run_all(jobs, together, seconds)
-    return {f"{name} {kind}": text for (kind, name), text in zip(wanted, said, strict=True)}
+    return {f"{name} {kinds[0]}": text for (kinds, name), text in zip(wanted, said, strict=True)}
 
 
-def _compile(name: str, kind: str, device: str, folder: Path) -> None:
-    if kind == "compile-max-autotune":
+def _compile(name: str, kinds: Sequence[str], device: str, folder: Path) -> None:
+    if "compile-max-autotune" in kinds:
         # Not where the measured process looks: what is chosen here, it chooses on a busy device.
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "elsewhere")
     import torch
@@ -59,9 +61,12 @@ def _compile(name: str, kind: str, device: str, folder: Path) -> None:
     subject = make_subject(*next(one for one in WORKLOADS if one.name == name).make(device))
     state = State(subject)
     bench: Any = SimpleNamespace(subject=subject, state=state)
-    for candidate in catalogue(subject, work_of(subject, state)):
-        if candidate.name == kind or (kind == "kernel" and candidate.family == "kernel"):
+    known = catalogue(subject, work_of(subject, state))
+    for kind in kinds:
+        for candidate in [one for one in known if one.name == kind or (kind == "kernel" and one.family == "kernel")]:
+            began = time.monotonic()
             try:
                 first_calls(bench, candidate.build(subject))
             except Exception as error:  # the measured process will say so
                 print(f"{candidate.name}: {error}", file=sys.stderr)
+            print(f"{candidate.name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)

@@ -58,8 +58,8 @@ class WorkClock:
 
 
 @pytest.fixture
-def work_clock(monkeypatch: pytest.MonkeyPatch) -> WorkClock:
-    """Arms are timed by the work that they do."""
+def work_clock(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> WorkClock:
+    """Arms are timed by the work that they do; on a busy machine a second thread would be waited for without end."""
     from lanewise.fix.gate import timing
 
     clock = WorkClock()

@@ -45,7 +45,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "a loader without workers": (
         "loader",
         "loader = DataLoader(data, batch_size=8)",
-        "loader = DataLoader(data, batch_size=8, num_workers=2, persistent_workers=True, "
+        "loader = DataLoader(data, batch_size=8, num_workers=min(8, torch.get_num_threads()), persistent_workers=True, "
         "pin_memory=torch.cuda.is_available())",
     ),
     "a value read for nothing": ("unused-wait", "x.sum().item()\ny = 1", "y = 1"),
@@ -542,6 +542,15 @@ def test_a_tensor_that_grew_with_room_is_the_one_that_cat_makes() -> None:
     assert append(stem, parts[1].double(), 1).dtype == torch.float64
 
 
+def test_attention_to_what_grows_does_not_plan_for_every_length() -> None:
+    grows = "import torch\n\nfor part in parts:\n    keys = torch.cat([keys, part], dim=1)\n"
+    assert "enable_cudnn_sdp" not in rewrite(grows, only=["growing-cat"]).after
+    attends = f"{grows}    y = torch.nn.functional.scaled_dot_product_attention(q, keys, keys)\n"
+    after = rewrite(attends, only=["growing-cat"]).after
+    assert "torch.backends.cuda.enable_cudnn_sdp(False)" in after
+    compile(after, "attends", "exec")
+
+
 def test_a_call_that_only_writes_is_made_by_another_thread_in_order() -> None:
     source = """
     import torch
@@ -559,5 +568,5 @@ def test_a_call_that_only_writes_is_made_by_another_thread_in_order() -> None:
     names: dict[str, Any] = {"out": SimpleNamespace(write=written.append)}
     exec(compile(result.after, "logged", "exec"), names)
     names["main"](range(50))
-    names["background"].shutdown(wait=True)
+    names["_finish_calls"]()
     assert written == list(range(50))

@@ -26,7 +26,8 @@ class Dispatch:
     """Stands in for `forward`.
 
     Attributes:
-        original: what it replaces. fast: what takes the calls of a proven kind.
+        original: what it replaces. fast: what takes the calls of a proven kind; a callable that has to know the kind itself
+            has an attribute `by_kind`, which is given kind, args and kwargs, and the kind is not found out twice.
         calls, hits: how many it saw and how many took the fast path. fallbacks: the others, by reason.
     """
 
@@ -34,6 +35,7 @@ class Dispatch:
         self.owner = owner
         self.original = original
         self.fast = fast
+        self._by_kind: Callable[..., Any] | None = getattr(fast, "by_kind", None)
         self.proven: set[tuple[Any, ...]] = set()
         self.learning = False
         self.hits = 0
@@ -55,7 +57,7 @@ class Dispatch:
                 return self.original(*args, **kwargs)
             self.proven.add(kind)
         self.hits += 1
-        return self.fast(*args, **kwargs)
+        return self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(kind, args, kwargs)
 
     # A copy of the module, in memory or in a file, is the module without the patch: what was proven and compiled holds
     # for this object in this process.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from lanewise.fix.candidates import (
     attention,
     compiled,
@@ -14,7 +16,7 @@ from lanewise.fix.candidates import (
     program,
     threads,
 )
-from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.candidates.candidate import Candidate, Several
 from lanewise.fix.gate.worklist import WorkList
 from lanewise.fix.subject import Subject
 
@@ -22,22 +24,61 @@ __all__ = ["catalogue"]
 
 
 def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
-    """Program fixes, then settings and layouts, then kernels, then graphs and the compiler.
+    """Program fixes, then settings and layouts, then other ways to compute parts, then graphs and the compiler.
 
     Each of these builds on what was kept before it, except that of graphs and compilers a plan has one: see
-    `Candidate.engine`.
+    `Candidate.engine`. Where the program can be captured, those come first, and parts are tried inside of a graph: launched
+    one by one, most of them cost the host more than they save.
     """
-    kernels = fused.candidates(subject)
-    return [
+    layouts, kernels, backends = (
+        layout.candidates(subject),
+        fused.candidates(subject),
+        attention.candidates(subject, work),
+    )
+    first = [
         *program.candidates(subject),
         *copies.candidates(subject),
         *optimizers.candidates(subject),
-        *layout.candidates(subject),
+        *layouts,
         *precision.candidates(subject),
-        *attention.candidates(subject, work),
         *threads.candidates(subject),
-        *kernels,
-        *graphs.candidates(subject, kernels),
-        *compiled.candidates(subject),
-        *graphs.of_compiled(subject, compiled.modes_for(subject)),
     ]
+    captured = graphs.candidates(subject)
+    if not captured:
+        return [*first, *backends, *kernels, *_engines(subject)]
+    inside = graphs.with_parts(subject, [*kernels, *_together(kernels), *layouts, *backends])
+    return [*first, *captured, *_engines(subject), *inside, *backends, *kernels]
+
+
+def _together(kernels: list[Candidate]) -> list[Candidate]:
+    """All of our kernels at once, if there are several."""
+    ours = [one for one in kernels if one.name.startswith("kernel-")]
+    if len(ours) < 2:
+        return []
+
+    def build(subject: Subject) -> Several:
+        return Several([one.build(subject) for one in ours])
+
+    return [
+        dataclasses.replace(
+            ours[0],
+            name="kernels",
+            region="; ".join(one.region for one in ours),
+            what="every fused kernel that fits",
+            build=build,
+            predictions=tuple(prediction for one in ours for prediction in one.predictions),
+        )
+    ]
+
+
+def _engines(subject: Subject) -> list[Candidate]:
+    """The compiler's modes, each followed by a graph of what it makes: that is compiled by then."""
+    made = compiled.candidates(subject)
+    captured = {one.name: one for one in graphs.of_compiled(subject, compiled.modes_for(subject))}
+    after = {"compile": "compile-cuda-graph", "compile-max-autotune": "compile-max-autotune-cuda-graph"}
+    blocks = [one for one in made if one.name == "compile-blocks"]
+    found: list[Candidate] = []
+    for one in made:
+        if one not in blocks:
+            found += [one, *([captured[after[one.name]]] if after.get(one.name) in captured else [])]
+    return [*found, *blocks]

@@ -8,14 +8,14 @@ from typing import Any
 
 from lanewise.fix.candidates.candidate import Candidate, Several
 from lanewise.fix.candidates.compiled import compiler
-from lanewise.fix.candidates.predictions import fewer_launches, graph_replays
+from lanewise.fix.candidates.predictions import graph_replays
 from lanewise.fix.guard import call_kind
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
 from lanewise.record.torched import torch_part
 
-__all__ = ["candidates"]
+__all__ = ["candidates", "of_compiled", "with_parts"]
 
 torch: Any = torch_part()
 _pytree: Any = torch_part("torch.utils._pytree")
@@ -25,30 +25,36 @@ _ANSWERS = ("LAU101", "LAU103", "LAU106", "LAU110")
 _COMPILED = {"compile-cuda-graph": "default", "compile-max-autotune-cuda-graph": "max-autotune-no-cudagraphs"}
 
 
-def candidates(subject: Subject, kernels: Sequence[Candidate]) -> list[Candidate]:
-    """The program as it is, with each of the fused kernels in it: for inference on a CUDA device.
-
-    A kernel whose launch costs the host more than it saves on the device pays inside of a graph. A capture that fails is
-    a failed candidate.
-    """
+def candidates(subject: Subject) -> list[Candidate]:
+    """The program as it is: for inference on a CUDA device. A capture that fails is a failed candidate."""
     if not _capturable(subject):
         return []
-    plain = Candidate(
-        "cuda-graph",
-        "graph",
-        "whole",
-        "a CUDA graph of the program as it is: one launch per call; inputs and results are copied",
-        lambda subject: ForwardPatch(subject.entry, _captured(subject)),
-        predictions=(graph_replays(), fewer_launches()),
-        answers=_ANSWERS,
-        engine=True,
-        alternative=True,
-    )
-    return [plain, *(_with_kernel(kernel) for kernel in kernels)]
+    return [
+        Candidate(
+            "cuda-graph",
+            "graph",
+            "whole",
+            "a CUDA graph of the program as it is: one launch per call; inputs and results are copied",
+            lambda subject: ForwardPatch(subject.entry, _captured(subject)),
+            predictions=(graph_replays(),),
+            answers=_ANSWERS,
+            engine=True,
+            alternative=True,
+        )
+    ]
+
+
+def with_parts(subject: Subject, parts: Sequence[Candidate]) -> list[Candidate]:
+    """Graphs of the program with another candidate in it.
+
+    What costs the host more than it saves on the device, or saves only there while the host is behind, pays inside of a
+    graph.
+    """
+    return [_with_part(part) for part in parts] if _capturable(subject) else []
 
 
 def of_compiled(subject: Subject, modes: Sequence[str]) -> list[Candidate]:
-    """A CUDA graph of what the compiler makes of the program, for those of its modes that are tried."""
+    """A CUDA graph of what the compiler makes of the program, for those of its modes that are tried before it."""
     if not _capturable(subject):
         return []
     return [
@@ -58,8 +64,7 @@ def of_compiled(subject: Subject, modes: Sequence[str]) -> list[Candidate]:
             "whole",
             f"a CUDA graph of the program compiled in mode {mode}: fused kernels, and one launch per call",
             lambda subject, mode=mode: ForwardPatch(subject.entry, _captured(subject, compiler(subject, mode))),
-            predictions=(graph_replays(), fewer_launches()),
-            compiles=True,
+            predictions=(graph_replays(),),
             engine=True,
         )
         for name, mode in _COMPILED.items()
@@ -71,17 +76,17 @@ def _capturable(subject: Subject) -> bool:
     return subject.cuda and subject.kind == "inference" and not subject.random
 
 
-def _with_kernel(kernel: Candidate) -> Candidate:
+def _with_part(part: Candidate) -> Candidate:
     def build(subject: Subject) -> Several:
-        return Several([kernel.build(subject), ForwardPatch(subject.entry, _captured(subject))])
+        return Several([part.build(subject), ForwardPatch(subject.entry, _captured(subject))])
 
     return Candidate(
-        f"cuda-graph+{kernel.name}",
+        f"cuda-graph+{part.name}",
         "graph",
-        kernel.region,
-        f"a CUDA graph of the program with {kernel.what}",
+        part.region,
+        f"a CUDA graph of the program with {part.what}",
         build,
-        predictions=(graph_replays(), *kernel.predictions),
+        predictions=(graph_replays(),),
         engine=True,
     )
 
@@ -102,9 +107,7 @@ def _made() -> Generator[None]:
 class _Graph:
     """One captured call: its static arguments and results, and the addresses that it relies on."""
 
-    def __init__(
-        self, original: Callable[..., Any], args: Any, kwargs: Any, device: Any, where: tuple[int, ...]
-    ) -> None:
+    def __init__(self, original: Callable[..., Any], args: Any, kwargs: Any, device: Any, where: list[int]) -> None:
         self.where = where
         arguments = map_tensors(lambda tensor: tensor.detach().clone(), (args, kwargs))
         self._arguments = tensors_of(arguments)
@@ -117,15 +120,19 @@ class _Graph:
             torch.cuda.current_stream(device).wait_stream(stream)
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph, stream=stream):
-                results = original(*arguments[0], **arguments[1])
-        self._results, self._form = _pytree.tree_flatten(results)
+                self._result = original(*arguments[0], **arguments[1])
+        self._results, self._form = _pytree.tree_flatten(self._result)
+        self._alone = isinstance(self._result, torch.Tensor)
         self._held = arguments  # what is not a tensor in them, too
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
-        for mine, given in zip(self._arguments, tensors_of((args, kwargs)), strict=True):
+        plain = not kwargs and all(type(arg) is torch.Tensor for arg in args)
+        for mine, given in zip(self._arguments, args if plain else tensors_of((args, kwargs)), strict=True):
             mine.copy_(given)
         self.graph.replay()
         # The next replay overwrites the results; the caller's must stay.
+        if self._alone:
+            return self._result.clone()
         own: dict[int, Any] = {}
         leaves = [self._own(leaf, own) for leaf in self._results]
         return _pytree.tree_unflatten(leaves, self._form)
@@ -139,30 +146,53 @@ class _Graph:
         return own[id(leaf)]
 
 
+class _Weights:
+    """Where the parameters and buffers of a program lie now, also those that took the place of others."""
+
+    def __init__(self, subject: Subject) -> None:
+        modules = subject.every_module()
+        self._parameters = _places([module._parameters for module in modules])
+        self._buffers = _places([module._buffers for module in modules])
+
+    def addresses(self) -> list[int]:
+        """Of all of them."""
+        return [held[name].data_ptr() for held, name in self._parameters + self._buffers]
+
+    def record(self) -> bool:
+        """Whether any of them records a graph for a backward pass."""
+        return any(held[name].requires_grad for held, name in self._parameters)
+
+
+def _places(holders: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    return [(held, name) for held in holders for name, tensor in held.items() if tensor is not None]
+
+
 def _captured(
     subject: Subject, prepare: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Makes the captured call; `prepare` makes what is captured of the original."""
-    held = [*subject.parameters(), *subject.buffers()]
-    address = torch.Tensor.data_ptr
+    weights = _Weights(subject)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         graphs: dict[Any, _Graph] = {}
         work = prepare(original) if prepare is not None else original
 
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def by_kind(kind: Any, args: Any, kwargs: Any) -> Any:
             # Inside of somebody's capture the launches themselves are wanted.
-            records = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in held)
+            records = torch.is_grad_enabled() and weights.record()
             if _making or records or torch.cuda.is_current_stream_capturing():
                 return work(*args, **kwargs)
-            kind = call_kind((args, kwargs), False)
-            where = tuple(map(address, held))
+            where = weights.addresses()
             found = graphs.get(kind)
             if found is None or found.where != where:
                 # Weights that were exchanged lie elsewhere: the graph would go on reading the old ones.
                 found = graphs[kind] = _Graph(work, args, kwargs, subject.device, where)
             return found(args, kwargs)
 
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return by_kind(call_kind((args, kwargs), False), args, kwargs)
+
+        forward.by_kind = by_kind  # type: ignore[attr-defined]
         return forward
 
     return make

@@ -36,21 +36,41 @@ def candidates(subject: Subject) -> list[Candidate]:
 
 
 class _Weights:
-    """Convolution weights in channels-last; taken off, each has the strides it had. Values never change."""
+    """Convolution weights in channels-last; taken off, each lies where it lay. Values are carried over, both ways.
+
+    Both memories are kept: what relies on addresses (a captured graph) finds them again.
+    """
 
     def __init__(self, root: Any) -> None:
         self._weights = [module.weight for module in root.modules() if isinstance(module, torch.nn.Conv2d)]
-        self._strides = [weight.stride() for weight in self._weights]
+        self._own: list[Any] = []
+        self._converted: list[Any] = []
+        self._on = False
 
     def enable(self) -> None:
-        for weight in self._weights:
-            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+        if self._on:
+            return
+        if not self._own or any(_form(weight) != _form(one) for weight, one in self._pairs(self._own)):
+            self._converted = [w.data.clone(memory_format=torch.channels_last) for w in self._weights]
+        self._own = [weight.data for weight in self._weights]
+        self._on = True
+        for weight, converted in self._pairs(self._converted):
+            weight.data = converted.copy_(weight.data)
 
     def disable(self) -> None:
-        for weight, strides in zip(self._weights, self._strides, strict=True):
-            if weight.stride() != strides:
-                before = torch.empty_strided(weight.shape, strides, dtype=weight.dtype, device=weight.device)
-                weight.data = before.copy_(weight.data)
+        if not self._on:
+            return
+        for weight, own in self._pairs(self._own):
+            if weight.data_ptr() != own.data_ptr():
+                weight.data = own.copy_(weight.data)
+        self._on = False
+
+    def _pairs(self, others: list[Any]) -> Any:
+        return zip(self._weights, others, strict=True)
+
+
+def _form(tensor: Any) -> tuple[Any, ...]:
+    return tensor.shape, tensor.dtype, tensor.device
 
 
 def _build(subject: Subject) -> Several:

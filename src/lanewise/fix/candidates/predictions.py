@@ -10,7 +10,6 @@ from lanewise.fix.gate.seen import Seen
 __all__ = [
     "compiled_regions",
     "conv_channels_last",
-    "fewer_launches",
     "fewer_operators",
     "graph_replays",
     "kernel_named",
@@ -40,15 +39,6 @@ def fewer_operators() -> Prediction:
         return after.operators_in_all < before.operators_in_all, text
 
     return Prediction("operators are fused away", holds)
-
-
-def fewer_launches() -> Prediction:
-    """The host launches less."""
-
-    def holds(before: Seen, after: Seen) -> tuple[bool, str]:
-        return after.launches < before.launches, f"{after.launches:g} launches per call, {before.launches:g} before"
-
-    return Prediction("the host launches less", holds)
 
 
 def graph_replays() -> Prediction:

@@ -60,6 +60,8 @@ def _attempt(
     if candidate.refused_unless_allowed and candidate.name not in bench.allow:
         reason = f"{candidate.refused_unless_allowed}; allow it by name: allow=[{candidate.name!r}]"
         return _entry(candidate, "refused", reason)
+    if reason := _out_of_reach(ledger, candidate):
+        return _entry(candidate, "pruned", reason)
     bound = bound_of(candidate, bench.work)
     if reason := why_pruned(candidate, bound, known):
         return _entry(candidate, "pruned", reason, bound=bound)
@@ -86,6 +88,14 @@ def _attempt(
         for variant in (*made, *[one.variant for one in ledger.kept[::-1]]):
             variant.disable()
         bench.state.restore()
+
+
+def _out_of_reach(ledger: Ledger, candidate: Candidate) -> str:
+    """Why a part has no effect on top of what is kept, "" if it has: a graph replays what it was captured with."""
+    engine = next((one.candidate.name for one in ledger.kept if one.candidate.engine), "")
+    if not engine or candidate.engine or candidate.family not in ("attention", "kernel"):
+        return ""
+    return f"{engine} replaces the calls that it would change; it was tried inside of a graph"
 
 
 def _measured(

@@ -14,6 +14,7 @@ from lanewise.fix.gate.timing import NULL, Samples, Schedule, arm_times, measure
 from lanewise.fix.model import ArmTime, Timing
 from lanewise.fix.trial.alternatives import build_alternatives
 from lanewise.fix.trial.bench import LONGEST_TIMING_S, Bench
+from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Ledger, said
 from lanewise.fix.trial.shares import LAST_GRACE
 
@@ -93,7 +94,7 @@ def decide(bench: Bench, ledger: Ledger, contest: Contest) -> Comparison:
     names = [EAGER, *contest.others]
     best = min(names, key=medians.__getitem__)
     if not ledger.kept:
-        return Comparison(final, None, None, best)
+        return _without_plan(bench, ledger, contest, Comparison(final, None, None, best))
     eager, other = _against(samples, EAGER, PLAN), _against(samples, best, PLAN)
     if problem := samples.wrong.get(PLAN):
         ledger.drop(ledger.names[0], "wrong", problem)
@@ -109,6 +110,21 @@ def decide(bench: Bench, ledger: Ledger, contest: Contest) -> Comparison:
         ledger.drop(ledger.names[0], "not faster", f"not faster in the final comparison: {said(eager)}")
         return Comparison(final, None, None, best)
     return Comparison(final, eager, other, best)
+
+
+def _without_plan(bench: Bench, ledger: Ledger, contest: Contest, found: Comparison) -> Comparison:
+    """Nothing was proven step by step; where there was little time for each, one of them may have proven better here."""
+    samples, best = contest.samples, found.best
+    assert samples is not None
+    if best == EAGER or best in samples.wrong or bench.goal == "memory":
+        return found
+    eager = timing_of(samples.rounds, EAGER, best, looks=len(contest.others), null_of=EAGER)
+    if eager.verdict != "faster" or eager.low <= 1 + margin(ledger.profilers, cuda=bench.subject.cuda):
+        return found
+    _take_over(ledger, best, eager)
+    medians = {time.name: time.median_us for time in found.final if time.name in (EAGER, *contest.others)}
+    runner = min((name for name in medians if name != best), key=medians.__getitem__)
+    return Comparison(found.final, eager, _against(samples, runner, best), runner)
 
 
 def decide_again(bench: Bench, ledger: Ledger, contest: Contest) -> Comparison:
@@ -140,7 +156,10 @@ def _against(samples: Samples, before: str, after: str) -> Timing:
 
 def _take_over(ledger: Ledger, best: str, eager: Timing) -> None:
     """One of the alternatives becomes the plan."""
-    ledger.notes.append(f"{best} alone is faster than what was kept step by step; it is the plan")
+    if ledger.kept:
+        ledger.notes.append(f"{best} alone is faster than what was kept step by step; it is the plan")
+    else:
+        ledger.notes.append(f"{best} was proven faster only in the final comparison; it is the plan")
     for name in ledger.names:
         ledger.change(name, outcome="not faster", reason=f"{best} alone is faster")
     ledger.kept = [next(one for one in ledger.alternatives if one.candidate.name == best)]

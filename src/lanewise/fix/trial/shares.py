@@ -17,13 +17,13 @@ RESERVE_SHARE = 0.25
 LAST_GRACE = 0.15
 """Of the budget, by which the last step may run over it."""
 
-_COMPILES, _FAIR_SHARES, _LEAST = 4.0, 3.0, 0.2
+_COMPILES, _FAIR_SHARES, _LEAST = 4.0, 2.0, 0.2
 
 
 def share_of(candidate: Candidate, untried: Sequence[Candidate]) -> float:
     """The share of the time left that a candidate may use at most.
 
-    Three times its fair share, where one that compiles counts as four others, and at least a fifth.
+    Twice its fair share, where one that compiles counts as four others, and at least a fifth.
 
     Args:
         untried: candidates still to try, this one included.

@@ -9,7 +9,32 @@ from lanewise.fix.source.edits.growing_cat import after_imports
 
 __all__ = ["BackgroundCall"]
 
-_POOL = "background"
+_QUEUE = "background"
+_MAKER = f'''import atexit
+import traceback
+from queue import SimpleQueue
+from threading import Thread
+
+
+def _make_calls():
+    """Makes the calls that are handed over, in their order."""
+    while (call := {_QUEUE}.get()) is not None:
+        try:
+            call[0](*call[1:])
+        except Exception:
+            traceback.print_exc()
+
+
+def _finish_calls():
+    {_QUEUE}.put(None)
+    _maker.join()
+
+
+{_QUEUE} = SimpleQueue()
+_maker = Thread(target=_make_calls, daemon=True)
+_maker.start()
+atexit.register(_finish_calls)
+'''
 _WRITES = ("time.sleep(", "sleep(", "open(", ".write(", "print(", "logging.", "logger.", "json.dump(", ".savetxt(")
 _NOT_ALONE = ("torch.", ".item(", ".backward(", "global ", "nonlocal ", "yield")
 
@@ -19,7 +44,7 @@ class BackgroundCall(Edit):
 
     name = "background-call"
     needs = ("def ",)
-    safe = False  # it happens later, and an exception in it is not raised in the loop
+    safe = False  # it happens later, falls behind if it takes longer than a step, and what it raises is only printed
     answers = ("LAU110", "REG101")
 
     def __init__(self) -> None:
@@ -36,18 +61,18 @@ class BackgroundCall(Edit):
         if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Name) or not self.repeated(original_node):
             return updated_node
         name = call.func.value
-        if name not in self._writers or not isinstance(updated_node.value, cst.Call):
+        plain = all(arg.keyword is None and not arg.star for arg in call.args)
+        if name not in self._writers or not plain:
             return updated_node
         self.note(original_node, f"every step waits until {name} is done, whose result nobody uses")
-        arguments = [cst.Arg(cst.Name(name)), *updated_node.value.args]
-        submit = cst.Attribute(cst.Name(_POOL), cst.Name("submit"))
-        return updated_node.with_changes(value=updated_node.value.with_changes(func=submit, args=arguments))
+        arguments = ", ".join([name, *(text_of(arg.value) for arg in call.args)])
+        comma = "" if call.args else ","
+        return updated_node.with_changes(value=cst.parse_expression(f"{_QUEUE}.put(({arguments}{comma}))"))
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:  # noqa: N802
         if not self.found:
             return updated_node
-        text = f"from concurrent.futures import ThreadPoolExecutor\n\n{_POOL} = ThreadPoolExecutor(max_workers=1)\n"
-        return after_imports(updated_node, text)
+        return after_imports(updated_node, _MAKER)
 
 
 def _only_writes(function: cst.FunctionDef) -> bool:

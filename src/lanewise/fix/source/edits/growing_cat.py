@@ -29,9 +29,19 @@ def append_along(held, new, dim):
     return grown
 '''
 
+_SETTING = "enable_cudnn_sdp"
+_PLANS = f"""
+
+if torch.cuda.is_available():
+    torch.backends.cuda.{_SETTING}(False)  # it would make a plan for every new length
+"""
+
 
 class GrowingCat(Edit):
-    """Keeps room behind the tensor and writes what is new into it; the room doubles when it is full."""
+    """Keeps room behind the tensor and writes what is new into it; the room doubles when it is full.
+
+    Where the program attends to what grows, cuDNN's attention is switched off: it makes a plan for every new length.
+    """
 
     name = "growing-cat"
     needs = ("cat(", "concat(")
@@ -69,7 +79,8 @@ class GrowingCat(Edit):
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:  # noqa: N802
         if not self.found or f"def {_NAME}(" in original_node.code:
             return updated_node
-        return after_imports(updated_node, _FUNCTION)
+        attends = "scaled_dot_product_attention" in original_node.code and _SETTING not in original_node.code
+        return after_imports(updated_node, f"{_FUNCTION}{_PLANS if attends else ''}")
 
 
 def after_imports(module: cst.Module, text: str) -> cst.Module:

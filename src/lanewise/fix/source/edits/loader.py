@@ -8,7 +8,7 @@ from lanewise.fix.source.edit import Edit, argument, called, is_literal, set_arg
 
 __all__ = ["Loader"]
 
-_WORKERS = 2
+_WORKERS = "min(8, torch.get_num_threads())"
 
 
 class Loader(Edit):
@@ -25,8 +25,8 @@ class Loader(Edit):
         changed, told = updated_node, list[str]()
         workers = argument(original_node, "num_workers")
         if workers is None or is_literal(workers.value, "0"):
-            changed = set_argument(changed, "num_workers", str(_WORKERS))
-        elif not isinstance(workers.value, cst.Integer | cst.BooleanOperation):
+            changed = set_argument(changed, "num_workers", _WORKERS)
+        elif not isinstance(workers.value, cst.Integer | cst.BooleanOperation | cst.Call):
             changed = set_argument(changed, "num_workers", f"{text_of(workers.value)} or {_WORKERS}")
         if changed is not updated_node:
             told.append("batches are loaded in the training process")
