@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from lanewise.kernels import (
+    batched,
     cost,
     dual_gemm,
     elementwise,
@@ -594,9 +595,41 @@ def _dual_cases() -> Iterator[Case]:
             {"lanewise": dual_gemm.gated_linear, "triton": fused, "eager": dual_gemm.reference},
             cost.gated_linear_cost(m, n, k, 2),
             lambda x, g, u: dual_gemm.reference(x.float(), g.float(), u.float()),
-            compiled=("compile",),
+            compiled=("compile", "max-autotune"),
             tune=tune,
             shape={"m": m, "n": n, "k": k},
+        )
+
+
+def _batched_cases() -> Iterator[Case]:
+    for b, m, n, k in ((64, 1024, 1024, 64), (32, 2048, 1024, 256), (16, 4096, 2048, 512), (8, 4096, 4096, 1024)):
+
+        def make(i: int, b: int = b, m: int = m, n: int = n, k: int = k) -> tuple[Any, ...]:
+            weight = _randn(b, n, k, seed=i + 1, scale=k**-0.5)
+            return _randn(b, m, k, seed=i), weight, _randn(b, n, seed=i + 2)
+
+        def ours(x: Any, w: Any, bias: Any) -> torch.Tensor:
+            (b, m, k), n = x.shape, w.shape[1]
+            out = torch.empty(b, m, n, dtype=x.dtype, device=x.device)
+            blocks = tuning.pick("batched", (b, m, n, k, BF16), batched.batched_blocks(m, n))
+            batched.batched_into(x, w, bias, ACTIVATIONS["gelu"], out, blocks)
+            return out
+
+        yield Case(
+            "batched_linear",
+            f"batched linear + gelu {b}x{m}x{n}x{k}",
+            make,
+            {
+                "lanewise": lambda x, w, b: batched.batched_linear_act(x, w, b, "gelu"),
+                "triton": ours,
+                "eager": lambda x, w, b: batched.reference(x, w, b, "gelu"),
+                "mm alone": lambda x, w, b: torch.bmm(x, w.transpose(1, 2)),
+            },
+            cost.batched_linear_cost(b, m, n, k, 2),
+            lambda x, w, b: batched.reference(x.float(), w.float(), b.float(), "gelu"),
+            compiled=("compile", "max-autotune"),
+            tune=("batched", (b, m, n, k, BF16), TILES),
+            shape={"b": b, "m": m, "n": n, "k": k},
         )
 
 
@@ -609,6 +642,7 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "mm": _plain_cases,
     "gemm": _gemm_cases,
     "gated_linear": _dual_cases,
+    "batched": _batched_cases,
 }
 
 

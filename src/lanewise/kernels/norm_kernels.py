@@ -566,8 +566,9 @@ def norm_forward(
     else:
         split = {**meta(), **split_meta(spread)}
         kept = launch_split(SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced)
-    in_place = flat.data_ptr() == x.data_ptr() and (residual is None or more.data_ptr() == residual.data_ptr())
-    if recent is not None and kept is not None and in_place:
+    if recent is None or kept is None:
+        return NormOutputs(y, total, mean, rstd)
+    if flat.data_ptr() == x.data_ptr() and (residual is None or more.data_ptr() == residual.data_ptr()):
         outputs = [y, *([total] if add else []), *([rstd] if save else []), *([mean] if save and not rms else [])]
         at_total, at_rstd = ~1 if add else ~0, ~(1 + add) if save else ~0
         at_mean = ~(2 + add) if save and not rms else at_rstd
