@@ -29,9 +29,9 @@ from lanewise.kernels.rowwise import (
     Layout,
     as_rows,
     launch_split,
-    layout,
     next_power_of_2,
     part_of_row,
+    pick_layout,
     rows_launch,
     split_meta,
     walkers,
@@ -549,11 +549,8 @@ def norm_forward(
         return {"EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
 
     def shape() -> Layout:
-        return tuning.pick(
-            "rms_norm" if rms else "layer_norm",
-            (x.dtype, int(cols), add),
-            layout(cols, "add_norm" if add else "rms_norm" if rms else "layer_norm", x.element_size()),
-        )
+        kernel = "rms_norm" if rms else "layer_norm"
+        return pick_layout(kernel, (x.dtype, int(cols), add), "add_norm" if add else kernel, x, cols, traced)
 
     key = (scalars, eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
     spread = None if cols <= WIDEST_ROW else shape()

@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
+from lanewise.kernels import tuning
 from lanewise.kernels.clusters import MOST_PARTS
 from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, NoRoomError, Remembered, clusters, sm_count
 
@@ -34,6 +35,7 @@ __all__ = [
     "next_power_of_2",
     "part_of_row",
     "parts_layout",
+    "pick_layout",
     "rows_launch",
     "split_meta",
     "walkers",
@@ -44,6 +46,7 @@ LEAN = not INTERPRETED  # written in PTX
 
 WIDEST_ROW = 8192  # up to here a row is one program's whatever the tuner says
 _WIDEST_WHOLE = 32768  # columns that one program keeps by default
+_WIDEST_HELD = 32768  # columns that one program can keep
 
 
 def next_power_of_2(n: int) -> int:
@@ -69,15 +72,23 @@ class Layout:
     """Keep the row in half precision across the reductions and convert it again after each, for fewer registers."""
 
 
-def layout(cols: int, kernel: str = "softmax", itemsize: int = 2) -> Layout:
+def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor, cols: int, traced: bool) -> Layout:
+    """The layout measured for this card or else the default one, with whole rows if torch.compile is tracing (its
+    launches have no clusters)."""
+    if traced:
+        return layout(cols, default, x.element_size(), whole=True)
+    return tuning.pick(kernel, key, layout(cols, default, x.element_size()))
+
+
+def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False) -> Layout:
     """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
-    To 2048 columns a program holds at least 2048 elements with four warps; from there one row, with 8 to 64 elements a
+    `whole` keeps a row to one program for as long as one can hold it. To 2048 columns a program holds at least 2048 elements with four warps; from there one row, with 8 to 64 elements a
     thread. Longer rows are cut into parts of a size that several programs of a multiprocessor can hold at once.
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
-    if block > _WIDEST_WHOLE:
+    if block > (_WIDEST_HELD if whole or itemsize > 2 else _WIDEST_WHOLE):
         return parts_layout(cols, itemsize)
     if block <= 2048:
         rows = max(1, 2048 // block)

@@ -17,7 +17,6 @@ import torch
 import triton
 import triton.language as tl
 
-from lanewise.kernels import tuning
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
 from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
@@ -29,8 +28,8 @@ from lanewise.kernels.rowwise import (
     Layout,
     as_rows,
     launch_split,
-    layout,
     part_of_row,
+    pick_layout,
     rows_launch,
     split_meta,
 )
@@ -279,24 +278,24 @@ def softmax_into(
     x_stride = flat.stride(0)
     scalars = (rows, cols, x_stride, mask_stride)
     flags = {"SCALE": scale, "HAS_MASK": mask is not None}
-    shape = None if cols <= WIDEST_ROW else _layout(x, cols)
+    shape = None if cols <= WIDEST_ROW else _layout(x, cols, traced)
     if shape is None or shape.parts == 1:
         tensors = (flat, mask_bytes, out)
         if traced:
-            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, _layout(x, cols), scalars, flags, x.device))
+            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, _layout(x, cols, traced), scalars, flags, x.device))
             return None
         return ROWS_KERNEL(
             (scalars, scale, x.dtype, x.device.index, mask is None),
             tensors,
-            lambda: rows_launch(rows, cols, _layout(x, cols), scalars, flags, x.device),
+            lambda: rows_launch(rows, cols, _layout(x, cols, traced), scalars, flags, x.device),
         )
     meta: dict[str, Any] = {**flags, **split_meta(shape)}
     key = (scalars, scale, x.dtype, x.device.index, mask is None)
     return launch_split(SPLIT_KERNEL, key, (flat, mask_bytes, out), scalars, meta, 2, shape, traced)
 
 
-def _layout(x: torch.Tensor, cols: int) -> Layout:
-    return tuning.pick("softmax", (x.dtype, int(cols)), layout(cols, "softmax", x.element_size()))
+def _layout(x: torch.Tensor, cols: int, traced: bool) -> Layout:
+    return pick_layout("softmax", (x.dtype, int(cols)), "softmax", x, cols, traced)
 
 
 def softmax_backward_into(
@@ -312,25 +311,25 @@ def softmax_backward_into(
         return None
     scalars = (rows, cols, grad.stride(0))
     key = (scalars, scale, dy.dtype, y.dtype, y.device.index)
-    shape = None if cols <= WIDEST_ROW else _backward_layout(y, cols)
+    shape = None if cols <= WIDEST_ROW else _backward_layout(y, cols, traced)
     if shape is None or shape.parts == 1:
         tensors = (grad, y, dx)
         if traced:
             BACKWARD_ROWS_KERNEL.trace(
-                tensors, rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device)
+                tensors, rows_launch(rows, cols, _backward_layout(y, cols, traced), scalars, {"SCALE": scale}, y.device)
             )
             return None
         return BACKWARD_ROWS_KERNEL(
             key,
             tensors,
-            lambda: rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device),
+            lambda: rows_launch(rows, cols, _backward_layout(y, cols, traced), scalars, {"SCALE": scale}, y.device),
         )
     meta = {"SCALE": scale, **split_meta(shape)}
     return launch_split(BACKWARD_SPLIT_KERNEL, key, (grad, y, dx), scalars, meta, 1, shape, traced)
 
 
-def _backward_layout(y: torch.Tensor, cols: int) -> Layout:
-    return tuning.pick("softmax_backward", (y.dtype, int(cols)), layout(cols, "softmax_backward", y.element_size()))
+def _backward_layout(y: torch.Tensor, cols: int, traced: bool) -> Layout:
+    return pick_layout("softmax_backward", (y.dtype, int(cols)), "softmax_backward", y, cols, traced)
 
 
 def softmax_gradient(dy: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
