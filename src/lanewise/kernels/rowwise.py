@@ -83,8 +83,9 @@ def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor
 def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False) -> Layout:
     """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
-    `whole` keeps a row to one program for as long as one can hold it. To 2048 columns a program holds at least 2048 elements with four warps; from there one row, with 8 to 64 elements a
-    thread. Longer rows are cut into parts of a size that several programs of a multiprocessor can hold at once.
+    `whole` keeps a row to one program for as long as one can hold it. To 2048 columns a program holds at least 2048
+    elements with four warps; from there one row, with 8 to 64 elements a thread. Longer rows are cut into parts of a
+    size that several programs of a multiprocessor can hold at once.
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
