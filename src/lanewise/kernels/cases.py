@@ -110,25 +110,40 @@ def _row_layouts(cols: int) -> tuple[Layout, ...]:
     if cols <= 8192:
         return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean)
     if cols <= 16384:
-        more = (split(8192, 8), split(4096, 4), split(4096, 8), split(8192, 16))
-        return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean, *more)
+        more = (split(8192, 8), split(4096, 8, 1, 2), split(4096, 8, 1), split(8192, 16, 1, 2))
+        return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean[:2], *more)
     if cols <= 32768:
-        more = (split(8192, 8), split(16384, 16), split(8192, 8, 3), split(8192, 16), split(4096, 4))
-        return (Layout(1, block, 1, 16), *lean[1:], *more)
+        more = (split(8192, 8), split(4096, 8), split(8192, 16), split(4096, 8, 1, 2), split(8192, 16, 1, 2))
+        return (Layout(1, block, 1, 16), *lean[1:], *more, split(4096, 8, 1))
     if cols <= 65536:
         return (
             split(8192, 8),
-            split(8192, 8, 0, 1, 64),
-            split(8192, 8, 3),
-            split(8192, 8, 2, 2),
+            split(8192, 8, 0, 1, 48),
+            split(4096, 8),
+            split(4096, 8, 1),
+            split(4096, 8, 1, 2),
+            split(8192, 16, 1, 2),
             split(8192, 16),
-            split(16384, 16),
-            split(16384, 8),
             split(4096, 4),
         )
     if cols <= 131072:
-        return (split(16384, 16), split(16384, 8), split(16384, 16, 2), split(16384, 32), split(8192, 8))
-    return (split(32768, 32), split(32768, 16), split(16384, 16), split(16384, 8), split(16384, 16, 2))
+        return (
+            split(16384, 16),
+            split(16384, 8),
+            split(8192, 8),
+            split(8192, 16),
+            split(8192, 8, 1),
+            split(8192, 16, 1),
+            split(8192, 16, 1, 2),
+        )
+    return (
+        split(32768, 32),
+        split(16384, 16),
+        split(16384, 8),
+        split(16384, 32),
+        split(16384, 16, 1),
+        split(16384, 32, 1),
+    )
 
 
 def _softmax_cases() -> Iterator[Case]:
@@ -263,20 +278,18 @@ def _backward_cases() -> Iterator[Case]:
         else:
             cuts = ((1, 8, 2), (1, 16, 1), (1, 8, 3))
         layouts = tuple(Layout(tall, next_power_of_2(cols), 1, warps, per_sm) for tall, warps, per_sm in cuts)
+        twice = Layout(1, 2048, 0, 8)
         if cols > 8192:
-            layouts = layouts[1:2] if cols <= 16384 else ()
+            layouts = (*layouts[1:2], twice) if cols <= 16384 else (twice,)
         layouts += tuple(
             Layout(1, part, -(-cols // part), warps, per_sm, stages)
             for part, warps, per_sm, stages in (
-                (2048, 4, 4, 1),
-                (2048, 8, 3, 1),
                 (4096, 8, 2, 1),
                 (4096, 8, 2, 2),
-                (4096, 16, 1, 2),
                 (8192, 16, 1, 1),
                 (8192, 16, 1, 2),
             )
-            if 1 < -(-cols // part) <= 16 and cols > 2048
+            if 1 < -(-cols // part) <= 16 and cols > 4096
         )
         for name, ours, eager, exact in (
             ("rms_norm", ours_rms, eager_rms, exact_rms),

@@ -34,7 +34,6 @@ from lanewise.kernels.rowwise import (
     pick_layout,
     rows_launch,
     split_meta,
-    walkers,
 )
 
 __all__ = ["NormGrads", "NormOutputs", "norm_backward", "norm_forward"]
@@ -137,6 +136,7 @@ def _norm_split(
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
     PHASE: tl.constexpr,
 ):
     group = tl.program_id(0) // PARTS
@@ -148,6 +148,10 @@ def _norm_split(
     step = tl.num_programs(0) // PARTS
     if PHASE == 0:
         begin()
+    if HOLD and HAS_W:
+        w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
+    if HOLD and HAS_B:
+        b_raw = tl.load(b_ptr + col, mask=within, other=0.0)
     ahead = part_of_row(x_ptr, group, rows, x_stride, col, within, 0.0)
     if ADD:
         r_ahead = part_of_row(r_ptr, group, rows, r_stride, col, within, 0.0)
@@ -201,6 +205,8 @@ def _norm_split(
             else:
                 sizes = tl.maximum(tl.where(known, tl.minimum(cols - parts * BLOCK, BLOCK), 0), 0).to(tl.float32)
                 mean = tl.sum(firsts * sizes, axis=0) / cols
+                # Rounded (and divided approximately): what it missed is the mean of what is left.
+                mean += tl.sum(sizes * (firsts - mean), axis=0) / cols
                 apart = tl.where(known, firsts - mean, 0.0)
                 var = tl.sum(seconds + sizes * apart * apart, axis=0) / cols
             rstd = tl.rsqrt(var + EPS)
@@ -210,9 +216,15 @@ def _norm_split(
                     tl.store(mean_ptr + row, mean)
             y = x * rstd if RMS else (x - mean) * rstd
             if HAS_W:
-                y = y * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
+                if HOLD:
+                    y = y * again(w_raw).to(tl.float32)
+                else:
+                    y = y * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
             if HAS_B:
-                y = y + tl.load(b_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
+                if HOLD:
+                    y = y + again(b_raw).to(tl.float32)
+                else:
+                    y = y + tl.load(b_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
             tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
         if not AHEAD:
             ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0)
@@ -309,6 +321,7 @@ def _norm_backward_split(
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
 ):
     """As `_norm_backward`, with the columns of a row spread over a cluster: each program keeps dw and db of its own."""
     group = tl.program_id(0) // PARTS
@@ -628,7 +641,7 @@ def norm_backward(
 
     first = second = None
     shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols), x.element_size()))
-    if traced or not clusters(x.device) or shape in _NO_ROOM:
+    if traced or (shape.parts > 1 and (not clusters(x.device) or shape in _NO_ROOM)):
         shape = _whole_rows(int(cols), rms)
 
     def partial(programs: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -637,7 +650,7 @@ def norm_backward(
 
         return room(need_w), room(need_b)
 
-    if shape is None:
+    if shape is None or shape.parts == 0:
         blocks = -(-cols // _COLUMNS)
         programs = max(1, min(rows, 4 * sm_count(x.device) // blocks))
         partial_w, partial_b = partial(programs)
@@ -653,11 +666,11 @@ def norm_backward(
             Launch((blocks, programs), scalars, {**flags, "BLOCK": _COLUMNS}, 8),
         )
     elif shape.parts > 1:
-        programs = walkers(rows, shape, x.device)
+        programs = _walkers(rows, shape, x.device)
         partial_w, partial_b = partial(programs)
-        launch = Launch(
-            (programs,), scalars, {**flags, **split_meta(shape)}, shape.warps, 1, shape.parts, shape.registers
-        )
+        bound = min(65536 // (shape.warps * 32 * shape.persistent) // 8 * 8, 255)
+        meta = {**flags, **split_meta(shape)}
+        launch = Launch((programs,), scalars, meta, shape.warps, cluster=shape.parts, max_registers=bound)
         try:
             first = go(
                 BACKWARD_SPLIT_KERNEL, (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b), launch
@@ -704,6 +717,17 @@ _RECENT_BACKWARD = Recent("norm_backward", counted=False)
 
 _NO_ROOM: set[Layout] = set()
 _COLUMNS = 2048  # columns of a block where a row is walked twice
+
+
+def _walkers(rows: int, shape: Layout, device: torch.device) -> int:
+    """Clusters that walk the rows together, evenly loaded: `shape.persistent` programs on each multiprocessor.
+
+    Their number decides how much room the weights' gradients take, so it is fixed before the kernel is compiled, with
+    a bound on the registers that makes them fit.
+    """
+    room = sm_count(device) // 16 * 16 or sm_count(device)
+    most = max(shape.persistent * room // shape.parts, 1)
+    return -(-rows // -(-rows // most))
 
 
 def _backward_layout(cols: int, itemsize: int) -> Layout:

@@ -38,7 +38,6 @@ __all__ = [
     "pick_layout",
     "rows_launch",
     "split_meta",
-    "walkers",
 ]
 
 FUSED, STATS, APPLY = 0, 1, 2
@@ -55,14 +54,18 @@ def next_power_of_2(n: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a row of `cols` elements is spread: `rows` rows a program, `block` columns, `parts` programs a row."""
+    """How a row of `cols` elements is spread: `rows` rows a program, `block` columns, `parts` programs a row.
+
+    `parts` = 0 walks the row twice (the norms' backward pass only).
+    """
 
     rows: int
     block: int
     parts: int
     warps: int
     persistent: int = 0
-    """Programs per multiprocessor that walk the tiles (or rows, for a row in parts); 0 launches one for each."""
+    """Programs per multiprocessor that walk the tiles; 0 launches one program per tile. For a row in parts: 0 launches
+    a cluster for each row, anything else as many as fit, which walk the rows and keep the weights."""
     stages: int = 1
     """Tiles in flight through shared memory while walking (software pipelining); 1 turns it off. For a row in parts,
     2 loads the next row into registers before this one is finished."""
@@ -177,17 +180,8 @@ def split_meta(shape: Layout) -> dict[str, Any]:
         "PARTS_2": next_power_of_2(shape.parts),
         "BLOCK": shape.block,
         "AHEAD": shape.stages > 1,
+        "HOLD": shape.persistent > 0,
     }
-
-
-def walkers(rows: int, shape: Layout, device: torch.device) -> int:
-    """Clusters that walk the rows together, evenly loaded: all run at once, `shape.persistent` programs (2 if 0) on a
-    multiprocessor. Clusters stay within a group of multiprocessors (16 or 18 on Hopper), so the rest of a group is
-    left out.
-    """
-    room = sm_count(device) // 16 * 16 or sm_count(device)
-    most = max((shape.persistent or 2) * room // shape.parts, 1)
-    return -(-rows // -(-rows // most))
 
 
 def launch_split(
@@ -209,13 +203,13 @@ def launch_split(
     device = tensors[0].device
     if not traced and clusters(device) and shape.parts <= MOST_PARTS and (kernel, shape) not in _NO_ROOM:
         fused = Launch(
-            (walkers(rows, shape, device) if shape.persistent else rows,),
+            (rows,),
             scalars,
             {**meta, "PHASE": FUSED},
             shape.warps,
-            1,
-            shape.parts,
-            shape.registers,
+            cluster=shape.parts,
+            fit=shape.persistent > 0,
+            max_registers=shape.registers,
         )
         try:
             # The partial results go through shared memory: no tensor is needed for them.
@@ -224,7 +218,9 @@ def launch_split(
             _NO_ROOM.add((kernel, shape))
     stats = torch.empty(numbers * shape.parts * rows, dtype=torch.float32, device=device)
     for phase in (STATS, APPLY):
-        whole = Launch((rows * shape.parts,), scalars, {**meta, "AHEAD": False, "PHASE": phase}, shape.warps)
+        whole = Launch(
+            (rows * shape.parts,), scalars, {**meta, "AHEAD": False, "HOLD": False, "PHASE": phase}, shape.warps
+        )
         if traced:
             kernel.trace((*tensors, stats), whole)
         else:

@@ -80,9 +80,6 @@ def _softmax_rows(
             x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         e = tl.exp2((x - top) * _LOG2E)
         whole = tl.sum(e, axis=1)[:, None]
-        if LEAN:
-            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
-            e = tl.exp2((x - top) * _LOG2E)
         y = e * (1.0 / whole)
         tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
 
@@ -103,6 +100,7 @@ def _softmax_split(
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
     PHASE: tl.constexpr,
 ):
     group = tl.program_id(0) // PARTS
@@ -125,13 +123,14 @@ def _softmax_split(
             ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"))
         x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         here = stats_ptr + row * (2 * PARTS)
+        top = tl.max(x, axis=0)
+        # A part without any finite entry has no weight; its exponentials must not become NaN here.
+        base = tl.where(top == float("-inf"), 0.0, top)
+        if PHASE == 0:
+            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        e = tl.exp2((x - base) * _LOG2E)
         if PHASE != 2:
-            top = tl.max(x, axis=0)
-            # A part without any finite entry has no weight; its exponentials must not become NaN here.
-            base = tl.where(top == float("-inf"), 0.0, top)
-            if PHASE == 0:
-                x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
-            weight = tl.sum(tl.exp2((x - base) * _LOG2E), axis=0)
+            weight = tl.sum(e, axis=0)
         if PHASE == 1:
             tl.store(here + part, top)
             tl.store(here + PARTS + part, weight)
@@ -141,15 +140,14 @@ def _softmax_split(
                 turn = 1 - turn
                 tops = tl.where(known, received(where, parts, 0), float("-inf"))
                 sums = tl.where(known, received(where, parts, 1), 0.0)
-                x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
             else:
                 tops = tl.load(here + parts, mask=known, other=float("-inf"))
                 sums = tl.load(here + PARTS + parts, mask=known, other=0.0)
             best = tl.max(tops, axis=0)
             share = tl.where(tops == float("-inf"), 0.0, tl.exp2((tops - best) * _LOG2E))
-            # An all -inf row: best is -inf and x - best is NaN for each entry, as in PyTorch.
-            total = tl.sum(sums * share, axis=0)
-            y = tl.exp2((x - best) * _LOG2E) * (1.0 / total)
+            # One exponential an element: those of this part are rescaled to the row's maximum. In a row of -inf the
+            # difference of the maxima is NaN, and so is each entry, as in PyTorch.
+            y = e * (tl.exp2((top - best) * _LOG2E) / tl.sum(sums * share, axis=0))
             tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
         if not AHEAD:
             ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"))
@@ -197,6 +195,7 @@ def _softmax_backward_split(
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
     PHASE: tl.constexpr,
 ):
     group = tl.program_id(0) // PARTS
