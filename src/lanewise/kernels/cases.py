@@ -534,7 +534,6 @@ def _gemm_cases() -> Iterator[Case]:
                     (m, n, k, BF16, False),
                     (*TILES,),
                 )
-            tune_now = tune if activation == "gelu_tanh" or m == 2048 else None
             yield Case(
                 "gemm",
                 f"linear + {activation} {m}x{n}x{k}",
@@ -543,7 +542,7 @@ def _gemm_cases() -> Iterator[Case]:
                 cost.linear_cost(m, n, k, 2),
                 lambda x, w, b, act=activation: gemm_epilogue.reference(x.float(), w.float(), b.float(), act),
                 compiled=("compile", "max-autotune") if activation == "gelu_tanh" else ("compile",),
-                tune=tune_now,
+                tune=tune,
                 shape={"m": m, "n": n, "k": k},
             )
 
