@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -99,27 +99,34 @@ ROW_SHAPES = (
 def _row_layouts(cols: int) -> tuple[Layout, ...]:
     block = next_power_of_2(cols)
     if cols <= 2048:
-        return tuple(Layout(rows, block, 1, warps) for rows, warps in ((1, 2), (1, 4), (2, 4), (2, 8), (4, 8)))
+        cuts = [Layout(rows, block, 1, warps) for rows, warps in ((1, 2), (1, 4), (2, 4), (2, 8), (4, 8))]
+        return (*cuts, Layout(1, block, 1, 2, stream=False), Layout(2, block, 1, 4, stream=False))
     if cols <= 4096:
-        return tuple(Layout(1, block, 1, warps) for warps in (4, 8, 16))
+        cuts = [Layout(1, block, 1, warps) for warps in (4, 8, 16)]
+        return (*cuts, Layout(1, block, 1, 8, stream=False), Layout(1, block, 1, 8, lean=True))
     lean = tuple(Layout(1, block, 1, warps, lean=True) for warps in (8, 16, 32) if block // warps >= 1024)
 
     def split(part: int, warps: int, persistent: int = 0, stages: int = 1, registers: int = 0) -> Layout:
         return Layout(1, part, max(-(-cols // part), 1), warps, persistent, stages, registers)
 
     if cols <= 8192:
-        return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean)
+        cuts = [Layout(1, block, 1, warps) for warps in (8, 16)]
+        return (*cuts, *lean, Layout(1, block, 1, 8, stream=False), Layout(1, block, 1, 16, stream=False))
     if cols <= 16384:
         more = (split(8192, 8), split(4096, 8, 1, 2), split(4096, 8, 1), split(8192, 16, 1, 2))
-        return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean[:2], *more)
+        loose = (Layout(1, block, 1, 16, stream=False), Layout(1, block, 1, 8, lean=True, stream=False))
+        return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean[:2], *loose, *more)
     if cols <= 32768:
         more = (split(8192, 8), split(4096, 8), split(8192, 16), split(4096, 8, 1, 2), split(8192, 16, 1, 2))
-        return (Layout(1, block, 1, 16), *lean[1:], *more, split(4096, 8, 1))
+        loose = (Layout(1, block, 1, 16, stream=False), Layout(1, block, 1, 32, lean=True, stream=False))
+        return (Layout(1, block, 1, 16), *lean[1:], *loose, *more, split(4096, 8, 1))
     if cols <= 65536:
         return (
             split(8192, 8),
             split(8192, 8, 0, 1, 48),
+            replace(split(8192, 8), stream=False),
             split(4096, 8),
+            replace(split(4096, 8), stream=False),
             split(4096, 8, 1),
             split(4096, 8, 1, 2),
             split(8192, 16, 1, 2),
@@ -135,6 +142,7 @@ def _row_layouts(cols: int) -> tuple[Layout, ...]:
             split(8192, 8, 1),
             split(8192, 16, 1),
             split(8192, 16, 1, 2),
+            replace(split(8192, 8), stream=False),
         )
     return (
         split(32768, 32),
@@ -143,6 +151,7 @@ def _row_layouts(cols: int) -> tuple[Layout, ...]:
         split(16384, 32),
         split(16384, 16, 1),
         split(16384, 32, 1),
+        replace(split(16384, 8), stream=False),
     )
 
 

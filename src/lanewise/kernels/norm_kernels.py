@@ -70,14 +70,15 @@ def _norm_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
+    POLICY: tl.constexpr,
 ):
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
+        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
         if ADD:
-            r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
+            r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
             raw = (raw.to(tl.float32) + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
             tl.store(s_ptr + row * cols + col, raw, mask=inside)
         x = raw.to(tl.float32)
@@ -108,7 +109,7 @@ def _norm_rows(
             y = y * tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
         if HAS_B:
             y = y + tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
-        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
 
 
 @triton.jit
@@ -137,6 +138,7 @@ def _norm_split(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     HOLD: tl.constexpr,
+    POLICY: tl.constexpr,
     PHASE: tl.constexpr,
 ):
     group = tl.program_id(0) // PARTS
@@ -152,9 +154,9 @@ def _norm_split(
         w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
     if HOLD and HAS_B:
         b_raw = tl.load(b_ptr + col, mask=within, other=0.0)
-    ahead = part_of_row(x_ptr, group, rows, x_stride, col, within, 0.0)
+    ahead = part_of_row(x_ptr, group, rows, x_stride, col, within, 0.0, POLICY)
     if ADD:
-        r_ahead = part_of_row(r_ptr, group, rows, r_stride, col, within, 0.0)
+        r_ahead = part_of_row(r_ptr, group, rows, r_stride, col, within, 0.0, POLICY)
     if PHASE == 0:
         ready()
     turn = 0
@@ -162,11 +164,11 @@ def _norm_split(
         row = r + group.to(tl.int64) * 0
         raw = ahead
         if AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0)
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0, POLICY)
         if ADD:
             raw = (raw.to(tl.float32) + r_ahead.to(tl.float32)).to(s_ptr.dtype.element_ty)
             if AHEAD:
-                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0)
+                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0, POLICY)
             if PHASE != 2:
                 tl.store(s_ptr + row * cols + col, raw, mask=within)
         x = raw.to(tl.float32)
@@ -225,11 +227,11 @@ def _norm_split(
                     y = y + again(b_raw).to(tl.float32)
                 else:
                     y = y + tl.load(b_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
-            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
+            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=within, eviction_policy=POLICY)
         if not AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0)
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0, POLICY)
             if ADD:
-                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0)
+                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0, POLICY)
 
 
 @triton.jit
@@ -322,6 +324,7 @@ def _norm_backward_split(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     HOLD: tl.constexpr,
+    POLICY: tl.constexpr,
 ):
     """As `_norm_backward`, with the columns of a row spread over a cluster: each program keeps dw and db of its own."""
     group = tl.program_id(0) // PARTS
@@ -335,8 +338,8 @@ def _norm_backward_split(
         w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
     dw = tl.zeros([BLOCK], tl.float32)
     db = tl.zeros([BLOCK], tl.float32)
-    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, within, 0.0)
-    x_ahead = part_of_row(x_ptr, group, rows, cols, col, within, 0.0)
+    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, within, 0.0, POLICY)
+    x_ahead = part_of_row(x_ptr, group, rows, cols, col, within, 0.0, POLICY)
     rstd_ahead = tl.load(rstd_ptr + group)
     mean_ahead = 0.0
     if not RMS:
@@ -348,8 +351,8 @@ def _norm_backward_split(
         dy_raw, x_raw, rstd, mean = dy_ahead, x_ahead, rstd_ahead, mean_ahead
         after = r + step
         if AHEAD:
-            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0)
-            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0)
+            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0, POLICY)
+            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0, POLICY)
             rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
             if not RMS:
                 mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)
@@ -371,15 +374,15 @@ def _norm_backward_split(
             dx = dx - plain
         dx = dx * rstd
         if ADD:
-            dx += part_of_row(ds_ptr, r, rows, ds_stride, col, within, 0.0).to(tl.float32)
-        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
+            dx += part_of_row(ds_ptr, r, rows, ds_stride, col, within, 0.0, POLICY).to(tl.float32)
+        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=within, eviction_policy=POLICY)
         if NEED_W:
             dw += dy * xhat
         if NEED_B:
             db += dy
         if not AHEAD:
-            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0)
-            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0)
+            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0, POLICY)
+            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0, POLICY)
             rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
             if not RMS:
                 mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)

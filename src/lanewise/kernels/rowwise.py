@@ -73,6 +73,8 @@ class Layout:
     """Bound on the registers of a thread; 0 leaves it to the compiler."""
     lean: bool = False
     """Keep the row in half precision across the reductions and convert it again after each, for fewer registers."""
+    stream: bool = True
+    """Mark loads and stores as the first to leave L2."""
 
 
 def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor, cols: int, traced: bool) -> Layout:
@@ -127,7 +129,14 @@ def rows_launch(
     tiles = -(-rows // shape.rows)
     if shape.persistent:
         tiles = min(tiles, shape.persistent * sm_count(device))
-    meta = {**meta, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages, "LEAN": LEAN and shape.lean}
+    meta = {
+        **meta,
+        "ROWS": shape.rows,
+        "BLOCK": shape.block,
+        "STAGES": shape.stages,
+        "LEAN": LEAN and shape.lean,
+        **policy(shape),
+    }
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, 0, shape.registers)
 
 
@@ -143,10 +152,10 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
 
 
 @triton.jit
-def part_of_row(x_ptr, r, rows, stride, col, inside, OTHER: tl.constexpr):
+def part_of_row(x_ptr, r, rows, stride, col, inside, OTHER: tl.constexpr, POLICY: tl.constexpr):
     """The program's part of row r, in its own dtype; nothing is read past the last row."""
     base = x_ptr + stride * (r + tl.program_id(0).to(tl.int64) * 0)
-    return tl.load(base + col, mask=inside & (r < rows), other=OTHER, eviction_policy="evict_first")
+    return tl.load(base + col, mask=inside & (r < rows), other=OTHER, eviction_policy=POLICY)
 
 
 _BUFFERS: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
@@ -173,6 +182,11 @@ def exchange_buffers(device: torch.device, stats: int, rows: int) -> tuple[torch
     return kept
 
 
+def policy(shape: Layout) -> dict[str, str]:
+    """How L2 is to treat what is read and written once."""
+    return {"POLICY": "evict_first" if shape.stream else ""}
+
+
 def split_meta(shape: Layout) -> dict[str, Any]:
     """The constexpr parameters that a kernel for rows in parts takes from the layout."""
     return {
@@ -181,6 +195,7 @@ def split_meta(shape: Layout) -> dict[str, Any]:
         "BLOCK": shape.block,
         "AHEAD": shape.stages > 1,
         "HOLD": shape.persistent > 0,
+        **policy(shape),
     }
 
 

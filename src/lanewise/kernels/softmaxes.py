@@ -68,12 +68,13 @@ def _softmax_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
+    POLICY: tl.constexpr,
 ):
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=float("-inf"), eviction_policy="evict_first")
+        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=float("-inf"), eviction_policy=POLICY)
         x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         top = tl.max(x, axis=1)[:, None]
         if LEAN:
@@ -81,7 +82,7 @@ def _softmax_rows(
         e = tl.exp2((x - top) * _LOG2E)
         whole = tl.sum(e, axis=1)[:, None]
         y = e * (1.0 / whole)
-        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
 
 
 @triton.jit
@@ -101,6 +102,7 @@ def _softmax_split(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     HOLD: tl.constexpr,
+    POLICY: tl.constexpr,
     PHASE: tl.constexpr,
 ):
     group = tl.program_id(0) // PARTS
@@ -112,7 +114,7 @@ def _softmax_split(
     step = tl.num_programs(0) // PARTS
     if PHASE == 0:
         begin()
-    ahead = part_of_row(x_ptr, group, rows, x_stride, col, inside, float("-inf"))
+    ahead = part_of_row(x_ptr, group, rows, x_stride, col, inside, float("-inf"), POLICY)
     if PHASE == 0:
         ready()
     turn = 0
@@ -120,7 +122,7 @@ def _softmax_split(
         row = r + group.to(tl.int64) * 0
         raw = ahead
         if AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"))
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"), POLICY)
         x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         here = stats_ptr + row * (2 * PARTS)
         top = tl.max(x, axis=0)
@@ -148,9 +150,9 @@ def _softmax_split(
             # One exponential an element: those of this part are rescaled to the row's maximum. In a row of -inf the
             # difference of the maxima is NaN, and so is each entry, as in PyTorch.
             y = e * (tl.exp2((top - best) * _LOG2E) / tl.sum(sums * share, axis=0))
-            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
         if not AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"))
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"), POLICY)
 
 
 @triton.jit
@@ -166,19 +168,20 @@ def _softmax_backward_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
+    POLICY: tl.constexpr,
 ):
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        dy_raw = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
-        y_raw = tl.load(y_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy="evict_first")
+        dy_raw = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
+        y_raw = tl.load(y_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy=POLICY)
         dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
         dot = tl.sum(dy * y, axis=1)[:, None]
         if LEAN:
             dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
         dx = (dy - dot) * y * SCALE
-        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
 
 
 @triton.jit
@@ -196,6 +199,7 @@ def _softmax_backward_split(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     HOLD: tl.constexpr,
+    POLICY: tl.constexpr,
     PHASE: tl.constexpr,
 ):
     group = tl.program_id(0) // PARTS
@@ -207,8 +211,8 @@ def _softmax_backward_split(
     step = tl.num_programs(0) // PARTS
     if PHASE == 0:
         begin()
-    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, inside, 0.0)
-    y_ahead = part_of_row(y_ptr, group, rows, cols, col, inside, 0.0)
+    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, inside, 0.0, POLICY)
+    y_ahead = part_of_row(y_ptr, group, rows, cols, col, inside, 0.0, POLICY)
     if PHASE == 0:
         ready()
     turn = 0
@@ -216,8 +220,8 @@ def _softmax_backward_split(
         row = r + group.to(tl.int64) * 0
         dy_raw, y_raw = dy_ahead, y_ahead
         if AHEAD:
-            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0)
-            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0)
+            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0, POLICY)
+            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0, POLICY)
         dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
         here = stats_ptr + row * PARTS
         if PHASE != 2:
@@ -233,12 +237,10 @@ def _softmax_backward_split(
             else:
                 dots = tl.load(here + parts, mask=known, other=0.0)
             dx = (dy - tl.sum(dots, axis=0)) * y * SCALE
-            tl.store(
-                dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first"
-            )
+            tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
         if not AHEAD:
-            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0)
-            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0)
+            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0, POLICY)
+            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0, POLICY)
 
 
 ROWS_KERNEL = Kernel(_softmax_rows)
