@@ -84,7 +84,7 @@ def _rows() -> Iterator[Job]:
     """Whole rows, with the row in fp32 across the reductions or (lean) in half precision."""
     for block, warps in ((4096, 8), (8192, 8), (16384, 8), (16384, 16), (32768, 16), (32768, 32)):
         for lean in (False, True):
-            cut = {"ROWS": 1, "BLOCK": block, "STAGES": 1, "LEAN": lean, "POLICY": "evict_first"}
+            cut = {"ROWS": 1, "BLOCK": block, "STAGES": 1, "LEAN": lean, "STREAM": True}
             title = f"{block}, {warps} warps{', lean' if lean else ''}"
             meta = {"SCALE": 1.0, "HAS_MASK": False, **cut}
             yield (

@@ -70,8 +70,9 @@ def _norm_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
-    POLICY: tl.constexpr,
+    STREAM: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
@@ -138,9 +139,10 @@ def _norm_split(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     HOLD: tl.constexpr,
-    POLICY: tl.constexpr,
+    STREAM: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     col = part * BLOCK + tl.arange(0, BLOCK)
@@ -324,9 +326,10 @@ def _norm_backward_split(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     HOLD: tl.constexpr,
-    POLICY: tl.constexpr,
+    STREAM: tl.constexpr,
 ):
     """As `_norm_backward`, with the columns of a row spread over a cluster: each program keeps dw and db of its own."""
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     col = (tl.program_id(0) % PARTS) * BLOCK + tl.arange(0, BLOCK)
     within = col < cols

@@ -135,7 +135,7 @@ def rows_launch(
         "BLOCK": shape.block,
         "STAGES": shape.stages,
         "LEAN": LEAN and shape.lean,
-        **policy(shape),
+        "STREAM": shape.stream,
     }
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, 0, shape.registers)
 
@@ -182,11 +182,6 @@ def exchange_buffers(device: torch.device, stats: int, rows: int) -> tuple[torch
     return kept
 
 
-def policy(shape: Layout) -> dict[str, str]:
-    """How L2 is to treat what is read and written once."""
-    return {"POLICY": "evict_first" if shape.stream else ""}
-
-
 def split_meta(shape: Layout) -> dict[str, Any]:
     """The constexpr parameters that a kernel for rows in parts takes from the layout."""
     return {
@@ -195,7 +190,7 @@ def split_meta(shape: Layout) -> dict[str, Any]:
         "BLOCK": shape.block,
         "AHEAD": shape.stages > 1,
         "HOLD": shape.persistent > 0,
-        **policy(shape),
+        "STREAM": shape.stream,
     }
 
 

@@ -68,8 +68,9 @@ def _softmax_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
-    POLICY: tl.constexpr,
+    STREAM: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
@@ -102,9 +103,10 @@ def _softmax_split(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     HOLD: tl.constexpr,
-    POLICY: tl.constexpr,
+    STREAM: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     col = part * BLOCK + tl.arange(0, BLOCK)
@@ -168,8 +170,9 @@ def _softmax_backward_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
-    POLICY: tl.constexpr,
+    STREAM: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
@@ -199,9 +202,10 @@ def _softmax_backward_split(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     HOLD: tl.constexpr,
-    POLICY: tl.constexpr,
+    STREAM: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     col = part * BLOCK + tl.arange(0, BLOCK)
