@@ -256,24 +256,22 @@ def _backward_cases() -> Iterator[Case]:
         def ours_rms(dy: Any, x: Any, w: Any, mean: Any, rstd: Any, root: Any) -> Any:
             return tuple(norm_backward(dy, None, x, w, root, root, True, True, False))[:2]
 
+        block = next_power_of_2(cols)
         if cols <= 1024:
-            cuts = ((1, 4, 4), (1, 4, 8), (2, 8, 4), (2, 4, 4), (4, 8, 2))
+            layouts = [Layout(2, block, 1, 4, 4), Layout(4, block, 1, 8, 2)]
+            lean = ((4, 4, 2), (4, 5, 2), (2, 8, 2))
+        elif cols <= 4096:
+            layouts = [Layout(1, block, 1, 8, 2)]
+            lean = ((8, 2, 2), (16, 2, 2))
         else:
-            cuts = ((1, 8, 2), (1, 16, 1), (1, 8, 3))
-        layouts = tuple(Layout(tall, next_power_of_2(cols), 1, warps, per_sm) for tall, warps, per_sm in cuts)
-        twice = Layout(1, 2048, 0, 8)
+            layouts = [Layout(1, block, 1, 16, 1)] if cols <= 16384 else []
+            lean = ((16, 1, 2), (16, 2, 1))
+        if cols <= 8192:
+            layouts += [Layout(1, block, 1, warps, per_sm, stages, lean=True) for warps, per_sm, stages in lean]
         if cols > 8192:
-            layouts = (*layouts[1:2], twice) if cols <= 16384 else (twice,)
-        layouts += tuple(
-            Layout(1, part, -(-cols // part), warps, per_sm, stages)
-            for part, warps, per_sm, stages in (
-                (4096, 8, 2, 1),
-                (4096, 8, 2, 2),
-                (8192, 16, 1, 1),
-                (8192, 16, 1, 2),
-            )
-            if 1 < -(-cols // part) <= 16 and cols > 4096
-        )
+            layouts.append(Layout(1, 2048, 0, 8))
+            cuts = ((4096, 8, 2, 1), (4096, 8, 2, 2), (8192, 16, 1, 1), (8192, 16, 1, 2))
+            layouts += [Layout(1, part, -(-cols // part), *cut) for part, *cut in cuts]
         for name, ours, eager, exact in (
             ("rms_norm", ours_rms, eager_rms, exact_rms),
             ("layer_norm", ours_layer, eager_layer, exact_layer),
@@ -285,7 +283,7 @@ def _backward_cases() -> Iterator[Case]:
                 {"lanewise": ours, "eager": eager},
                 cost.norm_backward_cost(rows, cols, 2, rms=name == "rms_norm"),
                 exact,
-                tune=("norm_backward", (BF16, cols, name == "rms_norm"), layouts),
+                tune=("norm_backward", (BF16, cols, name == "rms_norm"), tuple(layouts)),
                 shape={"rows": rows, "cols": cols},
             )
 

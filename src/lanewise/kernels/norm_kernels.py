@@ -22,7 +22,7 @@ import triton.language as tl
 
 from lanewise.kernels import tuning
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
-from lanewise.kernels.launch import Kernel, Launch, NoRoomError, Remembered, clusters, sm_count
+from lanewise.kernels.launch import Kernel, Launch, NoRoomError, Remembered, clusters, direct, sm_count
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
@@ -328,7 +328,9 @@ def _norm_backward_split(
     HOLD: tl.constexpr,
     STREAM: tl.constexpr,
 ):
-    """As `_norm_backward`, with the columns of a row spread over a cluster: each program keeps dw and db of its own."""
+    """As `_norm_backward` for one row at a time, with its columns spread over a cluster if PARTS > 1, in few registers:
+    rows wait in their own dtype and are converted again, the next one is loaded before this one is done (AHEAD).
+    """
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     col = (tl.program_id(0) % PARTS) * BLOCK + tl.arange(0, BLOCK)
@@ -336,7 +338,8 @@ def _norm_backward_split(
     parts = tl.arange(0, PARTS_2)
     known = parts < PARTS
     step = tl.num_programs(0) // PARTS
-    begin()
+    if PARTS > 1:
+        begin()
     if HAS_W:
         w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
     dw = tl.zeros([BLOCK], tl.float32)
@@ -347,7 +350,8 @@ def _norm_backward_split(
     mean_ahead = 0.0
     if not RMS:
         mean_ahead = tl.load(mean_ptr + group)
-    ready()
+    if PARTS > 1:
+        ready()
     turn = 0
     for r in range(group, rows, step):
         row = r + group.to(tl.int64) * 0
@@ -363,10 +367,13 @@ def _norm_backward_split(
         if HAS_W:
             g = g * again(w_raw).to(tl.float32)
         along, plain = tl.reduce((g * (x - mean) * rstd, g), 0, _add_pairs)
-        where = exchange(along, plain, turn, PARTS)
-        turn = 1 - turn
-        along = tl.sum(tl.where(known, received(where, parts, 0), 0.0), axis=0) / cols
-        plain = tl.sum(tl.where(known, received(where, parts, 1), 0.0), axis=0) / cols
+        if PARTS > 1:
+            where = exchange(along, plain, turn, PARTS)
+            turn = 1 - turn
+            along = tl.sum(tl.where(known, received(where, parts, 0), 0.0), axis=0)
+            plain = tl.sum(tl.where(known, received(where, parts, 1), 0.0), axis=0)
+        along = along / cols
+        plain = plain / cols
         dy = again(dy_raw).to(tl.float32)
         xhat = (again(x_raw).to(tl.float32) - mean) * rstd
         g = dy
@@ -671,12 +678,13 @@ def norm_backward(
             (grad, flat_x, weight, more, mean, rstd, sums, dx, partial_w, partial_b),
             Launch((blocks, programs), scalars, {**flags, "BLOCK": _COLUMNS}, 8),
         )
-    elif shape.parts > 1:
+    elif shape.parts > 1 or (shape.lean and not traced and direct()):
         programs = _walkers(rows, shape, x.device)
         partial_w, partial_b = partial(programs)
         bound = min(65536 // (shape.warps * 32 * shape.persistent) // 8 * 8, 255)
         meta = {**flags, **split_meta(shape)}
-        launch = Launch((programs,), scalars, meta, shape.warps, cluster=shape.parts, max_registers=bound)
+        cluster = shape.parts if shape.parts > 1 else 0
+        launch = Launch((programs,), scalars, meta, shape.warps, cluster=cluster, max_registers=bound)
         try:
             first = go(
                 BACKWARD_SPLIT_KERNEL, (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b), launch
@@ -731,7 +739,10 @@ def _walkers(rows: int, shape: Layout, device: torch.device) -> int:
     Their number decides how much room the weights' gradients take, so it is fixed before the kernel is compiled, with
     a bound on the registers that makes them fit.
     """
-    room = sm_count(device) // 16 * 16 or sm_count(device)
+    room = sm_count(device)
+    if shape.parts > 1:
+        # A cluster stays within a group of multiprocessors, of 16 or 18 on Hopper.
+        room = room // 16 * 16 or room
     most = max(shape.persistent * room // shape.parts, 1)
     return -(-rows // -(-rows // most))
 
