@@ -137,6 +137,20 @@ def _header(documents: list[tuple[str, dict[str, Any]]], beside: list[tuple[str,
     )
 
 
+def _lost(documents: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Cases that failed or were not reached in every document, with the reason."""
+    measured = set(_latest(documents))
+    lost: dict[str, str] = {}
+    for _, document in documents:
+        for case in document["cases"]:
+            if "failed" in case and case["name"] not in measured:
+                lost[case["name"]] = case["failed"].split(":")[0]
+        for name in document.get("skipped", []):
+            if name not in measured:
+                lost.setdefault(name, "not reached")
+    return [f"{name} ({reason})" for name, reason in sorted(lost.items())]
+
+
 def main() -> None:
     found, there = _documents(CARD), _documents(BESIDE)
     documents = [(stem, document) for stem, document in found if "calibration_start" in document]
@@ -151,6 +165,9 @@ def main() -> None:
         if group in groups:
             members = sorted(groups[group], key=lambda pair: list(pair[1]["shape"].values())[::-1])
             lines += _table(group, members, beside)
+    lost = _lost(documents)
+    if lost:
+        lines += [f"Without a result: {'; '.join(lost)}.", ""]
     if hosts:
         lines += _host_table(CARD, *hosts[-1])
     lines.append(END)

@@ -126,7 +126,7 @@ def _row_layouts(cols: int) -> tuple[Layout, ...]:
         parts = (split(16384, 8), split(16384, 16), split(8192, 8), split(8192, 16))
         return (*parts, split(8192, 16, True), split(8192, 16, True, 2))
     parts = (split(32768, 32), split(16384, 16), split(16384, 8))
-    return (*parts, split(16384, 16, True), split(16384, 32, True))
+    return (*parts, split(16384, 16, True), split(16384, 32, True), split(16384, 32, True, 2))
 
 
 def _softmax_cases() -> Iterator[Case]:
