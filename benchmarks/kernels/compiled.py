@@ -1,4 +1,4 @@
-"""What the compiler makes of the kernels, without a card: `python -m benchmarks.kernels.compiled [--match REGEX]`.
+"""What the compiler makes of the kernels, without a card: `python -m benchmarks.kernels.compiled OUT.json [--match REGEX]`.
 
 Registers of a thread, spilled bytes, shared memory and programs that one multiprocessor of Hopper (sm 9.0) holds, for
 the layouts that are used or tried. Triton compiles for a named target on any machine; ptxas reports the rest.
@@ -7,10 +7,11 @@ the layouts that are used or tried. Triton compiles for a named target on any ma
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from lanewise.kernels import norm_kernels, softmaxes
+from lanewise.kernels import matmul, norm_kernels, softmaxes
+from lanewise.kernels.activations import ACTIVATIONS
+from lanewise.kernels.matmul import TileBlocks
 from lanewise.kernels.rowwise import Layout, split_meta
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -35,10 +38,15 @@ def build(
 ) -> Any:
     """Compile for Hopper: `pointers` are element types, all pointers and scalars multiples of 16."""
     names = fn.arg_names
-    signature = {name: f"*{kind}" for name, kind in zip(names, pointers, strict=False)}
+    pairs = zip(names, pointers, strict=False)
+    signature = {name: kind if kind.startswith("tensordesc") else f"*{kind}" for name, kind in pairs}
     signature |= dict.fromkeys(names[len(pointers) : len(pointers) + scalars], "i32")
     signature |= dict.fromkeys(meta, "constexpr")
-    aligned = {(i,): [["tt.divisibility", 16]] for i in range(len(pointers) + scalars)}
+    aligned = {
+        (i,): [["tt.divisibility", 16]]
+        for i, name in enumerate(names[: len(pointers) + scalars])
+        if not signature[name].startswith("tensordesc")
+    }
     source = ASTSource(fn, signature, {(names.index(k),): v for k, v in meta.items()}, aligned)
     options: dict[str, Any] = {"num_warps": warps, "num_stages": stages}
     if registers:
@@ -67,40 +75,133 @@ def report(compiled: Any, warps: int) -> dict[str, int]:
     return {"registers": registers, "spilled": spills, "shared": shared, "programs": held}
 
 
-def jobs() -> Iterator[tuple[str, Any, int]]:
-    half = "bf16"
-    splits = ((8192, 8, 8), (16384, 8, 16), (16384, 8, 8), (32768, 8, 32), (32768, 8, 16), (65536, 16, 32))
-    for block, parts, warps in splits:
-        for stages in (1, 2):
-            shape = Layout(1, block, parts, warps, 0, stages)
-            meta = {"SCALE": 1.0, "HAS_MASK": False, **split_meta(shape), "PHASE": 0}
-            name = f"{block} x{parts} {warps} warps{' ahead' if stages > 1 else ''}"
-            yield f"softmax {name}", lambda m=meta, w=warps: build(softmaxes._softmax_split, [half] * 4, 4, m, w), warps
-            for rms, add in ((True, False), (False, False), (True, True)):
-                flags = {"EPS": 1e-6, "RMS": rms, "ADD": add, "HAS_W": True, "HAS_B": not rms, "SAVE": False}
-                meta = {**flags, **split_meta(shape), "PHASE": 0}
-                kinds = [half] * 6 + ["fp32", "fp32", half]
-                title = ("add " if add else "") + ("rms" if rms else "layer")
+Job = tuple[str, str, Callable[[], Any], int]
+"""Kernel, layout, how to compile it, warps."""
+HALF = "bf16"
+
+
+def _rows() -> Iterator[Job]:
+    """Whole rows, with the row in fp32 across the reductions or (lean) in half precision."""
+    for block, warps in ((4096, 8), (8192, 8), (16384, 8), (16384, 16), (32768, 16), (32768, 32)):
+        for lean in (False, True):
+            cut = {"ROWS": 1, "BLOCK": block, "STAGES": 1, "LEAN": lean, "STREAM": True}
+            title = f"{block}, {warps} warps{', lean' if lean else ''}"
+            meta = {"SCALE": 1.0, "HAS_MASK": False, **cut}
+            yield (
+                "softmax",
+                title,
+                lambda m=meta, w=warps: build(softmaxes._softmax_rows, [HALF] * 3, 4, m, w),
+                warps,
+            )
+            back = {"SCALE": 1.0, **cut}
+            yield (
+                "softmax backward",
+                title,
+                lambda m=back, w=warps: build(softmaxes._softmax_backward_rows, [HALF] * 3, 3, m, w),
+                warps,
+            )
+            for name, flags in _norms():
+                kinds = [HALF] * 6 + ["fp32", "fp32"]
                 yield (
-                    f"{title} {name}",
-                    lambda m=meta, w=warps, k=kinds: build(norm_kernels._norm_split, k, 4, m, w),
+                    name,
+                    title,
+                    lambda m={**flags, **cut}, w=warps, k=kinds: build(norm_kernels._norm_rows, k, 4, m, w),
                     warps,
                 )
-            meta = {"SCALE": 1.0, **split_meta(shape), "PHASE": 0}
+
+
+def _norms() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, rms, add in (("rms_norm", True, False), ("layer_norm", False, False), ("add_rms_norm", True, True)):
+        yield name, {"EPS": 1e-6, "RMS": rms, "ADD": add, "HAS_W": True, "HAS_B": not rms, "SAVE": False}
+
+
+def _parts() -> Iterator[Job]:
+    """Rows in parts, exchanged in a cluster."""
+    for block, parts, warps in ((8192, 8, 8), (8192, 8, 16), (16384, 8, 16), (32768, 8, 32)):
+        shape = Layout(1, block, parts, warps)
+        cut = split_meta(shape)
+        title = f"{parts} parts of {block}, {warps} warps"
+        meta = {"SCALE": 1.0, "HAS_MASK": False, **cut, "PHASE": 0}
+        yield "softmax", title, lambda m=meta, w=warps: build(softmaxes._softmax_split, [HALF] * 4, 4, m, w), warps
+        back = {"SCALE": 1.0, **cut, "PHASE": 0}
+        yield (
+            "softmax backward",
+            title,
+            lambda m=back, w=warps: build(softmaxes._softmax_backward_split, [HALF] * 4, 3, m, w),
+            warps,
+        )
+        for name, flags in _norms():
+            kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
+            full = {**flags, **cut, "PHASE": 0}
+            yield name, title, lambda m=full, w=warps, k=kinds: build(norm_kernels._norm_split, k, 4, m, w), warps
+    for block, parts, warps in ((2048, 4, 8), (4096, 8, 8), (8192, 8, 16)):
+        cut = split_meta(Layout(1, block, parts, warps, 2))
+        for rms in (True, False):
+            flags = {"RMS": rms, "HAS_W": True, "NEED_W": True, "NEED_B": not rms, "ADD": False, **cut}
+            kinds = [HALF] * 4 + ["fp32"] * 2 + [HALF] + ["fp32"] * 2
             yield (
-                f"softmax backward {name}",
-                lambda m=meta, w=warps: build(softmaxes._softmax_backward_split, [half] * 4, 3, m, w),
+                f"{'rms' if rms else 'layer'}_norm backward",
+                f"{parts} parts of {block}, {warps} warps",
+                lambda m=flags, w=warps, k=kinds: build(norm_kernels._norm_backward_split, k, 4, m, w),
                 warps,
+            )
+
+
+def _products() -> Iterator[Job]:
+    """Products through tensor-memory copies: one, or gate and up."""
+    single = (
+        TileBlocks(128, 256, 64, 8, 3, 16, 2, True),
+        TileBlocks(128, 256, 64, 8, 4, 8, 2, True),
+        TileBlocks(128, 128, 64, 4, 3, 8, 2, True, False, 2),
+    )
+    double = (
+        TileBlocks(128, 128, 64, 8, 3),
+        TileBlocks(128, 128, 64, 8, 4, 8, 1, True, True),
+        TileBlocks(128, 64, 64, 4, 3, 8, 1, True, True, 2),
+    )
+    for name, cuts in (("linear + gelu", single), ("gated linear", double)):
+        for cut in cuts:
+            dual = cuts is double
+            meta = {
+                "ACTIVATION": ACTIVATIONS["silu" if dual else "gelu"],
+                "HAS_BIAS": not dual,
+                "HAS_RESIDUAL": False,
+                "DUAL": dual,
+                "FAST": True,
+                "PRECISION": "ieee",
+                "BM": cut.bm,
+                "BN": cut.bn,
+                "BK": cut.bk,
+                "GROUP": cut.group,
+                "HALVES": cut.halves,
+                "FLATTEN": cut.flatten,
+                "PAIR": int(cut.pair),
+            }
+            weight = [2, cut.bn, cut.bk] if cut.pair else [cut.bn, cut.bk]
+            tiles = ([cut.bm, cut.bk], weight, weight, [cut.bm, cut.bn // cut.halves])
+            kinds = [f"tensordesc<bf16[{','.join(str(n) for n in tile)}]>" for tile in tiles] + [HALF] * 2
+            title = f"{cut.bm}x{cut.bn}x{cut.bk}, {cut.warps} warps, {cut.stages} stages"
+            title += f"{', one operand' if cut.pair else ''}{', flattened' if cut.flatten else ''}"
+            yield (
+                name,
+                title,
+                lambda m=meta, k=kinds, c=cut: build(matmul._tiles, k, 3, m, c.warps, c.stages),
+                cut.warps,
             )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
     parser.add_argument("--match", default="")
     options = parser.parse_args()
-    for name, make, warps in jobs():
-        if re.search(options.match, name):
-            print(f"{name:44}", report(make(), warps), flush=True)
+    rows: list[dict[str, Any]] = []
+    for kernel, layout, make, warps in (*_rows(), *_parts(), *_products()):
+        if re.search(options.match, f"{kernel} {layout}"):
+            rows.append({"kernel": kernel, "layout": layout, **report(make(), warps)})
+            print(rows[-1], flush=True)
+    document = {"target": "sm_90", "triton": triton.__version__, "dtype": HALF, "kernels": rows}
+    options.out.write_text(json.dumps(document, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Write the tables and charts of docs/kernels.md from the result files: `python -m benchmarks.kernels.report`.
 
-A case measured again replaces the earlier measurement; every row says which file it is from.
+The tables are of the card in `CARD`; beside each case stands what another card gave, where it was measured there. A
+case measured again replaces the earlier measurement; every row says which file it is from.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 from lanewise.kernels.charts import write_charts
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "h100" / "kernels"
+RESULTS = ROOT / "benchmarks" / "results"
+CARD, BESIDE = "h200", "h100"
 PAGE = ROOT / "docs" / "kernels.md"
 CHARTS = ROOT / "docs" / "images" / "kernels"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-OURS = ("lanewise", "triton")
 TITLES = {
     "pointwise": "Pointwise chains",
     "softmax": "Softmax, forward",
@@ -27,13 +28,27 @@ TITLES = {
     "rms_norm_backward": "RMSNorm, backward (dx and dw)",
     "layer_norm_backward": "LayerNorm, backward (dx, dw and db)",
     "mlp": "Narrow MLP in one kernel (tanh GELU)",
+    "mm": "Plain product (never replaced; Triton against cuBLAS)",
     "gemm": "Linear layer with its epilogue",
     "gated_linear": "Gate and up projection with SiLU * mul",
+    "batched_linear": "Batch of linear layers with bias and exact GELU",
 }
+PRODUCTS = ("mm", "gemm", "gated_linear", "batched_linear", "mlp")
+Measured = dict[str, tuple[str, dict[str, Any]]]
 
 
-def _documents() -> list[tuple[str, dict[str, Any]]]:
-    return [(path.stem, json.loads(path.read_text())) for path in sorted(RESULTS.glob("*.json"))]
+def _documents(card: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(path.stem, json.loads(path.read_text())) for path in sorted((RESULTS / card / "kernels").glob("*.json"))]
+
+
+def _latest(documents: list[tuple[str, dict[str, Any]]]) -> Measured:
+    """The last measurement of each case, by name, with the file it is from."""
+    found: Measured = {}
+    for stem, document in documents:
+        for case in document["cases"]:
+            if "group" in case and "arms" in case:
+                found[case["name"]] = (stem, case)
+    return found
 
 
 def _word(arm: dict[str, Any]) -> str:
@@ -46,64 +61,115 @@ def _word(arm: dict[str, Any]) -> str:
     return "no difference" if low > 0.98 and high < 1.02 else "not enough samples"
 
 
-def _table(group: str, cases: list[tuple[str, dict[str, Any]]]) -> list[str]:
+def _ours(case: dict[str, Any]) -> dict[str, Any]:
+    return case["arms"].get("triton") or case["arms"]["lanewise"]
+
+
+def _run(stem: str) -> str:
+    """The number of the run: file names are a date, a number and a word."""
+    return stem[11:].split("-")[0]
+
+
+def _table(group: str, cases: list[tuple[str, dict[str, Any]]], beside: Measured) -> list[str]:
     names: list[str] = []
     for _, case in cases:
         names += [name for name in case["arms"] if name not in names]
-    product = group in ("gemm", "gated_linear", "mlp")
+    product = group in PRODUCTS
     rate = "TFLOP/s" if product else "of copy"
     lines = [
         f"### {TITLES[group]}",
         "",
-        f"| case | {' | '.join(names)} | {rate} | best other / ours (95 %) | verdict | run |",
-        "|---|" + "---|" * (len(names) + 4),
+        f"| case | {' | '.join(names)} | {rate} | best other / ours (95 %) | verdict | run | "
+        f"{BESIDE.upper()}: {rate} | ratio |",
+        "|---|" + "---|" * (len(names) + 6),
     ]
     for run, case in cases:
-        arms = case["arms"]
-        ours = arms["triton"] if "triton" in arms else arms["lanewise"]
+        arms, ours = case["arms"], _ours(case)
         cells = [f"{arms[name]['median_us']:.1f}" if name in arms else "" for name in names]
-        reached = f"{ours['tflop_per_s']:.0f}" if product else f"{ours['of_copy']:.3f}"
         low, high = ours["ratio_95"]
         ratio = f"{ours['ratio']:.3f} ({low:.3f} to {high:.3f})"
-        lines.append(f"| {case['name']} | {' | '.join(cells)} | {reached} | {ratio} | {_word(ours)} | {run[11:12]} |")
+        there = _ours(beside[case["name"]][1]) if case["name"] in beside else None
+        other = [_rate(there, product), f"{there['ratio']:.3f}"] if there else ["", ""]
+        lines.append(
+            f"| {case['name']} | {' | '.join(cells)} | {_rate(ours, product)} | {ratio} | {_word(ours)} | {_run(run)} | "
+            f"{' | '.join(other)} |"
+        )
     return [*lines, ""]
 
 
-def main() -> None:
-    documents = [(stem, document) for stem, document in _documents() if "calibration_start" in document]
-    hosts = [(stem, document) for stem, document in _documents() if "calibration_start" not in document]
-    latest: dict[str, tuple[str, dict[str, Any]]] = {}
-    for stem, document in documents:
-        for case in document["cases"]:
-            if "arms" in case:
-                latest[case["name"]] = (stem, case)
-    groups: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    for stem, case in latest.values():
-        groups.setdefault(case["group"], []).append((stem, case))
-    machine = documents[-1][1]["machine"]
+def _rate(arm: dict[str, Any], product: bool) -> str:
+    return f"{arm['tflop_per_s']:.0f}" if product else f"{arm['of_copy']:.3f}"
+
+
+def _host_table(card: str, stem: str, document: dict[str, Any]) -> list[str]:
     lines = [
-        BEGIN,
+        f"### Host cost of a call ({card.upper()} machine)",
         "",
-        f"{machine['card']}, driver {machine['driver']}, torch {machine['torch']}, triton {machine['triton']}, "
-        f"Python {machine['python']}; bf16, random data, microseconds of device time (median of 6 to 8 interleaved "
-        "rounds, CUDA graph over rotated inputs).",
+        "| call | eager | lanewise | lanewise / eager | kernel forced | plain Triton | torch.compile | graph of eager |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for case in document["cases"]:
+        arms = {name: arm["median_us"] for name, arm in case["arms"].items()}
+        more = [f"{arms[n]:.1f}" if n in arms else "" for n in ("kernel", "plain triton", "compile", "graph")]
+        lines.append(
+            f"| {case['name']} | {arms['eager']:.1f} | {arms['lanewise']:.1f} | "
+            f"{arms['lanewise'] / arms['eager']:.2f} | {' | '.join(more)} |"
+        )
+    return [
+        *lines,
+        "",
+        f"Microseconds of wall time per call, back to back, median of the rounds (run {_run(stem)}).",
         "",
     ]
+
+
+def _header(documents: list[tuple[str, dict[str, Any]]], beside: list[tuple[str, dict[str, Any]]]) -> str:
+    machine = documents[-1][1]["machine"]
+    copies = sorted(d["calibration_start"]["copy_gb_per_s"] for _, d in documents)
+    rounds = sorted({len(_ours(c)["rounds_us"]) for _, d in documents for c in d["cases"] if "arms" in c})
+    other = beside[-1][1]["machine"]
+    return (
+        f"**{machine['card']}**, driver {machine['driver']}, torch {machine['torch']}, triton {machine['triton']}, "
+        f"Python {machine['python']}; bf16, random data, microseconds of device time (median of {rounds[0]} to "
+        f"{rounds[-1]} interleaved rounds, CUDA graph over rotated inputs). Copy bandwidth, measured in the same "
+        f"processes: {copies[0]:.0f} to {copies[-1]:.0f} GB/s. The last two columns are of **{other['card']}** (torch "
+        f"{other['torch']}, triton {other['triton']}), measured earlier and with earlier kernels."
+    )
+
+
+def _lost(documents: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Cases that failed or were not reached in every document, with the reason."""
+    measured = set(_latest(documents))
+    lost: dict[str, str] = {}
+    for _, document in documents:
+        for case in document["cases"]:
+            if "failed" in case and case["name"] not in measured:
+                lost[case["name"]] = case["failed"].split(":")[0]
+        for name in document.get("skipped", []):
+            if name not in measured:
+                lost.setdefault(name, "not reached")
+    return [f"{name} ({reason})" for name, reason in sorted(lost.items())]
+
+
+def main() -> None:
+    found, there = _documents(CARD), _documents(BESIDE)
+    documents = [(stem, document) for stem, document in found if "calibration_start" in document]
+    hosts = [(stem, document) for stem, document in found if "calibration_start" not in document]
+    beside = _latest(there)
+    groups: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for stem, case in _latest(documents).values():
+        groups.setdefault(case["group"], []).append((stem, case))
+    older = [(stem, document) for stem, document in there if "calibration_start" in document]
+    lines = [BEGIN, "", _header(documents, older), ""]
     for group in TITLES:
         if group in groups:
             members = sorted(groups[group], key=lambda pair: list(pair[1]["shape"].values())[::-1])
-            lines += _table(group, members)
-    for stem, document in hosts:
-        lines += ["### Host cost of a call", "", "| call | eager | lanewise | ratio | plain Triton | torch.compile |"]
-        lines.append("|---|---|---|---|---|---|")
-        for case in document["cases"]:
-            arms = {name: arm["median_us"] for name, arm in case["arms"].items()}
-            more = [f"{arms[name]:.1f}" if name in arms else "" for name in ("plain triton", "compile")]
-            lines.append(
-                f"| {case['name']} | {arms['eager']:.1f} | {arms['lanewise']:.1f} | "
-                f"{arms['lanewise'] / arms['eager']:.2f} | {more[0]} | {more[1]} |"
-            )
-        lines += ["", f"Microseconds of wall time per call, back to back, 21 rounds (run {stem[11:12]}).", ""]
+            lines += _table(group, members, beside)
+    lost = _lost(documents)
+    if lost:
+        lines += [f"Without a result: {'; '.join(lost)}.", ""]
+    if hosts:
+        lines += _host_table(CARD, *hosts[-1])
     lines.append(END)
     text = PAGE.read_text()
     before, rest = text.split(BEGIN)

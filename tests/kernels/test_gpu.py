@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from lanewise.kernels import (
     add_rms_norm,
+    batched,
     bias_gelu,
     counts,
     gated_linear,
@@ -236,6 +237,18 @@ def test_tiles(shape, dtype):
             out = torch.full((m, n), float("nan"), device="cuda", dtype=dtype)
             matmul.tiles(x, gate, other, None, None, ACTIVATIONS["silu"], out, blocks)
             assert error(out, want) < 1e-2
+
+
+@pytest.mark.parametrize("shape", [(3, 300, 264, 72), (2, 128, 128, 64), (5, 1, 8, 8)])
+def test_batched(shape):
+    b, m, n, k = shape
+    x, w = torch.randn(b, m, k, device="cuda").to(BF16), torch.randn(b, n, k, device="cuda").to(BF16) / k**0.5
+    bias = torch.randn(b, n, device="cuda").to(BF16)
+    exact = torch.baddbmm(bias.double()[:, None], x.double(), w.double().transpose(1, 2))
+    for blocks in (TileBlocks(128, 128, 64, 4, 3, halves=2, flatten=True, per_sm=2), TileBlocks(128, 256, 64, 8, 3)):
+        out = torch.full((b, m, n), float("nan"), device="cuda", dtype=BF16)
+        batched.batched_into(x, w, bias, ACTIVATIONS["gelu"], out, blocks)
+        assert error(out, F.gelu(exact)) < 8e-3
 
 
 def gemm_activation(value, name):

@@ -6,7 +6,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lanewise.kernels import counts, dual_gemm, gated_linear, gemm_epilogue, linear_act, matmul, mlp, mlps, tuning
+from lanewise.kernels import (
+    batched,
+    batched_linear_act,
+    counts,
+    dual_gemm,
+    gated_linear,
+    gemm_epilogue,
+    linear_act,
+    matmul,
+    mlp,
+    mlps,
+    tuning,
+)
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
 from lanewise.kernels.mlps import Blocks
@@ -48,6 +60,27 @@ def test_tiles(halves):
         out.fill_(float("nan"))
         matmul.tiles(x, gate, other, None, None, ACTIVATIONS["silu"], out, TileBlocks(32, 32, 16, 4, 3, pair=True))
         assert error(out, dual_gemm.reference(x.double(), gate.double(), other.double())) < 2e-6
+
+
+@interpreter
+@pytest.mark.parametrize("halves", [1, 2])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu"])
+def test_batched(halves, activation):
+    b, m, n, k = 3, 37, 40, 24
+    x, w, bias = torch.randn(b, m, k), torch.randn(b, n, k) / 4, torch.randn(b, n)
+    tuning.override("batched", (b, m, n, k, x.dtype), TileBlocks(32, 32, 16, 4, 3, 2, halves))
+    for given in (bias, None):
+        same(
+            lambda *t: batched_linear_act(*t, activation),
+            lambda *t: batched.reference(*t, activation),
+            [x, w, given],
+        )
+    expected = {"kernel"} if activation else {"kernel", "nothing to fuse"}
+    assert set(counts()["batched_linear_act"]) == expected
+    batched_linear_act(x.requires_grad_(), w, bias, activation)
+    batched_linear_act(x.detach()[:, ::2], w, bias, activation)
+    assert {"needs gradients", "layout"} < set(counts()["batched_linear_act"])
+    tuning.forget()
 
 
 @interpreter

@@ -140,6 +140,9 @@ def _work(
     index: int, count: int, groups: tuple[str, ...], modes: tuple[str, ...], match: str, tuning_too: bool
 ) -> None:
     """Compile a share of what a run will need, into the caches on disk."""
+    import torch._inductor.config
+
+    torch._inductor.config.compile_threads = 1  # the processes are the parallelism
     jobs: list[tuple[Case, Any]] = []
     for case in cases(groups, match):
         jobs += [(case, candidate) for candidate in (case.tune[2] if case.tune and tuning_too else (None,))]

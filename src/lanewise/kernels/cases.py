@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from lanewise.kernels import (
+    batched,
     cost,
     dual_gemm,
     elementwise,
@@ -96,38 +97,36 @@ ROW_SHAPES = (
 
 
 def _row_layouts(cols: int) -> tuple[Layout, ...]:
+    """Candidates for the tuner; what lost everywhere on an H200 is gone (benchmarks/results)."""
     block = next_power_of_2(cols)
+
+    def whole(warps: int, rows: int = 1, **more: bool) -> Layout:
+        return Layout(rows, block, 1, warps, **more)
+
+    def split(part: int, warps: int, walk: bool = False, stages: int = 1, registers: int = 0, **more: bool) -> Layout:
+        return Layout(1, part, max(-(-cols // part), 1), warps, int(walk), stages, registers, **more)
+
     if cols <= 2048:
-        return tuple(Layout(rows, block, 1, warps) for rows, warps in ((1, 2), (1, 4), (2, 4), (2, 8), (4, 8)))
+        return (whole(2), whole(4), whole(4, 2), whole(2, stream=False), whole(4, stream=False))
     if cols <= 4096:
-        return tuple(Layout(1, block, 1, warps) for warps in (4, 8, 16))
-    lean = tuple(Layout(1, block, 1, warps, lean=True) for warps in (8, 16, 32) if block // warps >= 1024)
-
-    def split(part: int, warps: int, persistent: int = 0, stages: int = 1, registers: int = 0) -> Layout:
-        return Layout(1, part, max(-(-cols // part), 1), warps, persistent, stages, registers)
-
+        return (whole(8), whole(16), whole(8, stream=False), whole(8, lean=True))
     if cols <= 8192:
-        return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean)
+        return (whole(8), whole(16), whole(8, lean=True), whole(8, stream=False))
+    walking = (split(4096, 8, True, 2), split(8192, 16, True, 2))
     if cols <= 16384:
-        more = (split(8192, 8), split(4096, 4), split(4096, 8), split(8192, 16))
-        return (Layout(1, block, 1, 8), Layout(1, block, 1, 16), *lean, *more)
+        loose = (whole(16, stream=False), whole(8, lean=True, stream=False))
+        return (whole(16), whole(8, lean=True), *loose, *walking)
     if cols <= 32768:
-        more = (split(8192, 8), split(16384, 16), split(8192, 8, 3), split(8192, 16), split(4096, 4))
-        return (Layout(1, block, 1, 16), *lean[1:], *more)
+        whole_rows = (whole(16), whole(32, lean=True), whole(16, stream=False))
+        return (*whole_rows, split(8192, 8), split(4096, 8), *walking)
     if cols <= 65536:
-        return (
-            split(8192, 8),
-            split(8192, 8, 0, 1, 64),
-            split(8192, 8, 3),
-            split(8192, 8, 2, 2),
-            split(8192, 16),
-            split(16384, 16),
-            split(16384, 8),
-            split(4096, 4),
-        )
+        parts = (split(8192, 8), split(8192, 8, registers=48), split(4096, 8))
+        return (*parts, split(8192, 8, stream=False), split(4096, 8, stream=False), split(4096, 8, True), *walking)
     if cols <= 131072:
-        return (split(16384, 16), split(16384, 8), split(16384, 16, 2), split(16384, 32), split(8192, 8))
-    return (split(32768, 32), split(32768, 16), split(16384, 16), split(16384, 8), split(16384, 16, 2))
+        parts = (split(16384, 8), split(16384, 16), split(8192, 8), split(8192, 16))
+        return (*parts, split(8192, 16, True), split(8192, 16, True, 2))
+    parts = (split(32768, 32), split(16384, 16), split(16384, 8))
+    return (*parts, split(16384, 16, True), split(16384, 32, True), split(16384, 32, True, 2))
 
 
 def _softmax_cases() -> Iterator[Case]:
@@ -257,26 +256,22 @@ def _backward_cases() -> Iterator[Case]:
         def ours_rms(dy: Any, x: Any, w: Any, mean: Any, rstd: Any, root: Any) -> Any:
             return tuple(norm_backward(dy, None, x, w, root, root, True, True, False))[:2]
 
+        block = next_power_of_2(cols)
         if cols <= 1024:
-            cuts = ((1, 4, 4), (1, 4, 8), (2, 8, 4), (2, 4, 4), (4, 8, 2))
+            layouts = [Layout(2, block, 1, 4, 4), Layout(4, block, 1, 8, 2)]
+            lean = ((4, 4, 2), (4, 5, 2), (2, 8, 2))
+        elif cols <= 4096:
+            layouts = [Layout(1, block, 1, 8, 2)]
+            lean = ((8, 2, 2), (16, 2, 2))
         else:
-            cuts = ((1, 8, 2), (1, 16, 1), (1, 8, 3))
-        layouts = tuple(Layout(tall, next_power_of_2(cols), 1, warps, per_sm) for tall, warps, per_sm in cuts)
+            layouts = [Layout(1, block, 1, 16, 1)] if cols <= 16384 else []
+            lean = ((16, 1, 2), (16, 2, 1))
+        if cols <= 8192:
+            layouts += [Layout(1, block, 1, warps, per_sm, stages, lean=True) for warps, per_sm, stages in lean]
         if cols > 8192:
-            layouts = layouts[1:2] if cols <= 16384 else ()
-        layouts += tuple(
-            Layout(1, part, -(-cols // part), warps, per_sm, stages)
-            for part, warps, per_sm, stages in (
-                (2048, 4, 4, 1),
-                (2048, 8, 3, 1),
-                (4096, 8, 2, 1),
-                (4096, 8, 2, 2),
-                (4096, 16, 1, 2),
-                (8192, 16, 1, 1),
-                (8192, 16, 1, 2),
-            )
-            if 1 < -(-cols // part) <= 16 and cols > 2048
-        )
+            layouts.append(Layout(1, 2048, 0, 8))
+            cuts = ((4096, 8, 2, 1), (4096, 8, 2, 2), (8192, 16, 1, 1), (8192, 16, 1, 2))
+            layouts += [Layout(1, part, -(-cols // part), *cut) for part, *cut in cuts]
         for name, ours, eager, exact in (
             ("rms_norm", ours_rms, eager_rms, exact_rms),
             ("layer_norm", ours_layer, eager_layer, exact_layer),
@@ -288,7 +283,7 @@ def _backward_cases() -> Iterator[Case]:
                 {"lanewise": ours, "eager": eager},
                 cost.norm_backward_cost(rows, cols, 2, rms=name == "rms_norm"),
                 exact,
-                tune=("norm_backward", (BF16, cols, name == "rms_norm"), layouts),
+                tune=("norm_backward", (BF16, cols, name == "rms_norm"), tuple(layouts)),
                 shape={"rows": rows, "cols": cols},
             )
 
@@ -432,14 +427,12 @@ GEMM_SHAPES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (8192
 
 
 TILES = (
-    TileBlocks(128, 256, 64, 8, 4, 8, 2, False),
     TileBlocks(128, 256, 64, 8, 3, 8, 2, True),
     TileBlocks(128, 256, 64, 8, 4, 8, 2, True),
     TileBlocks(128, 256, 64, 8, 4, 16, 2, True),
     TileBlocks(256, 128, 64, 8, 4, 8, 2, True),
     TileBlocks(128, 128, 64, 4, 3, 8, 2, True, False, 2),
     TileBlocks(128, 128, 64, 4, 3, 8, 2, False, False, 2),
-    TileBlocks(128, 128, 64, 8, 4, 8, 2, True),
 )
 
 
@@ -520,7 +513,6 @@ def _gemm_cases() -> Iterator[Case]:
                     (m, n, k, BF16, False),
                     (*TILES,),
                 )
-            tune_now = tune if activation == "gelu_tanh" or m == 2048 else None
             yield Case(
                 "gemm",
                 f"linear + {activation} {m}x{n}x{k}",
@@ -529,7 +521,7 @@ def _gemm_cases() -> Iterator[Case]:
                 cost.linear_cost(m, n, k, 2),
                 lambda x, w, b, act=activation: gemm_epilogue.reference(x.float(), w.float(), b.float(), act),
                 compiled=("compile", "max-autotune") if activation == "gelu_tanh" else ("compile",),
-                tune=tune_now,
+                tune=tune,
                 shape={"m": m, "n": n, "k": k},
             )
 
@@ -555,22 +547,15 @@ def _dual_cases() -> Iterator[Case]:
             few = [
                 SkinnyBlocks(bm, *cut)
                 for cut in (
-                    (32, 128, 1, 4, 4),
                     (32, 256, 1, 4, 3),
                     (32, 64, 1, 4, 6),
                     (64, 64, 1, 4, 4),
                     (64, 128, 1, 4, 3),
-                    (64, 128, 2, 4, 3),
-                    (128, 64, 2, 8, 3),
-                    (32, 128, 1, 4, 6),
-                    (32, 128, 1, 8, 4),
+                    (64, 64, 1, 4, 6),
+                    (64, 128, 1, 8, 3),
                 )
             ]
-            wide = [
-                TileBlocks(64, 32, 64, 4, 4, 1, 1, False, True, 4),
-                TileBlocks(64, 32, 128, 4, 3, 1, 1, False, True, 2),
-                TileBlocks(64, 64, 64, 4, 4, 1, 1, False, True, 2),
-            ]
+            wide = [TileBlocks(64, 64, 64, 4, 4, 1, 1, False, True, 2)] if m > 16 else []
             tune: tuple[str, Any, tuple[Any, ...]] = ("skinny", (m, n, k, BF16, True), (*few, *wide))
         else:
             tune = (
@@ -594,9 +579,41 @@ def _dual_cases() -> Iterator[Case]:
             {"lanewise": dual_gemm.gated_linear, "triton": fused, "eager": dual_gemm.reference},
             cost.gated_linear_cost(m, n, k, 2),
             lambda x, g, u: dual_gemm.reference(x.float(), g.float(), u.float()),
-            compiled=("compile",),
+            compiled=("compile", "max-autotune"),
             tune=tune,
             shape={"m": m, "n": n, "k": k},
+        )
+
+
+def _batched_cases() -> Iterator[Case]:
+    for b, m, n, k in ((64, 1024, 1024, 64), (32, 2048, 1024, 256), (16, 4096, 2048, 512), (8, 4096, 4096, 1024)):
+
+        def make(i: int, b: int = b, m: int = m, n: int = n, k: int = k) -> tuple[Any, ...]:
+            weight = _randn(b, n, k, seed=i + 1, scale=k**-0.5)
+            return _randn(b, m, k, seed=i), weight, _randn(b, n, seed=i + 2)
+
+        def ours(x: Any, w: Any, bias: Any) -> torch.Tensor:
+            (b, m, k), n = x.shape, w.shape[1]
+            out = torch.empty(b, m, n, dtype=x.dtype, device=x.device)
+            blocks = tuning.pick("batched", (b, m, n, k, BF16), batched.batched_blocks(m, n))
+            batched.batched_into(x, w, bias, ACTIVATIONS["gelu"], out, blocks)
+            return out
+
+        yield Case(
+            "batched_linear",
+            f"batched linear + gelu {b}x{m}x{n}x{k}",
+            make,
+            {
+                "lanewise": lambda x, w, b: batched.batched_linear_act(x, w, b, "gelu"),
+                "triton": ours,
+                "eager": lambda x, w, b: batched.reference(x, w, b, "gelu"),
+                "mm alone": lambda x, w, b: torch.bmm(x, w.transpose(1, 2)),
+            },
+            cost.batched_linear_cost(b, m, n, k, 2),
+            lambda x, w, b: batched.reference(x.float(), w.float(), b.float(), "gelu"),
+            compiled=("compile", "max-autotune"),
+            tune=("batched", (b, m, n, k, BF16), TILES),
+            shape={"b": b, "m": m, "n": n, "k": k},
         )
 
 
@@ -609,6 +626,7 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "mm": _plain_cases,
     "gemm": _gemm_cases,
     "gated_linear": _dual_cases,
+    "batched": _batched_cases,
 }
 
 

@@ -19,11 +19,12 @@ _COLOURS = {
     "eager": "#1971c2",
     "compile": "#2f9e44",
     "max-autotune": "#9c36b5",
+    "liger": "#e64980",
     "cublas epilogue": "#0c8599",
     "mm alone": "#868e96",
     "copy": "#868e96",
 }
-_PRODUCTS = ("gemm", "gated_linear", "mlp")
+_PRODUCTS = ("mm", "gemm", "gated_linear", "batched_linear", "mlp")
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 760, 380, 64, 64, 56
 
 
@@ -81,7 +82,7 @@ def chart(title: str, cases: Sequence[dict[str, Any]], machine: dict[str, Any], 
         colour = _COLOURS[name]
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{colour}"/>' for a, b in points]
-        at = _LEFT + number * 116
+        at = _LEFT + number * 98
         parts.append(
             f'<rect x="{at}" y="28" width="12" height="4" fill="{colour}"/>'
             f'<text x="{at + 16}" y="34" font-size="11" {text}>{escape(name)}</text>'

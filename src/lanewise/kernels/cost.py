@@ -12,6 +12,7 @@ __all__ = [
     "CARDS",
     "Card",
     "Cost",
+    "batched_linear_cost",
     "card_named",
     "gated_linear_cost",
     "linear_cost",
@@ -94,6 +95,10 @@ def norm_backward_cost(rows: int, cols: int, itemsize: int, *, rms: bool) -> Cos
 def linear_cost(m: int, n: int, k: int, itemsize: int, *, bias: bool = True, residual: bool = False) -> Cost:
     moved = m * k + n * k + m * n * (2 if residual else 1) + (n if bias else 0)
     return Cost(2.0 * m * n * k, float(moved * itemsize))
+
+
+def batched_linear_cost(batch: int, m: int, n: int, k: int, itemsize: int) -> Cost:
+    return Cost(2.0 * batch * m * n * k, float(batch * (m * k + n * k + m * n + n) * itemsize))
 
 
 def gated_linear_cost(m: int, n: int, k: int, itemsize: int) -> Cost:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from lanewise.kernels.launch import INTERPRETED
+from lanewise.kernels.launch import INTERPRETED, raw_stream
 
 __all__ = [
     "HITS",
@@ -131,6 +131,8 @@ def host_bound(x: torch.Tensor) -> bool:
     """Whether autograd's host cost would outweigh what the kernel saves on the device."""
     if INTERPRETED or x.numel() >= train_from_elements:
         return False
+    if x.is_cuda and raw_stream(x.device.index) == 0:  # the default stream: nothing can be captured on it
+        return True
     return not torch.cuda.is_current_stream_capturing()
 
 

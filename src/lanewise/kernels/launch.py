@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -38,6 +38,7 @@ __all__ = [
     "current_device",
     "direct",
     "raw_stream",
+    "resident",
     "sm_count",
 ]
 
@@ -68,7 +69,8 @@ class Launch:
 
     `scalars` follow the tensors in the kernel's signature, `meta` (the constexpr parameters) follows the scalars.
     `cluster` > 0 launches every entry of the grid as a cluster of that many programs, which run at the same time and
-    have consecutive numbers. `max_registers` bounds the registers of a thread, 0 leaves it to the compiler.
+    have consecutive numbers; with `fit`, only as many clusters as the card holds at once, evenly loaded.
+    `max_registers` bounds the registers of a thread, 0 leaves it to the compiler.
     """
 
     grid: tuple[int, ...]
@@ -77,6 +79,7 @@ class Launch:
     num_warps: int = 4
     num_stages: int = 3
     cluster: int = 0
+    fit: bool = False
     max_registers: int = 0
 
     @property
@@ -196,6 +199,8 @@ class Kernel:
         with torch.cuda.device(device):
             if what.cluster:
                 compiled = self.fn.warmup(*tensors, *what.scalars, grid=what.grid, **what.meta, **what.options)
+                if what.fit:
+                    what = _fit(what, compiled, tensors[0].device)
                 remembered = Remembered(compiled, what, device, len(tensors))
                 try:
                     remembered(pointers, tensors)
@@ -247,6 +252,28 @@ class Kernel:
 
 class NoRoomError(RuntimeError):
     """The card cannot hold one cluster of the programs; run the kernel in phases instead."""
+
+
+def resident(compiled: Any) -> int:
+    """Programs of a compiled kernel that one multiprocessor holds at once (Hopper's limits).
+
+    64 K registers in four partitions, handed out per warp in units of 256; 2048 threads; 227 KB of shared memory, of
+    which each program takes 1 KB besides its own.
+    """
+    compiled._init_handles()
+    warps = compiled.metadata.num_warps
+    per_warp = -(-compiled.n_regs * 32 // 256) * 256
+    by_registers = 4 * (16384 // per_warp) // warps
+    by_shared = 232448 // (compiled.metadata.shared + 1024)
+    return max(min(by_registers, 64 // warps, by_shared, 32), 1)
+
+
+def _fit(launch: Launch, compiled: Any, device: torch.device) -> Launch:
+    """Clusters stay within a group of multiprocessors (16 or 18 on Hopper): what does not make a whole is left out."""
+    room = sm_count(device) // 16 * 16 or sm_count(device)
+    most = max(resident(compiled) * room // launch.cluster, 1)
+    wanted = launch.grid[0]
+    return replace(launch, grid=(-(-wanted // -(-wanted // most)),))
 
 
 _SM_COUNT: dict[int, int] = {}

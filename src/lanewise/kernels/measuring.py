@@ -72,8 +72,13 @@ def _graph(arm: Arm, sets: Sequence[tuple[Any, ...]], calls: int, prepare: bool)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     kept: list[Any] = []
-    with torch.cuda.graph(graph, stream=stream):
-        kept += [arm(*sets[call % len(sets)]) for call in range(calls)]
+    # Not `torch.cuda.graph(...)`: that collects garbage and empties the allocator's cache each time.
+    with torch.cuda.stream(stream):
+        graph.capture_begin()
+        try:
+            kept += [arm(*sets[call % len(sets)]) for call in range(calls)]
+        finally:
+            graph.capture_end()
     del kept
     return graph
 

@@ -22,19 +22,18 @@ import triton.language as tl
 
 from lanewise.kernels import tuning
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
-from lanewise.kernels.launch import Kernel, Launch, NoRoomError, Remembered, clusters, sm_count
+from lanewise.kernels.launch import Kernel, Launch, NoRoomError, Remembered, clusters, direct, sm_count
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
     Layout,
     as_rows,
     launch_split,
-    layout,
     next_power_of_2,
     part_of_row,
+    pick_layout,
     rows_launch,
     split_meta,
-    walkers,
 )
 
 __all__ = ["NormGrads", "NormOutputs", "norm_backward", "norm_forward"]
@@ -71,14 +70,16 @@ def _norm_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
+    STREAM: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
+        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
         if ADD:
-            r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
+            r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
             raw = (raw.to(tl.float32) + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
             tl.store(s_ptr + row * cols + col, raw, mask=inside)
         x = raw.to(tl.float32)
@@ -109,7 +110,7 @@ def _norm_rows(
             y = y * tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
         if HAS_B:
             y = y + tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
-        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
 
 
 @triton.jit
@@ -137,8 +138,11 @@ def _norm_split(
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
+    STREAM: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     col = part * BLOCK + tl.arange(0, BLOCK)
@@ -148,9 +152,13 @@ def _norm_split(
     step = tl.num_programs(0) // PARTS
     if PHASE == 0:
         begin()
-    ahead = part_of_row(x_ptr, group, rows, x_stride, col, within, 0.0)
+    if HOLD and HAS_W:
+        w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
+    if HOLD and HAS_B:
+        b_raw = tl.load(b_ptr + col, mask=within, other=0.0)
+    ahead = part_of_row(x_ptr, group, rows, x_stride, col, within, 0.0, POLICY)
     if ADD:
-        r_ahead = part_of_row(r_ptr, group, rows, r_stride, col, within, 0.0)
+        r_ahead = part_of_row(r_ptr, group, rows, r_stride, col, within, 0.0, POLICY)
     if PHASE == 0:
         ready()
     turn = 0
@@ -158,11 +166,11 @@ def _norm_split(
         row = r + group.to(tl.int64) * 0
         raw = ahead
         if AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0)
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0, POLICY)
         if ADD:
             raw = (raw.to(tl.float32) + r_ahead.to(tl.float32)).to(s_ptr.dtype.element_ty)
             if AHEAD:
-                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0)
+                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0, POLICY)
             if PHASE != 2:
                 tl.store(s_ptr + row * cols + col, raw, mask=within)
         x = raw.to(tl.float32)
@@ -201,6 +209,8 @@ def _norm_split(
             else:
                 sizes = tl.maximum(tl.where(known, tl.minimum(cols - parts * BLOCK, BLOCK), 0), 0).to(tl.float32)
                 mean = tl.sum(firsts * sizes, axis=0) / cols
+                # Rounded (and divided approximately): what it missed is the mean of what is left.
+                mean += tl.sum(sizes * (firsts - mean), axis=0) / cols
                 apart = tl.where(known, firsts - mean, 0.0)
                 var = tl.sum(seconds + sizes * apart * apart, axis=0) / cols
             rstd = tl.rsqrt(var + EPS)
@@ -210,14 +220,20 @@ def _norm_split(
                     tl.store(mean_ptr + row, mean)
             y = x * rstd if RMS else (x - mean) * rstd
             if HAS_W:
-                y = y * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
+                if HOLD:
+                    y = y * again(w_raw).to(tl.float32)
+                else:
+                    y = y * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
             if HAS_B:
-                y = y + tl.load(b_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
-            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
+                if HOLD:
+                    y = y + again(b_raw).to(tl.float32)
+                else:
+                    y = y + tl.load(b_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=within, eviction_policy=POLICY)
         if not AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0)
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0, POLICY)
             if ADD:
-                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0)
+                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0, POLICY)
 
 
 @triton.jit
@@ -309,34 +325,41 @@ def _norm_backward_split(
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
+    STREAM: tl.constexpr,
 ):
-    """As `_norm_backward`, with the columns of a row spread over a cluster: each program keeps dw and db of its own."""
+    """As `_norm_backward` for one row at a time, with its columns spread over a cluster if PARTS > 1, in few registers:
+    rows wait in their own dtype and are converted again, the next one is loaded before this one is done (AHEAD).
+    """
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     col = (tl.program_id(0) % PARTS) * BLOCK + tl.arange(0, BLOCK)
     within = col < cols
     parts = tl.arange(0, PARTS_2)
     known = parts < PARTS
     step = tl.num_programs(0) // PARTS
-    begin()
+    if PARTS > 1:
+        begin()
     if HAS_W:
         w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
     dw = tl.zeros([BLOCK], tl.float32)
     db = tl.zeros([BLOCK], tl.float32)
-    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, within, 0.0)
-    x_ahead = part_of_row(x_ptr, group, rows, cols, col, within, 0.0)
+    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, within, 0.0, POLICY)
+    x_ahead = part_of_row(x_ptr, group, rows, cols, col, within, 0.0, POLICY)
     rstd_ahead = tl.load(rstd_ptr + group)
     mean_ahead = 0.0
     if not RMS:
         mean_ahead = tl.load(mean_ptr + group)
-    ready()
+    if PARTS > 1:
+        ready()
     turn = 0
     for r in range(group, rows, step):
         row = r + group.to(tl.int64) * 0
         dy_raw, x_raw, rstd, mean = dy_ahead, x_ahead, rstd_ahead, mean_ahead
         after = r + step
         if AHEAD:
-            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0)
-            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0)
+            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0, POLICY)
+            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0, POLICY)
             rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
             if not RMS:
                 mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)
@@ -344,10 +367,13 @@ def _norm_backward_split(
         if HAS_W:
             g = g * again(w_raw).to(tl.float32)
         along, plain = tl.reduce((g * (x - mean) * rstd, g), 0, _add_pairs)
-        where = exchange(along, plain, turn, PARTS)
-        turn = 1 - turn
-        along = tl.sum(tl.where(known, received(where, parts, 0), 0.0), axis=0) / cols
-        plain = tl.sum(tl.where(known, received(where, parts, 1), 0.0), axis=0) / cols
+        if PARTS > 1:
+            where = exchange(along, plain, turn, PARTS)
+            turn = 1 - turn
+            along = tl.sum(tl.where(known, received(where, parts, 0), 0.0), axis=0)
+            plain = tl.sum(tl.where(known, received(where, parts, 1), 0.0), axis=0)
+        along = along / cols
+        plain = plain / cols
         dy = again(dy_raw).to(tl.float32)
         xhat = (again(x_raw).to(tl.float32) - mean) * rstd
         g = dy
@@ -358,15 +384,15 @@ def _norm_backward_split(
             dx = dx - plain
         dx = dx * rstd
         if ADD:
-            dx += part_of_row(ds_ptr, r, rows, ds_stride, col, within, 0.0).to(tl.float32)
-        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=within, eviction_policy="evict_first")
+            dx += part_of_row(ds_ptr, r, rows, ds_stride, col, within, 0.0, POLICY).to(tl.float32)
+        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=within, eviction_policy=POLICY)
         if NEED_W:
             dw += dy * xhat
         if NEED_B:
             db += dy
         if not AHEAD:
-            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0)
-            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0)
+            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0, POLICY)
+            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0, POLICY)
             rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
             if not RMS:
                 mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)
@@ -549,11 +575,8 @@ def norm_forward(
         return {"EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
 
     def shape() -> Layout:
-        return tuning.pick(
-            "rms_norm" if rms else "layer_norm",
-            (x.dtype, int(cols), add),
-            layout(cols, "add_norm" if add else "rms_norm" if rms else "layer_norm", x.element_size()),
-        )
+        kernel = "rms_norm" if rms else "layer_norm"
+        return pick_layout(kernel, (x.dtype, int(cols), add), "add_norm" if add else kernel, x, cols, traced)
 
     key = (scalars, eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
     spread = None if cols <= WIDEST_ROW else shape()
@@ -566,8 +589,9 @@ def norm_forward(
     else:
         split = {**meta(), **split_meta(spread)}
         kept = launch_split(SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced)
-    in_place = flat.data_ptr() == x.data_ptr() and (residual is None or more.data_ptr() == residual.data_ptr())
-    if recent is not None and kept is not None and in_place:
+    if recent is None or kept is None:
+        return NormOutputs(y, total, mean, rstd)
+    if flat.data_ptr() == x.data_ptr() and (residual is None or more.data_ptr() == residual.data_ptr()):
         outputs = [y, *([total] if add else []), *([rstd] if save else []), *([mean] if save and not rms else [])]
         at_total, at_rstd = ~1 if add else ~0, ~(1 + add) if save else ~0
         at_mean = ~(2 + add) if save and not rms else at_rstd
@@ -630,7 +654,7 @@ def norm_backward(
 
     first = second = None
     shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols), x.element_size()))
-    if traced or not clusters(x.device) or shape in _NO_ROOM:
+    if traced or (shape.parts > 1 and (not clusters(x.device) or shape in _NO_ROOM)):
         shape = _whole_rows(int(cols), rms)
 
     def partial(programs: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -639,7 +663,7 @@ def norm_backward(
 
         return room(need_w), room(need_b)
 
-    if shape is None:
+    if shape is None or shape.parts == 0:
         blocks = -(-cols // _COLUMNS)
         programs = max(1, min(rows, 4 * sm_count(x.device) // blocks))
         partial_w, partial_b = partial(programs)
@@ -654,12 +678,13 @@ def norm_backward(
             (grad, flat_x, weight, more, mean, rstd, sums, dx, partial_w, partial_b),
             Launch((blocks, programs), scalars, {**flags, "BLOCK": _COLUMNS}, 8),
         )
-    elif shape.parts > 1:
-        programs = walkers(rows, shape, x.device)
+    elif shape.parts > 1 or (shape.lean and not traced and direct()):
+        programs = _walkers(rows, shape, x.device)
         partial_w, partial_b = partial(programs)
-        launch = Launch(
-            (programs,), scalars, {**flags, **split_meta(shape)}, shape.warps, 1, shape.parts, shape.registers
-        )
+        bound = min(65536 // (shape.warps * 32 * shape.persistent) // 8 * 8, 255)
+        meta = {**flags, **split_meta(shape)}
+        cluster = shape.parts if shape.parts > 1 else 0
+        launch = Launch((programs,), scalars, meta, shape.warps, cluster=cluster, max_registers=bound)
         try:
             first = go(
                 BACKWARD_SPLIT_KERNEL, (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b), launch
@@ -706,6 +731,20 @@ _RECENT_BACKWARD = Recent("norm_backward", counted=False)
 
 _NO_ROOM: set[Layout] = set()
 _COLUMNS = 2048  # columns of a block where a row is walked twice
+
+
+def _walkers(rows: int, shape: Layout, device: torch.device) -> int:
+    """Clusters that walk the rows together, evenly loaded: `shape.persistent` programs on each multiprocessor.
+
+    Their number decides how much room the weights' gradients take, so it is fixed before the kernel is compiled, with
+    a bound on the registers that makes them fit.
+    """
+    room = sm_count(device)
+    if shape.parts > 1:
+        # A cluster stays within a group of multiprocessors, of 16 or 18 on Hopper.
+        room = room // 16 * 16 or room
+    most = max(shape.persistent * room // shape.parts, 1)
+    return -(-rows // -(-rows // most))
 
 
 def _backward_layout(cols: int, itemsize: int) -> Layout:

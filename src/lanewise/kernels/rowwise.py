@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
+from lanewise.kernels import tuning
 from lanewise.kernels.clusters import MOST_PARTS
 from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, NoRoomError, Remembered, clusters, sm_count
 
@@ -34,9 +35,9 @@ __all__ = [
     "next_power_of_2",
     "part_of_row",
     "parts_layout",
+    "pick_layout",
     "rows_launch",
     "split_meta",
-    "walkers",
 ]
 
 FUSED, STATS, APPLY = 0, 1, 2
@@ -44,6 +45,7 @@ LEAN = not INTERPRETED  # written in PTX
 
 WIDEST_ROW = 8192  # up to here a row is one program's whatever the tuner says
 _WIDEST_WHOLE = 32768  # columns that one program keeps by default
+_WIDEST_HELD = 32768  # columns that one program can keep
 
 
 def next_power_of_2(n: int) -> int:
@@ -52,14 +54,18 @@ def next_power_of_2(n: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a row of `cols` elements is spread: `rows` rows a program, `block` columns, `parts` programs a row."""
+    """How a row of `cols` elements is spread: `rows` rows a program, `block` columns, `parts` programs a row.
+
+    `parts` = 0 walks the row twice (the norms' backward pass only).
+    """
 
     rows: int
     block: int
     parts: int
     warps: int
     persistent: int = 0
-    """Programs per multiprocessor that walk the tiles (or rows, for a row in parts); 0 launches one for each."""
+    """Programs per multiprocessor that walk the tiles; 0 launches one program per tile. For a row in parts: 0 launches
+    a cluster for each row, anything else as many as fit, which walk the rows and keep the weights."""
     stages: int = 1
     """Tiles in flight through shared memory while walking (software pipelining); 1 turns it off. For a row in parts,
     2 loads the next row into registers before this one is finished."""
@@ -67,17 +73,28 @@ class Layout:
     """Bound on the registers of a thread; 0 leaves it to the compiler."""
     lean: bool = False
     """Keep the row in half precision across the reductions and convert it again after each, for fewer registers."""
+    stream: bool = True
+    """Mark loads and stores as the first to leave L2."""
 
 
-def layout(cols: int, kernel: str = "softmax", itemsize: int = 2) -> Layout:
+def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor, cols: int, traced: bool) -> Layout:
+    """The layout measured for this card or else the default one, with whole rows if torch.compile is tracing (its
+    launches have no clusters)."""
+    if traced:
+        return layout(cols, default, x.element_size(), whole=True)
+    return tuning.pick(kernel, key, layout(cols, default, x.element_size()))
+
+
+def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False) -> Layout:
     """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
-    To 2048 columns a program holds at least 2048 elements with four warps; from there one row, with 8 to 64 elements a
-    thread. Longer rows are cut into parts of a size that several programs of a multiprocessor can hold at once.
+    `whole` keeps a row to one program for as long as one can hold it. To 2048 columns a program holds at least 2048
+    elements with four warps; from there one row, with 8 to 64 elements a thread. Longer rows are cut into parts of a
+    size that several programs of a multiprocessor can hold at once.
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
-    if block > _WIDEST_WHOLE:
+    if block > (_WIDEST_HELD if whole or itemsize > 2 else _WIDEST_WHOLE):
         return parts_layout(cols, itemsize)
     if block <= 2048:
         rows = max(1, 2048 // block)
@@ -112,7 +129,14 @@ def rows_launch(
     tiles = -(-rows // shape.rows)
     if shape.persistent:
         tiles = min(tiles, shape.persistent * sm_count(device))
-    meta = {**meta, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages, "LEAN": LEAN and shape.lean}
+    meta = {
+        **meta,
+        "ROWS": shape.rows,
+        "BLOCK": shape.block,
+        "STAGES": shape.stages,
+        "LEAN": LEAN and shape.lean,
+        "STREAM": shape.stream,
+    }
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, 0, shape.registers)
 
 
@@ -128,10 +152,10 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
 
 
 @triton.jit
-def part_of_row(x_ptr, r, rows, stride, col, inside, OTHER: tl.constexpr):
+def part_of_row(x_ptr, r, rows, stride, col, inside, OTHER: tl.constexpr, POLICY: tl.constexpr):
     """The program's part of row r, in its own dtype; nothing is read past the last row."""
     base = x_ptr + stride * (r + tl.program_id(0).to(tl.int64) * 0)
-    return tl.load(base + col, mask=inside & (r < rows), other=OTHER, eviction_policy="evict_first")
+    return tl.load(base + col, mask=inside & (r < rows), other=OTHER, eviction_policy=POLICY)
 
 
 _BUFFERS: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
@@ -165,17 +189,9 @@ def split_meta(shape: Layout) -> dict[str, Any]:
         "PARTS_2": next_power_of_2(shape.parts),
         "BLOCK": shape.block,
         "AHEAD": shape.stages > 1,
+        "HOLD": shape.persistent > 0,
+        "STREAM": shape.stream,
     }
-
-
-def walkers(rows: int, shape: Layout, device: torch.device) -> int:
-    """Clusters that walk the rows together, evenly loaded: all run at once, `shape.persistent` programs (2 if 0) on a
-    multiprocessor. Clusters stay within a group of multiprocessors (16 or 18 on Hopper), so the rest of a group is
-    left out.
-    """
-    room = sm_count(device) // 16 * 16 or sm_count(device)
-    most = max((shape.persistent or 2) * room // shape.parts, 1)
-    return -(-rows // -(-rows // most))
 
 
 def launch_split(
@@ -197,13 +213,13 @@ def launch_split(
     device = tensors[0].device
     if not traced and clusters(device) and shape.parts <= MOST_PARTS and (kernel, shape) not in _NO_ROOM:
         fused = Launch(
-            (walkers(rows, shape, device) if shape.persistent else rows,),
+            (rows,),
             scalars,
             {**meta, "PHASE": FUSED},
             shape.warps,
-            1,
-            shape.parts,
-            shape.registers,
+            cluster=shape.parts,
+            fit=shape.persistent > 0,
+            max_registers=shape.registers,
         )
         try:
             # The partial results go through shared memory: no tensor is needed for them.
@@ -212,7 +228,9 @@ def launch_split(
             _NO_ROOM.add((kernel, shape))
     stats = torch.empty(numbers * shape.parts * rows, dtype=torch.float32, device=device)
     for phase in (STATS, APPLY):
-        whole = Launch((rows * shape.parts,), scalars, {**meta, "AHEAD": False, "PHASE": phase}, shape.warps)
+        whole = Launch(
+            (rows * shape.parts,), scalars, {**meta, "AHEAD": False, "HOLD": False, "PHASE": phase}, shape.warps
+        )
         if traced:
             kernel.trace((*tensors, stats), whole)
         else:

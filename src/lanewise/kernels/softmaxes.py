@@ -17,7 +17,6 @@ import torch
 import triton
 import triton.language as tl
 
-from lanewise.kernels import tuning
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
 from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
@@ -29,8 +28,8 @@ from lanewise.kernels.rowwise import (
     Layout,
     as_rows,
     launch_split,
-    layout,
     part_of_row,
+    pick_layout,
     rows_launch,
     split_meta,
 )
@@ -69,23 +68,22 @@ def _softmax_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
+    STREAM: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=float("-inf"), eviction_policy="evict_first")
+        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=float("-inf"), eviction_policy=POLICY)
         x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         top = tl.max(x, axis=1)[:, None]
         if LEAN:
             x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         e = tl.exp2((x - top) * _LOG2E)
         whole = tl.sum(e, axis=1)[:, None]
-        if LEAN:
-            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
-            e = tl.exp2((x - top) * _LOG2E)
         y = e * (1.0 / whole)
-        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
 
 
 @triton.jit
@@ -104,8 +102,11 @@ def _softmax_split(
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
+    STREAM: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     col = part * BLOCK + tl.arange(0, BLOCK)
@@ -115,7 +116,7 @@ def _softmax_split(
     step = tl.num_programs(0) // PARTS
     if PHASE == 0:
         begin()
-    ahead = part_of_row(x_ptr, group, rows, x_stride, col, inside, float("-inf"))
+    ahead = part_of_row(x_ptr, group, rows, x_stride, col, inside, float("-inf"), POLICY)
     if PHASE == 0:
         ready()
     turn = 0
@@ -123,16 +124,17 @@ def _softmax_split(
         row = r + group.to(tl.int64) * 0
         raw = ahead
         if AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"))
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"), POLICY)
         x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         here = stats_ptr + row * (2 * PARTS)
+        top = tl.max(x, axis=0)
+        # A part without any finite entry has no weight; its exponentials must not become NaN here.
+        base = tl.where(top == float("-inf"), 0.0, top)
+        if PHASE == 0:
+            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        e = tl.exp2((x - base) * _LOG2E)
         if PHASE != 2:
-            top = tl.max(x, axis=0)
-            # A part without any finite entry has no weight; its exponentials must not become NaN here.
-            base = tl.where(top == float("-inf"), 0.0, top)
-            if PHASE == 0:
-                x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
-            weight = tl.sum(tl.exp2((x - base) * _LOG2E), axis=0)
+            weight = tl.sum(e, axis=0)
         if PHASE == 1:
             tl.store(here + part, top)
             tl.store(here + PARTS + part, weight)
@@ -142,18 +144,17 @@ def _softmax_split(
                 turn = 1 - turn
                 tops = tl.where(known, received(where, parts, 0), float("-inf"))
                 sums = tl.where(known, received(where, parts, 1), 0.0)
-                x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
             else:
                 tops = tl.load(here + parts, mask=known, other=float("-inf"))
                 sums = tl.load(here + PARTS + parts, mask=known, other=0.0)
             best = tl.max(tops, axis=0)
             share = tl.where(tops == float("-inf"), 0.0, tl.exp2((tops - best) * _LOG2E))
-            # An all -inf row: best is -inf and x - best is NaN for each entry, as in PyTorch.
-            total = tl.sum(sums * share, axis=0)
-            y = tl.exp2((x - best) * _LOG2E) * (1.0 / total)
-            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+            # One exponential an element: those of this part are rescaled to the row's maximum. In a row of -inf the
+            # difference of the maxima is NaN, and so is each entry, as in PyTorch.
+            y = e * (tl.exp2((top - best) * _LOG2E) / tl.sum(sums * share, axis=0))
+            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
         if not AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"))
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"), POLICY)
 
 
 @triton.jit
@@ -169,19 +170,21 @@ def _softmax_backward_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
+    STREAM: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        dy_raw = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
-        y_raw = tl.load(y_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy="evict_first")
+        dy_raw = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
+        y_raw = tl.load(y_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy=POLICY)
         dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
         dot = tl.sum(dy * y, axis=1)[:, None]
         if LEAN:
             dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
         dx = (dy - dot) * y * SCALE
-        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
 
 
 @triton.jit
@@ -198,8 +201,11 @@ def _softmax_backward_split(
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
+    STREAM: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
     col = part * BLOCK + tl.arange(0, BLOCK)
@@ -209,8 +215,8 @@ def _softmax_backward_split(
     step = tl.num_programs(0) // PARTS
     if PHASE == 0:
         begin()
-    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, inside, 0.0)
-    y_ahead = part_of_row(y_ptr, group, rows, cols, col, inside, 0.0)
+    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, inside, 0.0, POLICY)
+    y_ahead = part_of_row(y_ptr, group, rows, cols, col, inside, 0.0, POLICY)
     if PHASE == 0:
         ready()
     turn = 0
@@ -218,8 +224,8 @@ def _softmax_backward_split(
         row = r + group.to(tl.int64) * 0
         dy_raw, y_raw = dy_ahead, y_ahead
         if AHEAD:
-            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0)
-            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0)
+            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0, POLICY)
+            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0, POLICY)
         dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
         here = stats_ptr + row * PARTS
         if PHASE != 2:
@@ -235,12 +241,10 @@ def _softmax_backward_split(
             else:
                 dots = tl.load(here + parts, mask=known, other=0.0)
             dx = (dy - tl.sum(dots, axis=0)) * y * SCALE
-            tl.store(
-                dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first"
-            )
+            tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
         if not AHEAD:
-            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0)
-            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0)
+            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0, POLICY)
+            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0, POLICY)
 
 
 ROWS_KERNEL = Kernel(_softmax_rows)
@@ -279,24 +283,24 @@ def softmax_into(
     x_stride = flat.stride(0)
     scalars = (rows, cols, x_stride, mask_stride)
     flags = {"SCALE": scale, "HAS_MASK": mask is not None}
-    shape = None if cols <= WIDEST_ROW else _layout(x, cols)
+    shape = None if cols <= WIDEST_ROW else _layout(x, cols, traced)
     if shape is None or shape.parts == 1:
         tensors = (flat, mask_bytes, out)
         if traced:
-            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, _layout(x, cols), scalars, flags, x.device))
+            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, _layout(x, cols, traced), scalars, flags, x.device))
             return None
         return ROWS_KERNEL(
             (scalars, scale, x.dtype, x.device.index, mask is None),
             tensors,
-            lambda: rows_launch(rows, cols, _layout(x, cols), scalars, flags, x.device),
+            lambda: rows_launch(rows, cols, _layout(x, cols, traced), scalars, flags, x.device),
         )
     meta: dict[str, Any] = {**flags, **split_meta(shape)}
     key = (scalars, scale, x.dtype, x.device.index, mask is None)
     return launch_split(SPLIT_KERNEL, key, (flat, mask_bytes, out), scalars, meta, 2, shape, traced)
 
 
-def _layout(x: torch.Tensor, cols: int) -> Layout:
-    return tuning.pick("softmax", (x.dtype, int(cols)), layout(cols, "softmax", x.element_size()))
+def _layout(x: torch.Tensor, cols: int, traced: bool) -> Layout:
+    return pick_layout("softmax", (x.dtype, int(cols)), "softmax", x, cols, traced)
 
 
 def softmax_backward_into(
@@ -312,25 +316,25 @@ def softmax_backward_into(
         return None
     scalars = (rows, cols, grad.stride(0))
     key = (scalars, scale, dy.dtype, y.dtype, y.device.index)
-    shape = None if cols <= WIDEST_ROW else _backward_layout(y, cols)
+    shape = None if cols <= WIDEST_ROW else _backward_layout(y, cols, traced)
     if shape is None or shape.parts == 1:
         tensors = (grad, y, dx)
         if traced:
             BACKWARD_ROWS_KERNEL.trace(
-                tensors, rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device)
+                tensors, rows_launch(rows, cols, _backward_layout(y, cols, traced), scalars, {"SCALE": scale}, y.device)
             )
             return None
         return BACKWARD_ROWS_KERNEL(
             key,
             tensors,
-            lambda: rows_launch(rows, cols, _backward_layout(y, cols), scalars, {"SCALE": scale}, y.device),
+            lambda: rows_launch(rows, cols, _backward_layout(y, cols, traced), scalars, {"SCALE": scale}, y.device),
         )
     meta = {"SCALE": scale, **split_meta(shape)}
     return launch_split(BACKWARD_SPLIT_KERNEL, key, (grad, y, dx), scalars, meta, 1, shape, traced)
 
 
-def _backward_layout(y: torch.Tensor, cols: int) -> Layout:
-    return tuning.pick("softmax_backward", (y.dtype, int(cols)), layout(cols, "softmax_backward", y.element_size()))
+def _backward_layout(y: torch.Tensor, cols: int, traced: bool) -> Layout:
+    return pick_layout("softmax_backward", (y.dtype, int(cols)), "softmax_backward", y, cols, traced)
 
 
 def softmax_gradient(dy: torch.Tensor, y: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
