@@ -15,6 +15,8 @@ from typing import Any
 from benchmarks.compare.record_one import record_one
 from benchmarks.fresh import call
 
+_RECORDED_ON = ("card", "clocks.driver", "versions.torch", "versions.python", "host.cores_allowed", "host.load")
+
 PROGRAMS = ("mlp", "attention", "train")
 
 
@@ -25,6 +27,7 @@ def measure(pairs: int, keep: Path | None = None) -> dict[str, Any]:
         keep: folder of the recordings; pairs that it holds already are compared again and not recorded.
     """
     found: list[dict[str, Any]] = []
+    environments: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folders = [(keep or Path(temporary)) / f"{pair:02}" for pair in range(pairs)]
         for pair, folder in enumerate(folders):
@@ -39,7 +42,9 @@ def measure(pairs: int, keep: Path | None = None) -> dict[str, Any]:
 
         for pair, folder in enumerate(folders):
             a, b = sorted(folder.glob("*.json.gz"))
-            difference = diff(a, b, labels=["first", "second"]).differences[0]
+            compared = diff(a, b, labels=["first", "second"])
+            environments.append(compared.base.environment)
+            difference = compared.differences[0]
             timed = [c for c in difference.device if c.ratio is not None and c.ratio.verdict in {"faster", "slower"}]
             found.append(
                 {
@@ -56,6 +61,7 @@ def measure(pairs: int, keep: Path | None = None) -> dict[str, Any]:
     quiet = sum(not pair["alarm"] for pair in found)
     return {
         "pairs": pairs,
+        "recorded_on": {key: value for key, value in environments[0].items() if key in _RECORDED_ON},
         "without_alarm": quiet,
         "step_verdicts": dict(Counter(p["step"] for p in found)),
         "each": found,

@@ -17,9 +17,9 @@ from lanewise.compare.work import Work
 
 __all__ = ["ENOUGH_RUNS", "Arm", "paired", "short_labels"]
 
-# Spread between processes that run the same program, as a standard deviation of the logarithm: measured on our host
+# Spread between processes that run the same program, as a standard deviation of the logarithm: measured on our hosts
 # (docs/compare.md). It matters where a side has too few runs to show its own.
-_HOST_NOISE, _DEVICE_NOISE = 0.15, 0.04
+_HOST_NOISE, _DEVICE_NOISE = 0.20, 0.04
 
 ENOUGH_RUNS = 4
 """From this many runs per side on, the runs themselves show how much they differ."""
