@@ -28,8 +28,9 @@ struct alignas(64) Node {
   std::atomic<uint8_t> flags;
   Counter calls;
   Counter ticks;
-  // What repeats is guessed: the child opened last, and the sibling that followed this one last time.
-  Node* last;
+  // What repeats is guessed: the child that an activation opened first last time, or of a frame, whose activations are not
+  // seen, the child opened last; and the sibling that followed this one last time.
+  Node* first;
   Node* next;
 };
 static_assert(sizeof(Node) == 64);
@@ -48,15 +49,18 @@ class Tree {
 
   // The child of a context, made on first sight. Beyond the limit of nodes it is the `<truncated>` one.
   Node* child(Node* parent, Kind kind, uint32_t name, uint64_t forward = 0) {
-    Node* last = parent->last;
-    Node* guess = last != nullptr ? last->next : nullptr;
+    return look_up(parent, kind, name, forward);
+  }
+  // The same where children follow one another as they did the last time: `last` is the one before it, or nullptr.
+  Node* next_child(Node* parent, Node*& last, Kind kind, uint32_t name, uint64_t forward = 0) {
+    Node* guess = last != nullptr ? last->next : parent->first;
     if (guess == nullptr || guess->name != name || guess->kind != kind || guess->forward != forward) {
       guess = look_up(parent, kind, name, forward);
       // The `<truncated>` context is nobody's child but the root's.
       if (guess->parent != parent) return guess;
-      if (last != nullptr) last->next = guess;
+      (last != nullptr ? last->next : parent->first) = guess;
     }
-    parent->last = guess;
+    last = guess;
     return guess;
   }
   Node* root() { return at(0); }

@@ -104,6 +104,9 @@ inline Node* arrive(Thread& thread, Entry& top, uint64_t now) {
   return leaf;
 }
 
+// Which child of a context was opened last: of an open one in this activation, of a frame at all.
+inline Node*& last_child(Entry& top, Node* parent) { return parent == top.node ? top.last : parent->first; }
+
 inline lw_activation anchor_now(Thread& thread, const Entry& top) {
   return thread.walk.count > 0 ? innermost(thread) : top.anchor;
 }
@@ -115,7 +118,9 @@ __attribute__((noinline)) void settle(Thread& thread, Entry& evaluation, uint64_
     forward = thread.last_forward;
     add(thread.accumulated, 1);
   }
-  evaluation.node = thread.tree.child(evaluation.node, Kind::kOperator, evaluation.pending.id, forward);
+  Node* parent = evaluation.node;
+  Node*& last = last_child((&evaluation)[-1], parent);
+  evaluation.node = thread.tree.next_child(parent, last, Kind::kOperator, evaluation.pending.id, forward);
   evaluation.pending = NameKey{};
   add(evaluation.node->calls, 1);
   thread.leaf = evaluation.node;
@@ -136,7 +141,7 @@ std::unique_ptr<at::ObserverContext> open_scope(Thread& thread, const at::Record
     spend(thread, top.node, now);
   }
   const Name* name = names.intern(without_counters(function.name()));
-  entry.node = thread.tree.child(parent, Kind::kScope, name->id);
+  entry.node = thread.tree.next_child(parent, last_child(top, parent), Kind::kScope, name->id);
   entry.serial = ++thread.serial;
   thread.leaf = entry.node;
   ++thread.depth;
@@ -173,9 +178,10 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
   entry.serial = 0;
   entry.closed = false;
   entry.pending = NameKey{};
+  entry.last = nullptr;
   entry.base = backward;
   if (backward) {
-    entry.node = thread.tree.child(parent, Kind::kBackward, name.id, forward);
+    entry.node = thread.tree.next_child(parent, last_child(top, parent), Kind::kBackward, name.id, forward);
   } else if (__builtin_expect((name.flags & kEvaluate) != 0, 0)) {
     entry.base = true;
     entry.node = parent;
@@ -187,7 +193,7 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
       forward = thread.last_forward;
       add(thread.accumulated, 1);
     }
-    entry.node = thread.tree.child(parent, Kind::kOperator, name.id, forward);
+    entry.node = thread.tree.next_child(parent, last_child(top, parent), Kind::kOperator, name.id, forward);
     const int64_t sequence = function.seqNr();
     if (sequence >= 0) {
       thread.tree.remember_sequence(sequence, entry.node);
@@ -201,7 +207,7 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
   }
   add(entry.node->calls, 1);
   // What opened inside of it last time comes next, most likely.
-  __builtin_prefetch(entry.node->last);
+  __builtin_prefetch(entry.node->first);
 }
 
 std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function) {

@@ -22,6 +22,7 @@ struct Entry {
   // Of an evaluation of the autograd engine until it is known which forward operator it belongs to; `node` is then the
   // context that it stands in.
   NameKey pending{};
+  Node* last = nullptr;  // the child that was opened last
 };
 
 struct Thread {
