@@ -1,7 +1,8 @@
 """The cost of the collector: `python -m benchmarks.context [--device cuda] [--seconds S] [--out FILE]`.
 
 Every measurement is a fresh process; rounds of all of them follow one another, with the arms of a group in random
-order, until the time is used. The result file is written after each, and running again adds to it.
+order, until the time is used. The result file is written after each, and running again adds to it, beginning with what
+has been measured least.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.context.runner import Job, run
-from benchmarks.context.summary import shortened, summary
+from benchmarks.context.summary import summary
 
 KINETO = ("profiler", "profiler_stack", "profiler_all")
 PROTON = ("proton_shadow", "proton_python")
@@ -37,11 +38,12 @@ def plan(device: str) -> list[list[Job]]:
         [Job("pairs", "llama", ",".join(ours), 32)],
         *([agreement] if cuda else []),
         llama,
-        [Job("pairs", "adds", ",".join(ours), 8)],
+        [Job("pairs", "adds", "null,watch", 4)],
+        [Job("pairs", "adds", ",".join(ours[2:]), 4)],
         *([[Job("pairs", "wide", "null,watch", 24)]] if cuda else []),
         [Job("turns", "small_llama", arm, 16) for arm in ("null", "watch")],
         adds,
-        wide if cuda else [],
+        *([wide] if cuda else []),
         [Job("size", "small_llama", "watch", count) for count in ((200, 2000) if cuda else (200, 20000))],
     ]
 
@@ -67,7 +69,8 @@ def main() -> None:
     import lanewise  # noqa: F401
 
     for _ in range(given.rounds):
-        for group in plan(given.device):
+        # What has been measured least comes first.
+        for group in sorted(plan(given.device), key=lambda group: min(_times(results, job) for job in group)):
             for job in random.sample(group, len(group)):
                 if given.only and not set(given.only) & set(job[:3]):
                     continue
@@ -78,7 +81,7 @@ def main() -> None:
                 answer = run(job, given.device, min(given.longest, left + 5))
                 print(f"{time.monotonic() - begin:6.1f} s", flush=True)
                 for name, part in _parts(job, answer):
-                    results.setdefault(name, []).append(shortened(part, job.kind))
+                    results.setdefault(name, []).append(part)
                     print(f"  {name}: {_brief(results, name)}", flush=True)
                 # A run that is cut short keeps what it has.
                 write(given.out, given.device, results)
@@ -89,6 +92,16 @@ def _parts(job: Job, answer: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]
     if job.kind == "pairs" and "error" not in answer:
         return [(f"pairs {job.program} {arm}", part) for arm, part in answer.items()]
     return [(f"{job.kind} {job.program} {job.arm}" + (f" {job.count}" if job.kind == "size" else ""), answer)]
+
+
+def _times(results: dict[str, list[dict[str, Any]]], job: Job) -> int:
+    """How often there is an answer."""
+    parts = job.arm.split(",") if job.kind == "pairs" else [job.arm]
+    ending = f" {job.count}" if job.kind == "size" else ""
+    return min(
+        sum("error" not in answer for answer in results.get(f"{job.kind} {job.program} {arm}{ending}", []))
+        for arm in parts
+    )
 
 
 def _brief(results: dict[str, list[dict[str, Any]]], name: str) -> str:

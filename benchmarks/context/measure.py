@@ -62,11 +62,11 @@ def aba(program: str, arm: str, device: str, steps: int) -> dict[str, Any]:
     resident = resident_bytes()
     # A trace of a hundred thousand launches takes longer to write than all the rest.
     with attached(arm, result, export=program != "adds" or arm not in KINETO):
-        step()
+        timed(step, 2)
         result["during_ns"] = timed(step, steps)
         result["resident_during"] = resident_bytes() - resident
     result["resident_after"] = resident_bytes() - resident
-    step()
+    timed(step, 2)
     result["after_ns"] = timed(step, steps)
     return result
 

@@ -7,14 +7,7 @@ from typing import Any
 
 from lanewise.record.distortion import ratio_interval
 
-__all__ = ["shortened", "summary"]
-
-
-def shortened(answer: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Step times of an aba as medians, everything else as it is."""
-    if kind != "aba":
-        return answer
-    return {k: int(statistics.median(v)) if k.endswith("_ns") and isinstance(v, list) else v for k, v in answer.items()}
+__all__ = ["summary"]
 
 
 def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -38,14 +31,19 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 def _aba(rows: list[dict[str, Any]]) -> dict[str, Any]:
     line: dict[str, Any] = {"processes": len(rows)}
     for name in ("during", "after"):
-        ratios = [row[f"{name}_ns"] / row["before_ns"] for row in rows]
-        line[name] = round(statistics.median(ratios), 4)
-        line[f"{name}_range"] = [round(min(ratios), 4), round(max(ratios), 4)]
-    line["before_ms"] = round(statistics.median(row["before_ns"] for row in rows) / 1e6, 3)
+        for suffix, share in (("", 0.5), ("_fast", 0.25)):
+            ratios = [_quantile(row[f"{name}_ns"], share) / _quantile(row["before_ns"], share) for row in rows]
+            line[f"{name}{suffix}"] = round(statistics.median(ratios), 4)
+            line[f"{name}{suffix}_range"] = [round(min(ratios), 4), round(max(ratios), 4)]
+    line["before_ms"] = round(statistics.median(_quantile(row["before_ns"], 0.5) for row in rows) / 1e6, 3)
     for name in ("start_ms", "stop_ms", "bytes", "contexts", "callbacks", "resident_during", "resident_after"):
         if name in rows[0]:
             line[name] = round(statistics.median(row[name] for row in rows), 3)
     return line | {name: rows[-1][name] for name in ("device", "losses", "counts", "linked") if name in rows[-1]}
+
+
+def _quantile(values: list[int], share: float) -> float:
+    return sorted(values)[min(int(share * len(values)), len(values) - 1)]
 
 
 def _turns(rows: list[dict[str, Any]]) -> dict[str, Any]:

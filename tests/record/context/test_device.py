@@ -264,6 +264,8 @@ def test_the_work_of_a_graph_belongs_to_where_it_was_captured(cupti: Cupti) -> N
         capture()
         launch(replay, other=True)
         launch(replay, other=True)
+        # A graph may be gone before the records of its work come.
+        cupti.graph_node(DESTROYED, 601)
 
     tree = collected(step)
     (node,) = rows(tree, "square(float*, int)")
@@ -271,6 +273,24 @@ def test_the_work_of_a_graph_belongs_to_where_it_was_captured(cupti: Cupti) -> N
     assert above(tree, node)[1].endswith("lanewise_test::launch")
     # What was captured has not run.
     assert losses(tree) == {}
+
+
+def test_graphs_that_come_and_go_need_little_memory(cupti: Cupti) -> None:
+    def act() -> None:
+        for node in range(1, 200_000):
+            cupti.graph_node(CREATED, node)
+            cupti.graph_node(DESTROYED, node)
+
+    before = resident()
+    tree = collected(lambda: launch(act))
+    assert losses(tree) == {}
+    assert resident() - before < 24e6
+
+
+def resident() -> int:
+    """Memory of this process, bytes."""
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * 4096
 
 
 @pytest.mark.parametrize("node", [77, 0])

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <mutex>
 #include <unordered_map>
 
@@ -26,7 +27,9 @@ constexpr size_t kCorrelations = 1u << 18;
 // A node needs 18 bits of its 24; above them it says whether a whole graph was launched.
 constexpr uint64_t kNode = 0x7FFFFF;
 constexpr uint64_t kWholeGraph = 0x800000;
-constexpr size_t kMostGraphNodes = 1u << 20;
+constexpr size_t kMostGraphNodes = 1u << 18;
+// Nodes of graphs that are gone are remembered for a while: records of their last replay are still to come.
+constexpr size_t kMostGoneNodes = 1u << 16;
 constexpr size_t kMostKernelNames = 100000;
 
 struct Key {
@@ -58,6 +61,7 @@ struct State {
   DeviceCounts counts;
   std::mutex graph_mutex;  // of what follows
   std::unordered_map<uint64_t, uint64_t> graph_nodes;  // graph node -> the context that captured it
+  std::deque<uint64_t> gone_nodes;
   std::mutex pool_mutex;  // of what follows
   std::vector<uint8_t*> pool;
   size_t buffers = 0;
@@ -164,7 +168,11 @@ void graph_node(uint32_t id, const cupti::GraphData& data) {
   }
   std::lock_guard<std::mutex> lock(state.graph_mutex);
   if (id == cupti::kGraphNodeDestroyed) {
-    state.graph_nodes.erase(number);
+    if (state.graph_nodes.count(number) == 0) return;
+    state.gone_nodes.push_back(number);
+    if (state.gone_nodes.size() <= kMostGoneNodes) return;
+    state.graph_nodes.erase(state.gone_nodes.front());
+    state.gone_nodes.pop_front();
     return;
   }
   if (id == cupti::kGraphNodeCloned) {
@@ -415,6 +423,7 @@ void clear_device() {
     // They name contexts of trees that are gone.
     std::lock_guard<std::mutex> lock(state.graph_mutex);
     state.graph_nodes.clear();
+    state.gone_nodes.clear();
   }
   if (state.launches != nullptr)
     for (size_t at = 0; at < kCorrelations; ++at) state.launches[at].store(0, std::memory_order_relaxed);
