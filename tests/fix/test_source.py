@@ -570,3 +570,23 @@ def test_a_call_that_only_writes_is_made_by_another_thread_in_order() -> None:
     names["main"](range(50))
     names["_finish_calls"]()
     assert written == list(range(50))
+
+
+def test_the_command_writes_a_page_and_overwrites_none(tmp_path: Path) -> None:
+    from lanewise.errors import MissingDependencyError
+    from lanewise.show.html import bundle
+
+    try:
+        bundle()
+    except MissingDependencyError:
+        pytest.skip("this installation was made without the page")
+    (tmp_path / "a.py").write_text("import torch\noptimizer.zero_grad(set_to_none=False)\n")
+    done = lanewise("fix", "-o", "a.html", "a.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "zero_grad(set_to_none=False)" in page
+    assert "<script" not in page
+    again = lanewise("fix", "-o", "a.html", "a.py", cwd=tmp_path)
+    assert again.returncode == 2
+    assert "add --force" in again.stderr
+    assert "Traceback" not in again.stderr

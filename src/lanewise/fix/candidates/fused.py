@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lanewise.fix.candidates.candidate import Candidate, Several
-from lanewise.fix.candidates.predictions import kernel_named
+from lanewise.fix.candidates.predictions import kernel_named, operator_appears
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.record.torched import torch_part
@@ -34,11 +34,12 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 class Match(NamedTuple):
-    """A module that one kernel can compute: which kernel, and its fast forward."""
+    """A module that one kernel can compute: which kernel, and its fast forward; and that by cuBLAS's own epilogue."""
 
     kernel: str
     module: Any
     fast: Fast
+    epilogue: Fast | None = None
 
 
 def candidates(subject: Subject) -> list[Candidate]:
@@ -60,6 +61,10 @@ def candidates(subject: Subject) -> list[Candidate]:
                 [Match("liger", norm.module, _liger(norm.module, _eps_of(norm.module))) for norm in norms],
             )
         )
+    if torch.cuda.get_device_capability(subject.device)[0] in _EPILOGUE_PAYS:
+        ended = [Match("epilogue", m.module, m.epilogue) for m in found.get("mlp", []) if m.epilogue is not None]
+        if ended:
+            made.append(_candidate("addmm-activation", ended))
     return made
 
 
@@ -84,16 +89,24 @@ def match_module(module: Any) -> Match | None:
 
 def _candidate(name: str, matches: list[Match]) -> Candidate:
     kinds = sorted({type(match.module).__name__ for match in matches})
+    kernels = _KERNELS[matches[0].kernel]
     return Candidate(
         name,
         "kernel",
         f"{len(matches)} times {', '.join(kinds)}",
-        f"one fused kernel for each {' or '.join(kinds)}",
+        f"one fused kernel for each {' or '.join(kinds)}"
+        if kernels
+        else f"bias and activation in the epilogue of the first product of each {' or '.join(kinds)}",
         lambda _: Several([ForwardPatch(match.module, match.fast) for match in matches]),
-        predictions=(kernel_named("the fused kernel runs", _KERNELS[matches[0].kernel]),),
+        predictions=(
+            kernel_named("the fused kernel runs", kernels) if kernels else operator_appears("_addmm_activation"),
+        ),
         answers=("KER111", "LAU102", "KER102"),
     )
 
+
+# Where bias and activation in the product's own epilogue were measured to be faster: sm_90 and sm_100.
+_EPILOGUE_PAYS = (9, 10)
 
 # Names of the kernels in a trace, by the function that launches them; none is in the name of a kernel of torch.
 _KERNELS = {
@@ -102,6 +115,7 @@ _KERNELS = {
     "mlp": ("_mlp_resident", "_mlp_walk"),
     "gated_mlp": ("_skinny", "_tiles", "lanewise_chain"),
     "liger": ("_rms_norm_forward_kernel",),
+    "epilogue": (),
 }
 
 
@@ -166,7 +180,10 @@ def _two_layers(module: Any, linears: list[Any]) -> Match | None:
             return getattr(twin, second)(function(getattr(twin, first)(x)))
 
         if _agrees(module, formula, linears[0].in_features):
-            return Match("mlp", module, _mlp(module, first, second, activation))
+            both = linears[0].bias is not None and linears[1].bias is not None
+            ends = both and linears[0].weight.dtype.itemsize == 2 and activation in ("gelu_tanh", "relu")
+            epilogue = _epilogue(module, first, second, gelu=activation == "gelu_tanh") if ends else None
+            return Match("mlp", module, _mlp(module, first, second, activation), epilogue)
     return None
 
 
@@ -221,6 +238,20 @@ def _mlp(module: Any, first: str, second: str, activation: str) -> Fast:
         def forward(x: Any) -> Any:
             up, down = getattr(module, first), getattr(module, second)
             return mlp(x, up.weight, up.bias, down.weight, down.bias, activation)
+
+        return forward
+
+    return make
+
+
+def _epilogue(module: Any, first: str, second: str, *, gelu: bool) -> Fast:
+    def make(_: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(x: Any) -> Any:
+            up, down = getattr(module, first), getattr(module, second)
+            rows = x.reshape(-1, x.shape[-1])
+            # On a card its GELU is the one by tanh; it has no gradient.
+            inner = torch._addmm_activation(up.bias, rows, up.weight.t(), use_gelu=gelu)
+            return functional.linear(inner, down.weight, down.bias).view(*x.shape[:-1], -1)
 
         return forward
 
