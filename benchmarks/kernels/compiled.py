@@ -105,7 +105,9 @@ def _rows() -> Iterator[Job]:
                 yield (
                     name,
                     title,
-                    lambda m={**flags, **cut}, w=warps, k=kinds: build(norm_kernels._norm_rows, k, 4, m, w),
+                    lambda m={**flags, **cut, "EARLY": False}, w=warps, k=kinds: build(
+                        norm_kernels._norm_rows, k, 4, m, w
+                    ),
                     warps,
                 )
 

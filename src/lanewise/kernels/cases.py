@@ -103,25 +103,26 @@ def _row_layouts(cols: int) -> tuple[Layout, ...]:
     def whole(warps: int, rows: int = 1, **more: bool) -> Layout:
         return Layout(rows, block, 1, warps, **more)
 
-    def split(part: int, warps: int, walk: bool = False, stages: int = 1, registers: int = 0, **more: bool) -> Layout:
-        return Layout(1, part, max(-(-cols // part), 1), warps, int(walk), stages, registers, **more)
+    def split(part: int, warps: int, walk: bool = False, stages: int = 1, registers: int = 0) -> Layout:
+        parts = max(-(-cols // part), 1)
+        return Layout(1, part, parts, warps, int(walk), stages, registers, stream=False)
 
     if cols <= 2048:
-        return (whole(2), whole(4), whole(4, 2), whole(2, stream=False), whole(4, stream=False))
-    if cols <= 4096:
-        return (whole(8), whole(16), whole(8, stream=False), whole(8, lean=True))
+        cuts = (whole(2, stream=False), whole(4, stream=False), whole(4, 2, stream=False))
+        return (*cuts, whole(2, stream=False, early=True), whole(4, stream=False, early=True))
     if cols <= 8192:
-        return (whole(8), whole(16), whole(8, lean=True), whole(8, stream=False))
+        cuts = (whole(8, stream=False), whole(16, stream=False), whole(8, stream=False, early=True))
+        return (*cuts, whole(16, stream=False, early=True), whole(8, lean=True, stream=False, early=True))
     walking = (split(4096, 8, True, 2), split(8192, 16, True, 2))
     if cols <= 16384:
         loose = (whole(16, stream=False), whole(8, lean=True, stream=False))
-        return (whole(16), whole(8, lean=True), *loose, *walking)
+        return (*loose, whole(8, lean=True, stream=False, early=True), whole(16, stream=False, early=True), *walking)
     if cols <= 32768:
-        whole_rows = (whole(16), whole(32, lean=True), whole(16, stream=False))
+        whole_rows = (whole(16, stream=False), whole(32, lean=True, stream=False))
         return (*whole_rows, split(8192, 8), split(4096, 8), *walking)
     if cols <= 65536:
         parts = (split(8192, 8), split(8192, 8, registers=48), split(4096, 8))
-        return (*parts, split(8192, 8, stream=False), split(4096, 8, stream=False), split(4096, 8, True), *walking)
+        return (*parts, split(4096, 8, True), *walking)
     if cols <= 131072:
         parts = (split(16384, 8), split(16384, 16), split(8192, 8), split(8192, 16))
         return (*parts, split(8192, 16, True), split(8192, 16, True, 2))

@@ -24,7 +24,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from lanewise.kernels.activations import fast_activate
-from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, sm_count
+from lanewise.kernels.launch import INTERPRETED, Kernel, Launch, Remembered, sm_count
 from lanewise.kernels.rowwise import exchange_buffers
 
 __all__ = ["SkinnyBlocks", "TileBlocks", "product", "skinny", "tiles"]
@@ -321,8 +321,8 @@ def skinny(
     activation: int,
     out: torch.Tensor,
     blocks: SkinnyBlocks,
-) -> None:
-    """out [m, n] = epilogue(a [m, k] @ w [n, k].T) for m up to `blocks.bm`."""
+) -> Remembered | None:
+    """out [m, n] = epilogue(a [m, k] @ w [n, k].T) for m up to `blocks.bm`. Returns a launch worth keeping, if any."""
     m, k = a.shape
     n = w.shape[0]
     across = -(-n // blocks.bn)
@@ -355,7 +355,7 @@ def skinny(
         a.device.index,
         blocks,
     )
-    SKINNY_KERNEL(
+    kept = SKINNY_KERNEL(
         key,
         tensors,
         lambda: Launch(
@@ -378,6 +378,7 @@ def skinny(
             blocks.stages,
         ),
     )
+    return kept if split == 1 else None  # a split product has buffers of its own
 
 
 def product(
@@ -389,9 +390,9 @@ def product(
     activation: int,
     out: torch.Tensor,
     blocks: SkinnyBlocks | TileBlocks,
-) -> None:
-    """`skinny` or `tiles`, as `blocks` says."""
+) -> Remembered | None:
+    """`skinny` or `tiles`, as `blocks` says. Returns a launch worth keeping, if any."""
     if isinstance(blocks, SkinnyBlocks):
-        skinny(a, w, up, bias, residual, activation, out, blocks)
-    else:
-        tiles(a.contiguous(), w, up, bias, residual, activation, out, blocks)
+        return skinny(a, w, up, bias, residual, activation, out, blocks)
+    tiles(a.contiguous(), w, up, bias, residual, activation, out, blocks)
+    return None

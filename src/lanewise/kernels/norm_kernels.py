@@ -70,6 +70,7 @@ def _norm_rows(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
+    EARLY: tl.constexpr,
     STREAM: tl.constexpr,
 ):
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
@@ -82,6 +83,12 @@ def _norm_rows(
             r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
             raw = (raw.to(tl.float32) + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
             tl.store(s_ptr + row * cols + col, raw, mask=inside)
+        # Weights come from L2 or L1: before the reductions, where the wait is hidden, or after them, where they cost no
+        # registers meanwhile.
+        if EARLY and HAS_W:
+            w = tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+        if EARLY and HAS_B:
+            b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
         x = raw.to(tl.float32)
         if RMS:
             var = tl.sum(x * x, axis=1)[:, None] / cols
@@ -105,11 +112,14 @@ def _norm_rows(
             if not RMS:
                 tl.store(mean_ptr + row + col * 0, mean + tl.zeros([ROWS, BLOCK], tl.float32), mask=first)
         y = x * rstd if RMS else (x - mean) * rstd
-        # Loaded here, from L2, and not before the loop: registers held across the reductions cost occupancy.
         if HAS_W:
-            y = y * tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            if not EARLY:
+                w = tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+            y = y * w.to(tl.float32)
         if HAS_B:
-            y = y + tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            if not EARLY:
+                b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+            y = y + b.to(tl.float32)
         tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
 
 
@@ -583,9 +593,11 @@ def norm_forward(
     if spread is None or spread.parts == 1:
         kept = None
         if traced:
-            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, shape(), scalars, meta(), x.device))
+            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, shape(), scalars, meta(), x.device, norm=True))
         else:
-            kept = ROWS_KERNEL(key, tensors, lambda: rows_launch(rows, cols, shape(), scalars, meta(), x.device))
+            kept = ROWS_KERNEL(
+                key, tensors, lambda: rows_launch(rows, cols, shape(), scalars, meta(), x.device, norm=True)
+            )
     else:
         split = {**meta(), **split_meta(spread)}
         kept = launch_split(SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced)

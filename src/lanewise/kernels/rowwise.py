@@ -44,7 +44,7 @@ FUSED, STATS, APPLY = 0, 1, 2
 LEAN = not INTERPRETED  # written in PTX
 
 WIDEST_ROW = 8192  # up to here a row is one program's whatever the tuner says
-_WIDEST_WHOLE = 32768  # columns that one program keeps by default
+_WIDEST_WHOLE = 16384  # columns of which one program keeps the exponentials
 _WIDEST_HELD = 32768  # columns that one program can keep
 
 
@@ -75,6 +75,8 @@ class Layout:
     """Keep the row in half precision across the reductions and convert it again after each, for fewer registers."""
     stream: bool = True
     """Mark loads and stores as the first to leave L2."""
+    early: bool = False
+    """Load a norm's weights with the row and not after its reductions (whole rows only)."""
 
 
 def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor, cols: int, traced: bool) -> Layout:
@@ -94,36 +96,56 @@ def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
-    if block > (_WIDEST_HELD if whole or itemsize > 2 else _WIDEST_WHOLE):
-        return parts_layout(cols, itemsize)
+    if block > (_WIDEST_HELD if whole or itemsize > 2 or "softmax" not in kernel else _WIDEST_WHOLE):
+        return parts_layout(cols, kernel, itemsize)
+    early = kernel == "layer_norm" and block <= 4096
+    if block <= 512:
+        rows = 2048 // block
+        return Layout(rows, block, 1, 4, stream=False, early=early)
     if block <= 2048:
-        rows = max(1, 2048 // block)
-        return Layout(rows, block, 1, min(max(rows * block // 512, 1), 4))
-    if block == 16384 and kernel == "layer_norm":
-        return Layout(1, block, 1, 8)
-    if block == 32768:
-        return Layout(1, block, 1, 16 if kernel == "softmax" else 32)
-    return Layout(1, block, 1, 16 if block == 16384 else 8)
+        warps = 2 if block <= 1024 and kernel != "add_norm" else 4
+        return Layout(1, block, 1, warps, stream=False, early=early)
+    if block <= 8192:
+        return Layout(1, block, 1, 8, stream=False, early=early)
+    if block == 16384:
+        lean = kernel == "layer_norm"
+        return Layout(1, block, 1, 8 if lean else 16, lean=lean, stream=False)
+    return Layout(1, block, 1, 16 if kernel == "softmax" else 32, lean=kernel != "softmax", stream=False)
 
 
-_PARTS = ((8192, 8, 8), (16384, 8, 16), (32768, 8, 32), (32768, 16, 32), (65536, 16, 32))
-"""Bytes over two (elements in half precision) of a part, most parts, warps."""
+_LONGEST = ((32768, 16, 32), (65536, 16, 32))
+_PARTS = {
+    "softmax": ((8192, 16, 8), (16384, 16, 8), *_LONGEST),
+    "rms_norm": ((8192, 8, 8), (16384, 16, 16), *_LONGEST),
+    "add_norm": ((8192, 16, 8), (32768, 8, 32), *_LONGEST),
+    "layer_norm": ((4096, 16, 4), (16384, 8, 8), *_LONGEST),
+}
+"""Elements of a part in half precision (half as many in fp32), most parts, warps."""
 
 
-def parts_layout(cols: int, itemsize: int = 2) -> Layout:
+def parts_layout(cols: int, kernel: str = "softmax", itemsize: int = 2) -> Layout:
     """A row in parts: as many as a cluster holds, of the smallest size that suffices; beyond that, any number."""
-    for elements, most, warps in _PARTS:
+    for elements, most, warps in _PARTS.get(kernel, _PARTS["softmax"]):
         part = elements * 2 // itemsize
         parts = -(-cols // part)
-        if parts <= most:
-            return Layout(1, part, parts if parts <= 8 else 16, warps)
-    return Layout(1, 16384, -(-cols // 16384), 16)
+        if parts <= min(most, 8):
+            return Layout(1, part, parts, warps, stream=False)
+        if 13 <= parts <= most:  # beyond eight a cluster has sixteen, and the rest of them would idle
+            return Layout(1, part, 16, warps, stream=False)
+    return Layout(1, 16384, max(-(-cols // 16384), 17), 16, stream=False)
 
 
 def rows_launch(
-    rows: int, cols: int, shape: Layout, scalars: tuple[int | float, ...], meta: dict[str, Any], device: torch.device
+    rows: int,
+    cols: int,
+    shape: Layout,
+    scalars: tuple[int | float, ...],
+    meta: dict[str, Any],
+    device: torch.device,
+    *,
+    norm: bool = False,
 ) -> Launch:
-    """Launch of a kernel that walks tiles of `shape.rows` whole rows."""
+    """Launch of a kernel that walks tiles of `shape.rows` whole rows; a norm has weights, and loads them early or not."""
     if shape.parts != 1 or shape.block < cols:
         raise ValueError(f"{shape} does not hold a row of {cols} columns")
     tiles = -(-rows // shape.rows)
@@ -135,6 +157,7 @@ def rows_launch(
         "BLOCK": shape.block,
         "STAGES": shape.stages,
         "LEAN": LEAN and shape.lean,
+        **({"EARLY": shape.early} if norm else {}),
         "STREAM": shape.stream,
     }
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, 0, shape.registers)
