@@ -170,6 +170,7 @@ def table(result: dict[str, Any]) -> str:
             "|---|---|---|---|---|---|---|",
         ]
         lines += [_bad_row(row) for row in bad["programs"]]
+    lines += ["", *result["notes"]] if result.get("notes") else []
     return "\n".join(lines) + "\n"
 
 
@@ -232,7 +233,8 @@ def _bad_row(row: dict[str, Any]) -> str:
         ", ".join(dict.fromkeys(row["edits"])) or "none",
         *(f"{row[f'{side}_us']:.1f}" for side in ("bad", "fixed", "good")),
     ]
-    return f"| {' | '.join(cells)} | {ratio:.2f} ({low:.2f} to {high:.2f}) | {'yes' if row['fixed'] else 'no'} |"
+    interval = f" ({low:.2f} to {high:.2f})" if low is not None else ""
+    return f"| {' | '.join(cells)} | {ratio:.2f}{interval} | {'yes' if row['fixed'] else 'no'} |"
 
 
 if __name__ == "__main__":

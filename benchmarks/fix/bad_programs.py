@@ -7,6 +7,7 @@ is fixed if its step takes at most 10 % longer than that of the good twin.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -87,7 +88,8 @@ class _Program:
         }
         row |= {f"{side}_us": round(us, 2) for side, us in medians.items()}
         row["found"] = self._found
-        row["good_over_fixed"] = [round(value, 4) for value in (against.ratio, against.low, against.high)]
+        values = (against.ratio, against.low, against.high)
+        row["good_over_fixed"] = [round(value, 4) if math.isfinite(value) else None for value in values]
         row["bad_over_fixed"] = round(medians["bad"] / medians["fixed"], 3)
         row["bad_over_good"] = round(medians["bad"] / medians["good"], 3)
         row["fixed"] = medians["fixed"] <= WITHIN * medians["good"]

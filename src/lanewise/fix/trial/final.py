@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from lanewise.fix.budget import OutOfTime
 from lanewise.fix.candidates.candidate import Several, Variant
 from lanewise.fix.gate.timing import NULL, Samples, Schedule, arm_times, measure, timing_of
@@ -105,7 +107,11 @@ def decide(bench: Bench, ledger: Ledger, contest: Contest) -> Comparison:
         eager = _against(samples, EAGER, best)
         _take_over(ledger, best, eager)
         runner = min((name for name in [*names, PLAN] if name != best), key=medians.__getitem__)
-        return Comparison(final, eager, _against(samples, runner, best), runner)
+        other = _against(samples, runner, best)
+        # What was the plan is a way to run it like the others now.
+        before = " + ".join(contest.whole)
+        final = [msgspec.structs.replace(time, name=before) if time.name == PLAN else time for time in final]
+        return Comparison(final, eager, other, before if runner == PLAN else runner)
     if eager.verdict != "faster":
         ledger.drop(ledger.names[0], "not faster", f"not faster in the final comparison: {said(eager)}")
         return Comparison(final, None, None, best)
