@@ -17,6 +17,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 CARD, BESIDE = "h200", "h100"
 PAGE = ROOT / "docs" / "kernels.md"
 CHARTS = ROOT / "docs" / "images" / "kernels"
+COMPILED = RESULTS / CARD / "compiled-sm90.json"
+COMPILED_BEGIN, COMPILED_END = "<!-- compiled: begin -->", "<!-- compiled: end -->"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 TITLES = {
     "pointwise": "Pointwise chains",
@@ -74,6 +76,7 @@ def _table(group: str, cases: list[tuple[str, dict[str, Any]]], beside: Measured
     names: list[str] = []
     for _, case in cases:
         names += [name for name in case["arms"] if name not in names]
+    names = names or ["lanewise"]
     product = group in PRODUCTS
     rate = "TFLOP/s" if product else "of copy"
     lines = [
@@ -94,6 +97,14 @@ def _table(group: str, cases: list[tuple[str, dict[str, Any]]], beside: Measured
             f"| {case['name']} | {' | '.join(cells)} | {_rate(ours, product)} | {ratio} | {_word(ours)} | {_run(run)} | "
             f"{' | '.join(other)} |"
         )
+    done = {case["name"] for _, case in cases}
+    for name, (_, case) in beside.items():
+        if case["group"] == group and name not in done:
+            there = _ours(case)
+            blank = " | ".join("" for _ in names)
+            lines.append(
+                f"| {name} | {blank} |  | not measured |  |  | {_rate(there, product)} | {there['ratio']:.3f} |"
+            )
     return [*lines, ""]
 
 
@@ -130,8 +141,9 @@ def _header(documents: list[tuple[str, dict[str, Any]]], beside: list[tuple[str,
     other = beside[-1][1]["machine"]
     return (
         f"**{machine['card']}**, driver {machine['driver']}, torch {machine['torch']}, triton {machine['triton']}, "
-        f"Python {machine['python']}; bf16, random data, microseconds of device time (median of {rounds[0]} to "
-        f"{rounds[-1]} interleaved rounds, CUDA graph over rotated inputs). Copy bandwidth, measured in the same "
+        f"Python {machine['python']}; bf16, random data, microseconds of device time (median of "
+        f"{' to '.join(str(n) for n in sorted({rounds[0], rounds[-1]}))} interleaved rounds, CUDA graph over rotated "
+        "inputs). Copy bandwidth, measured in the same "
         f"processes: {copies[0]:.0f} to {copies[-1]:.0f} GB/s. The last two columns are of **{other['card']}** (torch "
         f"{other['torch']}, triton {other['triton']}), measured earlier and with earlier kernels."
     )
@@ -151,6 +163,35 @@ def _lost(documents: list[tuple[str, dict[str, Any]]]) -> list[str]:
     return [f"{name} ({reason})" for name, reason in sorted(lost.items())]
 
 
+ROW_KERNELS = ("softmax", "rms_norm", "layer_norm", "add_rms_norm", "softmax backward")
+
+
+def _compiled_table() -> list[str]:
+    """What the compiler makes of the kernels: registers and resident programs, row kernels side by side."""
+    document = json.loads(COMPILED.read_text())
+    layouts: dict[str, dict[str, str]] = {}
+    others: list[str] = []
+    for row in document["kernels"]:
+        text = f"{row['registers']} / {row['programs']}"
+        if row["spilled"]:
+            text += f", {row['spilled']} B spilled"
+        if row["kernel"] in ROW_KERNELS:
+            layouts.setdefault(row["layout"], {})[row["kernel"]] = text
+        else:
+            others.append(f"| {row['kernel']}, {row['layout']} | {text} |")
+    lines = [f"| columns of a program | {' | '.join(ROW_KERNELS)} |", "|---|" + "---|" * len(ROW_KERNELS)]
+    lines += [
+        f"| {layout} | {' | '.join(cells.get(n, '') for n in ROW_KERNELS)} |" for layout, cells in layouts.items()
+    ]
+    lines += ["", "| other kernels | registers / programs |", "|---|---|", *others, ""]
+    return [*lines, f"Registers of a thread / programs that one multiprocessor holds; Triton {document['triton']}."]
+
+
+def _replace(text: str, begin: str, end: str, lines: list[str]) -> str:
+    before, rest = text.split(begin)
+    return before + "\n".join([begin, "", *lines, "", end]) + rest.split(end)[1]
+
+
 def main() -> None:
     found, there = _documents(CARD), _documents(BESIDE)
     documents = [(stem, document) for stem, document in found if "calibration_start" in document]
@@ -160,20 +201,18 @@ def main() -> None:
     for stem, case in _latest(documents).values():
         groups.setdefault(case["group"], []).append((stem, case))
     older = [(stem, document) for stem, document in there if "calibration_start" in document]
-    lines = [BEGIN, "", _header(documents, older), ""]
+    lines = [_header(documents, older), ""]
     for group in TITLES:
-        if group in groups:
-            members = sorted(groups[group], key=lambda pair: list(pair[1]["shape"].values())[::-1])
+        if group in groups or any(case["group"] == group for _, case in beside.values()):
+            members = sorted(groups.get(group, []), key=lambda pair: list(pair[1]["shape"].values())[::-1])
             lines += _table(group, members, beside)
     lost = _lost(documents)
     if lost:
         lines += [f"Without a result: {'; '.join(lost)}.", ""]
     if hosts:
         lines += _host_table(CARD, *hosts[-1])
-    lines.append(END)
-    text = PAGE.read_text()
-    before, rest = text.split(BEGIN)
-    PAGE.write_text(before + "\n".join(lines) + rest.split(END)[1])
+    text = _replace(PAGE.read_text(), BEGIN, END, lines[:-1])
+    PAGE.write_text(_replace(text, COMPILED_BEGIN, COMPILED_END, _compiled_table()))
     for path in write_charts([document for _, document in documents], CHARTS):
         print(path.relative_to(ROOT))
 

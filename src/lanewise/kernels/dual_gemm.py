@@ -59,8 +59,8 @@ def _measured(m: int, n: int, k: int, dtype: torch.dtype) -> bool:
 
 
 def gated_blocks(m: int, n: int) -> TileBlocks:
-    """Default tile for many rows."""
-    return TileBlocks(128, 128, 64, 8, 3, pair=True)
+    """Default tile for many rows: one operand of 256 columns, flattened loops, tall groups where there are many rows."""
+    return TileBlocks(128, 128, 64, 8, 4, 16 if m >= 1024 else 8, 1, True, True)
 
 
 def gated_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, activation: str = "silu") -> torch.Tensor:

@@ -56,14 +56,16 @@ def skinny_blocks(m: int, n: int, k: int, dual: bool = False) -> SkinnyBlocks:
     split = 1
     while -(-n // 32) * split < 96 and split < 8 and k // (split * 2) >= 512:
         split *= 2
-    if dual and bm > 16:
-        return SkinnyBlocks(bm, 64, 128, split, 4, 3)
+    if dual:
+        return SkinnyBlocks(bm, 64, 128, split, 4, 3) if bm == 16 else SkinnyBlocks(bm, 64, 64, split, 4, 6)
     return SkinnyBlocks(bm, 32, 256, split, 4, 3)
 
 
 def tile_blocks(m: int, n: int) -> TileBlocks:
-    """Default tile: 128 x 256 in flattened loops, stored in halves."""
-    return TileBlocks(128, 256, 64, 8, 3, 16, 2, True)
+    """Default tile: 128 x 256 in flattened loops, stored in halves; two programs of 128 x 128 for few tiles."""
+    if m * n <= 2048 * 2048:
+        return TileBlocks(128, 128, 64, 4, 3, 8, 2, True, False, 2)
+    return TileBlocks(128, 256, 64, 8, 4, 16, 2, True)
 
 
 def route(m: int, n: int, k: int, dtype: torch.dtype, bias: bool, activation: str | None, residual: bool) -> Route:
