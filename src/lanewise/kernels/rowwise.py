@@ -98,15 +98,14 @@ def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool
     block = max(next_power_of_2(cols), 16)
     if block > (_WIDEST_HELD if whole or itemsize > 2 or "softmax" not in kernel else _WIDEST_WHOLE):
         return parts_layout(cols, kernel, itemsize)
-    early = kernel == "layer_norm" and block <= 4096
     if block <= 512:
         rows = 2048 // block
-        return Layout(rows, block, 1, 4, stream=False, early=early)
+        return Layout(rows, block, 1, 4, stream=False)
     if block <= 2048:
         warps = 2 if block <= 1024 and kernel != "add_norm" else 4
-        return Layout(1, block, 1, warps, stream=False, early=early)
+        return Layout(1, block, 1, warps, stream=False)
     if block <= 8192:
-        return Layout(1, block, 1, 8, stream=False, early=early)
+        return Layout(1, block, 1, 8, stream=False)
     if block == 16384:
         lean = kernel == "layer_norm"
         return Layout(1, block, 1, 8 if lean else 16, lean=lean, stream=False)
