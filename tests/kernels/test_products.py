@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from lanewise.kernels import (
     batched,
-    batched_linear_act,
     counts,
     dual_gemm,
     gated_linear,
@@ -20,6 +19,7 @@ from lanewise.kernels import (
     tuning,
 )
 from lanewise.kernels.activations import ACTIVATIONS
+from lanewise.kernels.batched import batched_linear_act
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
 from lanewise.kernels.mlps import Blocks
 from tests.kernels.helpers import error, same

@@ -6,6 +6,8 @@ torch.compile write the products, read them, and write again; for short inner di
 traffic is the time. Persistent programs walk the tiles of all matrices, operands come through Hopper's tensor memory
 accelerator by descriptors of three dimensions, and a tile at the edge of one matrix never touches the next.
 
+Not among the names of `lanewise.kernels` yet: it has no measurement on a card, and what does not win is not shipped.
+
 FLOP: 2 b m n k; bytes: x, w, bias and out once. Inference only; gradients run the reference.
 """
 
