@@ -78,7 +78,7 @@ def _result(verdicts: list[Verdict], total: Score) -> dict[str, Any]:
     return {
         "what": "diagnoses on labelled recordings (tests/data/twins; labels in benchmarks/diagnosis/labels.py)",
         "command": "python -m benchmarks.diagnosis --out benchmarks/results/diagnosis.json",
-        "recorded_on": "one NVIDIA H100 80GB HBM3, torch 2.11.0, CUDA 13.0",
+        "recorded_on": "one NVIDIA H100 80GB HBM3, three of them on one NVIDIA H200; torch 2.11.0, CUDA 13.0",
         "version": __version__,
         "targets": TARGETS,
         "total": {**asdict(total), "top_1": total.top_1, "precision": total.precision, "recall": total.recall},
