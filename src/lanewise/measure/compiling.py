@@ -21,11 +21,7 @@ _ID = re.compile(r"compile_id=(\d+)/(\d+)")
 def outer_compile_rows(facts: Facts) -> np.ndarray:
     """Compile rows with no compile row around them."""
     rows = facts.compile_rows
-    if len(rows) == 0:
-        return rows
-    compiling = np.zeros(len(facts.trace), dtype=bool)
-    compiling[rows] = True
-    return rows[nearest(facts.host.parent, compiling, rows) < 0]
+    return rows[~inside_compilation(facts, rows)]
 
 
 def inside_compilation(facts: Facts, events: np.ndarray) -> np.ndarray:

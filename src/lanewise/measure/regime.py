@@ -81,8 +81,7 @@ def judge(facts: Facts) -> Regime:
     reason = ""
     if name == "undetermined":
         reason = "too much of the time cannot be attributed: work from before the recording or profiler stalls"
-    steady = table.steady if table.steady.any() else np.ones(len(table.steady), dtype=bool)
-    busy = float(np.median(table.table["busy"][steady])) if len(steady) else 0.0
+    busy = float(np.median(table.table["busy"][table.steady])) if table.steady.any() else 0.0
     delay = _queue_delay(facts)
     share = min(1.0, busy / table.step_ns) if table.step_ns else 0.0
     return Regime(name, shares, share, per_step, recorded, reason, delay)
