@@ -377,6 +377,13 @@ def test_the_command_prints_a_diff_and_changes_nothing(tmp_path: Path) -> None:
     assert "nothing to suggest" in lanewise("fix", "train.py", cwd=tmp_path).stderr
 
 
+def test_options_behind_the_script_are_not_lost_silently(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import torch\ntorch.optim.SGD(m.parameters(), foreach=False)\n")
+    done = lanewise("fix", "a.py", "--apply", "--runs=2", cwd=tmp_path)
+    assert "--apply --runs=2 went to the program" in done.stderr
+    assert "nothing is written yet; --apply" in lanewise("fix", "a.py", "--epochs", 3, cwd=tmp_path).stderr
+
+
 def test_the_diff_can_be_applied_with_patch(tmp_path: Path) -> None:
     script = tmp_path / "a.py"
     script.write_text("import torch\n\n\ndef f(x, w):\n    return torch.sin(x) * w + 1")

@@ -69,6 +69,8 @@ def fix(ctx: click.Context, **given: Any) -> None:
     edited = source._replace(text=rewritten.after)
     if not given["as_json"]:
         _print_suggestions(rewritten, hidden, script)
+        if not given["prove"] and not given["write"]:
+            _say_what_next(ctx, rewritten, arguments)
     proof = None
     if rewritten.changed and (given["prove"] or (given["write"] and not given["no_proof"])):
         proof = _proof(script, edited, arguments, given)
@@ -119,6 +121,20 @@ def _print_suggestions(rewritten: Rewritten, hidden: int, script: Path) -> None:
         click.echo("lanewise: nothing to suggest", err=True)
         return
     click.echo(unified_diff(rewritten, script.name), nl=False)
+
+
+def _say_what_next(ctx: click.Context, rewritten: Rewritten, arguments: list[str]) -> None:
+    """How to go on from a diff; and which words went to the program though lanewise knows them."""
+    ours = {name for parameter in ctx.command.params for name in parameter.opts if name.startswith("-")}
+    if taken := [word for word in arguments if word.split("=")[0] in ours]:
+        click.echo(
+            f"lanewise: {' '.join(taken)} went to the program, as all that follows its name; for lanewise, put it before",
+            err=True,
+        )
+    elif rewritten.changed:
+        click.echo(
+            "lanewise: nothing is written yet; --apply before the script's name proves these and writes them", err=True
+        )
 
 
 def _proof(script: Path, edited: Source, arguments: list[str], given: dict[str, Any]) -> Proof:
