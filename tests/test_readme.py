@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,10 @@ from tests.support.corpus import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text()
 DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+
+
+def python_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def commands() -> list[str]:
@@ -42,11 +47,20 @@ def test_a_command_of_the_readme_runs(command: str, folder: Path) -> None:
 
 
 def test_the_python_example_runs(folder: Path) -> None:
-    code = "\n\n".join(re.findall(r"```python\n(.*?)```", README, re.DOTALL))
-    assert "lanewise.explain" in code
+    (code,) = [block for block in python_blocks() if "lanewise.explain" in block]
     result = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, timeout=120)
     assert result.returncode == 0, result.stderr.decode()
     assert b"Host-bound" in result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="optimizes a model")
+def test_the_example_that_optimizes_runs(folder: Path) -> None:
+    (block,) = [block for block in python_blocks() if "lanewise.optimize" in block]
+    given = "import lanewise, torch\nmodel = torch.nn.Linear(8, 8).eval()\nexample = torch.randn(4, 8)\n"
+    code = given + block.replace('"2m"', '"5s"') + "assert plan.applied\nplan.undo()"
+    result = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, timeout=300)
+    assert result.returncode == 0, result.stderr.decode()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
