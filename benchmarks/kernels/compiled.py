@@ -19,7 +19,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from lanewise.kernels import matmul, norm_kernels, softmaxes
+from lanewise.kernels import matmul, norms_backward, norms_forward, softmax_kernels
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.matmul import TileBlocks
 from lanewise.kernels.rowwise import Layout, split_meta
@@ -90,14 +90,14 @@ def _rows() -> Iterator[Job]:
             yield (
                 "softmax",
                 title,
-                lambda m=meta, w=warps: build(softmaxes._softmax_rows, [HALF] * 3, 4, m, w),
+                lambda m=meta, w=warps: build(softmax_kernels._softmax_rows, [HALF] * 3, 4, m, w),
                 warps,
             )
             back = {"SCALE": 1.0, **cut}
             yield (
                 "softmax backward",
                 title,
-                lambda m=back, w=warps: build(softmaxes._softmax_backward_rows, [HALF] * 3, 3, m, w),
+                lambda m=back, w=warps: build(softmax_kernels._softmax_backward_rows, [HALF] * 3, 3, m, w),
                 warps,
             )
             for name, flags in _norms():
@@ -106,7 +106,7 @@ def _rows() -> Iterator[Job]:
                     name,
                     title,
                     lambda m={**flags, **cut, "EARLY": False}, w=warps, k=kinds: build(
-                        norm_kernels._norm_rows, k, 4, m, w
+                        norms_forward._norm_rows, k, 4, m, w
                     ),
                     warps,
                 )
@@ -124,18 +124,18 @@ def _parts() -> Iterator[Job]:
         cut = split_meta(shape)
         title = f"{parts} parts of {block}, {warps} warps"
         meta = {"SCALE": 1.0, "HAS_MASK": False, **cut, "PHASE": 0}
-        yield "softmax", title, lambda m=meta, w=warps: build(softmaxes._softmax_split, [HALF] * 4, 4, m, w), warps
+        yield "softmax", title, lambda m=meta, w=warps: build(softmax_kernels._softmax_split, [HALF] * 4, 4, m, w), warps
         back = {"SCALE": 1.0, **cut, "PHASE": 0}
         yield (
             "softmax backward",
             title,
-            lambda m=back, w=warps: build(softmaxes._softmax_backward_split, [HALF] * 4, 3, m, w),
+            lambda m=back, w=warps: build(softmax_kernels._softmax_backward_split, [HALF] * 4, 3, m, w),
             warps,
         )
         for name, flags in _norms():
             kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
             full = {**flags, **cut, "PHASE": 0}
-            yield name, title, lambda m=full, w=warps, k=kinds: build(norm_kernels._norm_split, k, 4, m, w), warps
+            yield name, title, lambda m=full, w=warps, k=kinds: build(norms_forward._norm_split, k, 4, m, w), warps
     for block, parts, warps in ((2048, 4, 8), (4096, 8, 8), (8192, 8, 16)):
         cut = split_meta(Layout(1, block, parts, warps, 2))
         for rms in (True, False):
@@ -144,7 +144,7 @@ def _parts() -> Iterator[Job]:
             yield (
                 f"{'rms' if rms else 'layer'}_norm backward",
                 f"{parts} parts of {block}, {warps} warps",
-                lambda m=flags, w=warps, k=kinds: build(norm_kernels._norm_backward_split, k, 4, m, w),
+                lambda m=flags, w=warps, k=kinds: build(norms_backward._norm_backward_split, k, 4, m, w),
                 warps,
             )
 

@@ -29,7 +29,7 @@ from lanewise.kernels import (
 )
 from lanewise.kernels.elementwise import _add_masked, add_masked, silu_mul
 from lanewise.kernels.measuring import host_times, machine
-from lanewise.kernels.softmaxes import _softmax_rows
+from lanewise.kernels.softmax_kernels import _softmax_rows
 
 
 def graph_of(function, inputs: tuple):

@@ -21,12 +21,14 @@ from lanewise.kernels import (
     matmul,
     mlp,
     mlps,
-    norm_kernels,
+    norms_backward,
+    norms_forward,
     pointwise,
     rms_norm,
     rms_norms,
     silu_mul,
     softmax,
+    softmax_kernels,
     softmaxes,
     tuning,
 )
@@ -99,9 +101,9 @@ def test_every_cut_into_clusters(cols, shape, dtype):
             assert all(
                 error(a, t) < (1e-5 if dtype == torch.float32 else 1e-2) for a, t in zip(mine, true, strict=True)
             )
-    for kernel in (softmaxes.SPLIT_KERNEL, softmaxes.BACKWARD_SPLIT_KERNEL, norm_kernels.SPLIT_KERNEL):
+    for kernel in (softmax_kernels.SPLIT_KERNEL, softmax_kernels.BACKWARD_SPLIT_KERNEL, norms_forward.SPLIT_KERNEL):
         assert kernel.compiled(), "the clusters were not used"
-    assert norm_kernels.BACKWARD_SPLIT_KERNEL.compiled()
+    assert norms_backward.BACKWARD_SPLIT_KERNEL.compiled()
     tuning.forget()
 
 

@@ -31,7 +31,7 @@ from lanewise.kernels.dual_gemm import gated_blocks
 from lanewise.kernels.gemm_epilogue import skinny_blocks, tile_blocks
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, product
 from lanewise.kernels.mlps import Blocks
-from lanewise.kernels.norm_kernels import norm_backward
+from lanewise.kernels.norms_backward import norm_backward
 from lanewise.kernels.others import liger
 from lanewise.kernels.pointwise_chain import PointBlocks, pointwise
 from lanewise.kernels.rowwise import Layout, next_power_of_2

@@ -3,7 +3,7 @@
 `layer_norm(x, w, b, eps)` is `torch.nn.functional.layer_norm(x, (cols,), w, b, eps)`; `add_layer_norm(x, residual, w,
 b, eps)` returns that of `x + residual` together with the sum. x [..., cols] in fp32, fp16 or bf16, w and b [cols] of
 the same dtype, fp32 inside. Differentiable once in x, residual, w and b. Kernels, formulas and bytes:
-`lanewise.kernels.norm_kernels`. Ba, Kiros and Hinton, Layer Normalization, 2016.
+`lanewise.kernels.norms_forward`, `lanewise.kernels.norms_backward`. Ba, Kiros and Hinton, Layer Normalization, 2016.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import torch
 from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
 from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, host_bound, refuse_norm, wants_grad
-from lanewise.kernels.norm_kernels import NormOutputs, norm_backward, norm_forward
+from lanewise.kernels.norms_backward import norm_backward
+from lanewise.kernels.norms_forward import NormOutputs, norm_forward
 from lanewise.kernels.quick import Admitted, Recent
 
 __all__ = ["add_layer_norm", "layer_norm", "reference"]

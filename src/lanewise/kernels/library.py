@@ -19,7 +19,8 @@ from torch.utils.flop_counter import register_flop_formula
 
 from lanewise.kernels import cost
 from lanewise.kernels.mlps import mlp_into
-from lanewise.kernels.norm_kernels import norm_backward, norm_forward
+from lanewise.kernels.norms_backward import norm_backward
+from lanewise.kernels.norms_forward import norm_forward
 from lanewise.kernels.softmaxes import softmax_backward_into, softmax_into
 
 __all__ = ["register"]

@@ -2,7 +2,8 @@
 
 `rms_norm(x, w, eps)` is `torch.nn.functional.rms_norm(x, (cols,), w, eps)`; `add_rms_norm(x, residual, w, eps)`
 returns that of `x + residual` together with the sum. x [..., cols] in fp32, fp16 or bf16, w [cols] of the same dtype,
-fp32 inside. Differentiable once in x, residual and w. Kernels, formulas and bytes: `lanewise.kernels.norm_kernels`.
+fp32 inside. Differentiable once in x, residual and w. Kernels, formulas and bytes: `lanewise.kernels.norms_forward`,
+`lanewise.kernels.norms_backward`.
 Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
 """
 
@@ -15,7 +16,8 @@ import torch
 from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
 from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, host_bound, refuse_norm, wants_grad
-from lanewise.kernels.norm_kernels import NormOutputs, norm_backward, norm_forward
+from lanewise.kernels.norms_backward import norm_backward
+from lanewise.kernels.norms_forward import NormOutputs, norm_forward
 from lanewise.kernels.quick import Admitted, Recent
 
 __all__ = ["add_rms_norm", "reference", "rms_norm"]

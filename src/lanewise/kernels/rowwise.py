@@ -28,6 +28,7 @@ __all__ = [
     "STATS",
     "WIDEST_ROW",
     "Layout",
+    "add_pairs",
     "as_rows",
     "exchange_buffers",
     "launch_split",
@@ -171,6 +172,12 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
         return x.view(-1, cols) if cols else x.reshape(x.numel(), cols)
     flat = x.reshape(-1, cols)
     return flat if flat.stride(1) == 1 or cols == 1 else flat.contiguous()
+
+
+@triton.jit
+def add_pairs(a, b, c, d):
+    """For `tl.reduce` of two tensors at once."""
+    return a + c, b + d
 
 
 @triton.jit

@@ -1,20 +1,15 @@
-"""The kernels behind `layer_norm`, `rms_norm` and their fused residual additions.
+"""The backward kernels behind `layer_norm`, `rms_norm` and their fused residual additions.
 
-Forward: `y = (x - mean) * rstd * w + b` over the last dimension (LayerNorm) or `y = x * rstd * w` (RMSNorm), with
-x = input + residual, rounded to the input's dtype and returned as well, when a residual is given. x [rows, cols] in
-fp32, fp16 or bf16, w and b [cols] in the same dtype; statistics and arithmetic in fp32, one rounding at the end. The
-variance is taken around the mean (two passes in registers), not as a difference of squares.
+With g = dy * w and xhat the normalised x: `dx = rstd * (g - mean(g) - xhat * mean(g * xhat))` (RMSNorm without the mean
+of g), `dw = sum over rows of dy * xhat`, `db = sum over rows of dy`. Each program adds up dw and db of its rows in fp32
+and a second launch adds the programs in a fixed order: no atomics, bit-equal between runs.
 
-Backward, with g = dy * w and xhat the normalised x: `dx = rstd * (g - mean(g) - xhat * mean(g * xhat))` (RMSNorm
-without the mean of g), `dw = sum over rows of dy * xhat`, `db = sum over rows of dy`. Each program adds up dw and db of
-its rows in fp32 and a second launch adds the programs in a fixed order: no atomics, bit-equal between runs.
-
-Bytes: forward reads x (and the residual) and writes y (and the sum) once; backward reads dy and x and writes dx.
+Bytes: dy and x read and dx written once.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
@@ -24,226 +19,11 @@ from lanewise.kernels import tuning
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
 from lanewise.kernels.launch import Kernel, Launch, NoRoomError, Remembered, clusters, direct, sm_count
 from lanewise.kernels.quick import Recent, Step
-from lanewise.kernels.rowwise import (
-    WIDEST_ROW,
-    Layout,
-    as_rows,
-    launch_split,
-    next_power_of_2,
-    part_of_row,
-    pick_layout,
-    rows_launch,
-    split_meta,
-)
+from lanewise.kernels.rowwise import Layout, add_pairs, as_rows, next_power_of_2, part_of_row, split_meta
 
-__all__ = ["NormGrads", "NormOutputs", "norm_backward", "norm_forward"]
+__all__ = ["NormGrads", "norm_backward"]
 
 _WIDEST_BACKWARD = 16384  # columns whose weight gradient one program can keep in registers
-
-
-@triton.jit
-def _add_pairs(a, b, c, d):
-    return a + c, b + d
-
-
-@triton.jit
-def _norm_rows(
-    x_ptr,
-    r_ptr,
-    w_ptr,
-    b_ptr,
-    y_ptr,
-    s_ptr,
-    mean_ptr,
-    rstd_ptr,
-    rows,
-    cols,
-    x_stride,
-    r_stride,
-    EPS: tl.constexpr,
-    RMS: tl.constexpr,
-    ADD: tl.constexpr,
-    HAS_W: tl.constexpr,
-    HAS_B: tl.constexpr,
-    SAVE: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-    LEAN: tl.constexpr,
-    EARLY: tl.constexpr,
-    STREAM: tl.constexpr,
-):
-    POLICY: tl.constexpr = "evict_first" if STREAM else ""
-    col = tl.arange(0, BLOCK)[None, :]
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
-        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = (row < rows) & (col < cols)
-        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
-        if ADD:
-            r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
-            raw = (raw.to(tl.float32) + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
-            tl.store(s_ptr + row * cols + col, raw, mask=inside)
-        # Weights come from L2 or L1: before the reductions, where the wait is hidden, or after them, where they cost no
-        # registers meanwhile.
-        if EARLY and HAS_W:
-            w = tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
-        if EARLY and HAS_B:
-            b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
-        x = raw.to(tl.float32)
-        if RMS:
-            var = tl.sum(x * x, axis=1)[:, None] / cols
-            mean = 0.0
-        else:
-            mean = tl.sum(x, axis=1)[:, None] / cols
-            if LEAN:
-                x = again(raw).to(tl.float32)
-            centred = tl.where(inside, x - mean, 0.0)
-            # The mean above is rounded; what it missed is the mean of what is left, found in the pass of the variance.
-            missed, square = tl.reduce((centred, centred * centred), 1, _add_pairs)
-            missed = missed[:, None] / cols
-            mean += missed
-            var = tl.maximum(square[:, None] / cols - missed * missed, 0.0, propagate_nan=tl.PropagateNan.ALL)
-        rstd = tl.rsqrt(var + EPS)
-        if LEAN:
-            x = again(raw).to(tl.float32)
-        if SAVE:
-            first = (col == 0) & (row < rows)
-            tl.store(rstd_ptr + row + col * 0, rstd + tl.zeros([ROWS, BLOCK], tl.float32), mask=first)
-            if not RMS:
-                tl.store(mean_ptr + row + col * 0, mean + tl.zeros([ROWS, BLOCK], tl.float32), mask=first)
-        y = x * rstd if RMS else (x - mean) * rstd
-        if HAS_W:
-            if not EARLY:
-                w = tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
-            y = y * w.to(tl.float32)
-        if HAS_B:
-            if not EARLY:
-                b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
-            y = y + b.to(tl.float32)
-        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
-
-
-@triton.jit
-def _norm_split(
-    x_ptr,
-    r_ptr,
-    w_ptr,
-    b_ptr,
-    y_ptr,
-    s_ptr,
-    mean_ptr,
-    rstd_ptr,
-    stats_ptr,
-    rows,
-    cols,
-    x_stride,
-    r_stride,
-    EPS: tl.constexpr,
-    RMS: tl.constexpr,
-    ADD: tl.constexpr,
-    HAS_W: tl.constexpr,
-    HAS_B: tl.constexpr,
-    SAVE: tl.constexpr,
-    PARTS: tl.constexpr,
-    PARTS_2: tl.constexpr,
-    BLOCK: tl.constexpr,
-    AHEAD: tl.constexpr,
-    HOLD: tl.constexpr,
-    STREAM: tl.constexpr,
-    PHASE: tl.constexpr,
-):
-    POLICY: tl.constexpr = "evict_first" if STREAM else ""
-    group = tl.program_id(0) // PARTS
-    part = tl.program_id(0) % PARTS
-    col = part * BLOCK + tl.arange(0, BLOCK)
-    within = col < cols
-    parts = tl.arange(0, PARTS_2)
-    known = parts < PARTS
-    step = tl.num_programs(0) // PARTS
-    if PHASE == 0:
-        begin()
-    if HOLD and HAS_W:
-        w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
-    if HOLD and HAS_B:
-        b_raw = tl.load(b_ptr + col, mask=within, other=0.0)
-    ahead = part_of_row(x_ptr, group, rows, x_stride, col, within, 0.0, POLICY)
-    if ADD:
-        r_ahead = part_of_row(r_ptr, group, rows, r_stride, col, within, 0.0, POLICY)
-    if PHASE == 0:
-        ready()
-    turn = 0
-    for r in range(group, rows, step):
-        row = r + group.to(tl.int64) * 0
-        raw = ahead
-        if AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0, POLICY)
-        if ADD:
-            raw = (raw.to(tl.float32) + r_ahead.to(tl.float32)).to(s_ptr.dtype.element_ty)
-            if AHEAD:
-                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0, POLICY)
-            if PHASE != 2:
-                tl.store(s_ptr + row * cols + col, raw, mask=within)
-        x = raw.to(tl.float32)
-        here = stats_ptr + row * (2 * PARTS)
-        if PHASE != 2:
-            if RMS:
-                first = tl.sum(x * x, axis=0)
-                second = 0.0
-            else:
-                # Mean and sum of squares around it, of this part; merged by the formula of Chan, Golub and LeVeque.
-                size = tl.maximum(tl.minimum(cols - part * BLOCK, BLOCK), 1)
-                centre = tl.sum(x, axis=0) / size
-                if PHASE == 0:
-                    x = again(raw).to(tl.float32)
-                apart = tl.where(within, x - centre, 0.0)
-                missed, square = tl.reduce((apart, apart * apart), 0, _add_pairs)
-                missed = missed / size
-                first = centre + missed
-                second = square - size * missed * missed
-        if PHASE == 1:
-            tl.store(here + part, first)
-            tl.store(here + PARTS + part, second)
-        if PHASE != 1:
-            if PHASE == 0:
-                where = exchange(first, second, turn, PARTS)
-                turn = 1 - turn
-                firsts = tl.where(known, received(where, parts, 0), 0.0)
-                seconds = tl.where(known, received(where, parts, 1), 0.0)
-                x = again(raw).to(tl.float32)
-            else:
-                firsts = tl.load(here + parts, mask=known, other=0.0)
-                seconds = tl.load(here + PARTS + parts, mask=known, other=0.0)
-            if RMS:
-                mean = 0.0
-                var = tl.sum(firsts, axis=0) / cols
-            else:
-                sizes = tl.maximum(tl.where(known, tl.minimum(cols - parts * BLOCK, BLOCK), 0), 0).to(tl.float32)
-                mean = tl.sum(firsts * sizes, axis=0) / cols
-                # Rounded (and divided approximately): what it missed is the mean of what is left.
-                mean += tl.sum(sizes * (firsts - mean), axis=0) / cols
-                apart = tl.where(known, firsts - mean, 0.0)
-                var = tl.sum(seconds + sizes * apart * apart, axis=0) / cols
-            rstd = tl.rsqrt(var + EPS)
-            if SAVE and part == 0:
-                tl.store(rstd_ptr + row, rstd)
-                if not RMS:
-                    tl.store(mean_ptr + row, mean)
-            y = x * rstd if RMS else (x - mean) * rstd
-            if HAS_W:
-                if HOLD:
-                    y = y * again(w_raw).to(tl.float32)
-                else:
-                    y = y * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
-            if HAS_B:
-                if HOLD:
-                    y = y + again(b_raw).to(tl.float32)
-                else:
-                    y = y + tl.load(b_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
-            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=within, eviction_policy=POLICY)
-        if not AHEAD:
-            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, within, 0.0, POLICY)
-            if ADD:
-                r_ahead = part_of_row(r_ptr, r + step, rows, r_stride, col, within, 0.0, POLICY)
 
 
 @triton.jit
@@ -376,7 +156,7 @@ def _norm_backward_split(
         g, x = dy_raw.to(tl.float32), x_raw.to(tl.float32)
         if HAS_W:
             g = g * again(w_raw).to(tl.float32)
-        along, plain = tl.reduce((g * (x - mean) * rstd, g), 0, _add_pairs)
+        along, plain = tl.reduce((g * (x - mean) * rstd, g), 0, add_pairs)
         if PARTS > 1:
             where = exchange(along, plain, turn, PARTS)
             turn = 1 - turn
@@ -532,85 +312,11 @@ def _norm_backward_columns(
         tl.store(db_ptr + at, db, mask=within)
 
 
-ROWS_KERNEL = Kernel(_norm_rows)
-SPLIT_KERNEL = Kernel(_norm_split)
 BACKWARD_KERNEL = Kernel(_norm_backward)
 BACKWARD_SPLIT_KERNEL = Kernel(_norm_backward_split)
 ADD_UP_KERNEL = Kernel(_add_up)
 SUMS_KERNEL = Kernel(_norm_backward_sums)
 COLUMNS_KERNEL = Kernel(_norm_backward_columns)
-
-
-class NormOutputs(NamedTuple):
-    """y, input + residual (y itself when there is no residual), and the fp32 statistics per row."""
-
-    y: torch.Tensor
-    total: torch.Tensor
-    mean: torch.Tensor
-    rstd: torch.Tensor
-
-
-def norm_forward(
-    x: torch.Tensor,
-    residual: torch.Tensor | None,
-    w: torch.Tensor | None,
-    b: torch.Tensor | None,
-    eps: float,
-    rms: bool,
-    save: bool,
-    traced: bool = False,
-    recent: Recent | None = None,
-) -> NormOutputs:
-    """Run the forward kernel; the statistics are filled only when `save` is set.
-
-    `recent` is where the call may be kept, under `eps`, as a function of (x, residual, w, b); what that returns is all
-    four outputs when `save` is set, y and the sum, or y alone.
-    """
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    total = y if residual is None else torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    flat = as_rows(x)
-    rows, cols = flat.shape
-    mean = rstd = y
-    if save:
-        rstd = torch.empty(rows, dtype=torch.float32, device=x.device)
-        mean = rstd if rms else torch.empty(rows, dtype=torch.float32, device=x.device)
-    if rows == 0 or cols == 0:
-        return NormOutputs(y, total, mean, rstd)
-    more = flat if residual is None else as_rows(residual)
-    scalars = (rows, cols, flat.stride(0), more.stride(0))
-    add, has_w, has_b = residual is not None, w is not None, b is not None
-    tensors = (flat, more, flat if w is None else w, flat if b is None else b, y, total, mean, rstd)
-
-    def meta() -> dict[str, Any]:
-        return {"EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
-
-    def shape() -> Layout:
-        kernel = "rms_norm" if rms else "layer_norm"
-        return pick_layout(kernel, (x.dtype, int(cols), add), "add_norm" if add else kernel, x, cols, traced)
-
-    key = (scalars, eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
-    spread = None if cols <= WIDEST_ROW else shape()
-    if spread is None or spread.parts == 1:
-        kept = None
-        if traced:
-            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, shape(), scalars, meta(), x.device, norm=True))
-        else:
-            kept = ROWS_KERNEL(
-                key, tensors, lambda: rows_launch(rows, cols, shape(), scalars, meta(), x.device, norm=True)
-            )
-    else:
-        split = {**meta(), **split_meta(spread)}
-        kept = launch_split(SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced)
-    if recent is None or kept is None:
-        return NormOutputs(y, total, mean, rstd)
-    if flat.data_ptr() == x.data_ptr() and (residual is None or more.data_ptr() == residual.data_ptr()):
-        outputs = [y, *([total] if add else []), *([rstd] if save else []), *([mean] if save and not rms else [])]
-        at_total, at_rstd = ~1 if add else ~0, ~(1 + add) if save else ~0
-        at_mean = ~(2 + add) if save and not rms else at_rstd
-        order = (0, 1 if add else 0, 2 if has_w else 0, 3 if has_b else 0, ~0, at_total, at_mean, at_rstd, 0)
-        returned = (0, ~at_total, ~at_mean, ~at_rstd) if save else (0, 1) if add else (0,)
-        recent.keep(eps, (x, residual, w, b), outputs, [Step(kept, order)], returned)
-    return NormOutputs(y, total, mean, rstd)
 
 
 class NormGrads(NamedTuple):

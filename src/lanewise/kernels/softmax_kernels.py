@@ -1,0 +1,228 @@
+"""The kernels behind `softmax`, forward and backward: whole rows, and rows in parts. See `lanewise.kernels.softmaxes`."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from lanewise.kernels.clusters import again, begin, exchange, ready, received
+from lanewise.kernels.launch import Kernel
+from lanewise.kernels.rowwise import part_of_row
+
+__all__ = ["BACKWARD_ROWS_KERNEL", "BACKWARD_SPLIT_KERNEL", "ROWS_KERNEL", "SPLIT_KERNEL"]
+
+_LOG2E = tl.constexpr(1.4426950408889634)
+
+
+@triton.jit
+def _scaled(x, mask_ptr, mask_at, inside, SCALE: tl.constexpr, HAS_MASK: tl.constexpr):
+    x = x.to(tl.float32)
+    if SCALE != 1.0:
+        x = x * SCALE
+    if HAS_MASK:
+        keep = tl.load(mask_ptr + mask_at, mask=inside, other=0)
+        x = tl.where(keep != 0, x, float("-inf"))
+    if SCALE != 1.0:
+        # A padding column must stay -inf whatever the sign of the scale.
+        x = tl.where(inside, x, float("-inf"))
+    return x
+
+
+@triton.jit
+def _softmax_rows(
+    x_ptr,
+    mask_ptr,
+    y_ptr,
+    rows,
+    cols,
+    x_stride,
+    mask_stride,
+    SCALE: tl.constexpr,
+    HAS_MASK: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+    LEAN: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
+    col = tl.arange(0, BLOCK)[None, :]
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
+        inside = (row < rows) & (col < cols)
+        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=float("-inf"), eviction_policy=POLICY)
+        x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        top = tl.max(x, axis=1)[:, None]
+        if LEAN:
+            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        e = tl.exp2((x - top) * _LOG2E)
+        whole = tl.sum(e, axis=1)[:, None]
+        y = e * (1.0 / whole)
+        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
+
+
+@triton.jit
+def _softmax_split(
+    x_ptr,
+    mask_ptr,
+    y_ptr,
+    stats_ptr,
+    rows,
+    cols,
+    x_stride,
+    mask_stride,
+    SCALE: tl.constexpr,
+    HAS_MASK: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_2: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
+    STREAM: tl.constexpr,
+    PHASE: tl.constexpr,
+):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
+    group = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    col = part * BLOCK + tl.arange(0, BLOCK)
+    inside = col < cols
+    parts = tl.arange(0, PARTS_2)
+    known = parts < PARTS
+    step = tl.num_programs(0) // PARTS
+    if PHASE == 0:
+        begin()
+    ahead = part_of_row(x_ptr, group, rows, x_stride, col, inside, float("-inf"), POLICY)
+    if PHASE == 0:
+        ready()
+    turn = 0
+    for r in range(group, rows, step):
+        row = r + group.to(tl.int64) * 0
+        raw = ahead
+        if AHEAD:
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"), POLICY)
+        x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        here = stats_ptr + row * (2 * PARTS)
+        top = tl.max(x, axis=0)
+        # A part without any finite entry has no weight; its exponentials must not become NaN here.
+        base = tl.where(top == float("-inf"), 0.0, top)
+        if PHASE == 0:
+            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        e = tl.exp2((x - base) * _LOG2E)
+        if PHASE != 2:
+            weight = tl.sum(e, axis=0)
+        if PHASE == 1:
+            tl.store(here + part, top)
+            tl.store(here + PARTS + part, weight)
+        if PHASE != 1:
+            if PHASE == 0:
+                where = exchange(top, weight, turn, PARTS)
+                turn = 1 - turn
+                tops = tl.where(known, received(where, parts, 0), float("-inf"))
+                sums = tl.where(known, received(where, parts, 1), 0.0)
+            else:
+                tops = tl.load(here + parts, mask=known, other=float("-inf"))
+                sums = tl.load(here + PARTS + parts, mask=known, other=0.0)
+            best = tl.max(tops, axis=0)
+            share = tl.where(tops == float("-inf"), 0.0, tl.exp2((tops - best) * _LOG2E))
+            # One exponential an element: those of this part are rescaled to the row's maximum. In a row of -inf the
+            # difference of the maxima is NaN, and so is each entry, as in PyTorch.
+            y = e * (tl.exp2((top - best) * _LOG2E) / tl.sum(sums * share, axis=0))
+            tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
+        if not AHEAD:
+            ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"), POLICY)
+
+
+@triton.jit
+def _softmax_backward_rows(
+    dy_ptr,
+    y_ptr,
+    dx_ptr,
+    rows,
+    cols,
+    dy_stride,
+    SCALE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+    LEAN: tl.constexpr,
+    STREAM: tl.constexpr,
+):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
+    col = tl.arange(0, BLOCK)[None, :]
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
+        inside = (row < rows) & (col < cols)
+        dy_raw = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
+        y_raw = tl.load(y_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy=POLICY)
+        dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
+        dot = tl.sum(dy * y, axis=1)[:, None]
+        if LEAN:
+            dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
+        dx = (dy - dot) * y * SCALE
+        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
+
+
+@triton.jit
+def _softmax_backward_split(
+    dy_ptr,
+    y_ptr,
+    dx_ptr,
+    stats_ptr,
+    rows,
+    cols,
+    dy_stride,
+    SCALE: tl.constexpr,
+    PARTS: tl.constexpr,
+    PARTS_2: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+    HOLD: tl.constexpr,
+    STREAM: tl.constexpr,
+    PHASE: tl.constexpr,
+):
+    POLICY: tl.constexpr = "evict_first" if STREAM else ""
+    group = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    col = part * BLOCK + tl.arange(0, BLOCK)
+    inside = col < cols
+    parts = tl.arange(0, PARTS_2)
+    known = parts < PARTS
+    step = tl.num_programs(0) // PARTS
+    if PHASE == 0:
+        begin()
+    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, inside, 0.0, POLICY)
+    y_ahead = part_of_row(y_ptr, group, rows, cols, col, inside, 0.0, POLICY)
+    if PHASE == 0:
+        ready()
+    turn = 0
+    for r in range(group, rows, step):
+        row = r + group.to(tl.int64) * 0
+        dy_raw, y_raw = dy_ahead, y_ahead
+        if AHEAD:
+            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0, POLICY)
+            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0, POLICY)
+        dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
+        here = stats_ptr + row * PARTS
+        if PHASE != 2:
+            dot = tl.sum(dy * y, axis=0)
+        if PHASE == 1:
+            tl.store(here + part, dot)
+        if PHASE != 1:
+            if PHASE == 0:
+                where = exchange(dot, 0.0, turn, PARTS)
+                turn = 1 - turn
+                dots = tl.where(known, received(where, parts, 0), 0.0)
+                dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
+            else:
+                dots = tl.load(here + parts, mask=known, other=0.0)
+            dx = (dy - tl.sum(dots, axis=0)) * y * SCALE
+            tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
+        if not AHEAD:
+            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0, POLICY)
+            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0, POLICY)
+
+
+ROWS_KERNEL = Kernel(_softmax_rows)
+SPLIT_KERNEL = Kernel(_softmax_split)
+BACKWARD_ROWS_KERNEL = Kernel(_softmax_backward_rows)
+BACKWARD_SPLIT_KERNEL = Kernel(_softmax_backward_split)
