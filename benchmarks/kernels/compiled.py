@@ -124,7 +124,12 @@ def _parts() -> Iterator[Job]:
         cut = split_meta(shape)
         title = f"{parts} parts of {block}, {warps} warps"
         meta = {"SCALE": 1.0, "HAS_MASK": False, **cut, "PHASE": 0}
-        yield "softmax", title, lambda m=meta, w=warps: build(softmax_kernels._softmax_split, [HALF] * 4, 4, m, w), warps
+        yield (
+            "softmax",
+            title,
+            lambda m=meta, w=warps: build(softmax_kernels._softmax_split, [HALF] * 4, 4, m, w),
+            warps,
+        )
         back = {"SCALE": 1.0, **cut, "PHASE": 0}
         yield (
             "softmax backward",
