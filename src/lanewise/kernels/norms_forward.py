@@ -35,11 +35,6 @@ __all__ = ["ROWS_KERNEL", "SPLIT_KERNEL", "NormOutputs", "norm_forward"]
 
 
 @triton.jit
-def add_pairs(a, b, c, d):
-    return a + c, b + d
-
-
-@triton.jit
 def _norm_rows(
     x_ptr,
     r_ptr,
