@@ -84,7 +84,7 @@ def _rows() -> Iterator[Job]:
     """Whole rows, with the row in fp32 across the reductions or (lean) in half precision."""
     for block, warps in ((4096, 8), (8192, 8), (16384, 8), (16384, 16), (32768, 16), (32768, 32)):
         for lean in (False, True):
-            cut = {"ROWS": 1, "BLOCK": block, "STAGES": 1, "LEAN": lean, "STREAM": True}
+            cut = {"ROWS": 1, "BLOCK": block, "STAGES": 1, "LEAN": lean, "STREAM": False, "EVEN": True}
             title = f"{block}, {warps} warps{', lean' if lean else ''}"
             meta = {"SCALE": 1.0, "HAS_MASK": False, **cut}
             yield (
@@ -102,14 +102,40 @@ def _rows() -> Iterator[Job]:
             )
             for name, flags in _norms():
                 kinds = [HALF] * 6 + ["fp32", "fp32"]
-                yield (
-                    name,
-                    title,
-                    lambda m={**flags, **cut, "EARLY": False}, w=warps, k=kinds: build(
-                        norms_forward._norm_rows, k, 4, m, w
-                    ),
-                    warps,
-                )
+                full = {**flags, **_weights_late(cut)}
+                yield name, title, lambda m=full, w=warps, k=kinds: build(norms_forward._norm_rows, k, 4, m, w), warps
+
+
+def _weights_late(cut: dict[str, Any]) -> dict[str, Any]:
+    """The constexpr parameters of a norm's whole rows, in the order of its signature."""
+    last = ("STREAM", "EVEN")
+    first = {key: value for key, value in cut.items() if key not in last}
+    return {**first, "EARLY": False, "ONCE": False, **{key: cut[key] for key in last}}
+
+
+def _twice() -> Iterator[Job]:
+    """Rows walked twice, block by block."""
+    for rows, block, warps in ((1, 2048, 8), (1, 4096, 8), (1, 4096, 16), (1, 8192, 16), (2, 4096, 16), (1, 8192, 32)):
+        cut = {"BLOCK": block, "EVEN": True}
+        title = f"walked twice, {f'{rows} rows of ' if rows > 1 else ''}{block} at a time, {warps} warps"
+        meta = {"SCALE": 1.0, "HAS_MASK": False, "TOGETHER": rows, **cut}
+        yield (
+            "softmax",
+            title,
+            lambda m=meta, w=warps: build(softmax_kernels._softmax_twice, [HALF] * 3, 4, m, w),
+            warps,
+        )
+        back = {"SCALE": 1.0, "ROWS": rows, **cut}
+        yield (
+            "softmax backward",
+            title,
+            lambda m=back, w=warps: build(softmax_kernels._softmax_backward_twice, [HALF] * 3, 3, m, w),
+            warps,
+        )
+        for name, flags in _norms():
+            kinds = [HALF] * 6 + ["fp32", "fp32"]
+            full = {**flags, "ROWS": rows, **cut}
+            yield name, title, lambda m=full, w=warps, k=kinds: build(norms_forward._norm_twice, k, 4, m, w), warps
 
 
 def _norms() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -203,7 +229,7 @@ def main() -> None:
     parser.add_argument("--match", default="")
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for kernel, layout, make, warps in (*_rows(), *_parts(), *_products()):
+    for kernel, layout, make, warps in (*_rows(), *_twice(), *_parts(), *_products()):
         if re.search(options.match, f"{kernel} {layout}"):
             rows.append({"kernel": kernel, "layout": layout, **report(make(), warps)})
             print(rows[-1], flush=True)

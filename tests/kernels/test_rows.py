@@ -15,12 +15,15 @@ from lanewise.kernels import (
     counts,
     layer_norm,
     layer_norms,
+    norms_forward,
     rms_norm,
     rms_norms,
     softmax,
     softmaxes,
+    tuning,
 )
-from tests.kernels.helpers import error, gradients, same
+from lanewise.kernels.rowwise import Layout, next_power_of_2
+from tests.kernels.helpers import FLOORS, error, gradients, same
 
 # Rank 1 to 4, one row, one column, primes, powers of two and their neighbours, and rows shared by several programs.
 SHAPES = [(7,), (1, 1), (2, 3, 17), (2, 2, 3, 64), (1, 1023), (3, 1025), (70, 16)]
@@ -49,6 +52,70 @@ def test_forward(shape, dtype, device):
     same(add_rms_norm, add_rms_reference, [x, r, w])
     same(add_layer_norm, add_layer_reference, [x, r, w, b])
     assert all(set(calls) == {"kernel"} for calls in counts().values())
+
+
+TWICE = [
+    (8200, Layout(2, 2048, 0, 4, stages=2)),
+    (16384, Layout(1, 4096, 0, 4)),
+    (9001, Layout(4, 1024, 0, 4, stages=3)),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:2])
+@pytest.mark.parametrize(("cols", "shape"), TWICE)
+def test_rows_walked_twice(cols, shape, dtype, device):
+    """Every kernel that walks long rows twice: values far from zero, NaN, infinities, a mask, the saved statistics."""
+    for kernel in ("softmax", "softmax_backward"):
+        tuning.override(kernel, (dtype, cols), shape)
+    for kernel in ("rms_norm", "layer_norm"):
+        for add in (False, True):
+            tuning.override(kernel, (dtype, cols, add), shape)
+    try:
+        x, r = (torch.randn(3, cols, device=device).to(dtype) for _ in range(2))
+        w, b = (torch.randn(cols, device=device).to(dtype) for _ in range(2))
+        same(rms_norm, rms_norms.reference, [x, w])
+        same(layer_norm, layer_norms.reference, [x + 30, w, b])
+        same(layer_norm, layer_norms.reference, [x * 1e-3 + 1, None, None])
+        same(add_rms_norm, add_rms_reference, [x, r, w])
+        same(add_layer_norm, add_layer_reference, [x, r, w, b])
+        for name in ("softmax", "layer"):
+            ours, reference, count = CASES[name]
+            leaves = [x, w, b][:count]
+            mine = gradients(ours, leaves, [r], range(count))
+            true = gradients(reference, [t.double() for t in leaves], [r.double()], range(count))
+            assert all(error(a, t) < 4 * FLOORS[dtype] for a, t in zip(mine, true, strict=True))
+        x[0, 5000] = math.nan
+        x[1] = -math.inf
+        x[2, :-1] = -math.inf
+        same(softmax, softmaxes.reference, [x])
+        x[0] = -math.inf
+        x[0, 17], x[1, 3], x[2, 0] = math.nan, math.inf, 1.0
+        mask = torch.rand(cols, device=device) > 0.4
+        mask[0] = True
+        same(lambda x: softmax(x, -0.5, mask), lambda x: softmaxes.reference(x, -0.5, mask), [x])
+        assert norms_forward.TWICE_KERNEL.compiled() or device == "cpu"
+    finally:
+        tuning.forget()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cols", [1, 7, 256, 300])
+def test_mean_and_variance_in_one_reduction(cols, dtype, device):
+    """The first values, which the others are compared with, far from the rest; with a residual; rows of one value."""
+    for add in (False, True):
+        tuning.override("layer_norm", (dtype, cols, add), Layout(1, next_power_of_2(max(cols, 16)), 1, 4, once=True))
+    try:
+        x, r = (torch.randn(5, cols, device=device).to(dtype) for _ in range(2))
+        x[1, :32] = 50.0
+        x[2] += 20.0
+        x[3] = 3.0
+        w, b = (torch.randn(cols, device=device).to(dtype) for _ in range(2))
+        same(layer_norm, layer_norms.reference, [x, w, b])
+        same(add_layer_norm, add_layer_reference, [x, r, w, b])
+        x[0, 0], x[4, -1] = math.nan, math.inf
+        same(layer_norm, layer_norms.reference, [x, w, b])
+    finally:
+        tuning.forget()
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e-3])

@@ -96,38 +96,46 @@ ROW_SHAPES = (
 )
 
 
-def _row_layouts(cols: int) -> tuple[Layout, ...]:
+def _row_layouts(cols: int, kernel: str = "softmax") -> tuple[Layout, ...]:
     """Candidates for the tuner; what lost everywhere on an H200 is gone (benchmarks/results)."""
     block = next_power_of_2(cols)
 
-    def whole(warps: int, rows: int = 1, **more: bool) -> Layout:
-        return Layout(rows, block, 1, warps, **more)
+    def whole(warps: int, rows: int = 1, registers: int = 0, **more: bool) -> Layout:
+        return Layout(rows, block, 1, warps, registers=registers, stream=False, **more)
 
-    def split(part: int, warps: int, walk: bool = False, stages: int = 1, registers: int = 0) -> Layout:
-        parts = max(-(-cols // part), 1)
-        return Layout(1, part, parts, warps, int(walk), stages, registers, stream=False)
+    def split(part: int, warps: int, rows: int = 1, registers: int = 0) -> Layout:
+        return Layout(rows, part, max(-(-cols // part), 1), warps, registers=registers, stream=False)
 
+    def twice(rows: int, part: int, warps: int) -> Layout:
+        """For softmax `rows` are blocks of its only row taken together."""
+        if kernel == "softmax":
+            return Layout(1, part // rows, 0, warps, stages=rows)
+        return Layout(rows, part, 0, warps)
+
+    mean = kernel == "layer_norm"
+    once = (whole(2, once=True), whole(1, once=True), whole(4, once=True), whole(2, early=True, once=True))
     if cols <= 2048:
-        cuts = (whole(2, stream=False), whole(4, stream=False), whole(4, 2, stream=False))
-        return (*cuts, whole(2, stream=False, early=True), whole(4, stream=False, early=True))
+        cuts = (whole(2), whole(1), whole(4), whole(4, 2), whole(2, early=True))
+        return (*cuts, *(once if mean else ()))
+    once = (whole(8, once=True), whole(4, once=True), whole(8, early=True, once=True), whole(4, early=True, once=True))
     if cols <= 8192:
-        cuts = (whole(8, stream=False), whole(16, stream=False), whole(8, stream=False, early=True))
-        return (*cuts, whole(16, stream=False, early=True), whole(8, lean=True, stream=False, early=True))
-    walking = (split(4096, 8, True, 2), split(8192, 16, True, 2))
+        cuts = (whole(8), whole(4), whole(16), whole(8, early=True), whole(4, early=True))
+        return (*cuts, *(once if mean else ()))
+    near = (twice(1, 4096, 8), twice(1, 2048, 8), twice(1, 4096, 16), twice(1, 8192, 16), twice(2, 4096, 8))
     if cols <= 16384:
-        loose = (whole(16, stream=False), whole(8, lean=True, stream=False))
-        return (*loose, whole(8, lean=True, stream=False, early=True), whole(16, stream=False, early=True), *walking)
+        loose = (whole(16), whole(8, lean=True), whole(16, registers=64), *near)
+        return (*loose, *((whole(8, lean=True, once=True), whole(16, once=True, registers=64)) if mean else ()))
     if cols <= 32768:
-        whole_rows = (whole(16, stream=False), whole(32, lean=True, stream=False))
-        return (*whole_rows, split(8192, 8), split(4096, 8), *walking)
+        whole_rows = (whole(16), whole(32, lean=True), *((whole(16, once=True),) if mean else ()))
+        return (*whole_rows, *near, twice(2, 8192, 16), twice(1, 8192, 32), split(8192, 8))
+    far = (twice(1, 4096, 16), twice(1, 8192, 16), twice(1, 8192, 32), twice(1, 16384, 32))
+    far += (twice(2, 8192, 16), twice(4, 8192, 16), twice(2, 8192, 32))
     if cols <= 65536:
-        parts = (split(8192, 8), split(8192, 8, registers=48), split(4096, 8))
-        return (*parts, split(4096, 8, True), *walking)
+        return (split(8192, 8), split(8192, 8, 1, 48), split(8192, 8, 2), split(8192, 8, 4), *far)
     if cols <= 131072:
-        parts = (split(16384, 8), split(16384, 16), split(8192, 8), split(8192, 16))
-        return (*parts, split(8192, 16, True), split(8192, 16, True, 2))
-    parts = (split(32768, 32), split(16384, 16), split(16384, 8))
-    return (*parts, split(16384, 16, True), split(16384, 32, True), split(16384, 32, True, 2))
+        parts = (split(16384, 8), split(16384, 16), split(8192, 8), split(16384, 16, 2), split(8192, 8, 2))
+        return (*parts, *far)
+    return (split(32768, 32), split(16384, 16), split(16384, 8), split(32768, 32, 2), split(16384, 8, 2), *far)
 
 
 def _softmax_cases() -> Iterator[Case]:
@@ -162,7 +170,7 @@ def _norm_cases() -> Iterator[Case]:
             },
             cost.norm_cost(rows, cols, 2, rms=True),
             lambda x, w, b: rms_norms.reference(x.float(), w.float(), 1e-6),
-            tune=("rms_norm", (BF16, cols, False), _row_layouts(cols)),
+            tune=("rms_norm", (BF16, cols, False), _row_layouts(cols, "rms_norm")),
             shape=shape,
         )
         yield Case(
@@ -172,7 +180,7 @@ def _norm_cases() -> Iterator[Case]:
             {"lanewise": layer_norms.layer_norm, "eager": layer_norms.reference, **liger("layer_norm", cols)},
             cost.norm_cost(rows, cols, 2, rms=False),
             lambda x, w, b: layer_norms.reference(x.float(), w.float(), b.float()),
-            tune=("layer_norm", (BF16, cols, False), _row_layouts(cols)),
+            tune=("layer_norm", (BF16, cols, False), _row_layouts(cols, "layer_norm")),
             shape=shape,
         )
         if rows * cols > 1 << 26:
@@ -200,7 +208,7 @@ def _norm_cases() -> Iterator[Case]:
             },
             cost.norm_cost(rows, cols, 2, rms=True, residual=True),
             add_exact,
-            tune=("rms_norm", (BF16, cols, True), _row_layouts(cols)),
+            tune=("rms_norm", (BF16, cols, True), _row_layouts(cols, "add_norm")),
             shape={"rows": rows, "cols": cols},
         )
 
@@ -221,7 +229,7 @@ def _backward_cases() -> Iterator[Case]:
             },
             cost.softmax_backward_cost(rows, cols, 2),
             lambda dy, y: (dy.float() - (dy.float() * y.float()).sum(-1, keepdim=True)) * y.float(),
-            tune=("softmax_backward", (BF16, cols), _row_layouts(cols)),
+            tune=("softmax_backward", (BF16, cols), _row_layouts(cols, "softmax_backward")),
             shape={"rows": rows, "cols": cols},
         )
 

@@ -2,8 +2,13 @@
 
 `y = (x - mean) * rstd * w + b` over the last dimension (LayerNorm) or `y = x * rstd * w` (RMSNorm), with
 x = input + residual, rounded to the input's dtype and returned as well, when a residual is given. x [rows, cols] in
-fp32, fp16 or bf16, w and b [cols] in the same dtype; statistics and arithmetic in fp32, one rounding at the end. The
-variance is taken around the mean (two passes in registers), not as a difference of squares.
+fp32, fp16 or bf16, w and b [cols] in the same dtype; statistics and arithmetic in fp32, one rounding at the end.
+
+The variance is never a plain difference of squares. It is taken around the mean, in two reductions, or in one around a
+value c that lies among the row's own: the mean of its first values. Of n values of which the first k have the mean c,
+(c - mean)^2 is at most n / k times the variance (Cauchy-Schwarz over the two groups), so that the difference
+mean((x - c)^2) - (mean - c)^2 loses at most a factor of n / k of fp32's precision. Chan, Golub and LeVeque, Algorithms
+for computing the sample variance, 1983.
 
 Bytes: x (and the residual) read and y (and the sum) written once.
 """
@@ -17,7 +22,7 @@ import triton
 import triton.language as tl
 
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
-from lanewise.kernels.launch import Kernel
+from lanewise.kernels.launch import Kernel, Launch
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
@@ -25,13 +30,16 @@ from lanewise.kernels.rowwise import (
     add_pairs,
     as_rows,
     launch_split,
+    load,
     part_of_row,
     pick_layout,
     rows_launch,
     split_meta,
+    store,
+    twice_launch,
 )
 
-__all__ = ["ROWS_KERNEL", "SPLIT_KERNEL", "NormOutputs", "norm_forward"]
+__all__ = ["ROWS_KERNEL", "SPLIT_KERNEL", "TWICE_KERNEL", "NormOutputs", "norm_forward"]
 
 
 @triton.jit
@@ -59,38 +67,52 @@ def _norm_rows(
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
     EARLY: tl.constexpr,
+    ONCE: tl.constexpr,
     STREAM: tl.constexpr,
+    EVEN: tl.constexpr,
 ):
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
+    HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
+        raw = load(x_ptr + row * x_stride + col, inside, 0.0, POLICY, EVEN)
         if ADD:
-            r = tl.load(r_ptr + row * r_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
+            r = load(r_ptr + row * r_stride + col, inside, 0.0, POLICY, EVEN)
             raw = (raw.to(tl.float32) + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
-            tl.store(s_ptr + row * cols + col, raw, mask=inside)
+            store(s_ptr + row * cols + col, raw, inside, "", EVEN)
         # Weights come from L2 or L1: before the reductions, where the wait is hidden, or after them, where they cost no
         # registers meanwhile.
         if EARLY and HAS_W:
-            w = tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+            w = load(w_ptr + col, col < cols, 0.0, "evict_last", EVEN)
         if EARLY and HAS_B:
-            b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+            b = load(b_ptr + col, col < cols, 0.0, "evict_last", EVEN)
         x = raw.to(tl.float32)
         if RMS:
             var = tl.sum(x * x, axis=1)[:, None] / cols
             mean = 0.0
+        elif ONCE and HALF:
+            centre = _first_mean(x_ptr + tile.to(tl.int64) * x_stride, r_ptr + tile.to(tl.int64) * r_stride, cols, ADD)
+            apart = x - centre if EVEN else tl.where(inside, x - centre, 0.0)
+            missed, square = tl.reduce((apart, apart * apart), 1, add_pairs)
+            missed = missed[:, None] / cols
+            mean = centre + missed
+            var = tl.maximum(square[:, None] / cols - missed * missed, 0.0, propagate_nan=tl.PropagateNan.ALL)
         else:
             mean = tl.sum(x, axis=1)[:, None] / cols
             if LEAN:
                 x = again(raw).to(tl.float32)
-            centred = tl.where(inside, x - mean, 0.0)
-            # The mean above is rounded; what it missed is the mean of what is left, found in the pass of the variance.
-            missed, square = tl.reduce((centred, centred * centred), 1, add_pairs)
-            missed = missed[:, None] / cols
-            mean += missed
-            var = tl.maximum(square[:, None] / cols - missed * missed, 0.0, propagate_nan=tl.PropagateNan.ALL)
+            centred = x - mean if EVEN else tl.where(inside, x - mean, 0.0)
+            if HALF:
+                # What the rounded mean misses is far below the steps of the values themselves.
+                var = tl.sum(centred * centred, axis=1)[:, None] / cols
+            else:
+                # What it missed is the mean of what is left, found in the pass of the variance.
+                missed, square = tl.reduce((centred, centred * centred), 1, add_pairs)
+                missed = missed[:, None] / cols
+                mean += missed
+                var = tl.maximum(square[:, None] / cols - missed * missed, 0.0, propagate_nan=tl.PropagateNan.ALL)
         rstd = tl.rsqrt(var + EPS)
         if LEAN:
             x = again(raw).to(tl.float32)
@@ -102,13 +124,104 @@ def _norm_rows(
         y = x * rstd if RMS else (x - mean) * rstd
         if HAS_W:
             if not EARLY:
-                w = tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+                w = load(w_ptr + col, col < cols, 0.0, "evict_last", EVEN)
             y = y * w.to(tl.float32)
         if HAS_B:
             if not EARLY:
-                b = tl.load(b_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last")
+                b = load(b_ptr + col, col < cols, 0.0, "evict_last", EVEN)
             y = y + b.to(tl.float32)
-        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
+        store(y_ptr + row * cols + col, y, inside, POLICY, EVEN)
+
+
+@triton.jit
+def _first_mean(x_ptr, r_ptr, cols, ADD: tl.constexpr):
+    """Mean of the first 32 of `cols` values (of fewer, if there are no more; 0 of none)."""
+    col = tl.arange(0, 32)
+    x = tl.load(x_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+    if ADD:
+        x += tl.load(r_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+    return tl.sum(x, axis=0) / tl.maximum(tl.minimum(cols, 32), 1)
+
+
+@triton.jit
+def _norm_twice(
+    x_ptr,
+    r_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    s_ptr,
+    mean_ptr,
+    rstd_ptr,
+    rows,
+    cols,
+    x_stride,
+    r_stride,
+    EPS: tl.constexpr,
+    RMS: tl.constexpr,
+    ADD: tl.constexpr,
+    HAS_W: tl.constexpr,
+    HAS_B: tl.constexpr,
+    SAVE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """ROWS rows, block by block: statistics on the way forth, results on the way back. Few registers, so that many
+    programs share a multiprocessor; several rows share a read of the weights."""
+    at = tl.arange(0, BLOCK)[None, :]
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
+    known = row < rows
+    x_row, r_row, s_row, y_row = x_ptr + row * x_stride, r_ptr + row * r_stride, s_ptr + row * cols, y_ptr + row * cols
+    centre = tl.zeros([ROWS, 1], tl.float32)
+    if not RMS:
+        inside = known & (at < cols)
+        x = load(x_row + at, inside, 0.0, "evict_last", EVEN).to(tl.float32)
+        if ADD:
+            x += load(r_row + at, inside, 0.0, "evict_last", EVEN).to(tl.float32)
+        centre = tl.sum(x, axis=1)[:, None] / tl.minimum(cols, BLOCK)
+    first = tl.zeros([ROWS, BLOCK], tl.float32)
+    second = tl.zeros([ROWS, BLOCK], tl.float32)
+    for start in tl.range(0, cols, BLOCK, num_stages=1):
+        col = start + at
+        inside = known & (col < cols)
+        raw = load(x_row + col, inside, 0.0, "evict_first" if ADD else "evict_last", EVEN)
+        if ADD:
+            r = load(r_row + col, inside, 0.0, "evict_first", EVEN)
+            raw = (raw.to(tl.float32) + r.to(tl.float32)).to(s_ptr.dtype.element_ty)
+            store(s_row + col, raw, inside, "evict_last", EVEN)
+        x = raw.to(tl.float32)
+        if RMS:
+            second += x * x
+        else:
+            apart = x - centre if EVEN else tl.where(inside, x - centre, 0.0)
+            first += apart
+            second += apart * apart
+    if RMS:
+        off = tl.zeros([ROWS, 1], tl.float32)
+        var = tl.sum(second, axis=1)[:, None] / cols
+    else:
+        off, var = tl.reduce((first, second), 1, add_pairs)
+        off = off[:, None] / cols
+        var = tl.maximum(var[:, None] / cols - off * off, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    rstd = tl.rsqrt(var + EPS)
+    if SAVE:
+        tl.store(rstd_ptr + row, rstd, mask=known)
+        if not RMS:
+            tl.store(mean_ptr + row, centre + off, mask=known)
+    if ADD:
+        tl.debug_barrier()  # the sums were written by other threads of this program
+    last = (tl.cdiv(cols, BLOCK) - 1) * BLOCK
+    for back in tl.range(0, cols, BLOCK, num_stages=1):
+        col = last - back + at
+        inside = known & (col < cols)
+        x = load(s_row + col if ADD else x_row + col, inside, 0.0, "evict_first", EVEN).to(tl.float32)
+        y = x * rstd if RMS else ((x - centre) - off) * rstd
+        if HAS_W:
+            y = y * load(w_ptr + col, col < cols, 0.0, "evict_last", EVEN).to(tl.float32)
+        if HAS_B:
+            y = y + load(b_ptr + col, col < cols, 0.0, "evict_last", EVEN).to(tl.float32)
+        store(y_row + col, y, inside, "evict_first", EVEN)
 
 
 @triton.jit
@@ -174,12 +287,21 @@ def _norm_split(
         x = raw.to(tl.float32)
         here = stats_ptr + row * (2 * PARTS)
         if PHASE != 2:
+            size = tl.maximum(tl.minimum(cols - part * BLOCK, BLOCK), 1)
             if RMS:
                 first = tl.sum(x * x, axis=0)
                 second = 0.0
+            elif raw.dtype.primitive_bitwidth == 16:
+                # One reduction, around the part's first values.
+                x_part, r_part = x_ptr + row * x_stride + part * BLOCK, r_ptr + row * r_stride + part * BLOCK
+                centre = _first_mean(x_part, r_part, cols - part * BLOCK, ADD)
+                apart = tl.where(within, x - centre, 0.0)
+                missed, square = tl.reduce((apart, apart * apart), 0, add_pairs)
+                missed = missed / size
+                first = centre + missed
+                second = square - size * missed * missed
             else:
                 # Mean and sum of squares around it, of this part; merged by the formula of Chan, Golub and LeVeque.
-                size = tl.maximum(tl.minimum(cols - part * BLOCK, BLOCK), 1)
                 centre = tl.sum(x, axis=0) / size
                 if PHASE == 0:
                     x = again(raw).to(tl.float32)
@@ -236,6 +358,7 @@ def _norm_split(
 
 ROWS_KERNEL = Kernel(_norm_rows)
 SPLIT_KERNEL = Kernel(_norm_split)
+TWICE_KERNEL = Kernel(_norm_twice)
 
 
 class NormOutputs(NamedTuple):
@@ -286,15 +409,21 @@ def norm_forward(
         return pick_layout(kernel, (x.dtype, int(cols), add), "add_norm" if add else kernel, x, cols, traced)
 
     key = (scalars, eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
+
+    def whole() -> Launch:
+        cut = shape()
+        if cut.parts == 0:
+            return twice_launch(rows, cols, cut, scalars, meta())
+        return rows_launch(rows, cols, cut, scalars, meta(), x.device, norm=True)
+
     spread = None if cols <= WIDEST_ROW else shape()
-    if spread is None or spread.parts == 1:
+    if spread is None or spread.parts <= 1:
+        kernel = TWICE_KERNEL if spread is not None and spread.parts == 0 else ROWS_KERNEL
         kept = None
         if traced:
-            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, shape(), scalars, meta(), x.device, norm=True))
+            kernel.trace(tensors, whole())
         else:
-            kept = ROWS_KERNEL(
-                key, tensors, lambda: rows_launch(rows, cols, shape(), scalars, meta(), x.device, norm=True)
-            )
+            kept = kernel(key, tensors, whole)
     else:
         split = {**meta(), **split_meta(spread)}
         kept = launch_split(SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced)

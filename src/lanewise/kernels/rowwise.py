@@ -1,9 +1,10 @@
 """What the row-wise kernels share: how rows are laid out, how programs that share a row work together.
 
-A row that fits one program is kept in registers: one read, one write. A longer row is cut into parts; the programs of
-one row run as a cluster and exchange two floats through shared memory (`lanewise.kernels.clusters`), so that the row
-still moves through memory once in each direction (a program that walks its row twice reads it again from L2 or, when
-the rows in flight exceed L2, from memory). The partial results are combined in a fixed order: deterministic.
+A row that fits one program is kept in registers: one read, one write. A longer row is walked twice, block by block,
+backwards the second time so that what was read last is still in L1 (the rest comes from L2 or, when the rows in flight
+exceed L2, from memory), or it is cut into parts; the programs of one row run as a cluster and exchange two floats
+through shared memory (`lanewise.kernels.clusters`), so that the row still moves through memory once in each direction.
+The partial results are combined in a fixed order: deterministic.
 
 Where clusters are not to be had (tracing by torch.compile, the interpreter, cards before Hopper, rows of more parts
 than a cluster holds) the same kernel runs as two launches, statistics and then output, which reads the row twice.
@@ -11,7 +12,7 @@ than a cluster holds) the same kernel runs as two launches, statistics and then 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,12 +34,15 @@ __all__ = [
     "exchange_buffers",
     "launch_split",
     "layout",
+    "load",
     "next_power_of_2",
     "part_of_row",
     "parts_layout",
     "pick_layout",
     "rows_launch",
     "split_meta",
+    "store",
+    "twice_launch",
 ]
 
 FUSED, STATS, APPLY = 0, 1, 2
@@ -57,7 +61,8 @@ def next_power_of_2(n: int) -> int:
 class Layout:
     """How a row of `cols` elements is spread: `rows` rows a program, `block` columns, `parts` programs a row.
 
-    `parts` = 0 walks the row twice (the norms' backward pass only).
+    `parts` = 0 walks the row twice, `rows` rows of `block` columns at a time. For a row in parts `rows` is how many
+    rows a cluster walks one after the other.
     """
 
     rows: int
@@ -69,7 +74,8 @@ class Layout:
     a cluster for each row, anything else as many as fit, which walk the rows and keep the weights."""
     stages: int = 1
     """Tiles in flight through shared memory while walking (software pipelining); 1 turns it off. For a row in parts,
-    2 loads the next row into registers before this one is finished."""
+    2 loads the next row into registers before this one is finished. For a row that is walked twice, blocks that are
+    taken together (softmax only)."""
     registers: int = 0
     """Bound on the registers of a thread; 0 leaves it to the compiler."""
     lean: bool = False
@@ -78,6 +84,9 @@ class Layout:
     """Mark loads and stores as the first to leave L2."""
     early: bool = False
     """Load a norm's weights with the row and not after its reductions (whole rows only)."""
+    once: bool = False
+    """Find LayerNorm's mean and variance in one reduction and not in two (whole rows of half precision, one at a
+    time)."""
 
 
 def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor, cols: int, traced: bool) -> Layout:
@@ -157,10 +166,33 @@ def rows_launch(
         "BLOCK": shape.block,
         "STAGES": shape.stages,
         "LEAN": LEAN and shape.lean,
-        **({"EARLY": shape.early} if norm else {}),
+        **({"EARLY": shape.early, "ONCE": shape.once and shape.rows == 1} if norm else {}),
         "STREAM": shape.stream,
+        "EVEN": _even(rows, cols, shape),
     }
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, 0, shape.registers)
+
+
+def twice_launch(
+    rows: int,
+    cols: int,
+    shape: Layout,
+    scalars: tuple[int | float, ...],
+    meta: dict[str, Any],
+    *,
+    together: bool = False,
+) -> Launch:
+    """Launch of a kernel whose programs walk `shape.rows` rows twice, or one row, `shape.stages` blocks `together`."""
+    shape = replace(shape, rows=1) if together else replace(shape, stages=1)
+    cut = {"TOGETHER": shape.stages} if together else {"ROWS": shape.rows}
+    cut |= {"BLOCK": shape.block, "EVEN": _even(rows, cols, shape)}
+    return Launch((-(-rows // shape.rows),), scalars, {**meta, **cut}, shape.warps, 1, 0, shape.registers)
+
+
+def _even(rows: int, cols: int, shape: Layout) -> bool:
+    """Whether no block reaches past a row's end or the last row, so that nothing has to be masked."""
+    wide = shape.block * (shape.stages if shape.parts == 0 else 1)
+    return bool(int(cols) % wide == 0 and (shape.rows == 1 or (isinstance(rows, int) and rows % shape.rows == 0)))
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:
@@ -178,6 +210,25 @@ def as_rows(x: torch.Tensor) -> torch.Tensor:
 def add_pairs(a, b, c, d):
     """For `tl.reduce` of two tensors at once."""
     return a + c, b + d
+
+
+@triton.jit
+def load(at, inside, OTHER: tl.constexpr, POLICY: tl.constexpr, EVEN: tl.constexpr):
+    """What lies at the addresses `at`; OTHER where it is not `inside`, which is not asked where everything is (EVEN)."""
+    if EVEN:
+        value = tl.load(at, eviction_policy=POLICY)
+    else:
+        value = tl.load(at, mask=inside, other=OTHER, eviction_policy=POLICY)
+    return value
+
+
+@triton.jit
+def store(at, value, inside, POLICY: tl.constexpr, EVEN: tl.constexpr):
+    """Write `value`, rounded to what `at` points to, as `load` reads."""
+    if EVEN:
+        tl.store(at, value.to(at.dtype.element_ty), eviction_policy=POLICY)
+    else:
+        tl.store(at, value.to(at.dtype.element_ty), mask=inside, eviction_policy=POLICY)
 
 
 @triton.jit
@@ -242,7 +293,7 @@ def launch_split(
     device = tensors[0].device
     if not traced and clusters(device) and shape.parts <= MOST_PARTS and (kernel, shape) not in _NO_ROOM:
         fused = Launch(
-            (rows,),
+            (-(-rows // shape.rows),),
             scalars,
             {**meta, "PHASE": FUSED},
             shape.warps,

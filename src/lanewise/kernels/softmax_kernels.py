@@ -1,4 +1,7 @@
-"""The kernels behind `softmax`, forward and backward: whole rows, and rows in parts. See `lanewise.kernels.softmaxes`."""
+"""The kernels behind `softmax`, forward and backward: whole rows, rows walked twice, rows in parts.
+
+Formulas, limits and bytes: `lanewise.kernels.softmaxes`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,16 @@ import triton.language as tl
 
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
 from lanewise.kernels.launch import Kernel
-from lanewise.kernels.rowwise import part_of_row
+from lanewise.kernels.rowwise import load, part_of_row, store
 
-__all__ = ["BACKWARD_ROWS_KERNEL", "BACKWARD_SPLIT_KERNEL", "ROWS_KERNEL", "SPLIT_KERNEL"]
+__all__ = [
+    "BACKWARD_ROWS_KERNEL",
+    "BACKWARD_SPLIT_KERNEL",
+    "BACKWARD_TWICE_KERNEL",
+    "ROWS_KERNEL",
+    "SPLIT_KERNEL",
+    "TWICE_KERNEL",
+]
 
 _LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -44,21 +54,63 @@ def _softmax_rows(
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
     STREAM: tl.constexpr,
+    EVEN: tl.constexpr,
 ):
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        raw = tl.load(x_ptr + row * x_stride + col, mask=inside, other=float("-inf"), eviction_policy=POLICY)
+        raw = load(x_ptr + row * x_stride + col, inside, float("-inf"), POLICY, EVEN)
         x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         top = tl.max(x, axis=1)[:, None]
         if LEAN:
             x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         e = tl.exp2((x - top) * _LOG2E)
         whole = tl.sum(e, axis=1)[:, None]
-        y = e * (1.0 / whole)
-        tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
+        store(y_ptr + row * cols + col, e * (1.0 / whole), inside, POLICY, EVEN)
+
+
+@triton.jit
+def _softmax_twice(
+    x_ptr,
+    mask_ptr,
+    y_ptr,
+    rows,
+    cols,
+    x_stride,
+    mask_stride,
+    SCALE: tl.constexpr,
+    HAS_MASK: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """One row, TOGETHER blocks at a time: maximum and sum of each of BLOCK columns' own on the way forth (rescaled once
+    for the blocks taken together), results on the way back."""
+    WIDE: tl.constexpr = TOGETHER * BLOCK
+    at = tl.arange(0, TOGETHER)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    row = tl.program_id(0).to(tl.int64)
+    x_row, y_row, mask_row = x_ptr + row * x_stride, y_ptr + row * cols, row * mask_stride
+    top = tl.full([BLOCK], float("-inf"), tl.float32)
+    weight = tl.zeros([BLOCK], tl.float32)
+    for start in tl.range(0, cols, WIDE, num_stages=1):
+        col = start + at
+        raw = load(x_row + col, col < cols, float("-inf"), "evict_last", EVEN)
+        x = _scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
+        new = tl.maximum(top, tl.max(x, axis=0))
+        base = tl.where(new == float("-inf"), 0.0, new)  # nothing finite yet: no exponential may become NaN
+        weight = weight * tl.exp2((top - base) * _LOG2E) + tl.sum(tl.exp2((x - base[None, :]) * _LOG2E), axis=0)
+        top = new
+    best = tl.max(top, axis=0)
+    share = tl.where(top == float("-inf"), 0.0, tl.exp2((top - best) * _LOG2E))
+    whole = tl.sum(weight * share, axis=0)
+    last = (tl.cdiv(cols, WIDE) - 1) * WIDE
+    for back in tl.range(0, cols, WIDE, num_stages=1):
+        col = last - back + at
+        raw = load(x_row + col, col < cols, float("-inf"), "evict_first", EVEN)
+        x = _scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
+        store(y_row + col, tl.exp2((x - best) * _LOG2E) * (1.0 / whole), col < cols, "evict_first", EVEN)
 
 
 @triton.jit
@@ -146,20 +198,54 @@ def _softmax_backward_rows(
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
     STREAM: tl.constexpr,
+    EVEN: tl.constexpr,
 ):
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
-        dy_raw = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy=POLICY)
-        y_raw = tl.load(y_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy=POLICY)
+        dy_raw = load(dy_ptr + row * dy_stride + col, inside, 0.0, POLICY, EVEN)
+        y_raw = load(y_ptr + row * cols + col, inside, 0.0, POLICY, EVEN)
         dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
         dot = tl.sum(dy * y, axis=1)[:, None]
         if LEAN:
             dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
-        dx = (dy - dot) * y * SCALE
-        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
+        store(dx_ptr + row * cols + col, (dy - dot) * y * SCALE, inside, POLICY, EVEN)
+
+
+@triton.jit
+def _softmax_backward_twice(
+    dy_ptr,
+    y_ptr,
+    dx_ptr,
+    rows,
+    cols,
+    dy_stride,
+    SCALE: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """ROWS rows, block by block: the sum of dy * y on the way forth, results on the way back."""
+    at = tl.arange(0, BLOCK)[None, :]
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
+    known = row < rows
+    dy_row, y_row, dx_row = dy_ptr + row * dy_stride, y_ptr + row * cols, dx_ptr + row * cols
+    along = tl.zeros([ROWS, BLOCK], tl.float32)
+    for start in tl.range(0, cols, BLOCK, num_stages=1):
+        col = start + at
+        inside = known & (col < cols)
+        dy = load(dy_row + col, inside, 0.0, "evict_last", EVEN).to(tl.float32)
+        along += dy * load(y_row + col, inside, 0.0, "evict_last", EVEN).to(tl.float32)
+    dot = tl.sum(along, axis=1)[:, None]
+    last = (tl.cdiv(cols, BLOCK) - 1) * BLOCK
+    for back in tl.range(0, cols, BLOCK, num_stages=1):
+        col = last - back + at
+        inside = known & (col < cols)
+        dy = load(dy_row + col, inside, 0.0, "evict_first", EVEN).to(tl.float32)
+        y = load(y_row + col, inside, 0.0, "evict_first", EVEN).to(tl.float32)
+        store(dx_row + col, (dy - dot) * y * SCALE, inside, "evict_first", EVEN)
 
 
 @triton.jit
@@ -224,5 +310,7 @@ def _softmax_backward_split(
 
 ROWS_KERNEL = Kernel(_softmax_rows)
 SPLIT_KERNEL = Kernel(_softmax_split)
+TWICE_KERNEL = Kernel(_softmax_twice)
 BACKWARD_ROWS_KERNEL = Kernel(_softmax_backward_rows)
 BACKWARD_SPLIT_KERNEL = Kernel(_softmax_backward_split)
+BACKWARD_TWICE_KERNEL = Kernel(_softmax_backward_twice)

@@ -18,10 +18,26 @@ import torch
 from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
 from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, host_bound, refuse_tensor
-from lanewise.kernels.launch import Remembered
+from lanewise.kernels.launch import Launch, Remembered
 from lanewise.kernels.quick import Recent, Step
-from lanewise.kernels.rowwise import WIDEST_ROW, Layout, as_rows, launch_split, pick_layout, rows_launch, split_meta
-from lanewise.kernels.softmax_kernels import BACKWARD_ROWS_KERNEL, BACKWARD_SPLIT_KERNEL, ROWS_KERNEL, SPLIT_KERNEL
+from lanewise.kernels.rowwise import (
+    WIDEST_ROW,
+    Layout,
+    as_rows,
+    launch_split,
+    pick_layout,
+    rows_launch,
+    split_meta,
+    twice_launch,
+)
+from lanewise.kernels.softmax_kernels import (
+    BACKWARD_ROWS_KERNEL,
+    BACKWARD_SPLIT_KERNEL,
+    BACKWARD_TWICE_KERNEL,
+    ROWS_KERNEL,
+    SPLIT_KERNEL,
+    TWICE_KERNEL,
+)
 
 __all__ = ["reference", "softmax", "softmax_backward_into", "softmax_gradient", "softmax_into"]
 
@@ -56,19 +72,23 @@ def softmax_into(
     x_stride = flat.stride(0)
     scalars = (rows, cols, x_stride, mask_stride)
     flags = {"SCALE": scale, "HAS_MASK": mask is not None}
+    key = (scalars, scale, x.dtype, x.device.index, mask is None)
     shape = None if cols <= WIDEST_ROW else _layout(x, cols, traced)
-    if shape is None or shape.parts == 1:
+
+    def whole() -> Launch:
+        cut = _layout(x, cols, traced)
+        if cut.parts == 0:
+            return twice_launch(rows, cols, cut, scalars, flags, together=True)
+        return rows_launch(rows, cols, cut, scalars, flags, x.device)
+
+    if shape is None or shape.parts <= 1:
+        kernel = TWICE_KERNEL if shape is not None and shape.parts == 0 else ROWS_KERNEL
         tensors = (flat, mask_bytes, out)
         if traced:
-            ROWS_KERNEL.trace(tensors, rows_launch(rows, cols, _layout(x, cols, traced), scalars, flags, x.device))
+            kernel.trace(tensors, whole())
             return None
-        return ROWS_KERNEL(
-            (scalars, scale, x.dtype, x.device.index, mask is None),
-            tensors,
-            lambda: rows_launch(rows, cols, _layout(x, cols, traced), scalars, flags, x.device),
-        )
+        return kernel(key, tensors, whole)
     meta: dict[str, Any] = {**flags, **split_meta(shape)}
-    key = (scalars, scale, x.dtype, x.device.index, mask is None)
     return launch_split(SPLIT_KERNEL, key, (flat, mask_bytes, out), scalars, meta, 2, shape, traced)
 
 
@@ -90,18 +110,19 @@ def softmax_backward_into(
     scalars = (rows, cols, grad.stride(0))
     key = (scalars, scale, dy.dtype, y.dtype, y.device.index)
     shape = None if cols <= WIDEST_ROW else _backward_layout(y, cols, traced)
-    if shape is None or shape.parts == 1:
-        tensors = (grad, y, dx)
+
+    def whole() -> Launch:
+        cut = _backward_layout(y, cols, traced)
+        if cut.parts == 0:
+            return twice_launch(rows, cols, cut, scalars, {"SCALE": scale})
+        return rows_launch(rows, cols, cut, scalars, {"SCALE": scale}, y.device)
+
+    if shape is None or shape.parts <= 1:
+        kernel = BACKWARD_TWICE_KERNEL if shape is not None and shape.parts == 0 else BACKWARD_ROWS_KERNEL
         if traced:
-            BACKWARD_ROWS_KERNEL.trace(
-                tensors, rows_launch(rows, cols, _backward_layout(y, cols, traced), scalars, {"SCALE": scale}, y.device)
-            )
+            kernel.trace((grad, y, dx), whole())
             return None
-        return BACKWARD_ROWS_KERNEL(
-            key,
-            tensors,
-            lambda: rows_launch(rows, cols, _backward_layout(y, cols, traced), scalars, {"SCALE": scale}, y.device),
-        )
+        return kernel(key, (grad, y, dx), whole)
     meta = {"SCALE": scale, **split_meta(shape)}
     return launch_split(BACKWARD_SPLIT_KERNEL, key, (grad, y, dx), scalars, meta, 1, shape, traced)
 
