@@ -10,14 +10,28 @@ compared with PyTorch's as well; the program ends with the number of calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from lanewise import kernels
-from lanewise.kernels import dual_gemm, gemm_epilogue, guard, layer_norms, matmul, mlps, rms_norms, softmaxes
+from lanewise.kernels import (
+    batched,
+    decode_mlp,
+    dual_gemm,
+    gemm_epilogue,
+    guard,
+    layer_norms,
+    matmul,
+    mlps,
+    rms_norms,
+    softmaxes,
+    tuning,
+)
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
+from lanewise.kernels.rowwise import Layout, next_power_of_2
 
 BF16 = torch.bfloat16
 functional = torch.nn.functional
@@ -72,6 +86,48 @@ def _rows() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
         )
 
 
+def _twice() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
+    """Rows walked twice, whatever the default for their length is; mean and variance in one reduction."""
+    for rows, cols, shape in (
+        (3, 9001, Layout(2, 4096, 0, 8)),
+        (5, 16384, Layout(4, 2048, 0, 8)),
+        (1, 70001, Layout(1, 8192, 0, 16)),
+    ):
+        x, r, w, b = _randn(rows, cols), _randn(rows, cols), _randn(cols), _randn(cols)
+        for kernel in ("rms_norm", "layer_norm"):
+            for add in (False, True):
+                tuning.override(kernel, (BF16, cols, add), shape)
+        for kernel in ("softmax", "softmax_backward"):
+            tuning.override(kernel, (BF16, cols), replace(shape, stages=2))
+        name = f"walked twice {rows}x{cols}"
+        yield f"softmax {name}", lambda x=x: kernels.softmax(x), lambda x=x: softmaxes.reference(x)
+        yield (
+            f"layer_norm {name}",
+            lambda x=x, w=w, b=b: kernels.layer_norm(x, w, b),
+            lambda x=x, w=w, b=b: layer_norms.reference(x, w, b),
+        )
+        yield (
+            f"add_rms_norm {name}",
+            lambda x=x, r=r, w=w: kernels.add_rms_norm(x, r, w)[0],
+            lambda x=x, r=r, w=w: rms_norms.reference(x + r, w),
+        )
+        leaf = x.clone().requires_grad_()
+        yield (
+            f"softmax backward {name}",
+            lambda v=leaf, dy=r: torch.autograd.grad(kernels.softmax(v), v, dy),
+            lambda v=leaf, dy=r: torch.autograd.grad(softmaxes.reference(v), v, dy),
+        )
+    for cols in (1, 31, 33, 1000):
+        x, w, b = _randn(3, cols), _randn(cols), _randn(cols)
+        tuning.override("layer_norm", (BF16, cols, False), Layout(1, max(next_power_of_2(cols), 16), 1, 4, once=True))
+        yield (
+            f"layer_norm in one reduction 3x{cols}",
+            lambda x=x, w=w, b=b: kernels.layer_norm(x, w, b),
+            lambda x=x, w=w, b=b: layer_norms.reference(x, w, b),
+        )
+    tuning.forget()
+
+
 def _elements() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
     flat = _randn(5003)
     for start, n in ((0, 1), (0, 1023), (1, 4000), (3, 5000)):
@@ -105,6 +161,22 @@ def _products() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
             lambda x=x, w=w, up=up: kernels.gated_linear(x, w, up),
             lambda x=x, w=w, up=up: dual_gemm.reference(x, w, up),
         )
+    for m, d, h, o in ((1, 264, 520, 136), (7, 72, 1000, 264)):
+        given = (_randn(m, d), _randn(h, d) / d**0.5, _randn(h, d) / d**0.5, _randn(o, h) / h**0.5)
+        yield (
+            f"gated mlp {m} rows {d}-{h}-{o}",
+            lambda v=given: decode_mlp.gated_mlp(*v),
+            lambda v=given: decode_mlp.reference(*v),
+        )
+    for b, m, n, k in ((3, 130, 136, 72), (2, 1, 8, 8)):
+        x, w, bias = _randn(b, m, k), _randn(b, n, k) / k**0.5, _randn(b, n)
+
+        def each(x: Any = x, w: Any = w, bias: Any = bias) -> torch.Tensor:
+            out = torch.empty(*x.shape[:2], w.shape[1], device="cuda", dtype=BF16)
+            batched.batched_into(x, w, bias, ACTIVATIONS["gelu"], out, batched.batched_blocks(*out.shape[1:]))
+            return out
+
+        yield f"batch {b}x{m}x{n}x{k}", each, lambda x=x, w=w, b=bias: batched.reference(x, w, b, "gelu")
     for d, h, o, m in ((64, 64, 64, 100), (40, 96, 24, 65), (64, 256, 64, 130)):
         given = (_randn(m, d), _randn(h, d) / d**0.5, _randn(h), _randn(o, h) / h**0.5, _randn(o))
         yield f"mlp {d}-{h}-{o} x{m}", lambda v=given: kernels.mlp(*v), lambda v=given: mlps.reference(*v)
@@ -115,7 +187,7 @@ def main() -> None:
     guard.train_from_elements = 0
     calls = 0
     wrong: list[str] = []
-    for cases in (_elements(), _products(), _rows()):
+    for cases in (_elements(), _products(), _twice(), _rows()):
         for name, ours, reference in cases:
             got, want = ours(), reference()
             torch.cuda.synchronize()

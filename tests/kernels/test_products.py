@@ -8,7 +8,9 @@ import torch.nn.functional as F
 
 from lanewise.kernels import (
     batched,
+    batched_linear_act,
     counts,
+    decode_mlp,
     dual_gemm,
     gated_linear,
     gemm_epilogue,
@@ -19,7 +21,7 @@ from lanewise.kernels import (
     tuning,
 )
 from lanewise.kernels.activations import ACTIVATIONS
-from lanewise.kernels.batched import batched_linear_act
+from lanewise.kernels.decode_mlp import DecodeBlocks
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
 from lanewise.kernels.mlps import Blocks
 from tests.kernels.helpers import error, same
@@ -80,6 +82,27 @@ def test_batched(halves, activation):
     batched_linear_act(x.requires_grad_(), w, bias, activation)
     batched_linear_act(x.detach()[:, ::2], w, bias, activation)
     assert {"needs gradients", "layout"} < set(counts()["batched_linear_act"])
+    tuning.forget()
+
+
+@interpreter
+@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize(("m", "activation"), [(1, "silu"), (7, "gelu_tanh")])
+def test_decode_mlp(m, activation, split):
+    """Both phases, with tiles that reach past every edge; a second call finds the counters as it left them."""
+    d, h, o = 40, 52, 36
+    x, gate, up, down = torch.randn(m, d), torch.randn(h, d) / 6, torch.randn(h, d) / 6, torch.randn(o, h) / 7
+    tuning.override("decode_mlp", (d, h, o, x.dtype), DecodeBlocks(16, 16, 32, 16, split, 4, 2, 1))
+    for _ in range(2):
+        same(
+            lambda *t: decode_mlp.gated_mlp(*t, activation),
+            lambda *t: decode_mlp.reference(*t, activation),
+            [x, gate, up, down],
+        )
+    assert set(counts()["gated_mlp"]) == {"kernel"}
+    decode_mlp.gated_mlp(torch.randn(9, d), gate, up, down)
+    decode_mlp.gated_mlp(x, gate, up, down.clone().requires_grad_())
+    assert {"rows", "needs gradients"} < set(counts()["gated_mlp"])
     tuning.forget()
 
 

@@ -6,6 +6,7 @@
     pointwise(expression)                        a chain of pointwise operations as one kernel
     silu_mul, gelu_mul, bias_gelu, ...           the chains that models are made of
     linear_act(x, w, bias, activation)           a linear layer with its epilogue, by the fastest exact path
+    batched_linear_act(x, w, bias, activation)   a linear layer for each matrix of a batch, with its epilogue
     gated_linear(x, gate, up)                    gate and up projection with SiLU * mul or GELU * mul
     mlp(x, w1, b1, w2, b2)                       a narrow MLP in one kernel
     counts()                                     how many calls reached a kernel, and why the others did not
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from lanewise.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    from lanewise.kernels.batched import batched_linear_act
     from lanewise.kernels.dual_gemm import gated_linear
     from lanewise.kernels.elementwise import (
         add_autotuned,
@@ -64,6 +66,7 @@ _HOMES: dict[str, str] = {
     ),
     "add_layer_norm": "layer_norms",
     "add_rms_norm": "rms_norms",
+    "batched_linear_act": "batched",
     "counts": "guard",
     "gated_linear": "dual_gemm",
     "layer_norm": "layer_norms",
@@ -81,6 +84,7 @@ __all__ = [
     "add_masked",
     "add_plain",
     "add_rms_norm",
+    "batched_linear_act",
     "bias_gelu",
     "bias_gelu_tanh",
     "bias_relu",

@@ -16,6 +16,7 @@ import torch
 from lanewise.kernels import (
     batched,
     cost,
+    decode_mlp,
     dual_gemm,
     elementwise,
     gemm_epilogue,
@@ -27,6 +28,7 @@ from lanewise.kernels import (
 )
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.cost import Cost
+from lanewise.kernels.decode_mlp import DecodeBlocks
 from lanewise.kernels.dual_gemm import gated_blocks
 from lanewise.kernels.gemm_epilogue import skinny_blocks, tile_blocks
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, product
@@ -509,10 +511,18 @@ def _gemm_cases() -> Iterator[Case]:
                             (64, 128, 2, 4, 3),
                             (64, 128, 4, 4, 3),
                             (32, 256, 1, 4, 3),
-                            (64, 64, 4, 4, 4),
-                            (32, 256, 2, 8, 3),
-                            (128, 64, 4, 4, 4),
-                            (128, 128, 8, 8, 3),
+                            (16, 256, 1, 4, 3),
+                            (16, 128, 1, 4, 5),
+                            (32, 64, 2, 4, 6),
+                        )
+                    )
+                    + tuple(
+                        TileBlocks(64, bn, bk, 4, stages, 1, 1, False, False, per_sm)
+                        for bn, bk, stages, per_sm in (
+                            (32, 128, 4, 1),
+                            (32, 64, 7, 1),
+                            (16, 128, 4, 2),
+                            (32, 256, 3, 1),
                         )
                     ),
                 )
@@ -626,6 +636,65 @@ def _batched_cases() -> Iterator[Case]:
         )
 
 
+def _decode_cases() -> Iterator[Case]:
+    for d, h in ((4096, 14336), (2048, 5632), (1024, 2816)):
+        tiles = (-(-d // 32), -(-d // 16))
+        splits = [max(s for s in (1, 2, 4, 8, 16) if s == 1 or (s * n <= 560 and h >= 256 * s)) for n in tiles]
+        cuts = tuple(
+            DecodeBlocks(*cut)
+            for cut in (
+                (32, 128, 32, 128, splits[0], 4, 3, 3),
+                (32, 128, 32, 128, splits[0], 4, 3, 4),
+                (32, 64, 32, 128, splits[0], 4, 4, 4),
+                (64, 64, 32, 128, splits[0], 4, 4, 3),
+                (32, 256, 32, 256, splits[0], 4, 2, 3),
+                (16, 256, 16, 256, splits[1], 4, 3, 4),
+                (32, 128, 32, 256, splits[0], 4, 3, 3),
+                (32, 128, 32, 128, splits[0], 4, 3, 3, False),
+                (32, 256, 32, 256, splits[0], 4, 3, 3, False),
+            )
+        )
+        for m in (1, 8):
+
+            def make(i: int, m: int = m, d: int = d, h: int = h) -> tuple[Any, ...]:
+                weights = ((h, d), (h, d), (d, h))
+                return (
+                    _randn(m, d, seed=i),
+                    *(_randn(*s, seed=i + 1 + n, scale=s[1] ** -0.5) for n, s in enumerate(weights)),
+                )
+
+            def fused(x: Any, gate: Any, up: Any, down: Any) -> torch.Tensor:
+                (m, d), h = x.shape, gate.shape[0]
+                y = torch.empty(m, down.shape[0], dtype=x.dtype, device=x.device)
+                blocks = tuning.pick("decode_mlp", (d, h, d, BF16), decode_mlp.default_blocks(d, h, d))
+                decode_mlp.decode_mlp_into(x, gate, up, down, "silu", y, blocks)
+                return y
+
+            def two(x: Any, gate: Any, up: Any, down: Any) -> torch.Tensor:
+                hidden = dual_gemm.gated_linear(x, gate, up)
+                (m, h), d = hidden.shape, down.shape[0]
+                y = torch.empty(m, d, dtype=x.dtype, device=x.device)
+                product(hidden, down, None, None, None, ACTIVATIONS[None], y, skinny_blocks(m, d, h))
+                return y
+
+            yield Case(
+                "decode_mlp",
+                f"gated mlp {m} rows, {d} -> {h} -> {d}",
+                make,
+                {
+                    "lanewise": decode_mlp.gated_mlp,
+                    "triton": fused,
+                    "eager": decode_mlp.reference,
+                    "two launches": two,
+                    "gated + cublas": lambda x, g, u, w: _F.linear(dual_gemm.gated_linear(x, g, u), w),
+                },
+                cost.gated_mlp_cost(m, d, h, d, 2),
+                lambda x, g, u, w: decode_mlp.reference(x.float(), g.float(), u.float(), w.float()),
+                tune=("decode_mlp", (d, h, d, BF16), cuts),
+                shape={"m": m, "d": d, "h": h},
+            )
+
+
 GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "pointwise": _pointwise_cases,
     "softmax": _softmax_cases,
@@ -636,6 +705,7 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "gemm": _gemm_cases,
     "gated_linear": _dual_cases,
     "batched": _batched_cases,
+    "decode": _decode_cases,
 }
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "batched_linear_cost",
     "card_named",
     "gated_linear_cost",
+    "gated_mlp_cost",
     "linear_cost",
     "mlp_cost",
     "norm_backward_cost",
@@ -103,6 +104,10 @@ def batched_linear_cost(batch: int, m: int, n: int, k: int, itemsize: int) -> Co
 
 def gated_linear_cost(m: int, n: int, k: int, itemsize: int) -> Cost:
     return Cost(4.0 * m * n * k, float((m * k + 2 * n * k + m * n) * itemsize))
+
+
+def gated_mlp_cost(m: int, d: int, h: int, o: int, itemsize: int) -> Cost:
+    return Cost(2.0 * m * h * (2 * d + o), float((m * (d + o) + h * (2 * d + o)) * itemsize))
 
 
 def mlp_cost(m: int, d: int, h: int, o: int, itemsize: int) -> Cost:

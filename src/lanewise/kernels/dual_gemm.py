@@ -22,7 +22,7 @@ from lanewise.kernels.matmul import TileBlocks, product
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import as_rows
 
-__all__ = ["gated_linear", "reference", "route"]
+__all__ = ["gated_linear", "reference", "refuse_gated", "route"]
 
 _GATED = {"silu": silu_mul, "gelu": gelu_mul, "gelu_tanh": gelu_tanh_mul}
 _SKINNY_ROWS = 64
@@ -70,7 +70,7 @@ def gated_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, activati
             again = quick(x, gate, up)
             if again is not None:
                 return again
-    refused = _refuse(x, gate, up, activation)
+    refused = refuse_gated(x, gate, up, activation)
     if refused is not None:
         fell_back("gated_linear", refused)
         return reference(x, gate, up, activation)
@@ -98,7 +98,8 @@ def gated_linear(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, activati
 _RECENT = Recent("gated_linear")
 
 
-def _refuse(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, activation: str) -> str | None:
+def refuse_gated(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, activation: str) -> str | None:
+    """Reason why no fused product takes this call, or None."""
     refused = refuse_tensor(x, gate, up)
     if refused is not None:
         return refused

@@ -26,6 +26,7 @@ __all__ = [
     "refuse_norm",
     "refuse_tensor",
     "reset_counts",
+    "too_small_to_train",
     "wants_grad",
 ]
 
@@ -125,6 +126,16 @@ def eager() -> bool:
     Then the cheap launch path is used; otherwise the registered operator is, which all of those can see.
     """
     return not compiling() and _stack_length() == 0 and _transform() is None
+
+
+def too_small_to_train(x: torch.Tensor) -> bool:
+    """Whether a call on `x` that is not being compiled is an eager one, records gradients and is `host_bound`.
+
+    Asked before anything else, so that such a call costs hardly more than PyTorch's own, which it runs.
+    """
+    if not (x.requires_grad and x.is_cuda and torch.is_grad_enabled() and host_bound(x)):
+        return False
+    return _stack_length() == 0 and _transform() is None
 
 
 def host_bound(x: torch.Tensor) -> bool:

@@ -14,7 +14,17 @@ import torch
 
 from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
-from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, host_bound, refuse_norm, wants_grad
+from lanewise.kernels.guard import (
+    HOST_BOUND,
+    compiling,
+    eager,
+    fell_back,
+    hit,
+    host_bound,
+    refuse_norm,
+    too_small_to_train,
+    wants_grad,
+)
 from lanewise.kernels.norms_backward import norm_backward
 from lanewise.kernels.norms_forward import NormOutputs, norm_forward
 from lanewise.kernels.quick import Admitted, Recent
@@ -87,6 +97,9 @@ def layer_norm(
 ) -> torch.Tensor:
     """LayerNorm of `x` over its last dimension with weight `w` and bias `b`."""
     if not compiling():
+        if too_small_to_train(x):
+            fell_back("layer_norm", HOST_BOUND)
+            return reference(x, w, b, eps)
         for quick in _RECENT.get(eps):
             out = quick(x, None, w, b)
             if out is not None:
@@ -135,6 +148,8 @@ def add_layer_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(LayerNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
     if not compiling():
+        if too_small_to_train(x):
+            return _train_add(x, residual, w, b, eps)
         for quick in _RECENT_ADD.get(eps):
             out = quick(x, residual, w, b)
             if out is not None:

@@ -15,7 +15,17 @@ import torch
 
 from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
-from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, host_bound, refuse_norm, wants_grad
+from lanewise.kernels.guard import (
+    HOST_BOUND,
+    compiling,
+    eager,
+    fell_back,
+    hit,
+    host_bound,
+    refuse_norm,
+    too_small_to_train,
+    wants_grad,
+)
 from lanewise.kernels.norms_backward import norm_backward
 from lanewise.kernels.norms_forward import NormOutputs, norm_forward
 from lanewise.kernels.quick import Admitted, Recent
@@ -73,6 +83,9 @@ class _AddRmsNorm(torch.autograd.Function):
 def rms_norm(x: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6) -> torch.Tensor:
     """RMSNorm of `x` over its last dimension with weight `w`."""
     if not compiling():
+        if too_small_to_train(x):
+            fell_back("rms_norm", HOST_BOUND)
+            return torch.rms_norm(x, x.shape[-1:], w, eps)
         for quick in _RECENT.get(eps):
             out = quick(x, None, w, None)
             if out is not None:
@@ -117,6 +130,8 @@ def add_rms_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(RMSNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
     if not compiling():
+        if too_small_to_train(x):
+            return _train_add(x, residual, w, eps)
         for quick in _RECENT_ADD.get(eps):
             out = quick(x, residual, w, None)
             if out is not None:

@@ -17,7 +17,7 @@ import torch
 
 from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
-from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, host_bound, refuse_tensor
+from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, refuse_tensor, too_small_to_train
 from lanewise.kernels.launch import Launch, Remembered
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import (
@@ -166,6 +166,9 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     x [..., cols] fp32, fp16 or bf16, any strides (a row whose elements are not adjacent is copied first); `mask` has
     the shape of x or broadcasts to it. Differentiable once with respect to x. Anything else runs `reference`.
     """
+    if not compiling() and too_small_to_train(x):
+        fell_back("softmax", HOST_BOUND)
+        return reference(x, scale, mask)
     if mask is None and not compiling():
         for quick in _RECENT.get(scale):
             out = quick(x)
@@ -174,8 +177,6 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     refused = refuse_tensor(x)
     if refused is None and (x.dim() == 0 or (mask is not None and mask.dtype != torch.bool)):
         refused = "mask dtype or rank 0"
-    if refused is None and x.requires_grad and torch.is_grad_enabled() and eager() and host_bound(x):
-        refused = HOST_BOUND
     if refused is not None:
         fell_back("softmax", refused)
         return reference(x, scale, mask)
