@@ -136,6 +136,22 @@ def _host_table(card: str, stem: str, document: dict[str, Any]) -> list[str]:
     ]
 
 
+def _training_table(card: str, stem: str, document: dict[str, Any]) -> list[str]:
+    lines = [
+        f"### Forward and backward pass, rows of 4096 ({card.upper()} machine)",
+        "",
+        "| pass | eager, wall | kernel, wall | eager / kernel | eager, device | kernel, device | eager / kernel |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case in sorted(document["cases"], key=lambda case: (case["name"].split()[0], case["name"].split("^")[1])):
+        cells: list[str] = []
+        for clock in ("wall", "device"):
+            eager, ours = (case[clock][arm]["median_us"] for arm in ("eager", "kernel"))
+            cells += [f"{eager:.1f}", f"{ours:.1f}", f"{eager / ours:.2f}"]
+        lines.append(f"| {case['name'].replace(' forward and backward', ',')} | {' | '.join(cells)} |")
+    return [*lines, "", f"Microseconds, medians of the rounds (run {_run(stem)}).", ""]
+
+
 def _header(documents: list[tuple[str, dict[str, Any]]], beside: list[tuple[str, dict[str, Any]]]) -> str:
     machine = documents[-1][1]["machine"]
     copies = sorted(d["calibration_start"]["copy_gb_per_s"] for _, d in documents)
@@ -197,7 +213,8 @@ def _replace(text: str, begin: str, end: str, lines: list[str]) -> str:
 def main() -> None:
     found, there = _documents(CARD), _documents(BESIDE)
     documents = [(stem, document) for stem, document in found if "calibration_start" in document]
-    hosts = [(stem, document) for stem, document in found if "calibration_start" not in document]
+    hosts = [(stem, document) for stem, document in found if stem.endswith("-host")]
+    trained = [(stem, document) for stem, document in found if stem.endswith("-training")]
     beside = _latest(there)
     groups: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for stem, case in _latest(documents).values():
@@ -213,6 +230,8 @@ def main() -> None:
         lines += [f"Without a result: {'; '.join(lost)}.", ""]
     if hosts:
         lines += _host_table(CARD, *hosts[-1])
+    if trained:
+        lines += _training_table(CARD, *trained[-1])
     text = _replace(PAGE.read_text(), BEGIN, END, lines[:-1])
     PAGE.write_text(_replace(text, COMPILED_BEGIN, COMPILED_END, _compiled_table()))
     for path in write_charts([document for _, document in documents], CHARTS):

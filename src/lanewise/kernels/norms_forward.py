@@ -93,7 +93,8 @@ def _norm_rows(
             var = tl.sum(x * x, axis=1)[:, None] / cols
             mean = 0.0
         elif ONCE and HALF:
-            centre = _first_mean(x_ptr + tile.to(tl.int64) * x_stride, r_ptr + tile.to(tl.int64) * r_stride, cols, ADD)
+            only = tile + tl.program_id(0).to(tl.int64) * 0  # ROWS is 1
+            centre = _first_mean(x_ptr + only * x_stride, r_ptr + only * r_stride, cols, ADD)
             apart = x - centre if EVEN else tl.where(inside, x - centre, 0.0)
             missed, square = tl.reduce((apart, apart * apart), 1, add_pairs)
             missed = missed[:, None] / cols
