@@ -126,18 +126,20 @@ def _row_layouts(cols: int, kernel: str = "softmax") -> tuple[Layout, ...]:
     near = (twice(1, 4096, 8), twice(1, 2048, 8), twice(1, 4096, 16), twice(1, 8192, 16), twice(2, 4096, 8))
     if cols <= 16384:
         loose = (whole(16), whole(8, lean=True), whole(16, registers=64), *near)
-        return (*loose, *((whole(8, lean=True, once=True), whole(16, once=True, registers=64)) if mean else ()))
+        return (*loose, *((whole(8, lean=True, once=True), whole(16, 1, 64, lean=True, once=True)) if mean else ()))
     if cols <= 32768:
-        whole_rows = (whole(16), whole(32, lean=True), *((whole(16, once=True),) if mean else ()))
+        whole_rows = (whole(16), whole(32, lean=True), *((whole(32, lean=True, once=True),) if mean else ()))
         return (*whole_rows, *near, twice(2, 8192, 16), twice(1, 8192, 32), split(8192, 8))
     far = (twice(1, 4096, 16), twice(1, 8192, 16), twice(1, 8192, 32), twice(1, 16384, 32))
     far += (twice(2, 8192, 16), twice(4, 8192, 16), twice(2, 8192, 32))
     if cols <= 65536:
-        return (split(8192, 8), split(8192, 8, 1, 48), split(8192, 8, 2), split(8192, 8, 4), *far)
+        few = 64 if mean else 48
+        return (split(8192, 8), split(8192, 8, 1, few), split(8192, 8, 2, few if mean else 0), split(8192, 8, 4), *far)
     if cols <= 131072:
-        parts = (split(16384, 8), split(16384, 16), split(8192, 8), split(16384, 16, 2), split(8192, 8, 2))
-        return (*parts, *far)
-    return (split(32768, 32), split(16384, 16), split(16384, 8), split(32768, 32, 2), split(16384, 8, 2), *far)
+        parts = (split(16384, 8), split(16384, 16, 1, 64), split(8192, 8, 1, 64), split(16384, 16, 2, 64))
+        return (*parts, split(8192, 8, 2, 64), *far)
+    parts = (split(32768, 32), split(16384, 16, 1, 64), split(16384, 8), split(32768, 32, 2), split(16384, 16, 2, 64))
+    return (*parts, *far)
 
 
 def _softmax_cases() -> Iterator[Case]:
