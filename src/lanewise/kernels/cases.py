@@ -271,15 +271,16 @@ def _backward_cases() -> Iterator[Case]:
 
         block = next_power_of_2(cols)
         if cols <= 1024:
-            layouts = [Layout(2, block, 1, 4, 4), Layout(4, block, 1, 8, 2)]
-            lean = ((4, 4, 2), (4, 5, 2), (2, 8, 2))
+            layouts = [Layout(2, block, 1, 4, 4), Layout(2, block, 1, 4, 6), Layout(1, block, 1, 2, 8)]
+            lean = ((4, 4, 2), (2, 8, 2), (2, 12, 1))
         elif cols <= 4096:
-            layouts = [Layout(1, block, 1, 8, 2)]
-            lean = ((8, 2, 2), (16, 2, 2))
+            layouts = [Layout(1, block, 1, 8, 2), Layout(1, block, 1, 8, 3), Layout(1, block, 1, 8, 4)]
+            lean = ((8, 2, 2), (8, 3, 1), (8, 4, 1), (16, 2, 2))
         else:
             layouts = [Layout(1, block, 1, 16, 1)] if cols <= 16384 else []
-            lean = ((16, 1, 2), (16, 2, 1))
-        if cols <= 8192:
+            layouts += [Layout(1, block, 1, 16, 2)] if cols <= 16384 else []
+            lean = ((16, 1, 2), (16, 2, 1), (8, 3, 1))
+        if cols <= 16384:
             layouts += [Layout(1, block, 1, warps, per_sm, stages, lean=True) for warps, per_sm, stages in lean]
         if cols > 8192:
             layouts.append(Layout(1, 2048, 0, 8))

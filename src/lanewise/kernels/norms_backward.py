@@ -195,14 +195,23 @@ def _norm_backward_split(
 
 @triton.jit
 def _add_up(
-    dw_ptr, db_ptr, dw_out, db_out, programs, cols, NEED_W: tl.constexpr, NEED_B: tl.constexpr, BLOCK: tl.constexpr
+    dw_ptr,
+    db_ptr,
+    dw_out,
+    db_out,
+    programs,
+    cols,
+    NEED_W: tl.constexpr,
+    NEED_B: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    """Sum [programs, cols] over programs in order."""
+    """Sum [programs, cols] over programs in a fixed order, HEIGHT of them at once: what is waited for is latency."""
     col = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    dw = tl.zeros([32, BLOCK], tl.float32)
-    db = tl.zeros([32, BLOCK], tl.float32)
-    for start in range(0, programs, 32):
-        program = start + tl.arange(0, 32).to(tl.int64)[:, None]
+    dw = tl.zeros([HEIGHT, BLOCK], tl.float32)
+    db = tl.zeros([HEIGHT, BLOCK], tl.float32)
+    for start in range(0, programs, HEIGHT):
+        program = start + tl.arange(0, HEIGHT).to(tl.int64)[:, None]
         inside = (program < programs) & (col < cols)
         if NEED_W:
             dw += tl.load(dw_ptr + program * cols + col, mask=inside, other=0.0)
@@ -429,7 +438,7 @@ def norm_backward(
         second = go(
             ADD_UP_KERNEL,
             (partial_w, partial_b, dx if dw is None else dw, dx if db is None else db),
-            Launch((-(-cols // 32),), (programs, cols), {"NEED_W": need_w, "NEED_B": need_b, "BLOCK": 32}, 4),
+            _adding_up(programs, cols, need_w, need_b),
         )
     if first is not None and grad.data_ptr() == dy.data_ptr() and (ds is None or more.data_ptr() == ds.data_ptr()):
         wanted = [t for t in (dw, db) if t is not None]
@@ -442,6 +451,14 @@ def norm_backward(
         returned = (0, ~at_w if need_w else None, ~at_b if need_b else None)
         _RECENT_BACKWARD.keep(kind, (dy, ds, x, w, mean, rstd), [dx, *wanted, *partial], steps, returned)
     return NormGrads(dx, dw, db)
+
+
+def _adding_up(programs: int, cols: int, need_w: bool, need_b: bool) -> Launch:
+    """All programs' rows at once, as far as the registers go (`programs` is not a number while torch.compile traces)."""
+    most = 256 if need_w and need_b else 512
+    height = min(max(next_power_of_2(programs), 32), most) if isinstance(programs, int) else most
+    meta = {"NEED_W": need_w, "NEED_B": need_b, "HEIGHT": height, "BLOCK": 16}
+    return Launch((-(-cols // 16),), (programs, cols), meta, 8)
 
 
 _RECENT_BACKWARD = Recent("norm_backward", counted=False)
