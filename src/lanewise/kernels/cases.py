@@ -114,15 +114,15 @@ def _row_layouts(cols: int, kernel: str = "softmax") -> tuple[Layout, ...]:
             return Layout(1, part // rows, 0, warps, stages=rows)
         return Layout(rows, part, 0, warps)
 
-    mean = kernel == "layer_norm"
+    mean, norm = kernel == "layer_norm", "softmax" not in kernel
     once = (whole(2, once=True), whole(1, once=True), whole(4, once=True), whole(2, early=True, once=True))
     if cols <= 2048:
-        cuts = (whole(2), whole(1), whole(4), whole(4, 2), whole(2, early=True))
+        cuts = (whole(2), whole(1), whole(4), whole(4, 2), *((whole(2, early=True),) if norm else ()))
         return (*cuts, *(once if mean else ()))
     once = (whole(8, once=True), whole(4, once=True), whole(8, early=True, once=True), whole(4, early=True, once=True))
     if cols <= 8192:
-        cuts = (whole(8), whole(4), whole(16), whole(8, early=True), whole(4, early=True))
-        return (*cuts, *(once if mean else ()))
+        cuts = (whole(8), whole(4), whole(16), *((whole(8, early=True),) if norm else ()))
+        return (*cuts, *((whole(4, early=True), *once) if mean else ()))
     near = (twice(1, 4096, 8), twice(1, 2048, 8), twice(1, 4096, 16), twice(1, 8192, 16), twice(2, 4096, 8))
     if cols <= 16384:
         loose = (whole(16), whole(8, lean=True), whole(16, registers=64), *near)
