@@ -73,6 +73,8 @@ def tune(case: Case, rounds: int = 5) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     arms: dict[str, Callable[..., Any]] = {}
     inputs = case.make(0)
+    want = case.exact(*inputs)
+    allowed = max(2 * error(case.arms["eager"](*inputs), want), _FLOOR)
     for number, candidate in enumerate(candidates):
         row: dict[str, Any] = {"config": asdict(candidate), "kind": type(candidate).__name__}
         rows.append(row)
@@ -82,12 +84,13 @@ def tune(case: Case, rounds: int = 5) -> list[dict[str, Any]]:
             return ours(*given)
 
         try:
-            arm(*inputs)
-            torch.cuda.synchronize()
+            wrong = error(arm(*inputs), want)
+            if not wrong <= allowed:
+                raise ArithmeticError(f"apart from the exact result by {wrong:.3g}")
             arms[str(number)] = arm
         except Exception as failure:  # a candidate that does not fit the card is a result, not a crash
             row["failed"] = f"{type(failure).__name__}: {failure}"[:200]
-    del inputs
+    del inputs, want
     if arms:
         times = device_times(arms, case.make, rounds=rounds, target_us=1000)
         for number, took in times.items():

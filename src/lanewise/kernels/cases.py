@@ -108,6 +108,9 @@ def _row_layouts(cols: int, kernel: str = "softmax") -> tuple[Layout, ...]:
     def split(part: int, warps: int, rows: int = 1, registers: int = 0) -> Layout:
         return Layout(rows, part, max(-(-cols // part), 1), warps, registers=registers, stream=False)
 
+    def parts(part: int, inner: int, warps: int) -> Layout:
+        return Layout(1, part, -(-cols // part), warps, inner=inner, stream=False)
+
     def twice(rows: int, part: int, warps: int) -> Layout:
         """For softmax `rows` are blocks of its only row taken together."""
         if kernel == "softmax":
@@ -129,17 +132,17 @@ def _row_layouts(cols: int, kernel: str = "softmax") -> tuple[Layout, ...]:
         return (*loose, *((whole(8, lean=True, once=True), whole(16, 1, 64, lean=True, once=True)) if mean else ()))
     if cols <= 32768:
         whole_rows = (whole(16), whole(32, lean=True), *((whole(32, lean=True, once=True),) if mean else ()))
-        return (*whole_rows, *near, twice(2, 8192, 16), twice(1, 8192, 32), split(8192, 8))
-    far = (twice(1, 4096, 16), twice(1, 8192, 16), twice(1, 8192, 32), twice(1, 16384, 32))
-    far += (twice(2, 8192, 16), twice(4, 8192, 16), twice(2, 8192, 32))
+        walked = (parts(16384, 4096, 8), parts(8192, 4096, 8)) if kernel != "softmax_backward" else ()
+        return (*whole_rows, *near, twice(2, 8192, 16), split(8192, 8), *walked)
+    far = (twice(1, 8192, 16), twice(1, 8192, 32), twice(2, 8192, 16), twice(2, 8192, 32))
+    if kernel != "softmax_backward":
+        far += (parts(16384, 4096, 8), parts(16384, 4096, 16), parts(32768, 8192, 16), parts(32768, 4096, 8))
+        far += (parts(8192, 4096, 8),) if cols <= 65536 else ()
     if cols <= 65536:
-        few = 64 if mean else 48
-        return (split(8192, 8), split(8192, 8, 1, few), split(8192, 8, 2, few if mean else 0), split(8192, 8, 4), *far)
+        return (split(8192, 8), split(8192, 8, 1, 64 if mean else 48), split(8192, 8, 2), split(16384, 8), *far)
     if cols <= 131072:
-        parts = (split(16384, 8), split(16384, 16, 1, 64), split(8192, 8, 1, 64), split(16384, 16, 2, 64))
-        return (*parts, split(8192, 8, 2, 64), *far)
-    parts = (split(32768, 32), split(16384, 16, 1, 64), split(16384, 8), split(32768, 32, 2), split(16384, 16, 2, 64))
-    return (*parts, *far)
+        return (split(16384, 8), split(16384, 16, 1, 64), split(8192, 8, 1, 64), split(16384, 16, 2, 64), *far)
+    return (split(32768, 32), split(16384, 16, 1, 64), split(16384, 8), split(32768, 32, 2), *far)
 
 
 def _softmax_cases() -> Iterator[Case]:

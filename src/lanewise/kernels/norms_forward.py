@@ -23,12 +23,14 @@ import triton.language as tl
 
 from lanewise.kernels.clusters import again, begin, exchange, ready, received
 from lanewise.kernels.launch import Kernel, Launch
+from lanewise.kernels.parts_twice import NORM_KERNEL as PARTS_KERNEL
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
     Layout,
     add_pairs,
     as_rows,
+    first_mean,
     launch_split,
     load,
     part_of_row,
@@ -94,7 +96,7 @@ def _norm_rows(
             mean = 0.0
         elif ONCE and HALF:
             only = tile + tl.program_id(0).to(tl.int64) * 0  # ROWS is 1
-            centre = _first_mean(x_ptr + only * x_stride, r_ptr + only * r_stride, cols, ADD)
+            centre = first_mean(x_ptr + only * x_stride, r_ptr + only * r_stride, cols, ADD)
             apart = x - centre if EVEN else tl.where(inside, x - centre, 0.0)
             missed, square = tl.reduce((apart, apart * apart), 1, add_pairs)
             missed = missed[:, None] / cols
@@ -132,16 +134,6 @@ def _norm_rows(
                 b = load(b_ptr + col, col < cols, 0.0, "evict_last", EVEN)
             y = y + b.to(tl.float32)
         store(y_ptr + row * cols + col, y, inside, POLICY, EVEN)
-
-
-@triton.jit
-def _first_mean(x_ptr, r_ptr, cols, ADD: tl.constexpr):
-    """Mean of the first 32 of `cols` values (of fewer, if there are no more; 0 of none)."""
-    col = tl.arange(0, 32)
-    x = tl.load(x_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
-    if ADD:
-        x += tl.load(r_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
-    return tl.sum(x, axis=0) / tl.maximum(tl.minimum(cols, 32), 1)
 
 
 @triton.jit
@@ -295,7 +287,7 @@ def _norm_split(
             elif raw.dtype.primitive_bitwidth == 16:
                 # One reduction, around the part's first values.
                 x_part, r_part = x_ptr + row * x_stride + part * BLOCK, r_ptr + row * r_stride + part * BLOCK
-                centre = _first_mean(x_part, r_part, cols - part * BLOCK, ADD)
+                centre = first_mean(x_part, r_part, cols - part * BLOCK, ADD)
                 apart = tl.where(within, x - centre, 0.0)
                 missed, square = tl.reduce((apart, apart * apart), 0, add_pairs)
                 missed = missed / size
@@ -426,8 +418,10 @@ def norm_forward(
         else:
             kept = kernel(key, tensors, whole)
     else:
-        split = {**meta(), **split_meta(spread)}
-        kept = launch_split(SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced)
+        split = {**meta(), **split_meta(spread, cols)}
+        kept = launch_split(
+            PARTS_KERNEL if spread.inner else SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced
+        )
     if recent is None or kept is None:
         return NormOutputs(y, total, mean, rstd)
     if flat.data_ptr() == x.data_ptr() and (residual is None or more.data_ptr() == residual.data_ptr()):

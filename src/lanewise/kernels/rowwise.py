@@ -32,6 +32,7 @@ __all__ = [
     "add_pairs",
     "as_rows",
     "exchange_buffers",
+    "first_mean",
     "launch_split",
     "layout",
     "load",
@@ -87,6 +88,8 @@ class Layout:
     once: bool = False
     """Find LayerNorm's mean and variance in one reduction and not in two (whole rows of half precision, one at a
     time)."""
+    inner: int = 0
+    """Columns of a part that a program walks at a time, twice; 0 keeps the part in registers (rows in parts only)."""
 
 
 def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor, cols: int, traced: bool) -> Layout:
@@ -232,6 +235,16 @@ def store(at, value, inside, POLICY: tl.constexpr, EVEN: tl.constexpr):
 
 
 @triton.jit
+def first_mean(x_ptr, r_ptr, cols, ADD: tl.constexpr):
+    """Mean of the first 32 of `cols` values (of fewer, if there are no more; 0 of none)."""
+    col = tl.arange(0, 32)
+    x = tl.load(x_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+    if ADD:
+        x += tl.load(r_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
+    return tl.sum(x, axis=0) / tl.maximum(tl.minimum(cols, 32), 1)
+
+
+@triton.jit
 def part_of_row(x_ptr, r, rows, stride, col, inside, OTHER: tl.constexpr, POLICY: tl.constexpr):
     """The program's part of row r, in its own dtype; nothing is read past the last row."""
     base = x_ptr + stride * (r + tl.program_id(0).to(tl.int64) * 0)
@@ -262,16 +275,12 @@ def exchange_buffers(device: torch.device, stats: int, rows: int) -> tuple[torch
     return kept
 
 
-def split_meta(shape: Layout) -> dict[str, Any]:
-    """The constexpr parameters that a kernel for rows in parts takes from the layout."""
-    return {
-        "PARTS": shape.parts,
-        "PARTS_2": next_power_of_2(shape.parts),
-        "BLOCK": shape.block,
-        "AHEAD": shape.stages > 1,
-        "HOLD": shape.persistent > 0,
-        "STREAM": shape.stream,
-    }
+def split_meta(shape: Layout, cols: int = 0) -> dict[str, Any]:
+    """The constexpr parameters that a kernel for rows of `cols` columns in parts takes from the layout."""
+    cut: dict[str, Any] = {"PARTS": shape.parts, "PARTS_2": next_power_of_2(shape.parts), "BLOCK": shape.block}
+    if shape.inner:
+        return {**cut, "INNER": shape.inner, "EVEN": shape.parts * shape.block == int(cols)}
+    return {**cut, "AHEAD": shape.stages > 1, "HOLD": shape.persistent > 0, "STREAM": shape.stream}
 
 
 def launch_split(
@@ -308,9 +317,8 @@ def launch_split(
             _NO_ROOM.add((kernel, shape))
     stats = torch.empty(numbers * shape.parts * rows, dtype=torch.float32, device=device)
     for phase in (STATS, APPLY):
-        whole = Launch(
-            (rows * shape.parts,), scalars, {**meta, "AHEAD": False, "HOLD": False, "PHASE": phase}, shape.warps
-        )
+        cut = {name: False if name in ("AHEAD", "HOLD") else value for name, value in meta.items()}
+        whole = Launch((rows * shape.parts,), scalars, {**cut, "PHASE": phase}, shape.warps)
         if traced:
             kernel.trace((*tensors, stats), whole)
         else:

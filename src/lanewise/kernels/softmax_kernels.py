@@ -16,16 +16,18 @@ __all__ = [
     "BACKWARD_ROWS_KERNEL",
     "BACKWARD_SPLIT_KERNEL",
     "BACKWARD_TWICE_KERNEL",
+    "LOG2E",
     "ROWS_KERNEL",
     "SPLIT_KERNEL",
     "TWICE_KERNEL",
+    "scaled",
 ]
 
-_LOG2E = tl.constexpr(1.4426950408889634)
+LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _scaled(x, mask_ptr, mask_at, inside, SCALE: tl.constexpr, HAS_MASK: tl.constexpr):
+def scaled(x, mask_ptr, mask_at, inside, SCALE: tl.constexpr, HAS_MASK: tl.constexpr):
     x = x.to(tl.float32)
     if SCALE != 1.0:
         x = x * SCALE
@@ -62,11 +64,11 @@ def _softmax_rows(
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
         inside = (row < rows) & (col < cols)
         raw = load(x_ptr + row * x_stride + col, inside, float("-inf"), POLICY, EVEN)
-        x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        x = scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         top = tl.max(x, axis=1)[:, None]
         if LEAN:
-            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
-        e = tl.exp2((x - top) * _LOG2E)
+            x = scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        e = tl.exp2((x - top) * LOG2E)
         whole = tl.sum(e, axis=1)[:, None]
         store(y_ptr + row * cols + col, e * (1.0 / whole), inside, POLICY, EVEN)
 
@@ -97,20 +99,20 @@ def _softmax_twice(
     for start in tl.range(0, cols, WIDE, num_stages=1):
         col = start + at
         raw = load(x_row + col, col < cols, float("-inf"), "evict_last", EVEN)
-        x = _scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
+        x = scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
         new = tl.maximum(top, tl.max(x, axis=0))
         base = tl.where(new == float("-inf"), 0.0, new)  # nothing finite yet: no exponential may become NaN
-        weight = weight * tl.exp2((top - base) * _LOG2E) + tl.sum(tl.exp2((x - base[None, :]) * _LOG2E), axis=0)
+        weight = weight * tl.exp2((top - base) * LOG2E) + tl.sum(tl.exp2((x - base[None, :]) * LOG2E), axis=0)
         top = new
     best = tl.max(top, axis=0)
-    share = tl.where(top == float("-inf"), 0.0, tl.exp2((top - best) * _LOG2E))
+    share = tl.where(top == float("-inf"), 0.0, tl.exp2((top - best) * LOG2E))
     whole = tl.sum(weight * share, axis=0)
     last = (tl.cdiv(cols, WIDE) - 1) * WIDE
     for back in tl.range(0, cols, WIDE, num_stages=1):
         col = last - back + at
         raw = load(x_row + col, col < cols, float("-inf"), "evict_first", EVEN)
-        x = _scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
-        store(y_row + col, tl.exp2((x - best) * _LOG2E) * (1.0 / whole), col < cols, "evict_first", EVEN)
+        x = scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
+        store(y_row + col, tl.exp2((x - best) * LOG2E) * (1.0 / whole), col < cols, "evict_first", EVEN)
 
 
 @triton.jit
@@ -152,14 +154,14 @@ def _softmax_split(
         raw = ahead
         if AHEAD:
             ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"), POLICY)
-        x = _scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        x = scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         here = stats_ptr + row * (2 * PARTS)
         top = tl.max(x, axis=0)
         # A part without any finite entry has no weight; its exponentials must not become NaN here.
         base = tl.where(top == float("-inf"), 0.0, top)
         if PHASE == 0:
-            x = _scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
-        e = tl.exp2((x - base) * _LOG2E)
+            x = scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+        e = tl.exp2((x - base) * LOG2E)
         if PHASE != 2:
             weight = tl.sum(e, axis=0)
         if PHASE == 1:
@@ -175,10 +177,10 @@ def _softmax_split(
                 tops = tl.load(here + parts, mask=known, other=float("-inf"))
                 sums = tl.load(here + PARTS + parts, mask=known, other=0.0)
             best = tl.max(tops, axis=0)
-            share = tl.where(tops == float("-inf"), 0.0, tl.exp2((tops - best) * _LOG2E))
+            share = tl.where(tops == float("-inf"), 0.0, tl.exp2((tops - best) * LOG2E))
             # One exponential an element: those of this part are rescaled to the row's maximum. In a row of -inf the
             # difference of the maxima is NaN, and so is each entry, as in PyTorch.
-            y = e * (tl.exp2((top - best) * _LOG2E) / tl.sum(sums * share, axis=0))
+            y = e * (tl.exp2((top - best) * LOG2E) / tl.sum(sums * share, axis=0))
             tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
         if not AHEAD:
             ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"), POLICY)

@@ -19,6 +19,7 @@ from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
 from lanewise.kernels.guard import HOST_BOUND, compiling, eager, fell_back, hit, refuse_tensor, too_small_to_train
 from lanewise.kernels.launch import Launch, Remembered
+from lanewise.kernels.parts_twice import SOFTMAX_KERNEL as PARTS_KERNEL
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import (
     WIDEST_ROW,
@@ -88,8 +89,10 @@ def softmax_into(
             kernel.trace(tensors, whole())
             return None
         return kernel(key, tensors, whole)
-    meta: dict[str, Any] = {**flags, **split_meta(shape)}
-    return launch_split(SPLIT_KERNEL, key, (flat, mask_bytes, out), scalars, meta, 2, shape, traced)
+    meta: dict[str, Any] = {**flags, **split_meta(shape, cols)}
+    return launch_split(
+        PARTS_KERNEL if shape.inner else SPLIT_KERNEL, key, (flat, mask_bytes, out), scalars, meta, 2, shape, traced
+    )
 
 
 def _layout(x: torch.Tensor, cols: int, traced: bool) -> Layout:
