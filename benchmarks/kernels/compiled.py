@@ -19,7 +19,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from lanewise.kernels import matmul, norms_backward, norms_forward, softmax_kernels
+from lanewise.kernels import matmul, norms_backward, norms_forward, parts_twice, softmax_kernels
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.matmul import TileBlocks
 from lanewise.kernels.rowwise import Layout, split_meta
@@ -167,6 +167,15 @@ def _parts() -> Iterator[Job]:
             kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
             full = {**flags, **cut, "PHASE": 0}
             yield name, title, lambda m=full, w=warps, k=kinds: build(norms_forward._norm_split, k, 4, m, w), warps
+    for block, inner, warps in ((16384, 4096, 8), (32768, 8192, 16)):
+        cut = split_meta(Layout(1, block, 8, warps, inner=inner), 8 * block)
+        title = f"8 parts of {block} walked twice, {inner} at a time, {warps} warps"
+        meta = {"SCALE": 1.0, "HAS_MASK": False, **cut, "PHASE": 0}
+        yield "softmax", title, lambda m=meta, w=warps: build(parts_twice._softmax_parts, [HALF] * 4, 4, m, w), warps
+        for name, flags in _norms():
+            kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
+            full = {**flags, **cut, "PHASE": 0}
+            yield name, title, lambda m=full, w=warps, k=kinds: build(parts_twice._norm_parts, k, 4, m, w), warps
     for block, parts, warps in ((2048, 4, 8), (4096, 8, 8), (8192, 8, 16)):
         cut = split_meta(Layout(1, block, parts, warps, 2))
         for rms in (True, False):
