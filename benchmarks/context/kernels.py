@@ -34,8 +34,9 @@ def _warm(step: Step, seconds: float) -> None:
 
 class _Watch:
     def __init__(self) -> None:
-        self._watcher = lanewise.watch(measure=False, way="native", step_on="nothing:nothing")
+        self._watcher = lanewise.watch(measure=False, way="native")
         self._watcher.start()
+        self._watcher.step()
         self._collector: Any = self._watcher._collector
         self._collector.off()
         self._before = self._totals()[0]
