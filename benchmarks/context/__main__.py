@@ -10,14 +10,15 @@ import argparse
 import json
 import platform
 import subprocess
-import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks.context.stages import STAGES, Run, members
 from benchmarks.context.summary import summary
 from benchmarks.crew import Crew
+from benchmarks.fresh import call
 
 
 def main() -> None:
@@ -27,17 +28,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=80.0, help="what the timed stages take together")
     parser.add_argument("--stages", nargs="*", default=list(STAGES), choices=list(STAGES))
     parser.add_argument("--ready", type=float, default=60.0, help="seconds that getting ready may take")
+    parser.add_argument("--join", nargs="*", type=Path, default=[], help="files whose measurements are added to it")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/context-cpu.json"))
     given = parser.parse_args()
     results: dict[str, list[dict[str, Any]]] = {}
-    if given.out.exists():
-        results = json.loads(given.out.read_text())["measurements"]
-    _build()
+    for file in (given.out, *given.join):
+        if file.exists():
+            for name, answers in json.loads(file.read_text())["measurements"].items():
+                results.setdefault(name, []).extend(answers)
     # Every process is a copy of this one, which has torch and has used nothing of it.
     import torch  # noqa: F401
 
     import lanewise  # noqa: F401
 
+    if not given.stages:
+        _write(given.out, given.device, results)
+        return
+    if "error" in (built := call(_build, seconds=300)):
+        raise SystemExit(built["error"])
     begin = time.monotonic()
 
     def record(name: str, answer: dict[str, Any]) -> None:
@@ -54,10 +62,12 @@ def main() -> None:
                 work(Run(crew, given.device, given.seconds * share / whole, record))
 
 
-def _build() -> None:
-    """The collector is compiled before anything is measured, and not in this process."""
-    code = "from lanewise.record.context import build; build.load()"
-    subprocess.run([sys.executable, "-c", code], check=True)
+def _build() -> dict[str, Any]:
+    """The collector is compiled before anything is measured, and not in the process that all others are copies of."""
+    from lanewise.record.context import build
+
+    build.load()
+    return {}
 
 
 def _write(out: Path, device: str, results: dict[str, list[dict[str, Any]]]) -> None:
@@ -80,6 +90,7 @@ def _write(out: Path, device: str, results: dict[str, list[dict[str, Any]]]) -> 
     out.write_text(head + ',\n "measurements": {\n' + ",\n".join(lines) + "\n }\n}\n")
 
 
+@cache
 def _card() -> str:
     words = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:

@@ -23,7 +23,7 @@ WATCHERS = ("watch a", "watch b")
 TRACER = "trace"
 
 _PROGRAMS = ("llama", "adds", "wide")
-_BLOCK = {"llama": 2, "adds": 1, "wide": 2}
+_BLOCK = {"llama": 2, "adds": 1, "wide": 1}
 """Steps of one program in one turn of a process."""
 
 
@@ -185,12 +185,12 @@ def agreement(run: Run) -> None:
 
 
 STAGES: dict[str, tuple[Callable[[Run], None], float]] = {
-    "pairs": (pairs, 0.33),
-    "arms": (arms, 0.38),
-    "windows": (windows, 0.13),
+    "pairs": (pairs, 0.28),
+    "arms": (arms, 0.45),
+    "windows": (windows, 0.12),
     "turns": (turns, 0.1),
     "left": (left, 0.0),
-    "parts": (parts, 0.06),
+    "parts": (parts, 0.05),
     "size": (size, 0.0),
     "agreement": (agreement, 0.0),
 }
