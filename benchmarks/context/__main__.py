@@ -1,8 +1,7 @@
-"""The cost of the collector: `python -m benchmarks.context [--device cuda] [--seconds S] [--out FILE]`.
+"""The cost of the collector: `python -m benchmarks.context [--device cuda] [--seconds S] [--stages ...] [--out FILE]`.
 
-Every measurement is a fresh process; rounds of all of them follow one another, with the arms of a group in random
-order, until the time is used. The result file is written after each, and running again adds to it, beginning with what
-has been measured least.
+Processes get ready side by side, then measure in turn (`benchmarks.crew`). The result file is written after each answer,
+and running again adds to it.
 """
 
 from __future__ import annotations
@@ -10,113 +9,68 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import random
 import subprocess
-import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.context.runner import Job, run
+from benchmarks.context.stages import STAGES, Run, members
 from benchmarks.context.summary import summary
-
-KINETO = ("profiler", "profiler_stack", "profiler_all")
-PROTON = ("proton_shadow", "proton_python")
-
-
-def plan(device: str) -> list[list[Job]]:
-    """Groups of jobs, the most telling first."""
-    cuda = device == "cuda"
-    ours = ("null", "watch", "watch_operators", *(("watch_host",) if cuda else ()))
-    others = (*KINETO, *(PROTON if cuda else ()))
-    llama = [Job("aba", "llama", arm, 12) for arm in (*ours, *(("watch_detach",) if cuda else ()))]
-    llama += [Job("aba", "llama", arm, 4) for arm in others]
-    adds = [Job("aba", "adds", arm, 2) for arm in ("null", "watch")] + [Job("aba", "adds", arm, 1) for arm in others]
-    wide = [Job("aba", "wide", arm, 12) for arm in ("null", "watch", "profiler", *(PROTON if cuda else ()))]
-    agreement = [Job("agreement", "wide", "watch", 3), Job("agreement", "small_llama", "watch", 5)]
-    return [
-        [Job("pairs", "llama", ",".join(ours), 32)],
-        *([agreement] if cuda else []),
-        llama,
-        [Job("pairs", "adds", "null,watch", 4)],
-        [Job("pairs", "adds", ",".join(ours[2:]), 4)],
-        *([[Job("pairs", "wide", "null,watch", 24)]] if cuda else []),
-        [Job("turns", "small_llama", arm, 16) for arm in ("null", "watch")],
-        adds,
-        *([wide] if cuda else []),
-        [Job("size", "small_llama", "watch", count) for count in ((200, 2000) if cuda else (200, 20000))],
-    ]
+from benchmarks.crew import Crew
+from benchmarks.fresh import call
 
 
 def main() -> None:
     """Measure, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--seconds", type=float, default=300.0, help="no measurement begins later than this")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=[], help="kinds, programs or arms")
-    parser.add_argument("--longest", type=float, default=60.0, help="seconds that one measurement may take")
+    parser.add_argument("--seconds", type=float, default=80.0, help="what the timed stages take together")
+    parser.add_argument("--stages", nargs="*", default=list(STAGES), choices=list(STAGES))
+    parser.add_argument("--ready", type=float, default=60.0, help="seconds that getting ready may take")
+    parser.add_argument("--join", nargs="*", type=Path, default=[], help="files whose measurements are added to it")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/context-cpu.json"))
     given = parser.parse_args()
-    until = time.monotonic() + given.seconds
     results: dict[str, list[dict[str, Any]]] = {}
-    if given.out.exists():
-        results = json.loads(given.out.read_text())["measurements"]
-    _build()
+    for file in (given.out, *given.join):
+        if file.exists():
+            for name, answers in json.loads(file.read_text())["measurements"].items():
+                results.setdefault(name, []).extend(answers)
     # Every process is a copy of this one, which has torch and has used nothing of it.
     import torch  # noqa: F401
 
     import lanewise  # noqa: F401
 
-    for _ in range(given.rounds):
-        # What has been measured least comes first.
-        for group in sorted(plan(given.device), key=lambda group: min(_times(results, job) for job in group)):
-            for job in random.sample(group, len(group)):
-                if given.only and not set(given.only) & set(job[:3]):
-                    continue
-                left = until - time.monotonic()
-                if left <= 0:
-                    break
-                begin = time.monotonic()
-                answer = run(job, given.device, min(given.longest, left + 5))
-                print(f"{time.monotonic() - begin:6.1f} s", flush=True)
-                for name, part in _parts(job, answer):
-                    results.setdefault(name, []).append(part)
-                    print(f"  {name}: {_brief(results, name)}", flush=True)
-                # A run that is cut short keeps what it has.
-                write(given.out, given.device, results)
+    if not given.stages:
+        _write(given.out, given.device, results)
+        return
+    if "error" in (built := call(_build, seconds=300)):
+        raise SystemExit(built["error"])
+    begin = time.monotonic()
+
+    def record(name: str, answer: dict[str, Any]) -> None:
+        results.setdefault(name, []).append(answer)
+        _write(given.out, given.device, results)
+        shown = {key: value for key, value in summary({name: results[name]})[name].items() if key != "kernels"}
+        print(f"{time.monotonic() - begin:6.1f} s  {name}: {json.dumps(shown)[:700]}", flush=True)
+
+    with Crew(members(given.device, given.stages), seconds=given.ready) as crew:
+        print(f"{time.monotonic() - begin:6.1f} s  ready: {crew.names}, lost: {crew.lost}", flush=True)
+        whole = sum(STAGES[stage][1] for stage in given.stages) or 1.0
+        for stage, (work, share) in STAGES.items():
+            if stage in given.stages:
+                work(Run(crew, given.device, given.seconds * share / whole, record))
 
 
-def _parts(job: Job, answer: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The answer by name: of several arms in one process, each has its own."""
-    if job.kind == "pairs" and "error" not in answer:
-        return [(f"pairs {job.program} {arm}", part) for arm, part in answer.items()]
-    return [(f"{job.kind} {job.program} {job.arm}" + (f" {job.count}" if job.kind == "size" else ""), answer)]
+def _build() -> dict[str, Any]:
+    """The collector is compiled before anything is measured, and not in the process that all others are copies of."""
+    from lanewise.record.context import build
+
+    build.load()
+    return {}
 
 
-def _times(results: dict[str, list[dict[str, Any]]], job: Job) -> int:
-    """How often there is an answer."""
-    parts = job.arm.split(",") if job.kind == "pairs" else [job.arm]
-    ending = f" {job.count}" if job.kind == "size" else ""
-    return min(
-        sum("error" not in answer for answer in results.get(f"{job.kind} {job.program} {arm}{ending}", []))
-        for arm in parts
-    )
-
-
-def _brief(results: dict[str, list[dict[str, Any]]], name: str) -> str:
-    line = summary({name: results[name]})[name]
-    shown = {k: line[k] for k in ("ratio", "interval", "during", "after", "before_ms", "error") if k in line}
-    return json.dumps(shown or line)[:600]
-
-
-def _build() -> None:
-    """The collector is compiled before anything is measured, and not in this process."""
-    code = "from lanewise.record.context import build; build.load()"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def write(out: Path, device: str, results: dict[str, list[dict[str, Any]]]) -> None:
+def _write(out: Path, device: str, results: dict[str, list[dict[str, Any]]]) -> None:
     """The file: versions, summary, and all measurements."""
     import torch
 
@@ -128,12 +82,15 @@ def write(out: Path, device: str, results: dict[str, list[dict[str, Any]]]) -> N
         "machine": platform.machine(),
         "processor": _processor(),
         "summary": summary(results),
-        "measurements": results,
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(found, indent=1) + "\n")
+    # Samples by the thousand are no reading: one line for each measurement.
+    lines = [f"  {json.dumps(name)}: {json.dumps(answers, separators=(',', ':'))}" for name, answers in results.items()]
+    head = json.dumps(found, indent=1)[:-2]
+    out.write_text(head + ',\n "measurements": {\n' + ",\n".join(lines) + "\n }\n}\n")
 
 
+@cache
 def _card() -> str:
     words = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:

@@ -1,12 +1,13 @@
-"""The tree of a watch beside the tree of a full trace of the same steps: contexts, and device time of each kernel."""
+"""The tree of a watch beside the tree of a full trace of the same steps: contexts, and how often what ran below them."""
 
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.context.programs import PROGRAMS
 
 import lanewise
 from lanewise.record.profiler import Flags, Session
@@ -19,34 +20,23 @@ Row = tuple[int, int]
 """How often, and device time in ns."""
 
 
-def agreement(step: Callable[[], None], device: str, steps: int) -> dict[str, Any]:
-    """Watched twice, to know how far equal runs differ, then traced: a trace keeps the device for itself."""
+def agreement(program: str, device: str, steps: int) -> dict[str, Any]:
+    """Watched, then traced: a trace keeps the device for itself. Device times of one after the other say little."""
+    step = PROGRAMS[program](device)
 
     def work() -> None:
         for _ in range(steps):
             step()
 
-    def warm() -> None:
-        # A device under load is hotter and slower than one at rest, by a tenth and more.
-        until = time.monotonic() + (1.5 if device != "cpu" else 0.0)
-        work()
-        while time.monotonic() < until:
-            work()
-
-    warm()
+    work()
     first = _watched(work)
-    warm()
-    again = _watched(work)
-    warm()
     traced = _traced(work, device)
     return {
         "steps": steps,
         "contexts": {"watch": len(first), "trace": len(traced)},
         "operators": _same_contexts(first, traced),
         "kernels": _compared(_kernels(first), _kernels(traced)),
-        "kernels_of_two_watches": _compared(_kernels(first), _kernels(again)),
         "placed": _compared(_placed(first), _placed(traced)),
-        "device_total": [first.info.device_total, again.info.device_total, traced.info.device_total],
         "losses": first.info.watched.losses if first.info.watched else {},
     }
 
@@ -126,24 +116,13 @@ def _placed(tree: Tree) -> dict[str, Row]:
 
 
 def _compared(ours: dict[str, Row], theirs: dict[str, Row]) -> dict[str, Any]:
-    """Totals, and how far the device time of what takes at least 1 % of it differs."""
-    total, other = (sum(time for _, time in side.values()) for side in (ours, theirs))
-    common = ours.keys() & theirs.keys()
-    ratios = {
-        name: round(ours[name][1] / theirs[name][1], 4)
-        for name in common
-        if theirs[name][1] >= 0.01 * other and theirs[name][1]
-    }
+    """Names and counts on either side."""
     return {
-        "names": [len(ours), len(theirs), len(common)],
+        "names": [len(ours), len(theirs), len(ours.keys() & theirs.keys())],
         "counts": [sum(count for count, _ in side.values()) for side in (ours, theirs)],
         "different_counts": {
             name: [ours.get(name, (0, 0))[0], theirs.get(name, (0, 0))[0]]
             for name in sorted(ours.keys() | theirs.keys())
             if ours.get(name, (0, 0))[0] != theirs.get(name, (0, 0))[0]
         },
-        "total_ratio": round(total / other, 4) if other else None,
-        "share_common": round(sum(theirs[name][1] for name in common) / other, 4) if other else None,
-        "large": len(ratios),
-        "large_ratio_range": [min(ratios.values()), max(ratios.values())] if ratios else None,
     }

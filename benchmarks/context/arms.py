@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,12 @@ ALL = ("null", *WATCH, *KINETO, *PROTON)
 
 
 @contextlib.contextmanager
-def attached(arm: str, result: dict[str, Any], *, export: bool = True) -> Generator[None]:
-    """The arm around what is inside; how long its beginning and its end took, and what it left, go to `result`."""
+def attached(arm: str, result: dict[str, Any], export: Callable[[], bool] = lambda: True) -> Generator[None]:
+    """The arm around what is inside; how long its beginning and its end took, and what it left, go to `result`.
+
+    Args:
+        export: whether a trace is written, asked at the end.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         begin = time.perf_counter_ns()
@@ -46,7 +50,7 @@ def attached(arm: str, result: dict[str, Any], *, export: bool = True) -> Genera
         result["start_ms"] = (time.perf_counter_ns() - begin) / 1e6
         yield
         begin = time.perf_counter_ns()
-        result |= stop(export)
+        result |= stop(export())
         result["stop_ms"] = (time.perf_counter_ns() - begin) / 1e6
         files = [path for path in folder.rglob("*") if path.is_file()]
         if files:

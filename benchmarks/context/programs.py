@@ -10,8 +10,8 @@ from torch import nn
 __all__ = ["PROGRAMS"]
 
 
-def adds(device: str, count: int = 100_000) -> Callable[[], None]:
-    """A step is `count` additions of one number: nothing but launching."""
+def adds(device: str, count: int = 5_000) -> Callable[[], None]:
+    """A step is `count` additions of one number: nothing but launching. Twenty steps are the 100,000 of the target."""
     x, y = torch.ones(1, device=device), torch.ones(1, device=device)
 
     def step() -> None:
@@ -109,9 +109,25 @@ def wide(device: str) -> Callable[[], None]:
     return step
 
 
+def mlp(device: str) -> Callable[[], None]:
+    """A training step of two layers, short enough for very many of them."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 8)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    x = torch.randn(8, 32, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
 PROGRAMS: dict[str, Callable[[str], Callable[[], None]]] = {
     "adds": adds,
     "llama": llama,
+    "mlp": mlp,
     "small_llama": small_llama,
     "wide": wide,
 }

@@ -1,4 +1,4 @@
-"""The table of a result file, for the documentation: `python -m benchmarks.context.table FILE`."""
+"""The tables of a result file, for the documentation: `python -m benchmarks.context.table FILE`."""
 
 from __future__ import annotations
 
@@ -11,41 +11,50 @@ from benchmarks.context.arms import ALL
 __all__ = ["rows"]
 
 NAMES = {
-    "null": "nothing",
+    "null": "nothing, as a check",
     "watch": "**`watch`**",
-    "watch_operators": "`watch`, no Python frames",
-    "watch_host": "`watch`, no device",
-    "watch_detach": "`watch`, then CUPTI taken out",
+    "watch_operators": "`watch --no-frames`",
+    "watch_host": "`watch --no-device`",
     "profiler": "torch.profiler",
     "profiler_stack": "torch.profiler, stacks",
     "profiler_all": "torch.profiler, all options",
-    "proton_shadow": "Proton, shadow",
+    "proton_shadow": "Proton, shadow context",
     "proton_python": "Proton, Python frames",
 }
+
+_OF_SIZE = ("contexts", "bytes", "stop_ms", "resident_during", "losses")
+
+_PROGRAMS = ("llama", "adds", "wide")
 
 
 def rows(summary: dict[str, Any]) -> list[list[str]]:
     """One row for each arm: what steps cost while it is on and after it, how long its end takes, what it leaves."""
     table: list[list[str]] = []
+    arms = summary.get("arms", {})
     for arm in ALL:
-        cells = [NAMES[arm]]
-        for program in ("llama", "adds", "wide"):
-            cells.append(_ratio(summary, program, arm))
-        line = summary.get(f"aba llama {arm}", {})
-        cells.append(f"{line['after']:.2f}" if "after" in line else "")
+        of_arm = {program: arms.get(f"{program} {arm}", {}) for program in _PROGRAMS}
+        cells = [
+            _ratio(summary.get(f"pairs {one}", {}), "ratio", "interval") for one in (f"{p} {arm}" for p in _PROGRAMS)
+        ]
+        # Where steps with and without took turns in one process, that is the better measurement.
+        cells = [
+            cell or _ratio(of_arm[p], "during", "during_interval") for cell, p in zip(cells, _PROGRAMS, strict=True)
+        ]
+        cells.append(_ratio(of_arm["llama"], "after", "after_interval"))
+        line = summary.get(f"left llama {arm}", {})
         cells.append(_amount(line.get("stop_ms"), 1e3, "ms", "s"))
         cells.append(_amount(line.get("bytes", 0) / 1e3 or None, 1e3, "kB", "MB"))
-        if any(cells[1:]):
-            table.append(cells)
+        if any(cells):
+            table.append([NAMES.get(arm, arm), *cells])
     return table
 
 
-def _ratio(summary: dict[str, Any], program: str, arm: str) -> str:
-    paired, apart = summary.get(f"pairs {program} {arm}"), summary.get(f"aba {program} {arm}")
-    if paired and "ratio" in paired:
-        low, high = paired["interval"] or (0.0, 0.0)
-        return f"{paired['ratio']:.2f} ({low:.2f} to {high:.2f})"
-    return f"{apart['during']:.2f}" if apart and "during" in apart else ""
+def _ratio(line: dict[str, Any], value: str, interval: str) -> str:
+    if value not in line:
+        return ""
+    low, high = line[interval]
+    digits = 3 if high - low < 0.03 else 2
+    return f"{line[value]:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def _amount(value: float | None, step: float, small: str, large: str) -> str:
@@ -55,14 +64,27 @@ def _amount(value: float | None, step: float, small: str, large: str) -> str:
 
 
 def main() -> None:
-    """Print it."""
+    """Print them."""
     with open(sys.argv[1], encoding="utf-8") as source:
         found = json.load(source)
+    summary = found["summary"]
     print(f"{found['device']}, torch {found['torch']}, CUDA {found['cuda']}, Python {found['python']}\n")
-    print("| attached | training step, small Llama | 100,000 additions | large matrices | after | end | size |")
-    print("|---|---|---|---|---|---|---|")
-    for row in rows(found["summary"]):
+    head = ("attached", "small Llama, a training step", "100,000 additions", "large matrices", "after", "end", "size")
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows(summary):
         print(f"| {' | '.join(row)} |")
+    print()
+    for name, line in summary.items():
+        kind = name.split(" ")[0]
+        if kind == "turns":
+            print(f"{name}: one in {line['one_in']} {_ratio(line, 'ratio', 'interval')}, {line['rounds']} rounds")
+        elif kind == "windows":
+            for side in ("beside_trace", "beside_watch"):
+                print(
+                    f"{name} {side}: all {_ratio(line[side]['total'], 'ratio', 'interval')}, each {line[side]['range']}"
+                )
+        elif kind == "size":
+            print(f"{name}: " + ", ".join(f"{key} {line.get(key)}" for key in _OF_SIZE))
 
 
 if __name__ == "__main__":

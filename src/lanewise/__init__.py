@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from lanewise.fix.plan import Plan, load_plan
     from lanewise.measure.facts import Facts
     from lanewise.measure.snapshot import Snapshot, read_snapshot
-    from lanewise.record.context.watcher import Watcher, watch
+    from lanewise.record.context.watch import watch
+    from lanewise.record.context.watcher import Watcher
     from lanewise.record.recorder import Recorder, handler, record
     from lanewise.report.model import Finding, Report
     from lanewise.trace.model import Trace
@@ -88,7 +89,7 @@ _HOMES = {
     "read": "lanewise.trace.reader",
     "read_snapshot": "lanewise.measure.snapshot",
     "record": "lanewise.record.recorder",
-    "watch": "lanewise.record.context.watcher",
+    "watch": "lanewise.record.context.watch",
 }
 # Names that the module itself spells differently.
 _SPELLED = {"build_tree": "build"}

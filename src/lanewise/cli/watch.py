@@ -74,7 +74,7 @@ def watch(ctx: click.Context, **given: Any) -> None:
 
 def _watch(program: Program, given: dict[str, Any]) -> int:
     from lanewise.record import script
-    from lanewise.record.context.watcher import watch as make
+    from lanewise.record.context.watch import watch as make
     from lanewise.record.save import rank_suffix
 
     def log(text: str) -> None:

@@ -414,6 +414,45 @@ def test_contexts_beyond_the_limit_are_counted() -> None:
     assert calls(tree, "aten::add") + calls(tree, "<truncated>") == 1500
 
 
+def test_truncated_operators_without_frames_are_counted_each_time() -> None:
+    x = torch.ones(2)
+
+    def work() -> None:
+        for at in range(1200):
+            with torch.profiler.record_function("scope " + "x" * at):
+                pass
+        for _ in range(60):
+            torch.sin(x)
+
+    tree = collected(work, max_nodes=1000, frames=False)
+    before = losses(tree)["truncated"] - 60
+    assert before >= 200
+    assert calls(tree, "aten::sin") == 0
+    assert calls(tree, "<truncated>") == before + 60
+
+
+def test_operators_that_do_not_always_come_are_told_apart() -> None:
+    x = torch.ones(2)
+
+    def work() -> None:
+        for at in range(120):
+            # One line, and one context for all: what comes next is guessed from what came last time.
+            for operator in [
+                torch.sin,
+                *([torch.cos] * (at % 2)),
+                torch.exp,
+                *([torch.neg, torch.erf] * (at % 3 == 0)),
+            ]:
+                operator(x)
+
+    for frames in (True, False):
+        tree = collected(work, frames=frames)
+        counts = [calls(tree, f"aten::{name}") for name in ("sin", "cos", "exp", "neg", "erf")]
+        assert counts == [120, 60, 120, 40, 40]
+        for name in ("sin", "cos", "exp", "neg", "erf"):
+            assert len(rows(tree, f"aten::{name}")) == 1
+
+
 def test_deep_stacks_keep_both_ends() -> None:
     x = torch.ones(2)
 

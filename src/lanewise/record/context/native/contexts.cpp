@@ -42,7 +42,7 @@ Node* Tree::make(Node* parent, Kind kind, uint32_t name, uint64_t forward) {
     nodes = static_cast<Node*>(::operator new(sizeof(Node) * kChunk, std::align_val_t(alignof(Node))));
     chunk.store(nodes, std::memory_order_release);
   }
-  Node* node = new (&nodes[id % kChunk]) Node{parent, forward, name, id, 0, kind, {0}, {0}, {0}, nullptr, nullptr};
+  Node* node = new (&nodes[id % kChunk]) Node{parent, forward, name, id, 0, kind, {0}, 0, {0}, {0}, nullptr, nullptr};
   node->depth = parent == nullptr ? 0 : static_cast<uint16_t>(parent->depth < 0xFFFF ? parent->depth + 1 : 0xFFFF);
   size_.store(id + 1, std::memory_order_release);
   nodes_made.fetch_add(1, std::memory_order_relaxed);

@@ -26,6 +26,7 @@ struct alignas(64) Node {
   uint16_t depth;
   Kind kind;
   std::atomic<uint8_t> flags;
+  uint32_t spelled;  // of an operator found by its name alone: half of the name's hash; else 0
   Counter calls;
   Counter ticks;
   // What repeats is guessed: the child that an activation opened first last time, or of a frame, whose activations are not
@@ -59,6 +60,18 @@ class Tree {
       // The `<truncated>` context is nobody's child but the root's.
       if (guess->parent != parent) return guess;
       (last != nullptr ? last->next : parent->first) = guess;
+    }
+    last = guess;
+    return guess;
+  }
+  // The operator that is guessed to come next, if it is spelled so; else nullptr.
+  static Node* guessed(const Node* parent, Node*& last, uint32_t spelled) {
+    Node* guess = last != nullptr ? last->next : parent->first;
+    if (guess == nullptr) return nullptr;
+    if (guess->spelled != spelled) {
+      // Something between them that does not always come.
+      guess = guess->next;
+      if (guess == nullptr || guess->spelled != spelled) return nullptr;
     }
     last = guess;
     return guess;

@@ -61,12 +61,11 @@ struct NameKey {
 // chance that two have one hash of 63 bits is 5e-8.
 class NameCache {
  public:
-  NameKey find(const char* text) {
-    const size_t size = std::strlen(text);
-    const uint64_t hash = hash_of(text, size);
+  static uint64_t hash_of(std::string_view text) { return hash_of(text.data(), text.size()); }
+  NameKey find(std::string_view text, uint64_t hash) {
     NameKey& here = slots_[hash % kSlots];
     if (__builtin_expect(here.hash != hash, 0)) {
-      const Name* name = names.intern({text, size});
+      const Name* name = names.intern(text);
       here = {hash, name->id, name->flags};
     }
     return here;

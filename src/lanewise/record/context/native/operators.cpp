@@ -126,6 +126,9 @@ __attribute__((noinline)) void settle(Thread& thread, Entry& evaluation, uint64_
   thread.leaf = evaluation.node;
 }
 
+// Half of a name's hash: never 0.
+inline uint32_t spelling(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
+
 std::unique_ptr<at::ObserverContext> open_scope(Thread& thread, const at::RecordFunction& function, uint64_t now) {
   Entry& top = thread.stack[thread.depth];
   if (top.pending.hash != 0) settle(thread, top, 0);
@@ -172,7 +175,8 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
     forward = 0;
   }
   Node* parent = arrive(thread, top, now);
-  const NameKey name = thread.cache.find(function.name());
+  const std::string_view text = function.name();
+  const uint64_t hash = NameCache::hash_of(text);
   Entry& entry = thread.stack[++thread.depth];
   entry.leaf = thread.leaf;
   entry.serial = 0;
@@ -180,20 +184,28 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
   entry.pending = NameKey{};
   entry.last = nullptr;
   entry.base = backward;
-  if (backward) {
-    entry.node = thread.tree.next_child(parent, last_child(top, parent), Kind::kBackward, name.id, forward);
-  } else if (__builtin_expect((name.flags & kEvaluate) != 0, 0)) {
-    entry.base = true;
-    entry.node = parent;
-    entry.pending = name;
-    entry.anchor = top.base ? anchor_now(thread, top) : top.anchor;
-    return;
-  } else {
-    if (__builtin_expect((name.flags & kAccumulate) != 0 && thread.last_forward != 0, 0)) {
-      forward = thread.last_forward;
+  Node*& last = last_child(top, parent);
+  // What came next last time is in the cache of the processor, where the table of names may not be.
+  entry.node = backward ? nullptr : Tree::guessed(parent, last, spelling(hash));
+  if (entry.node == nullptr) {
+    const NameKey name = thread.cache.find(text, hash);
+    if (backward) {
+      entry.node = thread.tree.next_child(parent, last, Kind::kBackward, name.id, forward);
+    } else if (__builtin_expect((name.flags & kEvaluate) != 0, 0)) {
+      entry.base = true;
+      entry.node = parent;
+      entry.pending = name;
+      entry.anchor = top.base ? anchor_now(thread, top) : top.anchor;
+      return;
+    } else if (__builtin_expect((name.flags & kAccumulate) != 0 && thread.last_forward != 0, 0)) {
       add(thread.accumulated, 1);
+      entry.node = thread.tree.next_child(parent, last, Kind::kOperator, name.id, thread.last_forward);
+    } else {
+      entry.node = thread.tree.next_child(parent, last, Kind::kOperator, name.id);
+      if (name.flags == kPlain && entry.node->kind == Kind::kOperator) entry.node->spelled = spelling(hash);
     }
-    entry.node = thread.tree.next_child(parent, last_child(top, parent), Kind::kOperator, name.id, forward);
+  }
+  if (!backward) {
     const int64_t sequence = function.seqNr();
     if (sequence >= 0) {
       thread.tree.remember_sequence(sequence, entry.node);
