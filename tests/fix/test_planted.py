@@ -69,6 +69,14 @@ def test_wrong_kernels_and_fake_speed_are_rejected(square: nn.Module, name: str)
     assert torch.equal(square(x), before)
 
 
+@pytest.mark.parametrize("name", ["stale output", "cached by object", "tires after 60 calls"])
+def test_inputs_that_were_drawn_with_the_gates_own_seed_hide_nothing(square: nn.Module, name: str) -> None:
+    """The most common seed of all: other values have to differ from those that were recorded."""
+    x = torch.randn(128, 256, generator=torch.Generator().manual_seed(0))
+    _, attempt = judged(square, x, planted("bad", WRONG[name]))
+    assert attempt.outcome == "wrong", (attempt.reason, attempt.timing)
+
+
 def test_results_kept_by_content_are_found_out_by_new_inputs(square: nn.Module) -> None:
     x = torch.randn(128, 256, generator=X)
     _, attempt = judged(square, x, planted("bad", programs.cached_by_content))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.fix.gate.inputs import adversarial
+from lanewise.fix.gate.inputs import other_values
 from lanewise.fix.gate.numbers import allowed, error_of
 from lanewise.fix.gate.observe import Observation, observe
 from lanewise.fix.model import Check
@@ -148,7 +148,7 @@ def _other_values(subject: Subject) -> Call:
     """A call of the same kind whose values differ from the first recorded one."""
     if len(subject.calls) > 1 and _shapes(subject.calls[1]) == _shapes(subject.calls[0]):
         return subject.calls[1]
-    return adversarial(subject.calls[0], seeds=1)[0].call
+    return other_values(subject.calls[0])
 
 
 def _shapes(call: Call) -> list[tuple[int, ...]]:
