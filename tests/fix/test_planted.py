@@ -13,9 +13,12 @@ import torch
 from torch import nn
 
 from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.gate.correctness import Correctness, Result
 from lanewise.fix.model import Attempt
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plan import Plan
+from lanewise.fix.state import State
+from lanewise.fix.subject import make_subject
 from tests.fix import programs
 from tests.fix.conftest import WorkClock
 from tests.fix.programs import planted
@@ -176,3 +179,32 @@ def test_work_on_a_stream_that_nobody_waits_for_is_rejected() -> None:
     module = nn.Linear(2048, 2048).cuda().eval().requires_grad_(False)
     _, attempt = judged(module, torch.randn(2048, 2048, device="cuda"), planted("bad", other_stream))
     assert attempt.outcome == "wrong"
+
+
+def checked(module: nn.Module, inputs: Any, forward: Callable[..., Any]) -> Result:
+    """What the correctness gate alone says."""
+    subject = make_subject(module, inputs)
+    state = State(subject)
+    candidate = planted("other", forward)
+    return Correctness(subject, state, seconds=2).check(candidate, candidate.build(subject))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("forward", "right"), [(programs.rounded_once, True), (programs.added_noise, False)])
+def test_half_precision_is_held_to_the_error_that_the_program_itself_has(
+    one_thread: None, forward: Callable[..., Any], right: bool, training: bool
+) -> None:
+    tokens = torch.randint(0, 50, (4, 16), generator=X)
+    found = checked(programs.Half().train(training).requires_grad_(training), tokens, forward)
+    assert found.passed == right, found.reason
+    assert found.numeric_class == ("same precision" if right else "changes semantics")
+
+
+@pytest.mark.parametrize(("until", "right"), [(-1, True), (500, False)])
+def test_under_autocast_another_order_of_rounding_passes(one_thread: None, until: int, right: bool) -> None:
+    module = nn.Linear(512, 64).eval().requires_grad_(False)
+    subject = make_subject(module, torch.randn(32, 512, generator=X))
+    candidate = planted("other", lambda module, original: original)
+    found = Correctness(subject, State(subject), seconds=2).check(candidate, programs.UnderAutocast(module, until))
+    assert found.passed == right, found.reason
+    assert right or "under autocast" in found.reason
