@@ -14,7 +14,8 @@ pytest.importorskip("torch")
 
 from lanewise.fix.budget import Budget, OutOfTime
 from lanewise.fix.candidates.candidate import Candidate
-from lanewise.fix.gate.timing import NULL, Samples, only_for_seen_inputs
+from lanewise.fix.gate.repeats import Repeats, only_for_seen_inputs
+from lanewise.fix.gate.timing import NULL, Samples
 from lanewise.fix.model import Attempt, Timing
 from lanewise.fix.trial.confidence import confidence, margin, profiler_note
 from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
@@ -45,7 +46,7 @@ def samples(wrong: dict[str, str] | None = None, **medians_us: float) -> Samples
         name: [us * 1e3 * noise.normal(1, 0.01, 3) for _ in range(12)]
         for name, us in {**medians_us, NULL: medians_us[EAGER]}.items()
     }
-    return Samples(rounds, wrong or {}, {}, {})
+    return Samples(rounds, wrong or {}, Repeats({}, {}))
 
 
 LATENCY: Any = SimpleNamespace(goal="latency")
@@ -138,14 +139,30 @@ def test_after_a_profiler_a_gain_has_to_be_larger_and_the_plan_says_so() -> None
 
 
 def test_speed_on_repeated_inputs_only_is_told_from_real_speed() -> None:
-    def said(fresh_after: float, seen_after: float) -> str:
-        rounds = {EAGER: [np.array([100.0, 104.0])], PLAN: [np.array([20.0, 22.0])]}
-        fresh = {EAGER: [108.0, 120.0], PLAN: [fresh_after]}
-        return only_for_seen_inputs(Samples(rounds, {}, fresh, {EAGER: [104.0], PLAN: [seen_after]}), EAGER, PLAN)
+    def said(fresh: tuple[float, float], seen: tuple[float, float], noise: float = 0.02) -> tuple[str, bool]:
+        draw = np.random.default_rng(0)
 
-    assert said(112.0, 24.0) == "it saves time only on inputs that it was called with before"
-    assert said(30.0, 26.0) == ""
-    assert said(112.0, 110.0) == "", "a single call that takes longer than one in a row says nothing about inputs"
+        def drawn(times: tuple[float, float]) -> dict[str, list[float]]:
+            return {
+                arm: [us * draw.lognormal(0, noise) for _ in range(10)]
+                for arm, us in zip((EAGER, PLAN), times, strict=True)
+            }
+
+        return only_for_seen_inputs(Repeats(drawn(fresh), drawn(seen)), EAGER, PLAN)
+
+    kept = "it saves time only on inputs that it was called with before"
+    assert said((100, 102), (100, 20)) == (kept, True)
+    assert said((100, 102), (100, 90)) == (kept, True), "a small gain is told apart where times are steady"
+    assert said((100, 25), (100, 20)) == ("", False)
+    assert said((349, 160), (349, 80)) == ("", False), (
+        "the first calls after others of all arms take longer, and still gain"
+    )
+    assert said((112, 112), (110, 110)) == ("", False), "without a gain on known inputs there is nothing to tell"
+    assert said((100, 100), (100, 98), noise=0.1) == ("", False), "what is lost in noise is nobody's fault"
+    assert said((100, 101), (100, 20), noise=0.9)[0], (
+        "a large gain on known inputs that new ones do not show is never kept"
+    )
+    assert only_for_seen_inputs(Repeats({EAGER: [], PLAN: []}, {EAGER: [], PLAN: []}), EAGER, PLAN) == ("", False)
 
 
 def test_calls_without_floating_values_are_varied_in_one_way_only() -> None:

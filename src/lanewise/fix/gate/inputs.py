@@ -9,13 +9,25 @@ from typing import Any, NamedTuple
 from lanewise.fix.tensors import Call, drawing, map_tensors, tensors_of
 from lanewise.record.torched import torch_part
 
-__all__ = ["SHAPES", "VALUES", "Named", "adversarial", "has_floats", "other_shapes", "other_values", "shaken"]
+__all__ = [
+    "SHAPES",
+    "VALUES",
+    "Named",
+    "adversarial",
+    "has_floats",
+    "jittered",
+    "other_shapes",
+    "other_values",
+    "renewed",
+    "shaken",
+]
 
 torch: Any = torch_part()
 
 # Far from the seeds that people use: values drawn with the same one would be the recorded values once more.
 _FIRST_SEED = 7_318_000
 _MOST_DRAWS = 4
+_JITTER = 0.05
 
 
 class Named(NamedTuple):
@@ -66,6 +78,27 @@ def shaken(call: Call) -> Call:
         return _filled(tensor, recipe(tensor, drawing(tensor.device, 7)))
 
     return map_tensors(one, call)
+
+
+def jittered(call: Call, recorded: Call, number: int) -> None:
+    """Give a call's floating tensors the recorded values, each changed by a few per cent; in place, so addresses stay."""
+    for mine, value in zip(tensors_of(call), tensors_of(recorded), strict=True):
+        if mine.dtype.is_floating_point:
+            generator = drawing(mine.device, number & 0xFFFFFFFF)
+            noise = torch.randn(tuple(mine.shape), generator=generator, device=generator.device)
+            noise = noise.mul_(_JITTER).add_(1)
+            mine.data.copy_(value.detach() * noise.to(value.device, value.dtype))
+
+
+def renewed(call: Call, recorded: Call, number: int) -> None:
+    """As `jittered`, with values that `jittered` does not draw; where there are none, whole numbers change places."""
+    jittered(call, recorded, _FIRST_SEED + number)
+    if has_floats(recorded):
+        return
+    for mine, value in zip(tensors_of(call), tensors_of(recorded), strict=True):
+        generator = drawing(mine.device, _FIRST_SEED + number)
+        order = torch.randperm(mine.numel(), generator=generator, device=generator.device).to(value.device)
+        mine.data.copy_(value.detach().flatten()[order].view(mine.shape))
 
 
 def other_shapes(call: Call) -> list[Named]:

@@ -13,7 +13,8 @@ from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.compiler import compiler_counts, compiler_notes
 from lanewise.fix.gate.correctness import Result, patches_of
 from lanewise.fix.gate.physics import impossible
-from lanewise.fix.gate.timing import NULL, Samples, Schedule, measure, only_for_seen_inputs, settled, timing_of
+from lanewise.fix.gate.repeats import only_for_seen_inputs
+from lanewise.fix.gate.timing import NULL, Samples, Schedule, measure, settled, timing_of
 from lanewise.fix.model import Attempt, Outcome, Timing
 from lanewise.fix.plan import combined
 from lanewise.fix.trial.bench import LONGEST_TIMING_S, Bench
@@ -130,7 +131,10 @@ def _measured(
     samples = _timed(bench, ledger, whole, share)
     timing = timing_of(samples.rounds, _WITHOUT, _WITH)
     facts |= {"timing": timing, "repaid_after": _repaid(timing, prepare_s)}
-    if problem := _not_real(bench, samples, timing):
+    doubt, proven = (
+        only_for_seen_inputs(samples.repeats, _WITHOUT, _WITH) if timing.verdict == "faster" else ("", False)
+    )
+    if problem := (doubt if proven else "") or _not_real(bench, samples, timing):
         return _entry(candidate, "wrong", problem, **facts | {"numeric_class": "changes semantics"})
     after = _check(bench, ledger, candidate, whole, again=True)
     facts["checks"] = result.checks + after.checks
@@ -140,7 +144,7 @@ def _measured(
         facts |= peaks.of(whole)
     if candidate.alternative and not below:
         ledger.alternatives.append(Kept(candidate, variant))
-    if reason := _not_good_enough(bench, ledger, timing, facts):
+    if reason := doubt or _not_good_enough(bench, ledger, timing, facts):
         return _entry(candidate, "not faster", reason, **facts)
     return _entry(candidate, "kept", said(timing), **facts)
 
@@ -170,12 +174,8 @@ def _timed(bench: Bench, ledger: Ledger, whole: Several, share: float) -> Sample
 
 
 def _not_real(bench: Bench, samples: Samples, timing: Timing) -> str:
-    """What is wrong with the time itself: other results while the clock ran, a kept result, or less than the work takes."""
-    return (
-        samples.wrong.get(_WITH, "")
-        or (only_for_seen_inputs(samples, _WITHOUT, _WITH) if timing.verdict == "faster" else "")
-        or impossible(timing.after_us, bench.floor)
-    )
+    """What is wrong with the time itself: other results while the clock ran, or less than the work takes."""
+    return samples.wrong.get(_WITH, "") or impossible(timing.after_us, bench.floor)
 
 
 def _not_good_enough(bench: Bench, ledger: Ledger, timing: Timing, facts: dict[str, Any]) -> str:
