@@ -157,6 +157,19 @@ def test_a_right_and_faster_way_is_kept(work_clock: WorkClock) -> None:
     assert 27 < plan.report.against_eager.low <= plan.report.against_eager.high < 31
 
 
+def test_what_is_clearly_slower_at_first_sight_is_not_proven_at_all(work_clock: WorkClock) -> None:
+    module = programs.Square(work_clock).eval().requires_grad_(False)
+
+    def twice(module: Any, original: Any) -> Any:
+        return lambda x: original(x) * 0 + original(x)
+
+    _, attempt = judged(module, torch.randn(64, 256, generator=X), planted("slow", twice))
+    assert attempt.outcome == "not faster"
+    assert attempt.reason.startswith("slower: 0.5")
+    assert not attempt.checks
+    assert "not verified" in attempt.notes[0]
+
+
 def test_the_same_program_under_another_name_is_not_faster(square: nn.Module) -> None:
     x = torch.randn(64, 256, generator=X)
     _, attempt = judged(square, x, planted("same", lambda module, original: original))

@@ -7,6 +7,7 @@ and in the same state of caches.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,9 @@ _MOST_LOST = 0.5
 _LEAST_ROUNDS = 5
 _MOST_CALLS, _BLOCK_S = 16, 0.004
 _MOST_BYTES = 1 << 26
+
+# Of the whole process: what is new in one comparison must not have been seen in an earlier one.
+_numbers = itertools.count()
 
 
 class Repeats(NamedTuple):
@@ -46,7 +50,6 @@ class FreshInputs:
         by_time, by_size = math.ceil(_BLOCK_S / max(one, 1e-9)), _MOST_BYTES // max(size, 1)
         self._subject, self._recorded = subject, call
         self._calls = [copy_call(call) for _ in range(max(1, min(_MOST_CALLS, by_time, by_size)))]
-        self._drawn = 0
 
     def block(self, repeats: Repeats, arm: str, warm: Call) -> None:
         """Time a block of each kind for an arm, which is in place.
@@ -55,8 +58,7 @@ class FreshInputs:
             warm: a call to begin with, so that what is timed finds the arm's code in the caches.
         """
         for call in self._calls:
-            self._drawn += 1
-            renewed(call, self._recorded, self._drawn)
+            renewed(call, self._recorded, next(_numbers))
         self._subject.run(warm)
         repeats.fresh[arm].append(self._timed(self._calls))
         repeats.seen[arm].append(self._timed(self._calls[-1:] * len(self._calls)))
