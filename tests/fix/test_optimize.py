@@ -104,31 +104,6 @@ def test_a_gain_that_the_trace_does_not_show_is_not_credited(work_clock: WorkClo
 
 
 @pytest.mark.parametrize("profilers", [[], ["torch.profiler"]], ids=["fresh process", "after a profiler"])
-def test_a_part_is_shown_without_the_engine_that_hides_its_operators() -> None:
-    """What a graph replays has no operators; here it is a kept result that hides them."""
-
-    def replayed(module: Any, original: Any) -> Any:
-        kept: list[torch.Tensor] = []
-
-        def forward(x: torch.Tensor) -> torch.Tensor:
-            kept[:] = kept or [original(x)]
-            return kept[0].clone()
-
-        return forward
-
-    subject = make_subject(nn.Sequential(nn.Conv2d(4, 4, 3)).eval().requires_grad_(False), torch.randn(2, 4, 8, 8))
-    bench = make_bench(subject, State(subject), Budget(60), goal="latency", allow=[])
-    (layout,) = [one for one in catalogue(subject, bench.work) if one.name == "channels-last"]
-    ledger = Ledger()
-    for candidate in (layout, replace(planted("engine", replayed), engine=True)):
-        ledger.keep(Kept(candidate, candidate.build(subject)))
-        ledger.attempts.append(Attempt(candidate.name, "", "", "", "kept", ""))
-        first_calls(bench, ledger.plan)
-    credit(bench, ledger)
-    assert ledger.names == ["channels-last", "engine"], ledger.attempts
-    assert [shown.seen for shown in ledger.attempts[0].shown] == [True]
-
-
 def test_after_a_profiler_a_small_gain_is_not_kept_and_the_plan_says_why(
     work_clock: WorkClock, monkeypatch: pytest.MonkeyPatch, profilers: list[str]
 ) -> None:
@@ -156,6 +131,31 @@ def test_after_a_profiler_a_small_gain_is_not_kept_and_the_plan_says_why(
     else:
         assert (attempt.outcome, plan.report.confidence) == ("kept", "high")
         assert plan.report.notes == []
+
+
+def test_a_part_is_shown_without_the_engine_that_hides_its_operators() -> None:
+    """What a graph replays has no operators; here it is a kept result that hides them."""
+
+    def replayed(module: Any, original: Any) -> Any:
+        kept: list[torch.Tensor] = []
+
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            kept[:] = kept or [original(x)]
+            return kept[0].clone()
+
+        return forward
+
+    subject = make_subject(nn.Sequential(nn.Conv2d(4, 4, 3)).eval().requires_grad_(False), torch.randn(2, 4, 8, 8))
+    bench = make_bench(subject, State(subject), Budget(60), goal="latency", allow=[])
+    (layout,) = [one for one in catalogue(subject, bench.work) if one.name == "channels-last"]
+    ledger = Ledger()
+    for candidate in (layout, replace(planted("engine", replayed), engine=True)):
+        ledger.keep(Kept(candidate, candidate.build(subject)))
+        ledger.attempts.append(Attempt(candidate.name, "", "", "", "kept", ""))
+        first_calls(bench, ledger.plan)
+    credit(bench, ledger)
+    assert ledger.names == ["channels-last", "engine"], ledger.attempts
+    assert [shown.seen for shown in ledger.attempts[0].shown] == [True]
 
 
 def test_what_changes_semantics_is_refused_unless_allowed_by_name() -> None:
