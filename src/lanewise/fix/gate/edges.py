@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.inputs import has_floats, other_shapes, shaken
-from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks, worst
+from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks, rounded, worst
 from lanewise.fix.gate.observe import Observation, compare_form, observe
 from lanewise.fix.gate.reference import Reference
 from lanewise.fix.model import Check
@@ -40,6 +40,28 @@ class _Situation(NamedTuple):
     differentiated: bool = False
 
 
+class _Known:
+    """What is known of a situation: the truth, and several runs of the original, the first of which counts."""
+
+    def __init__(self, truth: dict[str, Any], seen: list[dict[str, Any]]) -> None:
+        self._truth, self._seen = truth, seen
+        self.names = [name for name, value in seen[0].items() if value.dtype.is_floating_point]
+        self.limits: dict[str, tuple[Any, Error]] = {}
+
+    def limit(self, name: str, room: Error) -> tuple[Any, Error]:
+        """What a value is held against, and how far the original is from that; without a truth, from itself."""
+        value, reference = self._seen[0][name], self._truth.get(name)
+        mine = [one[name] for one in self._seen if name in one and one[name].shape == value.shape]
+        if reference is not None and reference.shape == value.shape:
+            if rounded(value, reference):
+                mine = mine[1:]
+            if not mine or error_of(mine[0], reference).norm <= _PLAUSIBLE:
+                return reference, worst(error_of(one, reference) for one in mine)
+        apart = worst([room, *(error_of(one, value) for one in mine[1:])])
+        # Each may be off by what passes, in opposite directions.
+        return value, Error(2 * apart.largest, 2 * apart.norm)
+
+
 class Edges:
     """Makes the checks. What the original does is run once for all candidates, as it stays the same.
 
@@ -55,7 +77,7 @@ class Edges:
         self._subject, self._state, self._reference = subject, state, reference
         self._room, self._precision = room, precision
         self._expected: dict[str, Observation | None] = {}
-        self._limits: dict[str, dict[str, tuple[Any, Error]]] = {}
+        self._known: dict[str, _Known] = {}
 
     def check(self, variant: Variant) -> list[Check]:
         """The checks, with the candidate in place."""
@@ -126,18 +148,26 @@ class Edges:
                 continue
             if not a.dtype.is_floating_point or other_masks(b, a, a):
                 return f"{name} differs"
-            if situation.name not in self._limits:
-                self._limits[situation.name] = self._limits_of(variant, situation, expected)
-            reference, limit = self._limits[situation.name].get(name, (a, Error(0.0, 0.0)))
+            reference, limit = self._limit(variant, situation, expected, name)
             error, most = error_of(b, reference), allowed(limit, a.dtype, precision=self._precision)
             if not error.within(most):
                 return f"{name} is off by {error.largest:.2g} of its largest value, where {most.largest:.2g} passes"
         return ""
 
-    def _limits_of(
-        self, variant: Variant, situation: _Situation, expected: Observation
-    ) -> dict[str, tuple[Any, Error]]:
-        """For every value what it is held against, and how far the original is from that."""
+    def _limit(self, variant: Variant, situation: _Situation, expected: Observation, name: str) -> tuple[Any, Error]:
+        """What a value is held against, and how far the original is from that."""
+        if situation.name not in self._known:
+            self._known[situation.name] = self._learn(variant, situation, expected)
+        known = self._known[situation.name]
+        if name not in known.limits:
+            known.limits[name] = known.limit(name, self._room(name))
+            if situation.differentiated:
+                # Where inputs hardly matter (a bias), rounding is what it is elsewhere.
+                every = [known.limit(other, self._room(other))[1] for other in known.names]
+                known.limits[name] = known.limits[name][0], worst(every)
+        return known.limits[name]
+
+    def _learn(self, variant: Variant, situation: _Situation, expected: Observation) -> _Known:
         variant.disable()
         try:
             truth = self._truth(situation, expected)
@@ -150,24 +180,7 @@ class Edges:
         finally:
             self._state.restore()
             variant.enable()
-        seen = [dict(other.values()) for other in [expected, *others]]
-        found: dict[str, tuple[Any, Error]] = {}
-        for name, value in expected.values():
-            if not value.dtype.is_floating_point:
-                continue
-            mine = [one[name] for one in seen if name in one and one[name].shape == value.shape]
-            reference = truth.get(name)
-            if reference is not None and error_of(value, reference).norm <= _PLAUSIBLE:
-                found[name] = reference, worst(error_of(one, reference) for one in mine)
-            else:
-                # Each may be off by what passes, in opposite directions.
-                room = worst([self._room(name), *(error_of(one, value) for one in mine)])
-                found[name] = value, Error(2 * room.largest, 2 * room.norm)
-        if situation.differentiated:
-            # Where inputs hardly matter (a bias), rounding is what it is elsewhere.
-            most = worst(limit for _, limit in found.values())
-            found = {name: (reference, most) for name, (reference, _) in found.items()}
-        return found
+        return _Known(truth, [dict(one.values()) for one in (expected, *others)])
 
     def _truth(self, situation: _Situation, expected: Observation) -> dict[str, Any]:
         subject, kind = self._subject, self._subject.kind

@@ -76,7 +76,8 @@ class Samples(NamedTuple):
     """Per arm its rounds, each an array of ns per call; and what went wrong with the results ("" if nothing).
 
     Attributes:
-        rounds: by arm. wrong: by arm. repeats: what new inputs cost; nothing in it where inputs may not change.
+        rounds: by arm. wrong: by arm. repeats: what new inputs cost; nothing in it where that was not asked, or inputs may
+            not change.
     """
 
     rounds: dict[str, list[np.ndarray]]
@@ -99,6 +100,7 @@ def measure(
     schedule: Schedule,
     *,
     done: Callable[[dict[str, list[np.ndarray]]], bool] = lambda _: False,
+    new_inputs: bool = False,
 ) -> Samples:
     """Time arms in turns.
 
@@ -106,6 +108,7 @@ def measure(
         arms: by name; None is the program as it is.
         schedule: time to spend.
         done: asked after each look whether it is settled.
+        new_inputs: whether calls with inputs that are new each time are timed, too.
 
     Every round has inputs with other values, the same for all arms. The result of a call after each block is compared with
     the program's own for these values, outside of what is timed: an arm that stops working once it is timed is found.
@@ -123,7 +126,7 @@ def measure(
     rounds: dict[str, list[np.ndarray]] = {name: [] for name in variants}
     wrong: dict[str, str] = {}
     repeats = Repeats({name: [] for name in variants}, {name: [] for name in variants})
-    inputs = FreshInputs(subject, subject.calls[0], min(paces)) if _comparable(subject) else None
+    inputs = FreshInputs(subject, subject.calls[0], min(paces)) if new_inputs and _comparable(subject) else None
     order, pick = list(variants), random.Random(0)
     began = time.monotonic()
     collecting = gc.isenabled()
@@ -139,9 +142,10 @@ def measure(
                 rounds[name].append(samples)
                 if name not in wrong and not _alike(last, expected):
                     wrong[name] = "while it was timed it gave another result for the same inputs"
-            for name in order if inputs is not None else ():
-                with _on(variants[name], state):
-                    inputs.block(repeats, name, calls[0])
+            if inputs is not None:
+                for name in order:
+                    with _on(variants[name], state):
+                        inputs.block(repeats, name, calls[0])
             longest = schedule.seconds * (1.05 if number >= schedule.enough else schedule.patience)
             late = time.monotonic() - began > longest
             if late or (number in schedule.looks and done(rounds)):

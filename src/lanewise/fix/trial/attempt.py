@@ -137,7 +137,7 @@ def _measured(
         return _entry(candidate, "not faster", said(first), **facts | {"timing": first})
     began = time.monotonic()
     result = _check(bench, ledger, candidate, whole)
-    ledger.check_s = max(ledger.check_s, time.monotonic() - began)
+    ledger.checks_s.append(time.monotonic() - began)
     facts["notes"] = _fallback_notes(whole) + compiler_notes(compiled_before)
     facts |= {"checks": result.checks, "numeric_class": result.numeric_class}
     if not result.passed:
@@ -181,6 +181,7 @@ def _timed(bench: Bench, ledger: Ledger, whole: Several, share: float) -> Sample
         arms,
         schedule,
         done=lambda rounds: settled(rounds, _WITHOUT, _WITH, margin=needed),
+        new_inputs=True,
     )
 
 

@@ -44,10 +44,11 @@ def run_trial(
     state, ledger = State(subject), Ledger(profilers_so_far())
     if note := profiler_note(ledger.profilers, cuda=subject.cuda):
         clock.tell(note)
-    prepare = PREPARE_SHARE * clock.left
+    prepare, began = PREPARE_SHARE * clock.left, clock.spent
     try:
         with clock.at_most(prepare):
             bench = make_bench(subject, state, clock, goal=goal, allow=allow)
+        ledger.expected_check_s = clock.spent - began
     except OutOfTime:
         reason = f"learning how its results can be verified takes more than {prepare:.3g} s, half of the budget"
         return untried_plan(subject, clock, ledger, goal=goal, allow=allow, reason=f"{reason}: nothing was tried")
