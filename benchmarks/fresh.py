@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["call"]
+__all__ = ["Fork", "call"]
 
 
 def call(function: Callable[[], dict[str, Any]], *, seconds: float, output: Path | None = None) -> dict[str, Any]:
@@ -28,25 +28,56 @@ def call(function: Callable[[], dict[str, Any]], *, seconds: float, output: Path
     Args:
         seconds: the process is stopped after them. output: file that takes all that the process prints.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        _answer(function, writing, output)
-    os.close(writing)
-    with contextlib.suppress(OSError):
-        # In both, or a child that is late would be killed with us.
-        os.setpgid(child, child)
-    text = _read(reading, time.monotonic() + seconds)
-    os.close(reading)
-    if text is None:
-        os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    if text is None:
+    fork = Fork(function, output)
+    answer = fork.answer(time.monotonic() + seconds)
+    if answer is None:
+        fork.stop()
         return {"error": f"no result within {seconds:.0f} s"}
-    return json.loads(text) if text else {"error": "the process ended without a result"}
+    return answer
+
+
+class Fork:
+    """A process that computes an answer; several may run at a time.
+
+    Args:
+        function: what it answers. output: file that takes all that it prints.
+    """
+
+    def __init__(self, function: Callable[[], dict[str, Any]], output: Path | None = None) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._reading, writing = os.pipe()
+        self._parts: list[bytes] = []
+        self._child = os.fork()
+        if self._child == 0:
+            os.close(self._reading)
+            _answer(function, writing, output)
+        os.close(writing)
+        with contextlib.suppress(OSError):
+            # In both, or a child that is late would be killed with us.
+            os.setpgid(self._child, self._child)
+
+    def answer(self, until: float = 0.0) -> dict[str, Any] | None:
+        """Its answer, `{"error": ...}` if it failed; None if there is none yet at that time of the monotonic clock."""
+        while select.select([self._reading], [], [], max(0.0, until - time.monotonic()))[0]:
+            part = os.read(self._reading, 1 << 16)
+            if part:
+                self._parts.append(part)
+                continue
+            self._close()
+            text = b"".join(self._parts).decode()
+            return json.loads(text) if text else {"error": "the process ended without a result"}
+        return None
+
+    def stop(self) -> None:
+        """End it, and whatever it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child, signal.SIGKILL)
+        self._close()
+
+    def _close(self) -> None:
+        os.close(self._reading)
+        os.waitpid(self._child, 0)
 
 
 def _answer(function: Callable[[], dict[str, Any]], writing: int, output: Path | None) -> None:
@@ -68,16 +99,3 @@ def _answer(function: Callable[[], dict[str, Any]], writing: int, output: Path |
     sys.stderr.flush()
     # What other libraries do at the end of a process is not measured.
     os._exit(0)
-
-
-def _read(source: int, until: float) -> str | None:
-    """All text up to the end, or None if that takes too long."""
-    parts: list[bytes] = []
-    while (left := until - time.monotonic()) > 0:
-        if not select.select([source], [], [], left)[0]:
-            continue
-        part = os.read(source, 1 << 16)
-        if not part:
-            return b"".join(parts).decode()
-        parts.append(part)
-    return None

@@ -68,7 +68,10 @@ class _Program:
         if self._problem:
             return
         output, log = (self._home / f"{self._path.stem}-{number}.{kind}" for kind in ("json", "log"))
-        problem = run_one(lambda: measure_twins(self._path, self._fixed, device, output, _ROUNDS_S), log, seconds)
+        # What a program does on its way out, waiting for a log say, is not measured.
+        problem = run_one(
+            lambda: measure_twins(self._path, self._fixed, device, output, _ROUNDS_S), log, seconds, at_exit=False
+        )
         if not problem:
             self._found.append(json.loads(output.read_text()))
         elif not self._found:

@@ -13,11 +13,13 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-__all__ = ["Job", "run_all", "run_one", "warm_imports"]
+from benchmarks.fresh import Fork
+
+__all__ = ["run_all", "run_one", "warm_imports"]
 
 _LIBRARIES = ("torch", "torch._dynamo", "torch._inductor.compile_fx", "triton", "torch.profiler", "numpy", "polars")
 
@@ -39,41 +41,19 @@ def warm_imports(others: Sequence[str] = ()) -> None:
         raise RuntimeError("an import has initialized the device: forks of this process cannot use it")
 
 
-class Job:
-    """A fork that is running.
+def run_one(work: Callable[[], object], log: Path, seconds: float, *, at_exit: bool = True) -> str:
+    """Run it to its end. Returns "" or why it did not end well.
 
     Args:
-        work: its exit code is 0 unless this raises, or exits with another one.
-        log: gets what it prints.
+        work: does not end well if it raises, or exits with a code that is not 0. log: gets what it prints.
+        at_exit: whether what it registered for the end of a process is run.
     """
-
-    def __init__(self, work: Callable[[], object], log: Path) -> None:
-        self.began = time.monotonic()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self.pid = os.fork()
-        if self.pid == 0:
-            _child(work, log)
-
-    def ended(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        return os.waitstatus_to_exitcode(status) if pid else None
-
-    def stop(self) -> None:
-        """End it, and whatever it has started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+    return run_all([(work, log)], 1, seconds, at_exit=at_exit)[0]
 
 
-def run_one(work: Callable[[], object], log: Path, seconds: float) -> str:
-    """Run it to its end. Returns "" or why it did not end well."""
-    return run_all([(work, log)], 1, seconds)[0]
-
-
-def run_all(jobs: Sequence[tuple[Callable[[], object], Path]], together: int, seconds: float) -> list[str]:
+def run_all(
+    jobs: Sequence[tuple[Callable[[], object], Path]], together: int, seconds: float, *, at_exit: bool = True
+) -> list[str]:
     """Run jobs, some at a time, until all are done or the time is up.
 
     Returns:
@@ -81,45 +61,36 @@ def run_all(jobs: Sequence[tuple[Callable[[], object], Path]], together: int, se
     """
     deadline = time.monotonic() + seconds
     said = ["not begun: no time was left"] * len(jobs)
-    running: dict[int, Job] = {}
+    running: dict[int, Fork] = {}
     waiting = list(range(len(jobs)))
     try:
         while (waiting or running) and time.monotonic() < deadline:
             while waiting and len(running) < together:
                 at = waiting.pop(0)
-                running[at] = Job(*jobs[at])
+                work, log = jobs[at]
+                running[at] = Fork(partial(_whole, work, at_exit), log)
                 said[at] = "stopped: no time was left"
-            for at, job in list(running.items()):
-                if (code := job.ended()) is not None:
+            for at, fork in list(running.items()):
+                if (answer := fork.answer()) is not None:
                     del running[at]
-                    said[at] = "" if code == 0 else f"exit code {code}"
+                    said[at] = answer.get("error", "")
             time.sleep(0.01)
     finally:
-        for job in running.values():
-            job.stop()
+        for fork in running.values():
+            fork.stop()
     return said
 
 
-def _child(work: Callable[[], object], log: Path) -> None:
-    os.setsid()
+def _whole(work: Callable[[], object], at_exit: bool) -> dict[str, str]:
+    """Run it as a program: with its exit code, and what it leaves for the end."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    code = 1
+    code: object = 0
     try:
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
-        sys.stdout = open(1, "w", buffering=1, closefd=False)
-        sys.stderr = open(2, "w", buffering=1, closefd=False)
         work()
-        code = 0
     except SystemExit as stop:
-        code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-    except BaseException:
-        traceback.print_exc()
+        code = stop.code or 0
     finally:
-        with contextlib.suppress(BaseException):
-            atexit._run_exitfuncs()
-        with contextlib.suppress(BaseException):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+        if at_exit:
+            with contextlib.suppress(BaseException):
+                atexit._run_exitfuncs()
+    return {"error": f"exit code {code}"} if code else {}

@@ -18,11 +18,19 @@ from typing import Any
 from benchmarks.fix.forked import run_all
 from benchmarks.fix.workloads import WORKLOADS
 
+from lanewise.fix.candidates.candidate import Candidate
+
 __all__ = ["use_caches", "warm"]
 
 _LEAST_TOGETHER = 2
 _TOGETHER = (("compile", "compile-reduce-overhead", "kernel"), ("compile-max-autotune",))
 """What one process compiles, one after the other: modes share most of their kernels."""
+
+_BELOW = "optimizer-fused"
+"""Compilers come after it where there is an optimizer, so that they see another program."""
+
+_LATER = 10
+"""By how much what takes longest gives way to the rest."""
 
 
 def use_caches(folder: Path) -> None:
@@ -49,24 +57,36 @@ def _compile(name: str, kinds: Sequence[str], device: str, folder: Path) -> None
     if "compile-max-autotune" in kinds:
         # Not where the measured process looks: what is chosen here, it chooses on a busy device.
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "elsewhere")
+        os.nice(_LATER)
     import torch
 
     from lanewise.fix.candidates.catalogue import catalogue
     from lanewise.fix.gate.worklist import work_of
     from lanewise.fix.state import State
     from lanewise.fix.subject import make_subject
-    from lanewise.fix.trial.prepare import first_calls
 
     torch.manual_seed(0)
     subject = make_subject(*next(one for one in WORKLOADS if one.name == name).make(device))
     state = State(subject)
     bench: Any = SimpleNamespace(subject=subject, state=state)
     known = catalogue(subject, work_of(subject, state))
+    for one in known:
+        if one.name == _BELOW and "compile" in kinds:
+            fused = one.build(subject)
+            fused.enable()
+            _first_calls(bench, next(other for other in known if other.name == "compile"))
+            fused.disable()
     for kind in kinds:
         for candidate in [one for one in known if one.name == kind or (kind == "kernel" and one.family == "kernel")]:
-            began = time.monotonic()
-            try:
-                first_calls(bench, candidate.build(subject))
-            except Exception as error:  # the measured process will say so
-                print(f"{candidate.name}: {error}", file=sys.stderr)
-            print(f"{candidate.name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+            _first_calls(bench, candidate)
+
+
+def _first_calls(bench: Any, candidate: Candidate) -> None:
+    from lanewise.fix.trial.prepare import first_calls
+
+    began = time.monotonic()
+    try:
+        first_calls(bench, candidate.build(bench.subject))
+    except Exception as error:  # the measured process will say so
+        print(f"{candidate.name}: {error}", file=sys.stderr)
+    print(f"{candidate.name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)

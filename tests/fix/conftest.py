@@ -60,8 +60,9 @@ class WorkClock:
 @pytest.fixture
 def work_clock(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> WorkClock:
     """Arms are timed by the work that they do; on a busy machine a second thread would be waited for without end."""
-    from lanewise.fix.gate import timing
+    from lanewise.fix.gate import repeats, timing
 
     clock = WorkClock()
-    monkeypatch.setattr(timing, "time", clock)
+    for module in (repeats, timing):
+        monkeypatch.setattr(module, "time", clock)
     return clock

@@ -85,6 +85,73 @@ def planted(name: str, forward: Callable[[Any, Forward], Forward]) -> Candidate:
     )
 
 
+class Half(nn.Module):
+    """Tokens through a few layers in bfloat16: every operator rounds, and no input can be changed by a roundoff."""
+
+    def __init__(self, width: int = 64, layers: int = 48) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(50, width)
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
+        self.norm = nn.LayerNorm(width)
+        self.bfloat16()
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = x + F.gelu(layer(self.norm(x)))
+        return x
+
+
+def rounded_once(module: Any, original: Forward) -> Forward:
+    """What a compiler makes of `Half`: single precision in between, rounded at the end."""
+
+    def forward(tokens: torch.Tensor) -> torch.Tensor:
+        x = module.embedding(tokens).float()
+        norm = module.norm
+        for layer in module.layers:
+            y = F.layer_norm(x, norm.normalized_shape, norm.weight.float(), norm.bias.float(), norm.eps)
+            x = x + F.gelu(F.linear(y, layer.weight.float(), layer.bias.float()))
+        return x.bfloat16()
+
+    return forward
+
+
+def added_noise(module: Any, original: Forward) -> Forward:
+    """Off by ten roundoffs of bfloat16."""
+
+    def forward(tokens: torch.Tensor) -> torch.Tensor:
+        y = original(tokens)
+        return y + 10 * torch.finfo(y.dtype).eps * y.abs().max() * torch.sign(y)
+
+    return forward
+
+
+class UnderAutocast:
+    """A variant without a guard, as a setting is: under autocast the layer leaves out what is behind `until`, or, with -1,
+    rounds its two halves before it adds them, which is as right as anything there."""
+
+    def __init__(self, module: nn.Linear, until: int) -> None:
+        self._module, self._until = module, until
+
+    def enable(self) -> None:
+        """Put it on."""
+        original, weight, bias = type(self._module).forward, self._module.weight, self._module.bias
+
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            if not torch.is_autocast_enabled("cpu"):
+                return original(self._module, x)
+            if self._until >= 0:
+                return F.linear(x[:, : self._until], weight[:, : self._until], bias)
+            half = x.shape[1] // 2
+            return F.linear(x[:, :half], weight[:, :half]) + F.linear(x[:, half:], weight[:, half:], bias)
+
+        self._module.forward = forward  # type: ignore[method-assign]
+
+    def disable(self) -> None:
+        """Take it off."""
+        vars(self._module).pop("forward", None)
+
+
 # -- wrong kernels ---------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,17 @@ import lanewise
 from lanewise.errors import InputError, LanewiseError, UsageError
 from lanewise.fix.budget import Budget, OutOfTime, seconds_of
 from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.candidates.fused import match_module
-from lanewise.fix.model import SCHEMA
+from lanewise.fix.model import SCHEMA, Attempt
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plan import load_plan
+from lanewise.fix.state import State
+from lanewise.fix.subject import make_subject
+from lanewise.fix.trial.bench import make_bench
+from lanewise.fix.trial.credit import credit
+from lanewise.fix.trial.ledger import Kept, Ledger
+from lanewise.fix.trial.prepare import first_calls
 from lanewise.show.plan_text import plan_json, plan_markdown, plan_sentence, render_plan
 from tests.fix.conftest import WorkClock
 from tests.fix.programs import Repeats, done_once, planted
@@ -123,6 +131,31 @@ def test_after_a_profiler_a_small_gain_is_not_kept_and_the_plan_says_why(
     else:
         assert (attempt.outcome, plan.report.confidence) == ("kept", "high")
         assert plan.report.notes == []
+
+
+def test_a_part_is_shown_without_the_engine_that_hides_its_operators() -> None:
+    """What a graph replays has no operators; here it is a kept result that hides them."""
+
+    def replayed(module: Any, original: Any) -> Any:
+        kept: list[torch.Tensor] = []
+
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            kept[:] = kept or [original(x)]
+            return kept[0].clone()
+
+        return forward
+
+    subject = make_subject(nn.Sequential(nn.Conv2d(4, 4, 3)).eval().requires_grad_(False), torch.randn(2, 4, 8, 8))
+    bench = make_bench(subject, State(subject), Budget(60), goal="latency", allow=[])
+    (layout,) = [one for one in catalogue(subject, bench.work) if one.name == "channels-last"]
+    ledger = Ledger()
+    for candidate in (layout, replace(planted("engine", replayed), engine=True)):
+        ledger.keep(Kept(candidate, candidate.build(subject)))
+        ledger.attempts.append(Attempt(candidate.name, "", "", "", "kept", ""))
+        first_calls(bench, ledger.plan)
+    credit(bench, ledger)
+    assert ledger.names == ["channels-last", "engine"], ledger.attempts
+    assert [shown.seen for shown in ledger.attempts[0].shown] == [True]
 
 
 def test_what_changes_semantics_is_refused_unless_allowed_by_name() -> None:

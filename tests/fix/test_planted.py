@@ -13,9 +13,12 @@ import torch
 from torch import nn
 
 from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.gate.correctness import Correctness, Result
 from lanewise.fix.model import Attempt
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plan import Plan
+from lanewise.fix.state import State
+from lanewise.fix.subject import make_subject
 from tests.fix import programs
 from tests.fix.conftest import WorkClock
 from tests.fix.programs import planted
@@ -67,6 +70,14 @@ def test_wrong_kernels_and_fake_speed_are_rejected(square: nn.Module, name: str)
     assert attempt.reason
     assert not plan
     assert torch.equal(square(x), before)
+
+
+@pytest.mark.parametrize("name", ["stale output", "cached by object", "tires after 60 calls"])
+def test_inputs_that_were_drawn_with_the_gates_own_seed_hide_nothing(square: nn.Module, name: str) -> None:
+    """The most common seed of all: other values have to differ from those that were recorded."""
+    x = torch.randn(128, 256, generator=torch.Generator().manual_seed(0))
+    _, attempt = judged(square, x, planted("bad", WRONG[name]))
+    assert attempt.outcome == "wrong", (attempt.reason, attempt.timing)
 
 
 def test_results_kept_by_content_are_found_out_by_new_inputs(square: nn.Module) -> None:
@@ -146,6 +157,19 @@ def test_a_right_and_faster_way_is_kept(work_clock: WorkClock) -> None:
     assert 27 < plan.report.against_eager.low <= plan.report.against_eager.high < 31
 
 
+def test_what_is_clearly_slower_at_first_sight_is_not_proven_at_all(work_clock: WorkClock) -> None:
+    module = programs.Square(work_clock).eval().requires_grad_(False)
+
+    def twice(module: Any, original: Any) -> Any:
+        return lambda x: original(x) * 0 + original(x)
+
+    _, attempt = judged(module, torch.randn(64, 256, generator=X), planted("slow", twice))
+    assert attempt.outcome == "not faster"
+    assert attempt.reason.startswith("slower: 0.5")
+    assert not attempt.checks
+    assert "not verified" in attempt.notes[0]
+
+
 def test_the_same_program_under_another_name_is_not_faster(square: nn.Module) -> None:
     x = torch.randn(64, 256, generator=X)
     _, attempt = judged(square, x, planted("same", lambda module, original: original))
@@ -168,3 +192,32 @@ def test_work_on_a_stream_that_nobody_waits_for_is_rejected() -> None:
     module = nn.Linear(2048, 2048).cuda().eval().requires_grad_(False)
     _, attempt = judged(module, torch.randn(2048, 2048, device="cuda"), planted("bad", other_stream))
     assert attempt.outcome == "wrong"
+
+
+def checked(module: nn.Module, inputs: Any, forward: Callable[..., Any]) -> Result:
+    """What the correctness gate alone says."""
+    subject = make_subject(module, inputs)
+    state = State(subject)
+    candidate = planted("other", forward)
+    return Correctness(subject, state, seconds=2).check(candidate, candidate.build(subject))
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("forward", "right"), [(programs.rounded_once, True), (programs.added_noise, False)])
+def test_half_precision_is_held_to_the_error_that_the_program_itself_has(
+    one_thread: None, forward: Callable[..., Any], right: bool, training: bool
+) -> None:
+    tokens = torch.randint(0, 50, (4, 16), generator=X)
+    found = checked(programs.Half().train(training).requires_grad_(training), tokens, forward)
+    assert found.passed == right, found.reason
+    assert found.numeric_class == ("same precision" if right else "changes semantics")
+
+
+@pytest.mark.parametrize(("until", "right"), [(-1, True), (500, False)])
+def test_under_autocast_another_order_of_rounding_passes(one_thread: None, until: int, right: bool) -> None:
+    module = nn.Linear(512, 64).eval().requires_grad_(False)
+    subject = make_subject(module, torch.randn(32, 512, generator=X))
+    candidate = planted("other", lambda module, original: original)
+    found = Correctness(subject, State(subject), seconds=2).check(candidate, programs.UnderAutocast(module, until))
+    assert found.passed == right, found.reason
+    assert right or "under autocast" in found.reason

@@ -48,6 +48,15 @@ CASES: dict[str, tuple[str, str, str]] = {
         "loader = DataLoader(data, batch_size=8, num_workers=min(8, torch.get_num_threads()), persistent_workers=True, "
         "pin_memory=torch.cuda.is_available())",
     ),
+    "batches of a loader that are waited for": (
+        "loader",
+        "loader = DataLoader(data, num_workers=4)\n"
+        "for at, (x, y) in enumerate(loader):\n"
+        "    f(x.to(device), y.cuda(), z.to(device))",
+        "loader = DataLoader(data, num_workers=4, pin_memory=torch.cuda.is_available())\n"
+        "for at, (x, y) in enumerate(loader):\n"
+        "    f(x.to(device, non_blocking=True), y.cuda(non_blocking=True), z.to(device))",
+    ),
     "a value read for nothing": ("unused-wait", "x.sum().item()\ny = 1", "y = 1"),
     "a value read under a condition": (
         "unused-wait",

@@ -141,6 +141,20 @@ def test_a_recording_without_boundaries_is_cut_by_size_and_time() -> None:
     assert bench.window.over_limit() == ""
 
 
+def test_rows_that_end_while_another_thread_asks_are_not_over_any_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(Plan(active_seconds=1.0, trace_bytes=100))
+    bench.window.begin_whole()
+    bench.time.pass_us(11e6)
+
+    def ends(**_: bool) -> float:
+        bench.window.finish("program ended")
+        return 0.0
+
+    assert bench.window._size is not None
+    monkeypatch.setattr(bench.window._size, "predicted", ends)
+    assert bench.window.over_limit() == ""
+
+
 def test_without_skip_and_warmup_recording_begins_at_once() -> None:
     bench = Bench(Plan(skip=0, timed_max=0, warmup=0, active_min=3, active_max=3, after=0))
     bench.steps(1)

@@ -79,6 +79,7 @@ class Budget:
             raise OutOfTime
 
         before = signal.signal(signal.SIGALRM, ring)
+        hook, sys.unraisablehook = sys.unraisablehook, _quiet(sys.unraisablehook)
         self._deadlines.append(min([time.monotonic() + seconds, *self._deadlines]))
         try:
             self._arm()
@@ -87,12 +88,23 @@ class Budget:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self._deadlines.pop()
             signal.signal(signal.SIGALRM, before)
+            sys.unraisablehook = hook
             if self._deadlines:
                 self._arm()
 
     def _arm(self) -> None:
         # Again and again: a compiler may catch everything, and what is raised while an object is freed is lost.
         signal.setitimer(signal.ITIMER_REAL, max(self._deadlines[-1] - time.monotonic(), 1e-3), _AGAIN_S)
+
+
+def _quiet(hook: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """The hook, but for what was raised while an object was freed: it will be raised again, and is no news to anybody."""
+
+    def said(unraisable: Any) -> None:
+        if not isinstance(unraisable.exc_value, OutOfTime):
+            hook(unraisable)
+
+    return said
 
 
 def _to_stderr(line: str) -> None:

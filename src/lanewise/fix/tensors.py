@@ -92,9 +92,11 @@ def same_bits(a: Any, b: Any) -> bool:
     """Whether two tensors are equal in every bit that matters: type, shape and values, NaN equal to NaN."""
     if a.dtype != b.dtype or a.shape != b.shape or a.device != b.device:
         return False
+    if torch.equal(a, b):
+        return True
     if a.dtype.is_floating_point or a.dtype.is_complex:
         return bool(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) and torch.equal(a != a, b != b))
-    return bool(torch.equal(a, b))
+    return False
 
 
 def _memory(tensor: Any) -> int:

@@ -187,7 +187,9 @@ class Window:
             return ""
         if self._size.predicted(inside=True) > self.plan.trace_bytes:
             return "size"
-        return "time" if self._running_clock().since_open_ns > _LONGEST * self.plan.active_seconds * 1e9 else ""
+        # Asked from another thread: meanwhile the rows may have ended, and their clock is gone.
+        clock = self._clock
+        return "time" if clock is not None and clock.since_open_ns > _LONGEST * self.plan.active_seconds * 1e9 else ""
 
     def cut(self, reason: str) -> bool:
         """End recording here, between two boundaries; False if a boundary is being handled right now."""

@@ -22,32 +22,32 @@ from lanewise.fix.subject import Subject
 
 __all__ = ["catalogue"]
 
+_SLOW = ("compile-max-autotune", "compile-blocks")
+"""Engines that take longest to make, and least often win."""
+
 
 def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
     """Program fixes, then settings and layouts, then other ways to compute parts, then graphs and the compiler.
 
     Each of these builds on what was kept before it, except that of graphs and compilers a plan has one: see
-    `Candidate.engine`. Where the program can be captured, those come first, and parts are tried inside of a graph: launched
-    one by one, most of them cost the host more than they save.
+    `Candidate.engine`. Where the program can be captured, those come first, so that they are timed in any budget, and parts
+    are tried inside of a graph: launched one by one, most of them cost the host more than they save.
     """
     layouts, kernels, backends = (
         layout.candidates(subject),
         fused.candidates(subject),
         attention.candidates(subject, work),
     )
-    first = [
-        *program.candidates(subject),
-        *copies.candidates(subject),
-        *optimizers.candidates(subject),
-        *layouts,
-        *precision.candidates(subject),
-        *threads.candidates(subject),
-    ]
-    captured = graphs.candidates(subject)
+    first = [*program.candidates(subject), *copies.candidates(subject), *optimizers.candidates(subject)]
+    settings = [*precision.candidates(subject), *threads.candidates(subject)]
+    captured, engines = graphs.candidates(subject), _engines(subject)
     if not captured:
-        return [*first, *backends, *kernels, *_engines(subject)]
-    inside = graphs.with_parts(subject, [*kernels, *_together(kernels), *layouts, *backends])
-    return [*first, *captured, *_engines(subject), *inside, *backends, *kernels]
+        return [*first, *layouts, *settings, *backends, *kernels, *engines]
+    parts = [*_together(kernels), *kernels, *layouts]
+    likely, others = (graphs.with_parts(subject, some) for some in (parts[:1], [*parts[1:], *backends]))
+    quick = [one for one in engines if not one.name.startswith(_SLOW)]
+    slow = [one for one in engines if one not in quick]
+    return [*first, *settings, *captured, *quick, *likely, *slow, *others, *layouts, *backends, *kernels]
 
 
 def _together(kernels: list[Candidate]) -> list[Candidate]:

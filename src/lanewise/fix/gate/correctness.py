@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.declared import declared_precision
-from lanewise.fix.gate.edges import check_edges
+from lanewise.fix.gate.edges import Edges
 from lanewise.fix.gate.evidence import check_evidence
 from lanewise.fix.gate.inputs import Named, adversarial, has_floats, shaken
-from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks
+from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks, rounded, worst
 from lanewise.fix.gate.observe import Observation, compare_form, observe
 from lanewise.fix.gate.reference import Reference, Truth, make_reference
 from lanewise.fix.gate.steps import StepCheck
@@ -76,6 +76,9 @@ class Correctness:
         self.reference: Reference | None = None if self._steps else make_reference(subject, state)
         self._room: dict[tuple[str, str], Error] = {}
         self._cases: list[Case] = [] if self._steps else self._prepare(seconds)
+        self._edges: Edges | None = None
+        if self.reference is not None:
+            self._edges = Edges(subject, state, self.reference, self._recorded_room, self._declared)
 
     @property
     def what(self) -> str:
@@ -121,9 +124,12 @@ class Correctness:
         checks.append(Check("C6 afterwards" if again else "C1 values", True, f"{len(cases)} calls, {what}"))
         if self.subject.kind == "training":
             checks.append(Check("C3 gradients", True, f"of {len(cases[0].eager.gradients)} tensors, in every call"))
-        found = check_evidence(self.subject, self._state, self._cases[0].eager, brief=again, precision=self._declared)
+        found = check_evidence(
+            self.subject, self._state, self._cases[0].eager, self._recorded_room, brief=again, precision=self._declared
+        )
         if not again and not candidate.refused_unless_allowed:
-            found += check_edges(self.subject, self._state, variant, self._recorded_room, self._declared)
+            assert self._edges is not None
+            found += self._edges.check(variant)
         checks += found
         return Result(all(check.passed for check in checks), _class(checks, exact, candidate), checks)
 
@@ -132,7 +138,7 @@ class Correctness:
         found = observe(self.subject, case.named.call, self._state, layout=case.layout)
         if problem := _form_problem(candidate, case.eager, found):
             return problem, False, 0.0
-        truth = dict(_named_truth(case))
+        truth = dict(case.truth.values())
         exact, worst = True, 0.0
         for (name, value), (_, eager) in zip(found.values(), case.eager.values(), strict=True):
             if value.dtype == eager.dtype and same_bits(value, eager):
@@ -189,12 +195,14 @@ class Correctness:
         if has_floats(named.call):
             opinions.append(observe(self.subject, shaken(named.call), self._state, layout=layout))
         for seen in opinions:
-            truth = dict(_named_truth(case))
+            truth = dict(case.truth.values())
             for name, value in seen.values():
-                if value.dtype.is_floating_point and name in truth and truth[name].shape == value.shape:
-                    known = self._room.get((_recipe(case), name), Error(0.0, 0.0))
-                    error = error_of(value, truth[name])
-                    self._room[_recipe(case), name] = Error(*(max(pair) for pair in zip(known, error, strict=True)))
+                if not value.dtype.is_floating_point or name not in truth or truth[name].shape != value.shape:
+                    continue
+                if rounded(value, truth[name]):  # buffers mostly: there may be hundreds
+                    continue
+                room = self._room.get((_recipe(case), name), Error(0.0, 0.0))
+                self._room[_recipe(case), name] = worst((room, error_of(value, truth[name])))
         return case
 
     def _recorded_room(self, name: str) -> Error:
@@ -244,10 +252,3 @@ def _form_problem(candidate: Candidate, eager: Observation, found: Observation) 
 
 def _recipe(case: Case) -> str:
     return case.named.name.split(",", 1)[0].rstrip(" 0123456789")
-
-
-def _named_truth(case: Case) -> list[tuple[str, Any]]:
-    truth = case.truth
-    named = [(f"output {at}", tensor) for at, tensor in enumerate(truth.outputs)]
-    named += [(f"gradient {at}", tensor) for at, tensor in enumerate(truth.gradients) if tensor is not None]
-    return named + [(f"buffer {at} after the call", tensor) for at, tensor in enumerate(truth.buffers)]

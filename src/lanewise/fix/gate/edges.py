@@ -1,125 +1,192 @@
-"""C4: calls that a candidate was not made for reach the original program: other shapes, strides, modes."""
+"""C4: calls that a candidate was not made for reach the original program: other shapes, strides, modes. And C3 for results
+that carry a graph although nobody trains here.
+
+Values are held against the truth, as everywhere: by the error that the original itself has in that situation. Where there
+is no truth, against the original, by how far it is from itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 from lanewise.fix.candidates.candidate import Variant
-from lanewise.fix.gate.inputs import other_shapes, shaken
-from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks
+from lanewise.fix.gate.inputs import has_floats, other_shapes, shaken
+from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks, rounded, worst
 from lanewise.fix.gate.observe import Observation, compare_form, observe
+from lanewise.fix.gate.reference import Reference
 from lanewise.fix.model import Check
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, same_bits
 from lanewise.record.torched import torch_part
 
-__all__ = ["check_edges"]
+__all__ = ["Edges"]
 
 torch: Any = torch_part()
 
+_PLAUSIBLE = 0.1
+"""An original that is further from the truth than this, in norm, computes something else: dropout drew other numbers."""
 
-def check_edges(
-    subject: Subject, state: State, variant: Variant, room: Callable[[str], Error], precision: float = 0.0
-) -> list[Check]:
-    """The checks, with the candidate in place; for each the original is run as well, with the candidate taken off.
+
+class _Situation(NamedTuple):
+    """A way to call the program: `mode` is of training, None for the one that it is in."""
+
+    name: str
+    call: Call
+    context: Callable[[], Any] = nullcontext
+    mode: bool | None = None
+    differentiated: bool = False
+
+
+class _Known:
+    """What is known of a situation: the truth, and several runs of the original, the first of which counts."""
+
+    def __init__(self, truth: dict[str, Any], seen: list[dict[str, Any]]) -> None:
+        self._truth, self._seen = truth, seen
+        self.names = [name for name, value in seen[0].items() if value.dtype.is_floating_point]
+        self.limits: dict[str, tuple[Any, Error]] = {}
+
+    def limit(self, name: str, room: Error) -> tuple[Any, Error]:
+        """What a value is held against, and how far the original is from that; without a truth, from itself."""
+        value, reference = self._seen[0][name], self._truth.get(name)
+        mine = [one[name] for one in self._seen if name in one and one[name].shape == value.shape]
+        if reference is not None and reference.shape == value.shape:
+            if rounded(value, reference):
+                mine = mine[1:]
+            if not mine or error_of(mine[0], reference).norm <= _PLAUSIBLE:
+                return reference, worst(error_of(one, reference) for one in mine)
+        apart = worst([room, *(error_of(one, value) for one in mine[1:])])
+        # Each may be off by what passes, in opposite directions.
+        return value, Error(2 * apart.largest, 2 * apart.norm)
+
+
+class Edges:
+    """Makes the checks. What the original does is run once for all candidates, as it stays the same.
 
     Args:
-        room: how far rounding takes the original, by name of a value: two ways that are both right may be that far apart.
+        subject: unpatched while it is run here. reference: for the truth.
+        room: how far rounding takes the original in the recorded call, by name of a value.
         precision: roundoff of the arithmetic that the program asks for, if lower than that of its types.
     """
-    situations: list[tuple[str, Call, Any, bool | None]] = [
-        (one.name, one.call, nullcontext, None) for one in other_shapes(subject.calls[0])
-    ]
-    first = subject.calls[0]
-    autocast = torch.autocast(subject.device.type, torch.bfloat16)
-    situations.append(("under autocast", first, lambda: autocast, None))
-    situations.append(("without gradients", first, torch.no_grad, None))
-    if subject.kind == "inference":
-        situations.append(("with gradients", first, torch.enable_grad, None))
-    if subject.module is not None and not subject.random:
-        situations.append(("in the other mode", first, nullcontext, not subject.module.training))
-    checks: list[Check] = []
-    if subject.kind == "inference" and torch.is_grad_enabled():
-        # Results that carry a graph may be differentiated: then the gradients have to be right.
-        subject.kind = "training"
+
+    def __init__(
+        self, subject: Subject, state: State, reference: Reference, room: Callable[[str], Error], precision: float = 0.0
+    ) -> None:
+        self._subject, self._state, self._reference = subject, state, reference
+        self._room, self._precision = room, precision
+        self._expected: dict[str, Observation | None] = {}
+        self._known: dict[str, _Known] = {}
+
+    def check(self, variant: Variant) -> list[Check]:
+        """The checks, with the candidate in place."""
+        checks: list[Check] = []
+        for situation in self._situations():
+            problem = self._one(variant, situation)
+            if problem is not None:
+                checks.append(Check(situation.name, not problem, problem))
+        return checks
+
+    def _situations(self) -> list[_Situation]:
+        subject = self._subject
+        first = subject.calls[0]
+        autocast = torch.autocast(subject.device.type, torch.bfloat16)
+        found: list[_Situation] = []
+        if subject.kind == "inference" and torch.is_grad_enabled():
+            # Results that carry a graph may be differentiated: then the gradients have to be right.
+            found.append(_Situation("C3 gradients", first, differentiated=True))
+        found += [_Situation(f"C4 {one.name}", one.call) for one in other_shapes(first)]
+        found.append(_Situation("C4 under autocast", first, lambda: autocast))
+        found.append(_Situation("C4 without gradients", first, torch.no_grad))
+        if subject.kind == "inference":
+            found.append(_Situation("C4 with gradients", first, torch.enable_grad))
+        if subject.module is not None and not subject.random:
+            found.append(_Situation("C4 in the other mode", first, mode=not subject.module.training))
+        return found
+
+    def _one(self, variant: Variant, situation: _Situation) -> str | None:
+        """The problem, "" if there is none; None where the original does not take such a call, or nothing is new in it."""
+        expected = self._original(variant, situation)
+        if expected is None or (situation.differentiated and not expected.gradients):
+            return None
         try:
-            rounding = _rounding(subject, state, variant, first)
-            problem = _one(subject, state, variant, first, nullcontext, None, rounding, precision)
-        except Exception:  # the original cannot be differentiated
-            problem = None
+            found = self._observed(situation)
+        except Exception as error:
+            self._state.restore()
+            return f"raises {type(error).__name__}: {' '.join(str(error).split())[:120]}"
+        return compare_form(expected, found) or self._values(variant, situation, expected, found)
+
+    def _original(self, variant: Variant, situation: _Situation) -> Observation | None:
+        """What the original does there; None where it does not take such a call."""
+        if situation.name not in self._expected:
+            variant.disable()
+            try:
+                self._expected[situation.name] = self._observed(situation)
+            except Exception:
+                self._expected[situation.name] = None
+            finally:
+                self._state.restore()
+                variant.enable()
+        return self._expected[situation.name]
+
+    def _observed(self, situation: _Situation, call: Call | None = None) -> Observation:
+        subject, kind = self._subject, self._subject.kind
+        if situation.mode is not None:
+            subject.module.train(situation.mode)
+        if situation.differentiated:
+            subject.kind = "training"
+        try:
+            with situation.context():
+                return observe(subject, call if call is not None else situation.call, self._state)
         finally:
-            subject.kind = "inference"
+            subject.kind = kind
+
+    def _values(self, variant: Variant, situation: _Situation, expected: Observation, found: Observation) -> str:
+        for (name, a), (_, b) in zip(expected.values(), found.values(), strict=True):
+            if same_bits(a, b):
+                continue
+            if not a.dtype.is_floating_point or other_masks(b, a, a):
+                return f"{name} differs"
+            reference, limit = self._limit(variant, situation, expected, name)
+            error, most = error_of(b, reference), allowed(limit, a.dtype, precision=self._precision)
+            if not error.within(most):
+                return f"{name} is off by {error.largest:.2g} of its largest value, where {most.largest:.2g} passes"
+        return ""
+
+    def _limit(self, variant: Variant, situation: _Situation, expected: Observation, name: str) -> tuple[Any, Error]:
+        """What a value is held against, and how far the original is from that."""
+        if situation.name not in self._known:
+            self._known[situation.name] = self._learn(variant, situation, expected)
+        known = self._known[situation.name]
+        if name not in known.limits:
+            known.limits[name] = known.limit(name, self._room(name))
+            if situation.differentiated:
+                # Where inputs hardly matter (a bias), rounding is what it is elsewhere.
+                every = [known.limit(other, self._room(other))[1] for other in known.names]
+                known.limits[name] = known.limits[name][0], worst(every)
+        return known.limits[name]
+
+    def _learn(self, variant: Variant, situation: _Situation, expected: Observation) -> _Known:
+        variant.disable()
+        try:
+            truth = self._truth(situation, expected)
+            # The same call once more, and with inputs that are off by a roundoff: how far two right ways may be apart.
+            others = [self._observed(situation)]
+            if has_floats(situation.call):
+                others.append(self._observed(situation, shaken(situation.call)))
+        except Exception:
+            truth, others = {}, []
+        finally:
+            self._state.restore()
             variant.enable()
-        if problem is not None:
-            checks.append(Check("C3 gradients", not problem, problem))
-    for name, call, context, mode in situations:
-        problem = _one(subject, state, variant, call, context, mode, room, precision)
-        if problem is not None:
-            checks.append(Check(f"C4 {name}", not problem, problem))
-    return checks
+        return _Known(truth, [dict(one.values()) for one in (expected, *others)])
 
-
-def _one(
-    subject: Subject,
-    state: State,
-    variant: Variant,
-    call: Call,
-    context: Any,
-    mode: bool | None,
-    room: Callable[[str], Error],
-    precision: float,
-) -> str | None:
-    """The problem, "" if there is none; None where the original does not take such a call."""
-    variant.disable()
-    try:
-        expected = _observed(subject, state, call, context, mode)
-    except Exception:
-        return None
-    finally:
-        state.restore()
-        variant.enable()
-    try:
-        found = _observed(subject, state, call, context, mode)
-    except Exception as error:
-        state.restore()
-        return f"raises {type(error).__name__}: {' '.join(str(error).split())[:120]}"
-    return compare_form(expected, found) or _values(expected, found, room, precision)
-
-
-def _rounding(subject: Subject, state: State, variant: Variant, call: Call) -> Callable[[str], Error]:
-    """How far inputs that are off by a roundoff take the original."""
-    variant.disable()
-    base, other = (observe(subject, one, state) for one in (call, shaken(call)))
-    apart = {
-        name: error_of(b, a)
-        for (name, a), (_, b) in zip(base.values(), other.values(), strict=True)
-        if a.dtype.is_floating_point
-    }
-    variant.enable()
-    # Where inputs hardly matter (a bias), rounding is what it is elsewhere.
-    most = Error(*(max((error[at] for error in apart.values()), default=0.0) for at in (0, 1)))
-    return lambda name: most if name in apart else Error(0.0, 0.0)
-
-
-def _observed(subject: Subject, state: State, call: Call, context: Any, mode: bool | None) -> Observation:
-    if mode is not None:
-        subject.module.train(mode)
-    with context():
-        return observe(subject, call, state)
-
-
-def _values(expected: Observation, found: Observation, room: Callable[[str], Error], precision: float) -> str:
-    for (name, a), (_, b) in zip(expected.values(), found.values(), strict=True):
-        if same_bits(a, b):
-            continue
-        if not a.dtype.is_floating_point or other_masks(b, a, a):
-            return f"{name} differs"
-        error = error_of(b, a)
-        # Each may be off by what passes, in opposite directions.
-        limit = allowed(Error(*(2 * part for part in room(name))), a.dtype, precision=precision)
-        if not error.within(limit):
-            return f"{name} is off by {error.largest:.2g} of its largest value"
-    return ""
+    def _truth(self, situation: _Situation, expected: Observation) -> dict[str, Any]:
+        subject, kind = self._subject, self._subject.kind
+        if situation.differentiated:
+            subject.kind = "training"
+        try:
+            return self._reference.named(situation.call, expected, mode=situation.mode)
+        finally:
+            subject.kind = kind

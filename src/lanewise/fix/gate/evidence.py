@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from lanewise.fix.gate.inputs import adversarial
-from lanewise.fix.gate.numbers import allowed, error_of
+from lanewise.fix.gate.inputs import other_values
+from lanewise.fix.gate.numbers import Error, allowed, error_of
 from lanewise.fix.gate.observe import Observation, observe
 from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
@@ -18,7 +18,8 @@ __all__ = ["check_evidence"]
 
 torch: Any = torch_part()
 
-Close = Callable[[Any, Any], bool]
+Close = Callable[[Sequence[Any], Sequence[Any]], bool]
+"""Of all outputs of two calls."""
 
 _POISONS = (float("nan"), 1e30)
 _ROUNDS = 12
@@ -26,17 +27,24 @@ _KEPT_BLOCKS = 4
 
 
 def check_evidence(
-    subject: Subject, state: State, eager: Observation, *, brief: bool = False, precision: float = 0.0
+    subject: Subject,
+    state: State,
+    eager: Observation,
+    room: Callable[[str], Error],
+    *,
+    brief: bool = False,
+    precision: float = 0.0,
 ) -> list[Check]:
     """The checks, on the first recorded call; with the candidate in place.
 
     Args:
+        room: how far rounding takes the original in that call, by name of a value.
         brief: only those that timing could have broken.
         precision: roundoff of the arithmetic that the program asks for, if lower than that of its types.
     """
 
-    def close(a: Any, b: Any) -> bool:
-        return _close(a, b, precision)
+    def close(a: Sequence[Any], b: Sequence[Any]) -> bool:
+        return all(_close(x, y, precision, room(f"output {at}")) for at, (x, y) in enumerate(zip(a, b, strict=True)))
 
     checks = [_twice(subject, state, close), _results_stay(subject, state), _changed_in_place(subject, state, close)]
     if not brief:
@@ -51,7 +59,7 @@ def _twice(subject: Subject, state: State, close: Close) -> Check:
     same = _same(first.outputs, second.outputs) and _same_gradients(first, second)
     if same:
         return Check("C2 the same twice", True, "equal in every bit")
-    alike = all(close(a, b) for a, b in zip(first.outputs, second.outputs, strict=True))
+    alike = close(first.outputs, second.outputs)
     return Check(
         "C2 the same twice", alike, "alike but for rounding (not deterministic)" if alike else "another result"
     )
@@ -88,7 +96,7 @@ def _changed_in_place(subject: Subject, state: State, close: Close) -> Check:
         state.restore()
         seed(subject, 0)
         fresh = [tensor.detach() for tensor in tensors_of(subject.run(copy_call(other))[0])]
-        same = all(close(a, b) for a, b in zip(found, fresh, strict=True))
+        same = close(found, fresh)
     return Check(rule, same, "" if same else "the result is that of the values that were there before")
 
 
@@ -105,7 +113,7 @@ def _left_over(subject: Subject, state: State, eager: Observation, close: Close)
         ]
         del blocks
         seen.append(observe(subject, subject.calls[0], state).outputs)
-    same = all(close(a, b) for a, b in zip(seen[0], seen[1], strict=True))
+    same = close(seen[0], seen[1])
     return Check(rule, same, "" if same else "the result depends on what was in memory before")
 
 
@@ -118,7 +126,7 @@ def _many_calls(subject: Subject, state: State, close: Close) -> Check:
         with _without_marks(subject, state):
             subject.run(copy_call(other if at % 2 else subject.calls[0]))
     last = observe(subject, subject.calls[0], state).outputs
-    same = all(close(a, b) for a, b in zip(first, last, strict=True))
+    same = close(first, last)
     return Check(rule, same, "" if same else "later calls give another result")
 
 
@@ -138,7 +146,7 @@ def _other_stream(subject: Subject, state: State, close: Close) -> Check:
             busy.normal_()
         found = observe(subject, subject.calls[0], state).outputs
     subject.wait()
-    same = all(close(a, b) for a, b in zip(found, settled, strict=True))
+    same = close(found, settled)
     return Check(
         rule, same, "" if same else "another result on a stream of its own: work runs on a stream nobody waits for"
     )
@@ -148,7 +156,7 @@ def _other_values(subject: Subject) -> Call:
     """A call of the same kind whose values differ from the first recorded one."""
     if len(subject.calls) > 1 and _shapes(subject.calls[1]) == _shapes(subject.calls[0]):
         return subject.calls[1]
-    return adversarial(subject.calls[0], seeds=1)[0].call
+    return other_values(subject.calls[0])
 
 
 def _shapes(call: Call) -> list[tuple[int, ...]]:
@@ -177,8 +185,9 @@ def _same_gradients(first: Observation, second: Observation) -> bool:
     return all((a is None) == (b is None) and (a is None or same_bits(a, b)) for a, b in pairs)
 
 
-def _close(a: Any, b: Any, precision: float) -> bool:
-    """Equal but for the order of additions, or for what a lower precision that was asked for rounds."""
+def _close(a: Any, b: Any, precision: float, room: Error) -> bool:
+    """Equal but for the order of additions, or for what a lower precision that was asked for rounds: each of the two may be
+    as far from the truth as the original."""
     if same_bits(a.detach(), b.detach()):
         return True
     if a.shape != b.shape or not a.dtype.is_floating_point:
@@ -186,4 +195,4 @@ def _close(a: Any, b: Any, precision: float) -> bool:
     if not torch.equal(torch.isfinite(a), torch.isfinite(b)):
         return False
     roundoff = max(precision, 1e-3 if a.dtype.itemsize <= 2 else 1e-5)
-    return error_of(a, b).within(allowed(error_of(b, b), a.dtype, precision=roundoff))
+    return error_of(a, b).within(allowed(room, a.dtype, precision=roundoff))

@@ -9,9 +9,25 @@ from typing import Any, NamedTuple
 from lanewise.fix.tensors import Call, drawing, map_tensors, tensors_of
 from lanewise.record.torched import torch_part
 
-__all__ = ["SHAPES", "VALUES", "Named", "adversarial", "has_floats", "other_shapes", "shaken"]
+__all__ = [
+    "SHAPES",
+    "VALUES",
+    "Named",
+    "adversarial",
+    "has_floats",
+    "jittered",
+    "other_shapes",
+    "other_values",
+    "renewed",
+    "shaken",
+]
 
 torch: Any = torch_part()
+
+# Far from the seeds that people use: values drawn with the same one would be the recorded values once more.
+_FIRST_SEED = 7_318_000
+_MOST_DRAWS = 4
+_JITTER = 0.05
 
 
 class Named(NamedTuple):
@@ -26,12 +42,22 @@ def adversarial(call: Call, *, seeds: int) -> list[Named]:
 
     Recipes are about floating values; where there are none, they are all one.
     """
-    recipes = VALUES if has_floats(call) else {"whole numbers": _normal}
+    recipes = _recipes(call)
     return [
-        Named(f"{name}, seed {number}", _with(call, recipe, 1000 * number + at))
+        Named(f"{name}, seed {number}", _with(call, recipe, _FIRST_SEED + 1000 * number + at))
         for number in range(seeds)
         for at, (name, recipe) in enumerate(recipes.items())
     ]
+
+
+def other_values(call: Call) -> Call:
+    """A call of the same kind with ordinary values, of which every tensor differs from the given one where that can be."""
+    made = call
+    for number in range(_MOST_DRAWS):
+        made = _with(call, _normal, _FIRST_SEED + number)
+        if not any(torch.equal(a, b) for a, b in zip(tensors_of(made), tensors_of(call), strict=True)):
+            break
+    return made
 
 
 def has_floats(call: Call) -> bool:
@@ -54,10 +80,35 @@ def shaken(call: Call) -> Call:
     return map_tensors(one, call)
 
 
+def jittered(call: Call, recorded: Call, number: int) -> None:
+    """Give a call's floating tensors the recorded values, each changed by a few per cent; in place, so addresses stay."""
+    for mine, value in zip(tensors_of(call), tensors_of(recorded), strict=True):
+        if mine.dtype.is_floating_point:
+            generator = drawing(mine.device, number & 0xFFFFFFFF)
+            noise = torch.randn(tuple(mine.shape), generator=generator, device=generator.device)
+            noise = noise.mul_(_JITTER).add_(1)
+            mine.data.copy_(value.detach() * noise.to(value.device, value.dtype))
+
+
+def renewed(call: Call, recorded: Call, number: int) -> None:
+    """As `jittered`, with values that `jittered` does not draw; where there are none, whole numbers change places."""
+    jittered(call, recorded, _FIRST_SEED + number)
+    if has_floats(recorded):
+        return
+    for mine, value in zip(tensors_of(call), tensors_of(recorded), strict=True):
+        generator = drawing(mine.device, _FIRST_SEED + number)
+        order = torch.randperm(mine.numel(), generator=generator, device=generator.device).to(value.device)
+        mine.data.copy_(value.detach().flatten()[order].view(mine.shape))
+
+
 def other_shapes(call: Call) -> list[Named]:
     """Calls that differ in shape or strides: they belong to the original program, and must get there."""
     made = [Named(name, map_tensors(recipe, call)) for name, recipe in SHAPES.items()]
     return [one for one in made if any(map(_differs, tensors_of(one.call), tensors_of(call)))]
+
+
+def _recipes(call: Call) -> dict[str, Callable[[Any, Any], Any]]:
+    return VALUES if has_floats(call) else {"whole numbers": _normal}
 
 
 def _with(call: Call, recipe: Callable[[Any, Any], Any], number: int) -> Call:

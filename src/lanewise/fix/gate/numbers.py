@@ -8,11 +8,12 @@ must be where the original has them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from lanewise.record.torched import torch_part
 
-__all__ = ["Error", "allowed", "error_of", "floor_of", "other_masks"]
+__all__ = ["Error", "allowed", "error_of", "floor_of", "other_masks", "rounded", "worst"]
 
 torch: Any = torch_part()
 
@@ -46,6 +47,17 @@ def error_of(found: Any, reference: Any) -> Error:
         # Where all of the truth is zero, an error has no scale: it is one, or none.
         return Error(0.0 if largest == 0.0 else math.inf, 0.0 if norm == 0.0 else math.inf)
     return Error(largest / scale, norm / length)
+
+
+def rounded(found: Any, reference: Any) -> bool:
+    """Whether a tensor is the reference, rounded to its type: no error that ever counts, and quickly found out."""
+    return bool(torch.equal(found.detach(), reference.detach().to(found.device, found.dtype)))
+
+
+def worst(errors: Iterable[Error]) -> Error:
+    """The largest of each; zeros if there are none."""
+    found = [Error(0.0, 0.0), *errors]
+    return Error(max(error.largest for error in found), max(error.norm for error in found))
 
 
 def floor_of(dtype: Any) -> float:

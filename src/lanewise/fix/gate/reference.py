@@ -25,6 +25,12 @@ class Truth(NamedTuple):
     gradients: list[Any]
     buffers: list[Any]
 
+    def values(self) -> list[tuple[str, Any]]:
+        """Every tensor with its name, as in an `Observation`."""
+        named = [(f"output {at}", tensor) for at, tensor in enumerate(self.outputs)]
+        named += [(f"gradient {at}", tensor) for at, tensor in enumerate(self.gradients) if tensor is not None]
+        return named + [(f"buffer {at} after the call", tensor) for at, tensor in enumerate(self.buffers)]
+
 
 class Reference:
     """Runs calls in double precision.
@@ -42,6 +48,25 @@ class Reference:
     def itself(self) -> bool:
         """Whether the original program has to be its own reference."""
         return self._twin is None and not self.what.startswith("double")
+
+    def named(self, call: Call, eager: Observation, *, mode: bool | None = None) -> dict[str, Any]:
+        """What is known to be true of a call, by name of the value: nothing where the program is its own reference.
+
+        Args:
+            mode: of training, if not the one that the program is in.
+        """
+        if self.itself:
+            return {}
+        if self._twin is None:
+            return dict(Truth(self.of(call, eager).outputs, [], []).values())
+        modes = [(module, module.training) for module in self._twin.modules()]
+        try:
+            if mode is not None:
+                self._twin.train(mode)
+            return dict(self.of(call, eager).values())
+        finally:
+            for module, training in modes:
+                module.training = training
 
     def of(self, call: Call, eager: Observation, *, layout: str = "contiguous") -> Truth:
         """The truth about a call; that of `eager` where there is no other."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from lanewise.fix.gate.inputs import adversarial
+from lanewise.fix.gate.inputs import other_values
 from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
@@ -45,7 +45,7 @@ class StepCheck:
         self._state = state
         self._series = [("recorded calls", subject.calls)]
         if tensors_of(subject.calls[0]):
-            self._series.append(("normal values", [adversarial(subject.calls[0], seeds=1)[0].call]))
+            self._series.append(("normal values", [other_values(subject.calls[0])]))
         self._expected = [self._course(calls) for _, calls in self._series]
         self._spread = [
             self._rounding(calls, course) for (_, calls), course in zip(self._series, self._expected, strict=True)

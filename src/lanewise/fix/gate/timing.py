@@ -10,7 +10,8 @@ import gc
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,10 +19,12 @@ import numpy as np
 
 from lanewise.compare.statistics import Estimate, estimate, holm, judge
 from lanewise.fix.candidates.candidate import Variant
+from lanewise.fix.gate.inputs import jittered
+from lanewise.fix.gate.repeats import FreshInputs, Repeats
 from lanewise.fix.model import ArmTime, Timing
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import copy_call, drawing, same_bits, tensors_of
+from lanewise.fix.tensors import copy_call, same_bits, tensors_of
 from lanewise.record.torched import torch_part
 
 torch: Any = torch_part()
@@ -35,7 +38,6 @@ __all__ = [
     "adjust",
     "arm_times",
     "measure",
-    "only_for_seen_inputs",
     "settled",
     "timing_of",
 ]
@@ -52,8 +54,6 @@ NULL = "null"
 _SAMPLES = 3
 _LEAST_SAMPLE_S, _MOST_CALLS = 0.004, 2000
 _WARM_S = 0.2
-_JITTER = 0.05
-_MOST_LOST = 0.5
 
 
 class Schedule(NamedTuple):
@@ -76,15 +76,13 @@ class Samples(NamedTuple):
     """Per arm its rounds, each an array of ns per call; and what went wrong with the results ("" if nothing).
 
     Attributes:
-        rounds: by arm. wrong: by arm.
-        fresh, seen: by arm, ns of single calls whose inputs no call had before, and of the same call once more; empty where
-            inputs may not change.
+        rounds: by arm. wrong: by arm. repeats: what new inputs cost; nothing in it where that was not asked, or inputs may
+            not change.
     """
 
     rounds: dict[str, list[np.ndarray]]
     wrong: dict[str, str]
-    fresh: dict[str, list[float]]
-    seen: dict[str, list[float]]
+    repeats: Repeats
 
 
 class _Nothing:
@@ -102,6 +100,7 @@ def measure(
     schedule: Schedule,
     *,
     done: Callable[[dict[str, list[np.ndarray]]], bool] = lambda _: False,
+    new_inputs: bool = False,
 ) -> Samples:
     """Time arms in turns.
 
@@ -109,6 +108,7 @@ def measure(
         arms: by name; None is the program as it is.
         schedule: time to spend.
         done: asked after each look whether it is settled.
+        new_inputs: whether calls with inputs that are new each time are timed, too.
 
     Every round has inputs with other values, the same for all arms. The result of a call after each block is compared with
     the program's own for these values, outside of what is timed: an arm that stops working once it is timed is found.
@@ -116,15 +116,17 @@ def measure(
     variants: dict[str, Variant] = {name: arm or _Nothing() for name, arm in arms.items()}
     calls = [copy_call(call) for call in subject.calls]
     plan: dict[str, int] = {}
+    paces: list[float] = []
     share = schedule.seconds / (len(variants) * (schedule.looks[0] + 2))
     for name, variant in variants.items():
         one = _warm_up(subject, state, variant, calls, min(_WARM_S, share))
+        paces.append(one)
         block = max(_LEAST_SAMPLE_S, min(share / _SAMPLES, 0.05))
         plan[name] = max(1, min(_MOST_CALLS, round(block / max(one, 1e-9))))
     rounds: dict[str, list[np.ndarray]] = {name: [] for name in variants}
     wrong: dict[str, str] = {}
-    fresh: dict[str, list[float]] = {name: [] for name in variants}
-    seen: dict[str, list[float]] = {name: [] for name in variants}
+    repeats = Repeats({name: [] for name in variants}, {name: [] for name in variants})
+    inputs = FreshInputs(subject, subject.calls[0], min(paces)) if new_inputs and _comparable(subject) else None
     order, pick = list(variants), random.Random(0)
     began = time.monotonic()
     collecting = gc.isenabled()
@@ -140,10 +142,10 @@ def measure(
                 rounds[name].append(samples)
                 if name not in wrong and not _alike(last, expected):
                     wrong[name] = "while it was timed it gave another result for the same inputs"
-            for at, name in enumerate(order if _comparable(subject) else ()):
-                _other_values(calls, subject.calls, -(number * len(order) + at))
-                for times in (fresh, seen):
-                    times[name].append(_single(subject, state, variants[name], calls[0]))
+            if inputs is not None:
+                for name in order:
+                    with _on(variants[name], state):
+                        inputs.block(repeats, name, calls[0])
             longest = schedule.seconds * (1.05 if number >= schedule.enough else schedule.patience)
             late = time.monotonic() - began > longest
             if late or (number in schedule.looks and done(rounds)):
@@ -151,24 +153,7 @@ def measure(
     finally:
         if collecting:
             gc.enable()
-    return Samples(rounds, wrong, fresh, seen)
-
-
-def only_for_seen_inputs(samples: Samples, before: str, after: str) -> str:
-    """What to say if more than half of the time that an arm saves is saved only on inputs it was just called with.
-
-    A block repeats its inputs; a result kept by their content is found by single calls with inputs that are new each
-    time, and then the same once more. What new inputs cost by themselves is taken from the program as it is.
-    """
-    if not samples.fresh[before] or not samples.fresh[after]:
-        return ""
-    # The least of each: a kept result costs the whole computation every time, a busy machine only now and then.
-    least = {arm: float(np.concatenate(samples.rounds[arm]).min()) for arm in (before, after)}
-    extra = {arm: min(samples.fresh[arm]) - min(samples.seen[arm]) for arm in (before, after)}
-    saved = least[before] - least[after]
-    if saved > 0 and extra[after] - extra[before] > _MOST_LOST * saved:
-        return "it saves time only on inputs that it was called with before"
-    return ""
+    return Samples(rounds, wrong, repeats)
 
 
 def timing_of(
@@ -237,8 +222,7 @@ def _block(
 ) -> tuple[np.ndarray, list[Any]]:
     """Samples of one arm in one round, and the results of its last call for the first inputs."""
     samples = np.empty(_SAMPLES)
-    variant.enable()
-    try:
+    with _on(variant, state):
         for at in range(_SAMPLES):
             subject.wait()
             start = time.perf_counter_ns()
@@ -247,20 +231,14 @@ def _block(
             subject.wait()
             samples[at] = (time.perf_counter_ns() - start) / count
         return samples, _copied(subject.run(calls[0])[0]) if _comparable(subject) else []
-    finally:
-        variant.disable()
-        state.restore()
 
 
-def _single(subject: Subject, state: State, variant: Variant, call: Any) -> float:
-    """ns of one call."""
+@contextmanager
+def _on(variant: Variant, state: State) -> Generator[None]:
+    """With an arm in place; afterwards everything is as it was."""
     variant.enable()
     try:
-        subject.wait()
-        start = time.perf_counter_ns()
-        subject.run(call)
-        subject.wait()
-        return float(time.perf_counter_ns() - start)
+        yield
     finally:
         variant.disable()
         state.restore()
@@ -283,12 +261,7 @@ def _comparable(subject: Subject) -> bool:
 def _other_values(calls: list[Any], originals: list[Any], number: int) -> None:
     """Floating inputs get the recorded values, each changed by a few per cent: in place, so that addresses stay."""
     for call, original in zip(calls, originals, strict=True):
-        for mine, recorded in zip(tensors_of(call), tensors_of(original), strict=True):
-            if mine.dtype.is_floating_point:
-                generator = drawing(mine.device, number & 0xFFFFFFFF)
-                noise = torch.randn(tuple(mine.shape), generator=generator, device=generator.device)
-                noise = noise.mul_(_JITTER).add_(1)
-                mine.data.copy_(recorded.detach() * noise.to(recorded.device, recorded.dtype))
+        jittered(call, original, number)
 
 
 def _warm_up(subject: Subject, state: State, variant: Variant, calls: list[Any], seconds: float) -> float:

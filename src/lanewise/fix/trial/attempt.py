@@ -13,7 +13,8 @@ from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.compiler import compiler_counts, compiler_notes
 from lanewise.fix.gate.correctness import Result, patches_of
 from lanewise.fix.gate.physics import impossible
-from lanewise.fix.gate.timing import NULL, Samples, Schedule, measure, only_for_seen_inputs, settled, timing_of
+from lanewise.fix.gate.repeats import only_for_seen_inputs
+from lanewise.fix.gate.timing import NULL, Samples, Schedule, measure, settled, timing_of
 from lanewise.fix.model import Attempt, Outcome, Timing
 from lanewise.fix.plan import combined
 from lanewise.fix.trial.bench import LONGEST_TIMING_S, Bench
@@ -21,11 +22,17 @@ from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
 from lanewise.fix.trial.peaks import Peaks
 from lanewise.fix.trial.prepare import first_calls
-from lanewise.fix.trial.shares import RESERVE_SHARE, share_of
+from lanewise.fix.trial.shares import RESERVE_SHARE, most_s, needed_s
 
 __all__ = ["try_candidate"]
 
 _WITHOUT, _WITH = "before", "plan"
+
+_FIRST_LOOK = Schedule(0.25, looks=(5,), enough=5, patience=2.0)
+_CLEARLY_SLOWER, _CLEARLY_FASTER = 0.9, 1.2
+"""The end of the interval of a first look below which nothing more is done, and above which a short timing is enough."""
+
+_QUICK_S = 1.5
 
 _LESS_MEMORY, _MORE_TIME = 0.98, 1.05
 """With `memory` as the goal: the share of the peak that must go, and the time that it may cost."""
@@ -66,12 +73,12 @@ def _attempt(
     if reason := why_pruned(candidate, bound, known):
         return _entry(candidate, "pruned", reason, bound=bound)
     left = bench.clock.left - RESERVE_SHARE * bench.clock.seconds
-    if left <= 0 or (candidate.compiles and ledger.compile_s > left):
-        took = ledger.compile_s if candidate.compiles else 0.0
-        needed = f"; the last compilation took {took:.0f} s" if took else ""
-        return _entry(candidate, "out of budget", f"{max(left, 0):.0f} s were left{needed}", bound=bound)
+    needed = needed_s(candidate, compile_s=ledger.compile_s, check_s=ledger.check_s)
+    if left < needed:
+        reason = f"{max(left, 0):.1f} s were left, and it needs about {needed:.1f} s"
+        return _entry(candidate, "out of budget", reason, bound=bound)
     made: list[Variant] = []
-    most = left * share_of(candidate, untried)
+    most = most_s(candidate, untried, left, needed)
     try:
         with bench.clock.at_most(most):
             attempt = _measured(bench, ledger, peaks, candidate, made, bound, left / len(untried))
@@ -93,7 +100,7 @@ def _attempt(
 def _out_of_reach(ledger: Ledger, candidate: Candidate) -> str:
     """Why a part has no effect on top of what is kept, "" if it has: a graph replays what it was captured with."""
     engine = next((one.candidate.name for one in ledger.kept if one.candidate.engine), "")
-    if not engine or candidate.engine or candidate.family not in ("attention", "kernel"):
+    if not engine or candidate.engine or candidate.family not in ("attention", "kernel", "layout"):
         return ""
     return f"{engine} replaces the calls that it would change; it was tried inside of a graph"
 
@@ -121,16 +128,27 @@ def _measured(
         return _entry(candidate, "pruned", reason, bound=bound, prepare_s=prepare_s)
     if candidate.compiles:
         ledger.compile_s = max(ledger.compile_s, prepare_s)
+    facts: dict[str, Any] = {"bound": bound, "prepare_s": prepare_s}
+    first = _first_look(bench, ledger, whole) if bench.goal != "memory" else None
+    if first is not None and first.verdict == "slower" and first.high < _CLEARLY_SLOWER:
+        if candidate.alternative and not below:
+            ledger.alternatives.append(Kept(candidate, variant, proven=False))
+        facts["notes"] = ["it was slower at first sight, so its results were not verified"]
+        return _entry(candidate, "not faster", said(first), **facts | {"timing": first})
+    began = time.monotonic()
     result = _check(bench, ledger, candidate, whole)
-    notes = _fallback_notes(whole) + compiler_notes(compiled_before)
-    facts: dict[str, Any] = {"bound": bound, "prepare_s": prepare_s, "checks": result.checks, "notes": notes}
-    facts["numeric_class"] = result.numeric_class
+    ledger.checks_s.append(time.monotonic() - began)
+    facts["notes"] = _fallback_notes(whole) + compiler_notes(compiled_before)
+    facts |= {"checks": result.checks, "numeric_class": result.numeric_class}
     if not result.passed:
         return _entry(candidate, "wrong", result.reason, **facts)
-    samples = _timed(bench, ledger, whole, share)
+    samples = _timed(bench, ledger, whole, min(share, _QUICK_S) if _clear(first) else share)
     timing = timing_of(samples.rounds, _WITHOUT, _WITH)
     facts |= {"timing": timing, "repaid_after": _repaid(timing, prepare_s)}
-    if problem := _not_real(bench, samples, timing):
+    doubt, proven = (
+        only_for_seen_inputs(samples.repeats, _WITHOUT, _WITH) if timing.verdict == "faster" else ("", False)
+    )
+    if problem := (doubt if proven else "") or _not_real(bench, samples, timing):
         return _entry(candidate, "wrong", problem, **facts | {"numeric_class": "changes semantics"})
     after = _check(bench, ledger, candidate, whole, again=True)
     facts["checks"] = result.checks + after.checks
@@ -140,7 +158,7 @@ def _measured(
         facts |= peaks.of(whole)
     if candidate.alternative and not below:
         ledger.alternatives.append(Kept(candidate, variant))
-    if reason := _not_good_enough(bench, ledger, timing, facts):
+    if reason := doubt or _not_good_enough(bench, ledger, timing, facts):
         return _entry(candidate, "not faster", reason, **facts)
     return _entry(candidate, "kept", said(timing), **facts)
 
@@ -153,12 +171,9 @@ def _check(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, *
 def _timed(bench: Bench, ledger: Ledger, whole: Several, share: float) -> Samples:
     """The plan so far, and with the candidate, in turns."""
 
-    def before() -> Several | None:
-        return ledger.plan if ledger.kept else None
-
     ledger.about_to_time()
     needed = margin(ledger.profilers, cuda=bench.subject.cuda)
-    arms: dict[str, Variant | None] = {_WITHOUT: before(), NULL: before(), _WITH: whole}
+    arms: dict[str, Variant | None] = {_WITHOUT: ledger.so_far, NULL: ledger.so_far, _WITH: whole}
     schedule = Schedule(max(0.5, min(LONGEST_TIMING_S, share * 0.6)))
     return measure(
         bench.subject,
@@ -166,16 +181,25 @@ def _timed(bench: Bench, ledger: Ledger, whole: Several, share: float) -> Sample
         arms,
         schedule,
         done=lambda rounds: settled(rounds, _WITHOUT, _WITH, margin=needed),
+        new_inputs=True,
     )
+
+
+def _first_look(bench: Bench, ledger: Ledger, whole: Several) -> Timing:
+    """A few rounds before anything is proven: what is clearly slower need not be."""
+    ledger.about_to_time()
+    arms: dict[str, Variant | None] = {_WITHOUT: ledger.so_far, _WITH: whole}
+    return timing_of(measure(bench.subject, bench.state, arms, _FIRST_LOOK).rounds, _WITHOUT, _WITH, looks=1)
+
+
+def _clear(first: Timing | None) -> bool:
+    """Whether a first look says that a short measurement will do."""
+    return first is not None and first.low > _CLEARLY_FASTER
 
 
 def _not_real(bench: Bench, samples: Samples, timing: Timing) -> str:
-    """What is wrong with the time itself: other results while the clock ran, a kept result, or less than the work takes."""
-    return (
-        samples.wrong.get(_WITH, "")
-        or (only_for_seen_inputs(samples, _WITHOUT, _WITH) if timing.verdict == "faster" else "")
-        or impossible(timing.after_us, bench.floor)
-    )
+    """What is wrong with the time itself: other results while the clock ran, or less than the work takes."""
+    return samples.wrong.get(_WITH, "") or impossible(timing.after_us, bench.floor)
 
 
 def _not_good_enough(bench: Bench, ledger: Ledger, timing: Timing, facts: dict[str, Any]) -> str:

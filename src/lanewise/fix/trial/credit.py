@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lanewise.compare.diff import diff
 from lanewise.errors import LanewiseError
-from lanewise.fix.candidates.candidate import Variant
+from lanewise.fix.candidates.candidate import Several, Variant
 from lanewise.fix.gate.seen import Seen, record_calls, see
 from lanewise.fix.model import Shown
 from lanewise.fix.trial.bench import Bench
@@ -38,13 +38,18 @@ def _credit_once(bench: Bench, ledger: Ledger) -> str:
         try:
             before = _recorded(bench, Path(folder), "before", None)
             after = _recorded(bench, Path(folder), "after", ledger.plan)
+            # What a graph replays, or a compiler made, has no operators any more: parts are shown without the engine.
+            parts = [one.variant for one in ledger.kept if not one.candidate.engine]
+            hidden = 0 < len(parts) < len(ledger.kept)
+            without = _recorded(bench, Path(folder), "parts", Several(parts)) if hidden else after
             comparison = diff(before.path, after.path, labels=("before", "after"), anyway=True)
         except LanewiseError as error:
             ledger.notes.append(f"no trace could be recorded, so nothing is confirmed by one: {error}")
             return ""
     for one in list(ledger.kept):
         name = one.candidate.name
-        shown = [Shown(p.what, *p.holds(before, after)) for p in one.candidate.predictions]
+        seen = after if one.candidate.engine else without
+        shown = [Shown(p.what, *p.holds(before, seen)) for p in one.candidate.predictions]
         ledger.change(name, shown=shown)
         missing = [s for s in shown if not s.seen]
         if missing and name in ledger.names:

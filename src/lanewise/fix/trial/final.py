@@ -6,6 +6,7 @@ that had one can be compared with these.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
@@ -84,89 +85,95 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
 
 
 def decide(bench: Bench, ledger: Ledger, contest: Contest) -> Comparison:
-    """Make the plan what has proven best.
+    """Make the plan what has proven best: what is kept, or the best of the other ways.
 
-    If nothing is kept, or the plan turns out no faster than eager, there is no timing of it in what is returned.
+    If nothing is faster than eager beyond noise, nothing is kept, and there is no timing of a plan in what is returned.
     """
     samples = contest.samples
     if samples is None:
         return Comparison([], None, None, EAGER)
-    final = [time for time in arm_times(samples.rounds) if time.name != NULL]
-    medians = {time.name: time.median_us for time in final}
-    names = [EAGER, *contest.others]
-    best = min(names, key=medians.__getitem__)
-    if not ledger.kept:
-        return _without_plan(bench, ledger, contest, Comparison(final, None, None, best))
-    eager, other = _against(samples, EAGER, PLAN), _against(samples, best, PLAN)
-    if problem := samples.wrong.get(PLAN):
+    if ledger.kept and (problem := samples.wrong.get(PLAN)):
         ledger.drop(ledger.names[0], "wrong", problem)
-        return Comparison(final, None, None, best)
+    found = _compared(ledger, contest)
     if bench.goal == "memory":
-        return Comparison(final, eager, other, best)
-    if other.ratio < _NEVER_BELOW and best != EAGER and best not in samples.wrong:
-        eager = _against(samples, EAGER, best)
-        _take_over(ledger, best, eager)
-        runner = min((name for name in [*names, PLAN] if name != best), key=medians.__getitem__)
-        other = _against(samples, runner, best)
-        # What was the plan is a way to run it like the others now.
-        before = " + ".join(contest.whole)
-        final = [msgspec.structs.replace(time, name=before) if time.name == PLAN else time for time in final]
-        return Comparison(final, eager, other, before if runner == PLAN else runner)
-    if eager.verdict != "faster":
-        ledger.drop(ledger.names[0], "not faster", f"not faster in the final comparison: {said(eager)}")
-        return Comparison(final, None, None, best)
-    return Comparison(final, eager, other, best)
-
-
-def _without_plan(bench: Bench, ledger: Ledger, contest: Contest, found: Comparison) -> Comparison:
-    """Nothing was proven step by step; where there was little time for each, one of them may have proven better here."""
-    samples, best = contest.samples, found.best
-    assert samples is not None
-    if best == EAGER or best in samples.wrong or bench.goal == "memory":
         return found
-    eager = timing_of(samples.rounds, EAGER, best, looks=len(contest.others), null_of=EAGER)
-    if eager.verdict != "faster" or eager.low <= 1 + margin(ledger.profilers, cuda=bench.subject.cuda):
-        return found
-    _take_over(ledger, best, eager)
-    medians = {time.name: time.median_us for time in found.final if time.name in (EAGER, *contest.others)}
-    runner = min((name for name in medians if name != best), key=medians.__getitem__)
-    return Comparison(found.final, eager, _against(samples, runner, best), runner)
+    return _best_way(bench, ledger, contest, found, refused=())
 
 
-def decide_again(bench: Bench, ledger: Ledger, contest: Contest) -> Comparison:
+def decide_again(bench: Bench, ledger: Ledger, contest: Contest, refused: Collection[str]) -> Comparison:
     """The comparison for what is left of the plan after its last parts were dropped, from the same samples.
 
-    It is dropped if it is not faster by itself. No alternative takes its place: none of them was confirmed by a trace.
+    Another way to run the program takes its place where that was measured to be faster; a trace has yet to confirm it.
+
+    Args:
+        refused: ways that no trace has confirmed when it was asked.
     """
-    assert contest.samples is not None
-    final = [time for time in arm_times(contest.samples.rounds) if time.name != NULL]
+    found = _compared(ledger, contest)
+    if bench.goal == "memory":
+        return found
+    return _best_way(bench, ledger, contest, found, refused=refused)
+
+
+def _compared(ledger: Ledger, contest: Contest) -> Comparison:
+    """What is kept now, against eager and the best of the other ways."""
+    samples = contest.samples
+    assert samples is not None
+    final = [time for time in arm_times(samples.rounds) if time.name != NULL]
     medians = {time.name: time.median_us for time in final}
     best = min((EAGER, *contest.others), key=medians.__getitem__)
     if not ledger.kept:
         return Comparison(final, None, None, best)
     mine = contest.arm_of(ledger.names)
-    eager, other = _against(contest.samples, EAGER, mine), _against(contest.samples, best, mine)
-    problem = contest.samples.wrong.get(mine, "")
-    if problem or (eager.verdict != "faster" and bench.goal != "memory"):
-        reason = problem or f"not faster by itself: {said(eager)}"
+    return Comparison(final, _against(samples, EAGER, mine), _against(samples, best, mine), best)
+
+
+def _best_way(
+    bench: Bench, ledger: Ledger, contest: Contest, found: Comparison, *, refused: Collection[str]
+) -> Comparison:
+    """What is kept, if it is faster than eager and not slower than another way; else the best other way that is faster."""
+    samples = contest.samples
+    assert samples is not None
+    medians = {time.name: time.median_us for time in found.final}
+    needed = 1 + margin(ledger.profilers, cuda=bench.subject.cuda)
+    mine = contest.arm_of(ledger.names) if ledger.kept else EAGER
+    sound = found.eager is not None and found.eager.verdict == "faster" and mine not in samples.wrong
+    ways = [one.candidate.name for one in ledger.alternatives if one.proven and one.candidate.name in contest.others]
+    ways = [name for name in ways if name not in refused and name not in samples.wrong and name != mine]
+    for way in sorted(ways, key=medians.__getitem__):
+        if sound and medians[way] >= _NEVER_BELOW * medians[mine]:
+            break
+        eager = timing_of(samples.rounds, EAGER, way, looks=max(1, len(contest.others)), null_of=EAGER)
+        if eager.verdict == "faster" and eager.low > needed:
+            return _take_over(ledger, contest, way, eager)
+    if found.eager is not None and not sound:
+        problem = samples.wrong.get(mine, "")
+        reason = problem or f"not faster in the final comparison: {said(found.eager)}"
         ledger.drop(ledger.names[0], "wrong" if problem else "not faster", reason)
-        return Comparison(final, None, None, best)
-    if other.ratio < _NEVER_BELOW and best != EAGER:
-        ledger.notes.append(f"{best} alone is faster than what is left of the plan; no trace has confirmed it")
-    return Comparison(final, eager, other, best)
+        return Comparison(found.final, None, None, found.best)
+    return found
 
 
 def _against(samples: Samples, before: str, after: str) -> Timing:
     return timing_of(samples.rounds, before, after, looks=1, null_of=EAGER)
 
 
-def _take_over(ledger: Ledger, best: str, eager: Timing) -> None:
-    """One of the alternatives becomes the plan."""
-    if ledger.kept:
-        ledger.notes.append(f"{best} alone is faster than what was kept step by step; it is the plan")
+def _take_over(ledger: Ledger, contest: Contest, way: str, eager: Timing) -> Comparison:
+    """One of the other ways becomes the plan; what was the plan is a way to run the program like the others now."""
+    samples = contest.samples
+    assert samples is not None
+    before = contest.arm_of(ledger.names) if ledger.kept else ""
+    shown = " + ".join(ledger.names)
+    if before:
+        ledger.notes.append(f"{way} alone is faster than what was kept step by step; it is the plan")
     else:
-        ledger.notes.append(f"{best} was proven faster only in the final comparison; it is the plan")
+        ledger.notes.append(f"{way} was proven faster only in the final comparison; it is the plan")
     for name in ledger.names:
-        ledger.change(name, outcome="not faster", reason=f"{best} alone is faster")
-    ledger.kept = [next(one for one in ledger.alternatives if one.candidate.name == best)]
-    ledger.change(best, outcome="kept", reason=said(eager))
+        ledger.change(name, outcome="not faster", reason=f"{way} alone is faster")
+    ledger.kept = [next(one for one in ledger.alternatives if one.candidate.name == way)]
+    ledger.change(way, outcome="kept", reason=said(eager))
+    times = arm_times(samples.rounds)
+    medians = {time.name: time.median_us for time in times}
+    runner = min((name for name in (EAGER, *contest.others, before) if name not in ("", way)), key=medians.__getitem__)
+    names = {before: shown} if before else {}
+    final = [msgspec.structs.replace(time, name=names.get(time.name, time.name)) for time in times if time.name != NULL]
+    return Comparison(final, eager, _against(samples, runner, way), names.get(runner, runner))

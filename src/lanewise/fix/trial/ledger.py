@@ -16,10 +16,11 @@ __all__ = ["Kept", "Ledger", "said"]
 
 
 class Kept(NamedTuple):
-    """A candidate and what was built of it."""
+    """A candidate and what was built of it; `proven`: whether it has passed the correctness gate."""
 
     candidate: Candidate
     variant: Variant
+    proven: bool = True
 
 
 class Ledger:
@@ -28,9 +29,11 @@ class Ledger:
     Attributes:
         attempts: every candidate, in the order in which they were considered.
         kept: the plan so far; each was built on top of those before it.
-        alternatives: right ways to run the program as it was, which the plan has to beat.
+        alternatives: ways to run the program as it was, which the plan has to beat. One that is not proven, because it was
+            slower at first sight, takes part in the comparison and cannot become the plan.
         notes: for the reader of the plan.
-        compile_s: the longest that a compiler has taken, seconds.
+        compile_s: the longest that a compiler has taken, seconds. checks_s: what the gate has taken, by candidate.
+        expected_check_s: what it is thought to take before it has been asked.
         profilers: attached in this process before something was timed.
     """
 
@@ -40,7 +43,8 @@ class Ledger:
         self.kept: list[Kept] = []
         self.alternatives: list[Kept] = []
         self.notes: list[str] = []
-        self.compile_s = 0.0
+        self.compile_s = self.expected_check_s = 0.0
+        self.checks_s: list[float] = []
         self._replaced: dict[str, list[Kept]] = {}
 
     def below(self, candidate: Candidate) -> list[Kept]:
@@ -60,6 +64,16 @@ class Ledger:
     def plan(self) -> Several:
         """What is kept, as one variant."""
         return Several([one.variant for one in self.kept])
+
+    @property
+    def check_s(self) -> float:
+        """The longest that the gate has taken, or is thought to take."""
+        return max(self.checks_s, default=self.expected_check_s)
+
+    @property
+    def so_far(self) -> Several | None:
+        """What a candidate is timed against; None while that is the program as it is."""
+        return self.plan if self.kept else None
 
     @property
     def names(self) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lanewise.fix.candidates.candidate import Candidate
 
-__all__ = ["LAST_GRACE", "PREPARE_SHARE", "RESERVE_SHARE", "share_of"]
+__all__ = ["LAST_GRACE", "PREPARE_SHARE", "RESERVE_SHARE", "most_s", "needed_s", "share_of"]
 
 PREPARE_SHARE = 0.5
 """Of the budget, for learning how results can be verified; the checks are never made weaker to save time."""
@@ -18,18 +18,32 @@ LAST_GRACE = 0.15
 """Of the budget, by which the last step may run over it."""
 
 _COMPILES, _FAIR_SHARES, _LEAST = 4.0, 2.0, 0.2
+_COMPILER = 0.6
+_SPARE, _TIMING_S = 1.5, 0.8
 
 
 def share_of(candidate: Candidate, untried: Sequence[Candidate]) -> float:
     """The share of the time left that a candidate may use at most.
 
-    Twice its fair share, where one that compiles counts as four others, and at least a fifth.
+    Twice its fair share, where one that compiles counts as four others, and at least a fifth; a compiler at least three
+    fifths, as a compilation that is stopped has given nothing.
 
     Args:
         untried: candidates still to try, this one included.
     """
     weights = sum(_weight(one) for one in untried)
-    return min(1.0, max(_LEAST, _FAIR_SHARES * _weight(candidate) / weights))
+    least = _COMPILER if candidate.compiles else _LEAST
+    return min(1.0, max(least, _FAIR_SHARES * _weight(candidate) / weights))
+
+
+def needed_s(candidate: Candidate, *, compile_s: float, check_s: float) -> float:
+    """Seconds without which a candidate need not be begun, by what others have taken."""
+    return (compile_s if candidate.compiles else 0.0) + check_s + _TIMING_S
+
+
+def most_s(candidate: Candidate, untried: Sequence[Candidate], left: float, needed: float) -> float:
+    """Seconds that a candidate may use at most: its share, or half as much again as it needs, if that is more."""
+    return min(left, max(left * share_of(candidate, untried), _SPARE * needed))
 
 
 def _weight(candidate: Candidate) -> float:

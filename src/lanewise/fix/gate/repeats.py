@@ -1,0 +1,101 @@
+"""Speed on inputs that repeat: calls with inputs that are new each time, against the same number of calls with one of them.
+
+A block of the timing gate repeats its inputs, so a result that is kept by their content would look fast there. Whether a
+gain is one on repeated inputs only is a question like any other: two ratios with intervals, from calls of all arms in turns
+and in the same state of caches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lanewise.compare.statistics import estimate
+from lanewise.fix.gate.inputs import renewed
+from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import Call, copy_call, tensors_of
+
+__all__ = ["FreshInputs", "Repeats", "only_for_seen_inputs"]
+
+_MOST_LOST = 0.5
+_LEAST_ROUNDS = 5
+_MOST_CALLS, _BLOCK_S = 16, 0.004
+_MOST_BYTES = 1 << 26
+
+# Of the whole process: what is new in one comparison must not have been seen in an earlier one.
+_numbers = itertools.count()
+
+
+class Repeats(NamedTuple):
+    """By arm, one value per round: ns per call with new inputs, and with the last of these again and again."""
+
+    fresh: dict[str, list[float]]
+    seen: dict[str, list[float]]
+
+
+class FreshInputs:
+    """A few copies of a call, given other values before each block.
+
+    Args:
+        call: the recorded one. one: seconds that it takes.
+    """
+
+    def __init__(self, subject: Subject, call: Call, one: float) -> None:
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(call))
+        by_time, by_size = math.ceil(_BLOCK_S / max(one, 1e-9)), _MOST_BYTES // max(size, 1)
+        self._subject, self._recorded = subject, call
+        self._calls = [copy_call(call) for _ in range(max(1, min(_MOST_CALLS, by_time, by_size)))]
+
+    def block(self, repeats: Repeats, arm: str, warm: Call) -> None:
+        """Time a block of each kind for an arm, which is in place.
+
+        Args:
+            warm: a call to begin with, so that what is timed finds the arm's code in the caches.
+        """
+        for call in self._calls:
+            renewed(call, self._recorded, next(_numbers))
+        self._subject.run(warm)
+        repeats.fresh[arm].append(self._timed(self._calls))
+        repeats.seen[arm].append(self._timed(self._calls[-1:] * len(self._calls)))
+
+    def _timed(self, calls: Sequence[Call]) -> float:
+        self._subject.wait()
+        start = time.perf_counter_ns()
+        for call in calls:
+            self._subject.run(call)
+        self._subject.wait()
+        return (time.perf_counter_ns() - start) / len(calls)
+
+
+def only_for_seen_inputs(repeats: Repeats, before: str, after: str) -> tuple[str, bool]:
+    """What to say if an arm saves time only on inputs that it was just called with, and whether that is proven.
+
+    Proven: on new inputs less than half of the time is saved that is saved on known ones, whatever end of the two 95 %
+    intervals one takes. Not proven, but said too: nothing shows that it saves any on new inputs, although what it saves on
+    known ones would have shown.
+    """
+    rounds = min((len(kind[arm]) for kind in repeats for arm in (before, after)), default=0)
+    if rounds < _LEAST_ROUNDS:
+        return "", False
+    fresh, seen = (_ratio(kind, before, after, rounds) for kind in repeats)
+    if seen.low <= 1:
+        return "", False
+    if _saved(fresh.high) < _MOST_LOST * _saved(seen.low):
+        return "it saves time only on inputs that it was called with before", True
+    shown = fresh.low > 1 or _saved(fresh.ratio) >= _MOST_LOST * _saved(seen.ratio) or fresh.high >= seen.ratio
+    return ("" if shown else "it is not proven to save time on inputs that are new"), False
+
+
+def _ratio(kind: Mapping[str, list[float]], before: str, after: str, rounds: int) -> Any:
+    arms = ([np.array([value]) for value in kind[arm][:rounds]] for arm in (before, after))
+    return estimate(*arms, paired=True)
+
+
+def _saved(ratio: float) -> float:
+    """Share of the time."""
+    return 1 - 1 / ratio
