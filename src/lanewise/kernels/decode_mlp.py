@@ -80,6 +80,18 @@ def _decode(
             value = (fast_activate(left, ACTIVATION, FAST) * right).to(hidden_ptr.dtype.element_ty)
             tl.store(hidden_ptr + row[:, None] * h + col[None, :], value, mask=known & (col[None, :] < h))
     if PHASE == 0:
+        # What this program will read of `down` first comes into L2 while the others finish: 1 KB of each column's row.
+        unit = tl.minimum(program, tl.cdiv(o, BO) * SPLIT - 1)
+        ahead = tl.minimum((unit % SPLIT) * tl.cdiv(h, BK * SPLIT) * BK + tl.arange(0, 8) * 64, h - 1)
+        ahead_col = tl.minimum((unit // SPLIT) * BO + tl.arange(0, BO), o - 1).to(tl.int64)
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1]; mov.b32 $0, 0;",
+            "=r,l",
+            [down_ptr + ahead_col[:, None] * h + ahead[None, :]],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
         # All programs have stored their hidden values before any of them goes on.
         tl.debug_barrier()
         tl.atomic_add(count_ptr, 1, sem="acq_rel", scope="gpu")
