@@ -9,6 +9,8 @@ compared with PyTorch's as well; the program ends with the number of calls.
 
 from __future__ import annotations
 
+import argparse
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,8 +20,8 @@ import torch
 from lanewise import kernels
 from lanewise.kernels import (
     batched,
-    decode_mlp,
     dual_gemm,
+    gated_mlps,
     gemm_epilogue,
     guard,
     layer_norms,
@@ -165,8 +167,8 @@ def _products() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
         given = (_randn(m, d), _randn(h, d) / d**0.5, _randn(h, d) / d**0.5, _randn(o, h) / h**0.5)
         yield (
             f"gated mlp {m} rows {d}-{h}-{o}",
-            lambda v=given: decode_mlp.gated_mlp(*v),
-            lambda v=given: decode_mlp.reference(*v),
+            lambda v=given: gated_mlps.gated_mlp(*v),
+            lambda v=given: gated_mlps.reference(*v),
         )
     for b, m, n, k in ((3, 130, 136, 72), (2, 1, 8, 8)):
         x, w, bias = _randn(b, m, k), _randn(b, n, k) / k**0.5, _randn(b, n)
@@ -183,12 +185,17 @@ def _products() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--match", default="", help="regular expression that the name of a call must hold")
+    options = parser.parse_args()
     torch.manual_seed(0)
     guard.train_from_elements = 0
     calls = 0
     wrong: list[str] = []
     for cases in (_elements(), _products(), _twice(), _rows()):
         for name, ours, reference in cases:
+            if not re.search(options.match, name):
+                continue
             got, want = ours(), reference()
             torch.cuda.synchronize()
             calls += 1

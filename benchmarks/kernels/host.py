@@ -75,7 +75,7 @@ def main(out: Path) -> None:
 
         def plain_softmax(a: torch.Tensor, cols: int = cols) -> torch.Tensor:
             y = torch.empty_like(a)
-            _softmax_rows[(64,)](a, a, y, 64, cols, cols, 0, 1.0, False, 1, cols, 1, False, True, num_warps=8)
+            _softmax_rows[(64,)](a, a, y, 64, cols, cols, 0, 1.0, False, 1, cols, 1, False, False, True, num_warps=8)
             return y
 
         compiled = torch.compile(lambda a: torch.softmax(a, -1), dynamic=False)

@@ -33,7 +33,7 @@ TITLES = {
     "mm": "Plain product (never replaced; Triton against cuBLAS)",
     "gemm": "Linear layer with its epilogue",
     "gated_linear": "Gate and up projection with SiLU * mul",
-    "decode_mlp": "Gated MLP for few rows (SiLU)",
+    "gated_mlp": "Gated MLP for few rows (SiLU)",
     "batched_linear": "Batch of linear layers with bias and exact GELU",
 }
 PRODUCTS = ("mm", "gemm", "gated_linear", "batched_linear", "mlp")

@@ -90,8 +90,9 @@ def test_tuning_is_kept_per_card_and_source(monkeypatch, tmp_path):
 def test_layouts_hold_every_row(kernel, itemsize):
     for cols in (1, 15, 1024, 2049, 16384, 16385, 32768, 32769, 65537, 70001, 262144, 1 << 20):
         shape = layout(cols, kernel, itemsize)
-        assert shape.parts * shape.block >= cols
+        assert shape.parts == 0 or shape.parts * shape.block >= cols
         assert shape.block * shape.rows <= 65536
+        assert shape.inner == 0 or (shape.block % shape.inner == 0 and shape.inner & (shape.inner - 1) == 0)
         assert 1 <= shape.warps <= 32
         # What a cluster can be: any size to 8, or 16. More parts run in two launches.
         assert shape.parts <= 8 or shape.parts >= 16

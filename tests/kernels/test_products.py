@@ -10,9 +10,9 @@ from lanewise.kernels import (
     batched,
     batched_linear_act,
     counts,
-    decode_mlp,
     dual_gemm,
     gated_linear,
+    gated_mlps,
     gemm_epilogue,
     linear_act,
     matmul,
@@ -21,7 +21,6 @@ from lanewise.kernels import (
     tuning,
 )
 from lanewise.kernels.activations import ACTIVATIONS
-from lanewise.kernels.decode_mlp import DecodeBlocks
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
 from lanewise.kernels.mlps import Blocks
 from tests.kernels.helpers import error, same
@@ -85,25 +84,23 @@ def test_batched(halves, activation):
     tuning.forget()
 
 
-@interpreter
-@pytest.mark.parametrize("split", [1, 3])
 @pytest.mark.parametrize(("m", "activation"), [(1, "silu"), (7, "gelu_tanh")])
-def test_decode_mlp(m, activation, split):
-    """Both phases, with tiles that reach past every edge; a second call finds the counters as it left them."""
-    d, h, o = 40, 52, 36
-    x, gate, up, down = torch.randn(m, d), torch.randn(h, d) / 6, torch.randn(h, d) / 6, torch.randn(o, h) / 7
-    tuning.override("decode_mlp", (d, h, o, x.dtype), DecodeBlocks(16, 16, 32, 16, split, 4, 2, 1))
-    for _ in range(2):
-        same(
-            lambda *t: decode_mlp.gated_mlp(*t, activation),
-            lambda *t: decode_mlp.reference(*t, activation),
-            [x, gate, up, down],
-        )
-    assert set(counts()["gated_mlp"]) == {"kernel"}
-    decode_mlp.gated_mlp(torch.randn(9, d), gate, up, down)
-    decode_mlp.gated_mlp(x, gate, up, down.clone().requires_grad_())
-    assert {"rows", "needs gradients"} < set(counts()["gated_mlp"])
-    tuning.forget()
+def test_gated_mlp(m, activation, device):
+    d, h, o = 40, 520, 36
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    x, gate, up, down = (
+        (torch.randn(rows, cols, device=device) / scale).to(dtype)
+        for rows, cols, scale in ((m, d, 1), (h, d, 6), (h, d, 6), (o, h, 20))
+    )
+    same(
+        lambda *t: gated_mlps.gated_mlp(*t, activation),
+        lambda *t: gated_mlps.reference(*t, activation),
+        [x, gate, up, down],
+    )
+    assert device == "cuda" or set(counts()["gated_mlp"]) == {"kernel"}
+    gated_mlps.gated_mlp(torch.randn(9, d, device=device).to(dtype), gate, up, down)
+    gated_mlps.gated_mlp(x, gate, up, down.clone().requires_grad_())
+    assert {"rows", "needs gradients"} <= set(counts()["gated_mlp"])
 
 
 @interpreter

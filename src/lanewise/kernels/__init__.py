@@ -8,6 +8,7 @@
     linear_act(x, w, bias, activation)           a linear layer with its epilogue, by the fastest exact path
     batched_linear_act(x, w, bias, activation)   a linear layer for each matrix of a batch, with its epilogue
     gated_linear(x, gate, up)                    gate and up projection with SiLU * mul or GELU * mul
+    gated_mlp(x, gate, up, down)                 these and the projection back, for few rows in two launches
     mlp(x, w1, b1, w2, b2)                       a narrow MLP in one kernel
     counts()                                     how many calls reached a kernel, and why the others did not
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         residual_scale_add,
         silu_mul,
     )
+    from lanewise.kernels.gated_mlps import gated_mlp
     from lanewise.kernels.gemm_epilogue import linear_act
     from lanewise.kernels.guard import counts, reset_counts
     from lanewise.kernels.layer_norms import add_layer_norm, layer_norm
@@ -69,6 +71,7 @@ _HOMES: dict[str, str] = {
     "batched_linear_act": "batched",
     "counts": "guard",
     "gated_linear": "dual_gemm",
+    "gated_mlp": "gated_mlps",
     "layer_norm": "layer_norms",
     "linear_act": "gemm_epilogue",
     "mlp": "mlps",
@@ -91,6 +94,7 @@ __all__ = [
     "bias_silu",
     "counts",
     "gated_linear",
+    "gated_mlp",
     "gelu_mul",
     "gelu_tanh_mul",
     "layer_norm",

@@ -16,9 +16,9 @@ import torch
 from lanewise.kernels import (
     batched,
     cost,
-    decode_mlp,
     dual_gemm,
     elementwise,
+    gated_mlps,
     gemm_epilogue,
     layer_norms,
     mlps,
@@ -28,7 +28,6 @@ from lanewise.kernels import (
 )
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.cost import Cost
-from lanewise.kernels.decode_mlp import DecodeBlocks
 from lanewise.kernels.dual_gemm import gated_blocks
 from lanewise.kernels.gemm_epilogue import skinny_blocks, tile_blocks
 from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, product
@@ -117,32 +116,35 @@ def _row_layouts(cols: int, kernel: str = "softmax") -> tuple[Layout, ...]:
             return Layout(1, part // rows, 0, warps, stages=rows)
         return Layout(rows, part, 0, warps)
 
-    mean, norm = kernel == "layer_norm", "softmax" not in kernel
-    once = (whole(2, once=True), whole(1, once=True), whole(4, once=True), whole(2, early=True, once=True))
+    mean, norm, add = kernel == "layer_norm", "softmax" not in kernel, kernel == "add_norm"
+    once = (whole(2, once=True), whole(1, once=True)) if mean else ()
     if cols <= 2048:
-        cuts = (whole(2), whole(1), whole(4), whole(4, 2), *((whole(2, early=True),) if norm else ()))
-        return (*cuts, *(once if mean else ()))
-    once = (whole(8, once=True), whole(4, once=True), whole(8, early=True, once=True), whole(4, early=True, once=True))
+        return (whole(2), whole(1), whole(4), whole(4, 2), *once)
+    if cols <= 4096:
+        return (whole(8), whole(4), *((whole(4, once=True), whole(8, once=True)) if mean else ()))
     if cols <= 8192:
-        cuts = (whole(8), whole(4), whole(16), *((whole(8, early=True),) if norm else ()))
-        return (*cuts, *((whole(4, early=True), *once) if mean else ()))
-    near = (twice(1, 4096, 8), twice(1, 2048, 8), twice(1, 4096, 16), twice(1, 8192, 16), twice(2, 4096, 8))
+        walked = (twice(1, 2048, 8), twice(1, 2048, 16), twice(1, 4096, 16)) if norm and not add else ()
+        return (whole(8), whole(4), whole(16), *walked)
     if cols <= 16384:
-        loose = (whole(16), whole(8, lean=True), whole(16, registers=64), *near)
-        return (*loose, *((whole(8, lean=True, once=True), whole(16, 1, 64, lean=True, once=True)) if mean else ()))
+        loose = (whole(16), whole(8, lean=True), whole(16, early=True)) if norm else (whole(16), whole(8, lean=True))
+        return (*loose, twice(1, 2048, 8), twice(1, 2048, 16), twice(1, 4096, 16), twice(1, 4096, 32))
+    if kernel == "softmax_backward":
+        return (split(8192, 8), split(16384, 16), split(4096, 8), twice(1, 8192, 32), twice(1, 8192, 16))
     if cols <= 32768:
-        whole_rows = (whole(16), whole(32, lean=True), *((whole(32, lean=True, once=True),) if mean else ()))
-        walked = (parts(16384, 4096, 8), parts(8192, 4096, 8)) if kernel != "softmax_backward" else ()
-        return (*whole_rows, *near, twice(2, 8192, 16), split(8192, 8), *walked)
-    far = (twice(1, 8192, 16), twice(1, 8192, 32), twice(2, 8192, 16), twice(2, 8192, 32))
-    if kernel != "softmax_backward":
-        far += (parts(16384, 4096, 8), parts(16384, 4096, 16), parts(32768, 8192, 16), parts(32768, 4096, 8))
-        far += (parts(8192, 4096, 8),) if cols <= 65536 else ()
+        near = (
+            twice(1, 4096, 16),
+            twice(2, 8192, 16),
+            twice(1, 8192, 32),
+            twice(2 if kernel == "softmax" else 1, 16384, 32),
+        )
+        near = (*near, twice(1, 4096, 32)) if norm else near
+        return (whole(16), whole(32, lean=True), *near, parts(16384, 4096, 8), parts(16384, 8192, 16))
+    far = (parts(16384, 4096, 8), parts(16384, 8192, 16), parts(32768, 8192, 16))
+    own = (parts(16384, 4096, 16), parts(16384, 2048, 8), parts(32768, 8192, 32)) if norm else (parts(16384, 8192, 8),)
+    far = (*far, *own)
     if cols <= 65536:
-        return (split(8192, 8), split(8192, 8, 1, 64 if mean else 48), split(8192, 8, 2), split(16384, 8), *far)
-    if cols <= 131072:
-        return (split(16384, 8), split(16384, 16, 1, 64), split(8192, 8, 1, 64), split(16384, 16, 2, 64), *far)
-    return (split(32768, 32), split(16384, 16, 1, 64), split(16384, 8), split(32768, 32, 2), *far)
+        return (split(8192, 8, 2), split(8192, 8, 1, 48), twice(1, 8192, 32), *far)
+    return (*((split(32768, 32, 2),) if add else ()), *far)
 
 
 def _softmax_cases() -> Iterator[Case]:
@@ -642,24 +644,8 @@ def _batched_cases() -> Iterator[Case]:
         )
 
 
-def _decode_cases() -> Iterator[Case]:
+def _gated_mlp_cases() -> Iterator[Case]:
     for d, h in ((4096, 14336), (2048, 5632), (1024, 2816)):
-        tiles = (-(-d // 32), -(-d // 16))
-        splits = [max(s for s in (1, 2, 4, 8, 16) if s == 1 or (s * n <= 560 and h >= 256 * s)) for n in tiles]
-        cuts = tuple(
-            DecodeBlocks(*cut)
-            for cut in (
-                (32, 128, 32, 128, splits[0], 4, 3, 3),
-                (32, 128, 32, 128, splits[0], 4, 3, 4),
-                (32, 64, 32, 128, splits[0], 4, 4, 4),
-                (64, 64, 32, 128, splits[0], 4, 4, 3),
-                (32, 256, 32, 256, splits[0], 4, 2, 3),
-                (16, 256, 16, 256, splits[1], 4, 3, 4),
-                (32, 128, 32, 256, splits[0], 4, 3, 3),
-                (32, 128, 32, 128, splits[0], 4, 3, 3, False),
-                (32, 256, 32, 256, splits[0], 4, 3, 3, False),
-            )
-        )
         for m in (1, 8):
 
             def make(i: int, m: int = m, d: int = d, h: int = h) -> tuple[Any, ...]:
@@ -669,34 +655,17 @@ def _decode_cases() -> Iterator[Case]:
                     *(_randn(*s, seed=i + 1 + n, scale=s[1] ** -0.5) for n, s in enumerate(weights)),
                 )
 
-            def fused(x: Any, gate: Any, up: Any, down: Any) -> torch.Tensor:
-                (m, d), h = x.shape, gate.shape[0]
-                y = torch.empty(m, down.shape[0], dtype=x.dtype, device=x.device)
-                blocks = tuning.pick("decode_mlp", (d, h, d, BF16), decode_mlp.default_blocks(d, h, d))
-                decode_mlp.decode_mlp_into(x, gate, up, down, "silu", y, blocks)
-                return y
-
-            def two(x: Any, gate: Any, up: Any, down: Any) -> torch.Tensor:
-                hidden = dual_gemm.gated_linear(x, gate, up)
-                (m, h), d = hidden.shape, down.shape[0]
-                y = torch.empty(m, d, dtype=x.dtype, device=x.device)
-                product(hidden, down, None, None, None, ACTIVATIONS[None], y, skinny_blocks(m, d, h))
-                return y
-
             yield Case(
-                "decode_mlp",
+                "gated_mlp",
                 f"gated mlp {m} rows, {d} -> {h} -> {d}",
                 make,
                 {
-                    "lanewise": decode_mlp.gated_mlp,
-                    "triton": fused,
-                    "eager": decode_mlp.reference,
-                    "two launches": two,
+                    "lanewise": gated_mlps.gated_mlp,
+                    "eager": gated_mlps.reference,
                     "gated + cublas": lambda x, g, u, w: _F.linear(dual_gemm.gated_linear(x, g, u), w),
                 },
                 cost.gated_mlp_cost(m, d, h, d, 2),
-                lambda x, g, u, w: decode_mlp.reference(x.float(), g.float(), u.float(), w.float()),
-                tune=("decode_mlp", (d, h, d, BF16), cuts),
+                lambda x, g, u, w: gated_mlps.reference(x.float(), g.float(), u.float(), w.float()),
                 shape={"m": m, "d": d, "h": h},
             )
 
@@ -711,7 +680,7 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "gemm": _gemm_cases,
     "gated_linear": _dual_cases,
     "batched": _batched_cases,
-    "decode": _decode_cases,
+    "gated_mlp": _gated_mlp_cases,
 }
 
 

@@ -51,9 +51,14 @@ def reference(
 
 
 def skinny_blocks(m: int, n: int, k: int, dual: bool = False) -> SkinnyBlocks:
-    """Default cut for small m; no split of k won on an H100 where n / 32 programs fill the card."""
+    """Default cut for small m; no split of k won where n / 32 programs fill the card. Small weights and very few rows
+    take more parts, and for gate and up narrower tiles (docs/kernels.md, the gated MLP)."""
     bm = max(next_power_of_2(m), 16)
     split = 1
+    if bm == 16 and n * k <= 1 << 24:
+        while not dual and -(-n // 32) * split < 256 and split < 8 and k // (split * 2) >= 256:
+            split *= 2
+        return SkinnyBlocks(bm, 32, 256, split, 4, 3)
     while -(-n // 32) * split < 96 and split < 8 and k // (split * 2) >= 512:
         split *= 2
     if dual:

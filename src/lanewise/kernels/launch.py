@@ -70,8 +70,7 @@ class Launch:
     `scalars` follow the tensors in the kernel's signature, `meta` (the constexpr parameters) follows the scalars.
     `cluster` > 0 launches every entry of the grid as a cluster of that many programs, which run at the same time and
     have consecutive numbers; with `fit`, only as many clusters as the card holds at once, evenly loaded.
-    `max_registers` bounds the registers of a thread, 0 leaves it to the compiler. `cooperative` asks that all programs
-    run at the same time, so that they can wait for each other.
+    `max_registers` bounds the registers of a thread, 0 leaves it to the compiler.
     """
 
     grid: tuple[int, ...]
@@ -82,15 +81,12 @@ class Launch:
     cluster: int = 0
     fit: bool = False
     max_registers: int = 0
-    cooperative: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         if self.max_registers:
             options["maxnreg"] = self.max_registers
-        if self.cooperative:
-            options["launch_cooperative_grid"] = True
         return options
 
 
@@ -211,12 +207,7 @@ class Kernel:
                 except RuntimeError as error:  # the driver refuses a cluster that no multiprocessors can hold
                     raise NoRoomError(f"a cluster of {what.cluster} programs of {compiled.name}: {error}") from error
             else:
-                try:
-                    compiled = self.fn[what.grid](*tensors, *what.scalars, **what.meta, **what.options)
-                except RuntimeError as error:  # the driver refuses more programs than the card holds at once
-                    if not what.cooperative:
-                        raise
-                    raise NoRoomError(f"{what.grid[0]} programs of {self.fn.__name__} at once: {error}") from error
+                compiled = self.fn[what.grid](*tensors, *what.scalars, **what.meta, **what.options)
                 remembered = Remembered(compiled, what, device, len(tensors))
         if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
@@ -260,7 +251,7 @@ class Kernel:
 
 
 class NoRoomError(RuntimeError):
-    """The card cannot hold all programs that wait for each other; run the kernel in phases instead."""
+    """The card cannot hold one cluster of the programs; run the kernel in phases instead."""
 
 
 def resident(compiled: Any) -> int:

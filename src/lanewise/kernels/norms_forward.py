@@ -167,7 +167,10 @@ def _norm_twice(
     known = row < rows
     x_row, r_row, s_row, y_row = x_ptr + row * x_stride, r_ptr + row * r_stride, s_ptr + row * cols, y_ptr + row * cols
     centre = tl.zeros([ROWS, 1], tl.float32)
-    if not RMS:
+    if not RMS and ROWS == 1 and x_ptr.dtype.element_ty.primitive_bitwidth == 16:
+        start = tl.program_id(0).to(tl.int64)
+        centre += first_mean(x_ptr + start * x_stride, r_ptr + start * r_stride, cols, ADD)
+    elif not RMS:
         inside = known & (at < cols)
         x = load(x_row + at, inside, 0.0, "evict_last", EVEN).to(tl.float32)
         if ADD:

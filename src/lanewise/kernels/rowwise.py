@@ -49,9 +49,7 @@ __all__ = [
 FUSED, STATS, APPLY = 0, 1, 2
 LEAN = not INTERPRETED  # written in PTX
 
-WIDEST_ROW = 8192  # up to here a row is one program's whatever the tuner says
-_WIDEST_WHOLE = 16384  # columns of which one program keeps the exponentials
-_WIDEST_HELD = 32768  # columns that one program can keep
+WIDEST_ROW = 4096  # up to here a row is one program's whatever the tuner says
 
 
 def next_power_of_2(n: int) -> int:
@@ -103,47 +101,53 @@ def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor
 def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False) -> Layout:
     """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
-    `whole` keeps a row to one program for as long as one can hold it. To 2048 columns a program holds at least 2048
-    elements with four warps; from there one row, with 8 to 64 elements a thread. Longer rows are cut into parts of a
-    size that several programs of a multiprocessor can hold at once.
+    `whole` keeps a row to one program for as long as that is of use. To 16384 columns a program holds its rows in
+    registers, at 32768 it walks a row twice, longer rows are shared by a cluster of programs.
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
-    if block > (_WIDEST_HELD if whole or itemsize > 2 or "softmax" not in kernel else _WIDEST_WHOLE):
-        return parts_layout(cols, kernel, itemsize)
+    mean, add = kernel == "layer_norm", kernel == "add_norm"
     if block <= 512:
-        rows = 2048 // block
-        return Layout(rows, block, 1, 4, stream=False)
+        return Layout(2048 // block, block, 1, 4, stream=False)
     if block <= 2048:
-        warps = 2 if block <= 1024 and kernel != "add_norm" else 4
+        warps = 4 if add or (block == 2048 and not mean) else 1 if mean and block == 1024 else 2
         return Layout(1, block, 1, warps, stream=False)
     if block <= 8192:
-        return Layout(1, block, 1, 8, stream=False)
+        few = mean and block == 4096
+        return Layout(1, block, 1, 4 if few else 8, stream=False, once=few)
     if block == 16384:
-        lean = kernel == "layer_norm"
-        return Layout(1, block, 1, 8 if lean else 16, lean=lean, stream=False)
-    return Layout(1, block, 1, 16 if kernel == "softmax" else 32, lean=kernel != "softmax", stream=False)
+        lean = mean or "softmax" in kernel
+        return Layout(1, block, 1, 8 if lean else 16, lean=lean, stream=False, early=add)
+    if block == 32768 or (whole and block == 65536):
+        if add or kernel == "softmax_backward":
+            return Layout(1, min(block, 32768), 1, 16, stream=False) if block == 32768 else Layout(1, 8192, 0, 16)
+        return Layout(1, 4096 if mean or kernel == "softmax" else 8192, 0, 16, stages=2)
+    return parts_layout(cols, kernel, itemsize)
 
 
-_LONGEST = ((32768, 16, 32), (65536, 16, 32))
+_LONGEST = ((32768, 8192, 16, 16, 1), (65536, 8192, 16, 16, 1))
 _PARTS = {
-    "softmax": ((8192, 16, 8), (16384, 16, 8), *_LONGEST),
-    "rms_norm": ((8192, 8, 8), (16384, 16, 16), *_LONGEST),
-    "add_norm": ((8192, 16, 8), (32768, 8, 32), *_LONGEST),
-    "layer_norm": ((4096, 16, 4), (16384, 8, 8), *_LONGEST),
+    "softmax": ((16384, 4096, 16, 8, 1), *_LONGEST),
+    "softmax_backward": ((8192, 0, 16, 8, 1), (16384, 0, 16, 8, 1), (32768, 0, 16, 32, 1), (65536, 0, 16, 32, 1)),
+    "rms_norm": ((16384, 4096, 16, 8, 1), *_LONGEST),
+    "layer_norm": _LONGEST,
+    "add_norm": ((8192, 0, 8, 8, 2), (16384, 4096, 8, 16, 1), (32768, 0, 8, 32, 2), *_LONGEST),
 }
-"""Elements of a part in half precision (half as many in fp32), most parts, warps."""
+"""Elements of a part in half precision (half as many in fp32), of them walked at a time (0: held in registers), most
+parts, warps, rows that a cluster walks one after the other."""
 
 
 def parts_layout(cols: int, kernel: str = "softmax", itemsize: int = 2) -> Layout:
     """A row in parts: as many as a cluster holds, of the smallest size that suffices; beyond that, any number."""
-    for elements, most, warps in _PARTS.get(kernel, _PARTS["softmax"]):
-        part = elements * 2 // itemsize
+    for elements, inner, most, warps, rows in _PARTS.get(kernel, _PARTS["softmax"]):
+        part, step = elements * 2 // itemsize, inner * 2 // itemsize
         parts = -(-cols // part)
-        if parts <= min(most, 8):
-            return Layout(1, part, parts, warps, stream=False)
-        if 13 <= parts <= most:  # beyond eight a cluster has sixteen, and the rest of them would idle
-            return Layout(1, part, 16, warps, stream=False)
+        if parts > 8 and (step or parts >= 13):
+            parts = max(parts, 16)  # beyond eight a cluster has sixteen, and the rest of them would idle
+        if parts <= most:
+            if step:  # equal parts
+                part = -(-cols // (parts * step)) * step
+            return Layout(rows, part, parts, warps, stream=False, inner=step)
     return Layout(1, 16384, max(-(-cols // 16384), 17), 16, stream=False)
 
 
