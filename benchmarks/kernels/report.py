@@ -136,20 +136,22 @@ def _host_table(card: str, stem: str, document: dict[str, Any]) -> list[str]:
     ]
 
 
-def _training_table(card: str, stem: str, document: dict[str, Any]) -> list[str]:
+def _training_table(card: str, documents: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    found = {case["name"]: case for _, document in documents for case in document["cases"]}
     lines = [
         f"### Forward and backward pass, rows of 4096 ({card.upper()} machine)",
         "",
         "| pass | eager, wall | kernel, wall | eager / kernel | eager, device | kernel, device | eager / kernel |",
         "|---|---|---|---|---|---|---|",
     ]
-    for case in sorted(document["cases"], key=lambda case: (case["name"].split()[0], case["name"].split("^")[1])):
+    for case in sorted(found.values(), key=lambda case: (case["name"].split()[0], case["name"].split("^")[1])):
         cells: list[str] = []
         for clock in ("wall", "device"):
             eager, ours = (case[clock][arm]["median_us"] for arm in ("eager", "kernel"))
             cells += [f"{eager:.1f}", f"{ours:.1f}", f"{eager / ours:.2f}"]
         lines.append(f"| {case['name'].replace(' forward and backward', ',')} | {' | '.join(cells)} |")
-    return [*lines, "", f"Microseconds, medians of the rounds (run {_run(stem)}).", ""]
+    runs = ", ".join(sorted({_run(stem) for stem, _ in documents}))
+    return [*lines, "", f"Microseconds, medians of the rounds (run {runs}).", ""]
 
 
 def _header(documents: list[tuple[str, dict[str, Any]]], beside: list[tuple[str, dict[str, Any]]]) -> str:
@@ -231,7 +233,7 @@ def main() -> None:
     if hosts:
         lines += _host_table(CARD, *hosts[-1])
     if trained:
-        lines += _training_table(CARD, *trained[-1])
+        lines += _training_table(CARD, trained)
     text = _replace(PAGE.read_text(), BEGIN, END, lines[:-1])
     PAGE.write_text(_replace(text, COMPILED_BEGIN, COMPILED_END, _compiled_table()))
     for path in write_charts([document for _, document in documents], CHARTS):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,7 @@ def _both(function: Callable[..., torch.Tensor], leaves: int) -> Callable[..., A
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--elements", type=int, nargs="*", default=[1 << power for power in (24, 25, 22, 26, 23, 21)])
     parser.add_argument("--seconds", type=float, default=60, help="start no size after this many seconds")
     options = parser.parse_args()
     start = time.perf_counter()
@@ -47,10 +49,10 @@ def main() -> None:
         "layer_norm": (layer_norm, layer_norms.reference, 3),
         "softmax": (softmax, softmaxes.reference, 1),
     }
-    for power in (24, 25, 22, 26, 23, 21):
+    for elements in options.elements:
         if time.perf_counter() - start > options.seconds:
             break
-        rows = (1 << power) // COLS
+        rows, power = elements // COLS, f"{math.log2(elements):.4g}"
 
         def make(i: int, rows: int = rows) -> tuple[torch.Tensor, ...]:
             sizes = ((rows, COLS), (rows, COLS), (COLS,), (COLS,))

@@ -17,6 +17,7 @@ from lanewise.kernels.launch import INTERPRETED, raw_stream
 __all__ = [
     "HITS",
     "HOST_BOUND",
+    "NORM",
     "compiling",
     "counts",
     "eager",
@@ -32,11 +33,11 @@ __all__ = [
 
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 train_from_elements = 1 << 25
-"""Fewest elements for which an eager call that needs gradients takes a kernel.
+"""Fewest elements for which an eager call of softmax that needs gradients takes a kernel; norms need twice as many.
 
-Measured on an H200 machine: forward and backward of rms_norm cost 140 to 180 us of host time against eager's 100 to
-150, and from this size on eager takes longer than that on the device. Inside a CUDA graph the host does not matter:
-capturing lifts the limit. Set it to 0 for programs that capture or compile their step anyway.
+Measured on an H200 machine (benchmarks/kernels/training.py): forward and backward cost 110 to 190 us of host time
+against eager's 95 to 150, and from this size on eager takes longer than that on the device. Inside a CUDA graph the
+host does not matter: capturing lifts the limit. Set it to 0 for programs that capture or compile their step anyway.
 """
 
 _COUNTS: Counter[tuple[str, str]] = Counter()
@@ -128,19 +129,20 @@ def eager() -> bool:
     return not compiling() and _stack_length() == 0 and _transform() is None
 
 
-def too_small_to_train(x: torch.Tensor) -> bool:
+def too_small_to_train(x: torch.Tensor, times: int = 1) -> bool:
     """Whether a call on `x` that is not being compiled is an eager one, records gradients and is `host_bound`.
 
     Asked before anything else, so that such a call costs hardly more than PyTorch's own, which it runs.
     """
-    if not (x.requires_grad and x.is_cuda and torch.is_grad_enabled() and host_bound(x)):
+    if not (x.requires_grad and x.is_cuda and torch.is_grad_enabled() and host_bound(x, times)):
         return False
     return _stack_length() == 0 and _transform() is None
 
 
-def host_bound(x: torch.Tensor) -> bool:
-    """Whether autograd's host cost would outweigh what the kernel saves on the device."""
-    if INTERPRETED or x.numel() >= train_from_elements:
+def host_bound(x: torch.Tensor, times: int = 1) -> bool:
+    """Whether autograd's host cost would outweigh what the kernel saves on the device, for an operator that needs
+    `times` as many elements as softmax."""
+    if INTERPRETED or x.numel() >= times * train_from_elements:
         return False
     if x.is_cuda and raw_stream(x.device.index) == 0:  # the default stream: nothing can be captured on it
         return True
@@ -148,6 +150,8 @@ def host_bound(x: torch.Tensor) -> bool:
 
 
 HOST_BOUND = "host-bound with gradients"
+NORM = 2
+"""How many times the elements of softmax a norm needs to pay (`host_bound`)."""
 
 
 def wants_grad(*tensors: torch.Tensor | None) -> bool:

@@ -16,6 +16,7 @@ from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
 from lanewise.kernels.guard import (
     HOST_BOUND,
+    NORM,
     compiling,
     eager,
     fell_back,
@@ -97,7 +98,7 @@ def layer_norm(
 ) -> torch.Tensor:
     """LayerNorm of `x` over its last dimension with weight `w` and bias `b`."""
     if not compiling():
-        if too_small_to_train(x):
+        if too_small_to_train(x, NORM):
             fell_back("layer_norm", HOST_BOUND)
             return reference(x, w, b, eps)
         for quick in _RECENT.get(eps):
@@ -121,7 +122,7 @@ def layer_norm(
 
 
 def _train(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps: float) -> torch.Tensor:
-    if host_bound(x):
+    if host_bound(x, NORM):
         fell_back("layer_norm", HOST_BOUND)
         return reference(x, w, b, eps)
     hit("layer_norm")
@@ -131,7 +132,7 @@ def _train(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps:
 def _train_add(
     x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    if host_bound(x):
+    if host_bound(x, NORM):
         fell_back("add_layer_norm", HOST_BOUND)
         total = x + residual
         return reference(total, w, b, eps), total
@@ -148,7 +149,7 @@ def add_layer_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(LayerNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
     if not compiling():
-        if too_small_to_train(x):
+        if too_small_to_train(x, NORM):
             return _train_add(x, residual, w, b, eps)
         for quick in _RECENT_ADD.get(eps):
             out = quick(x, residual, w, b)

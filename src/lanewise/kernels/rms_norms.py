@@ -17,6 +17,7 @@ from lanewise.kernels.gradients import apply as _apply
 from lanewise.kernels.gradients import differentiable_once
 from lanewise.kernels.guard import (
     HOST_BOUND,
+    NORM,
     compiling,
     eager,
     fell_back,
@@ -83,7 +84,7 @@ class _AddRmsNorm(torch.autograd.Function):
 def rms_norm(x: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6) -> torch.Tensor:
     """RMSNorm of `x` over its last dimension with weight `w`."""
     if not compiling():
-        if too_small_to_train(x):
+        if too_small_to_train(x, NORM):
             fell_back("rms_norm", HOST_BOUND)
             return torch.rms_norm(x, x.shape[-1:], w, eps)
         for quick in _RECENT.get(eps):
@@ -107,7 +108,7 @@ def rms_norm(x: torch.Tensor, w: torch.Tensor | None = None, eps: float = 1e-6) 
 
 
 def _train(x: torch.Tensor, w: torch.Tensor | None, eps: float) -> torch.Tensor:
-    if host_bound(x):
+    if host_bound(x, NORM):
         fell_back("rms_norm", HOST_BOUND)
         return reference(x, w, eps)
     hit("rms_norm")
@@ -117,7 +118,7 @@ def _train(x: torch.Tensor, w: torch.Tensor | None, eps: float) -> torch.Tensor:
 def _train_add(
     x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    if host_bound(x):
+    if host_bound(x, NORM):
         fell_back("add_rms_norm", HOST_BOUND)
         total = x + residual
         return reference(total, w, eps), total
@@ -130,7 +131,7 @@ def add_rms_norm(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(RMSNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
     if not compiling():
-        if too_small_to_train(x):
+        if too_small_to_train(x, NORM):
             return _train_add(x, residual, w, eps)
         for quick in _RECENT_ADD.get(eps):
             out = quick(x, residual, w, None)
