@@ -142,8 +142,10 @@ def parts_layout(cols: int, kernel: str = "softmax", itemsize: int = 2) -> Layou
     for elements, inner, most, warps, rows in _PARTS.get(kernel, _PARTS["softmax"]):
         part, step = elements * 2 // itemsize, inner * 2 // itemsize
         parts = -(-cols // part)
-        if parts > 8 and (step or parts >= 13):
-            parts = max(parts, 16)  # beyond eight a cluster has sixteen, and the rest of them would idle
+        if parts > 8:  # beyond eight a cluster has sixteen, of which few may idle
+            if parts < 13 and not step:
+                continue
+            parts = max(parts, 16)
         if parts <= most:
             if step:  # equal parts
                 part = -(-cols // (parts * step)) * step
