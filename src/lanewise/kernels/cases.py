@@ -119,12 +119,13 @@ def _row_layouts(cols: int, kernel: str = "softmax") -> tuple[Layout, ...]:
     mean, norm, add = kernel == "layer_norm", "softmax" not in kernel, kernel == "add_norm"
     once = (whole(2, once=True), whole(1, once=True)) if mean else ()
     if cols <= 2048:
-        return (whole(2), whole(1), whole(4), whole(4, 2), *once)
+        return (whole(2), whole(1), whole(4), whole(4, 2), *once, *((whole(4, early=True),) if add else ()))
     if cols <= 4096:
-        return (whole(8), whole(4), *((whole(4, once=True), whole(8, once=True)) if mean else ()))
+        own = (whole(4, once=True), whole(8, once=True)) if mean else (whole(8, early=True),) if add else ()
+        return (whole(8), whole(4), *own)
     if cols <= 8192:
         walked = (twice(1, 2048, 8), twice(1, 2048, 16), twice(1, 4096, 16)) if norm and not add else ()
-        return (whole(8), whole(4), whole(16), *walked)
+        return (whole(8), whole(4), whole(16), *walked, *((whole(8, early=True), whole(16, early=True)) if add else ()))
     if cols <= 16384:
         loose = (whole(16), whole(8, lean=True), whole(16, early=True)) if norm else (whole(16), whole(8, lean=True))
         return (*loose, twice(1, 2048, 8), twice(1, 2048, 16), twice(1, 4096, 16), twice(1, 4096, 32))
