@@ -13,7 +13,7 @@ __all__ = ["loops"]
 
 
 def loops(code: CodeType) -> tuple[int, ...]:
-    """Beginning and end of each stretch that is left by a jump back to its beginning, offsets in bytes, one after another."""
+    """Beginning and end of each stretch that a jump leads back through, offsets in bytes, one after another."""
     if not any(number in code.co_code[::2] for number in _BACKWARD):
         return ()
     found: list[int] = []
