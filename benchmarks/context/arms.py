@@ -33,7 +33,7 @@ KINETO: dict[str, dict[str, bool]] = {
 PROTON = {"proton_shadow": "shadow", "proton_python": "python"}
 """Triton's profiler with its own scopes as the context, and with Python frames. It collects kernels only."""
 
-ALL = ("null", *WATCH, *KINETO, *PROTON)
+ALL = ("null", "empty", *WATCH, *KINETO, *PROTON)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
-from benchmarks.context import kernels
+from benchmarks.context import empty, kernels
 from benchmarks.context.arms import WATCH, attached
 from benchmarks.context.programs import PROGRAMS
 from benchmarks.crew import Answer, Make
@@ -136,15 +136,22 @@ def _watching(arm: str) -> Any:
     # From here on only such calls are boundaries: nothing else of ours is in the program's way.
     watcher.step()
     collector: Any = watcher._collector
+    collector.off()
     return watcher, collector
 
 
 def _pairs(step: Step, arm: str, seconds: float, least: int) -> Answer:
     """Rounds of four steps, without, with, with, without, until the time is used. Switching is timed apart."""
     watcher, collector = _watching(arm)
-    collector.on()
+    on, off = collector.on, collector.off
+    if arm == "empty":
+        module = empty.load()
+        on, off = module.on, module.off
+    elif arm == "null":
+        on = off
+    on()
     _timed(step, 2)
-    collector.off()
+    off()
     _timed(step, 1)
     answer: Answer = {"without_ns": [], "within_ns": [], "without_cpu_ns": [], "within_cpu_ns": [], "switch_ns": []}
     until = time.monotonic() + seconds
@@ -152,22 +159,20 @@ def _pairs(step: Step, arm: str, seconds: float, least: int) -> Answer:
     while rounds < least or time.monotonic() < until:
         for side in ("without", "within", "within", "without"):
             begin = time.perf_counter_ns()
-            if side == "within" and arm != "null":
-                collector.on()
-            else:
-                collector.off()
+            (on if side == "within" else off)()
             answer["switch_ns"].append(time.perf_counter_ns() - begin)
             cpu = time.process_time_ns()
             answer[f"{side}_ns"] += _timed(step, 1)
             answer[f"{side}_cpu_ns"].append(time.process_time_ns() - cpu)
         rounds += 1
-    collector.off()
+    off()
     begin = time.perf_counter_ns()
     watcher.stop()
+    stop_ns = time.perf_counter_ns() - begin
     counts = collector._module.snapshot()
     watched = watcher.tree.info.watched
     return answer | {
-        "stop_ns": time.perf_counter_ns() - begin,
+        "stop_ns": stop_ns,
         "callbacks": sum(one["callbacks"] for one in counts["threads"]),
         "callback_ns": watched.callback_ns if watched else 0,
         "counts": counts["device"],

@@ -12,6 +12,7 @@ __all__ = ["rows"]
 
 NAMES = {
     "null": "nothing, as a check",
+    "empty": "callbacks that do nothing",
     "watch": "**`watch`**",
     "watch_operators": "`watch --no-frames`",
     "watch_host": "`watch --no-device`",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from lanewise.show.tree_terminal import header, tree_rows, tree_text
 from lanewise.tree.algebra import merge, per_step
 from lanewise.tree.collected import Collected, CollectedKind, CollectedLeaf, CollectedThread, tree_of
 from lanewise.tree.contexts import LOST_MARK
 from lanewise.tree.model import NodeKind, Tree
 from lanewise.tree.store import dumps, loads
+from lanewise.tree.views import top_down
 from lanewise.tree.watched import Distortion, Watched
 
 NAMES = ["", "main thread", "ProfilerStep#*", "aten::mm", "gemm", "Memcpy HtoD", "HtoD", "Net_0\x1flayers.0\x1fLinear"]
@@ -46,6 +48,26 @@ def test_names_and_step_marks() -> None:
     # The time of the step mark goes to what is around it.
     assert made.total("host") == 112
     assert made.total("calls") == 3
+
+
+def test_host_time_is_shown_with_calls() -> None:
+    made = tree(program(), watched=Watched(steps_seen=3, steps_watched=2))
+    shown = top_down(made)
+    assert tree_text(shown, tree_rows(shown, "host"), "host").plain.splitlines() == [
+        "      host   share   calls  context",
+        "    112 ns 100.0 %          main thread",
+        "    107 ns  95.5 %          └ main (train.py:3)  [forward 89.3 %, other 6.2 %]",
+        "    100 ns  89.3 %       3    └ layers.0 (Linear) › aten::mm  [forward]",
+    ]
+    assert header(shown).plain.splitlines()[1] == "112 ns of host time · 2 steps, 56 ns each"
+
+
+def test_host_time_of_several_threads_is_no_step_time() -> None:
+    names = [*NAMES, "other threads"]
+    other = thread(1, [(0, CollectedKind.ROOT, len(names) - 1, 0, 0), (0, CollectedKind.OPERATOR, 3, 3, 100)])
+    collected = Collected([program(), other], names, ["train.py(3): main"], [4])
+    made = tree_of(collected, Watched(steps_seen=3, steps_watched=2), source="train")
+    assert header(made).plain.splitlines()[1] == "212 ns of host time · 2 steps"
 
 
 def test_threads_of_one_role_are_one() -> None:

@@ -52,7 +52,7 @@ class Row:
         depth: indentation.
         last: for each level from the first to its own, whether nothing more follows there.
         value: metric of the row, everything below included; share: of the total.
-        count: kernels, copies and sets below.
+        count: kernels, copies and sets below; for host time, calls of the row's last context.
         hidden: contexts that the row sums up.
         phases: the phases that make up the value, the largest first, with their share of the total.
     """
@@ -101,7 +101,8 @@ def tree_rows(
         # Costs never grow downwards, so the costliest contexts have their parents among them.
         rows = np.flatnonzero(shown)
         shown[rows[np.lexsort((rows, -size[rows]))][limit:]] = False
-    counts = subtree_sums(tree.parent, tree.metrics["count"])
+    on_host = metric == "host"
+    counts = tree.metrics["calls"] if on_host else subtree_sums(tree.parent, tree.metrics["count"])
     by_phase = _by_phase(tree, values)
     children = _children(tree, size)
     rows_out: list[Row] = []
@@ -136,14 +137,15 @@ def tree_rows(
         ):
             chain.append(below[0])
             below = [child for child in children[chain[-1]] if shown[child]]
-        rows_out.append(make(tuple(chain), last, int(inclusive[node]), int(counts[node]), 0))
+        rows_out.append(make(tuple(chain), last, int(inclusive[node]), int(counts[chain[-1] if on_host else node]), 0))
         end = chain[-1]
         rest = [child for child in children[end] if not shown[child] and inclusive[child]]
         rest_value = int(sum(inclusive[child] for child in rest))
         show_rest = bool(below) and bool(rest) and abs(rest_value) >= min_share * scale
         if show_rest:
             mark = -len(pending) - len(rows_out) - 1
-            pending[mark] = make((), (*last, True), rest_value, int(sum(counts[c] for c in rest)), len(rest))
+            rest_count = 0 if on_host else int(sum(counts[c] for c in rest))
+            pending[mark] = make((), (*last, True), rest_value, rest_count, len(rest))
             stack.append((mark, ()))
         for index, child in enumerate(reversed(below)):
             stack.append((child, (*last, index == 0 and not show_rest)))
@@ -173,8 +175,8 @@ def header(tree: Tree) -> Text:
     total = tree.total("host") if host else device
     facts = [f"{format_quantity('time', total)} of {'host' if host else 'device'} time"]
     if steps := info.step_count:
-        per_step = format_quantity("time", total / steps)
-        facts.append(f"{steps:,} steps, {per_step} each" if steps > 1 else "one step")
+        each = f", {format_quantity('time', total / steps)} each" if not host or _on_main_thread(tree) else ""
+        facts.append(f"{steps:,} steps{each}" if steps > 1 else "one step")
     if not host:
         facts.append(f"{tree.total('count'):,} kernels, copies and sets")
     device_name = f" · {clean(info.devices[0], 40)}" if info.devices else ""
@@ -192,16 +194,24 @@ def header(tree: Tree) -> Text:
     return lines
 
 
+def _on_main_thread(tree: Tree) -> bool:
+    """Whether all host time is the main thread's. That of several threads passes at once: it is no length of a step."""
+    spent = subtree_sums(tree.parent, tree.metrics["host"])
+    return all(tree.label(root) == "main thread" for root in np.flatnonzero((tree.parent < 0) & (spent > 0)).tolist())
+
+
 def tree_text(
     tree: Tree, rows: list[Row], metric: str = "device", *, width: int = 100, roots: Sequence[Path] = ()
 ) -> Text:
     """The rows as text of at most `width` columns; with `roots`, source lines of the user's functions from below them."""
     unit = _UNITS.get(metric, "time")
-    out = Text(f"{metric:>10} {'share':>7} {'count':>7}  context\n", style="dim")
+    out = Text(f"{metric:>10} {'share':>7} {'calls' if metric == 'host' else 'count':>7}  context\n", style="dim")
     for row in rows:
         sign = "-" if row.value < 0 else ""
         line = Text(f"{sign + format_quantity(unit, abs(row.value)):>10}")
-        line.append(f" {_percent(row.share):>7} {row.count:>7,}  ")
+        # How often a function was entered is not known of a program that was watched.
+        count = f"{row.count:,}" if row.count or metric != "host" else ""
+        line.append(f" {_percent(row.share):>7} {count:>7}  ")
         guides = _guides(row.last)
         line.append(guides, style="dim")
         room = max(width - len(line), 16)

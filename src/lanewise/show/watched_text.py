@@ -25,6 +25,9 @@ _LOSSES = {
     "records_dropped": "device records that the driver dropped",
 }
 
+_NOISY = 0.2
+"""Width of an interval around 1 that says nothing."""
+
 _NO_DEVICE = ("not collected: no device was used", "not collected: this torch is a CPU build")
 """Nothing to tell of."""
 
@@ -34,10 +37,12 @@ def watched_lines(watched: Watched) -> list[str]:
     lines = [_what(watched)]
     if watched.distortion is not None:
         found = watched.distortion
-        lines.append(
-            f"a watched step takes {found.ratio:.3f}x the time of another "
-            f"(95 % interval {found.low:.3f} to {found.high:.3f}, {found.on} and {found.off} steps of this run)"
-        )
+        ratio = f"{found.ratio:.3f}x the time of another"
+        interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, {found.on} and {found.off} steps of this run"
+        if found.low <= 1 <= found.high and found.high - found.low > _NOISY:
+            lines.append(f"steps differ too much to tell what watching costs: {ratio} ({interval})")
+        else:
+            lines.append(f"a watched step takes {ratio} ({interval})")
     elif watched.callback_ns:
         lines.append(
             f"folding one operator took {watched.callback_ns:.0f} ns at the start; what a step costs was not measured"

@@ -19,6 +19,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import lanewise  # noqa: E402
 from lanewise.record.context import build  # noqa: E402
+from lanewise.record.context.loops import loops  # noqa: E402
 from lanewise.record.context.stands import first_difference  # noqa: E402
 from lanewise.tree.model import NodeKind, Phase, Tree  # noqa: E402
 from lanewise.tree.views import top_down  # noqa: E402
@@ -527,6 +528,88 @@ def test_a_busy_python_thread_does_not_raise_the_cost() -> None:
         sys.setswitchinterval(old)
     # 10,000 operators; waiting for the lock at each would take 500 s.
     assert busy < 60
+
+
+def own_time(tree: Tree) -> dict[str, float]:
+    """Host time of each function's own, ms."""
+    spent: dict[str, float] = {}
+    for node in range(len(tree)):
+        label = tree.label(node).rpartition(": ")[2]
+        spent[label] = spent.get(label, 0.0) + float(tree.metrics["host"][node]) / 1e6
+    return spent
+
+
+@pytest.mark.parametrize("in_module", [False, True])
+def test_time_between_two_calls_is_that_of_whoever_goes_around(in_module: bool) -> None:
+    x = torch.ones(2)
+
+    class Net(nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = torch.sin(x)
+            return torch.cos(y)
+
+    net = Net()
+
+    def handle() -> None:
+        if in_module:
+            net(x)
+        else:
+            torch.sin(x)
+            torch.cos(x)
+
+    def passes_on() -> None:
+        handle()
+
+    def waits() -> None:
+        for _ in range(4):
+            passes_on()
+            time.sleep(0.03)
+
+    spent = own_time(collected(waits))
+    assert spent["waits"] > 85
+    assert spent["handle"] + spent.get("forward", 0) + spent["passes_on"] < 40
+
+
+def test_time_between_rounds_of_a_loop_is_that_of_its_function() -> None:
+    x = torch.ones(2)
+
+    def goes_around() -> None:
+        for _ in range(4):
+            torch.sin(x)
+            torch.cos(x)
+            time.sleep(0.03)
+
+    def calls() -> None:
+        for _ in range(2):
+            goes_around()
+
+    spent = own_time(collected(calls))
+    assert spent["goes_around"] > 200
+    assert spent["calls"] < 50
+
+
+def test_loops_of_functions() -> None:
+    def straight(x: int) -> int:
+        try:
+            return x + 1
+        except ValueError:
+            return x
+
+    def around(xs: list[int]) -> int:
+        total = 0
+        for x in xs:
+            while x:
+                x -= 1
+            total += x
+        return total
+
+    assert loops(straight.__code__) == ()
+    found = loops(around.__code__)
+    stretches = list(zip(found[::2], found[1::2], strict=True))
+    assert len(stretches) >= 2
+    assert all(0 < begin < end < len(around.__code__.co_code) for begin, end in stretches)
+    outer = max(stretches, key=lambda stretch: stretch[1] - stretch[0])
+    assert all(outer[0] <= begin and end <= outer[1] for begin, end in stretches)
 
 
 def test_time_between_two_lines_is_that_of_their_function() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from lanewise.errors import LanewiseError
 from lanewise.record.context import build
+from lanewise.record.context.loops import loops
 from lanewise.record.context.modules import ModuleNames
 from lanewise.record.context.selfcheck import check_device, check_operators, cost_of_callback
 from lanewise.record.context.sites import frame_name, line_of
@@ -207,6 +208,7 @@ class _FoundOut:
             module_call=getattr(module_class.__call__, "__code__", None),
             scope_enter=getattr(scope.__enter__, "__code__", None),
             describe=self._describe,
+            loops=loops,
             most_nodes=max_nodes,
             steady_counter=_counter_is_steady(),
         )

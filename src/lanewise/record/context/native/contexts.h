@@ -26,7 +26,8 @@ struct alignas(64) Node {
   uint16_t depth;
   Kind kind;
   std::atomic<uint8_t> flags;
-  uint32_t spelled;  // of an operator found by its name alone: half of the name's hash; else 0
+  // Of an operator found by its name alone: half of the name's hash, an odd number. Of a frame: `mark_of_frame`. Else 0.
+  uint32_t mark;
   Counter calls;
   Counter ticks;
   // What repeats is guessed: the child that an activation opened first last time, or of a frame, whose activations are not
@@ -68,10 +69,10 @@ class Tree {
   static Node* guessed(const Node* parent, Node*& last, uint32_t spelled) {
     Node* guess = last != nullptr ? last->next : parent->first;
     if (guess == nullptr) return nullptr;
-    if (guess->spelled != spelled) {
+    if (guess->mark != spelled) {
       // Something between them that does not always come.
       guess = guess->next;
-      if (guess == nullptr || guess->spelled != spelled) return nullptr;
+      if (guess == nullptr || guess->mark != spelled) return nullptr;
     }
     last = guess;
     return guess;
@@ -116,6 +117,12 @@ class Tree {
   // (number / kSequences) << 24 | (node + 1)
   std::atomic<std::atomic<uint64_t>*> sequences_{nullptr};
 };
+
+// Of a frame: where its function stands, and whether a loop of the function goes around it. Even, so that it is never taken
+// for a spelling.
+inline uint32_t mark_of_frame(int offset, bool looped) { return static_cast<uint32_t>(offset) << 2 | (looped ? 2 : 0); }
+inline bool is_looped(const Node* node) { return node->kind == Kind::kFrame && (node->mark & 2) != 0; }
+inline bool is_later(const Node* earlier, const Node* later) { return later->mark >> 2 > earlier->mark >> 2; }
 
 // Nodes of all trees together, and their limit.
 extern std::atomic<uint32_t> nodes_made;

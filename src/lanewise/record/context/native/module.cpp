@@ -16,7 +16,7 @@ namespace lanewise {
 namespace {
 
 PyObject* configure(PyObject*, PyObject* args, PyObject* keywords) {
-  static const char* known[] = {"frames", "raw", "module_call", "scope_enter", "describe",
+  static const char* known[] = {"frames", "raw", "module_call", "scope_enter", "describe", "loops",
                                 "most_nodes", "steady_counter", nullptr};
   int frames = 1;
   int raw = 1;
@@ -25,8 +25,9 @@ PyObject* configure(PyObject*, PyObject* args, PyObject* keywords) {
   PyObject* module_call = nullptr;
   PyObject* scope_enter = nullptr;
   PyObject* describe = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "ppOOOIp", const_cast<char**>(known), &frames, &raw, &module_call,
-                                   &scope_enter, &describe, &most, &steady))
+  PyObject* loops = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "ppOOOOIp", const_cast<char**>(known), &frames, &raw, &module_call,
+                                   &scope_enter, &describe, &loops, &most, &steady))
     return nullptr;
   if (is_on()) {
     PyErr_SetString(PyExc_RuntimeError, "a session is running");
@@ -43,6 +44,7 @@ PyObject* configure(PyObject*, PyObject* args, PyObject* keywords) {
   places.codes.module_call = keep(module_call);
   places.codes.scope_enter = keep(scope_enter);
   places.describe = keep(describe);
+  places.loops = keep(loops);
   most_nodes.store(most < Tree::kMostNodes ? most : Tree::kMostNodes);
   counter_is_steady = steady != 0;
   Py_RETURN_NONE;

@@ -41,9 +41,11 @@ __attribute__((noinline)) Thread* enter(uint64_t now, uint64_t tick) {
   return thread;
 }
 
-// Where a thread was between an operator below `a` and one below `b`: in the lowest context above both. Two lines of one
-// function are two contexts; between them the thread was in that function, so that the later line stands for it.
-Node* between(Node* a, Node* b) {
+// Where a thread was between an operator below `a` and one below `b`, both below `base`: in the lowest context above both.
+// Two lines of one function are two contexts; between them the thread was in that function, so that the later line stands
+// for it. Where the function has no loop that leads from the one to the other, it returned and was entered anew: then the
+// thread was where the innermost function around both goes around a loop, as one does that waits for work and hands it on.
+Node* between(Node* a, Node* b, const Node* base) {
   Node* under_a = a;
   Node* under_b = b;
   while (a != b) {
@@ -57,7 +59,10 @@ Node* between(Node* a, Node* b) {
   }
   const bool one_function = under_a != a && under_b != a && under_a->kind == Kind::kFrame &&
                             under_b->kind == Kind::kFrame && under_a->forward == under_b->forward;
-  return one_function ? under_b : a;
+  if (!one_function) return a;
+  if (is_later(under_a, under_b) || (is_looped(under_a) && is_looped(under_b))) return under_b;
+  while (a != base && a->parent != nullptr && !is_looped(a)) a = a->parent;
+  return a;
 }
 
 // Time since the last event belongs to a context. Time outside of all contexts is not counted.
@@ -99,7 +104,7 @@ inline Node* arrive(Thread& thread, Entry& top, uint64_t now) {
   }
   Node* leaf = place(thread, top);
   Node* before = thread.leaf != nullptr ? thread.leaf : leaf;
-  spend(thread, leaf == before ? leaf : between(before, leaf), now);
+  spend(thread, leaf == before ? leaf : between(before, leaf, top.node), now);
   thread.leaf = leaf;
   return leaf;
 }
@@ -138,7 +143,7 @@ std::unique_ptr<at::ObserverContext> open_scope(Thread& thread, const at::Record
   if (top.base) {
     parent = place_of_scope(thread, top, entry);
     Node* before = thread.leaf != nullptr ? thread.leaf : parent;
-    spend(thread, between(before, parent), now);
+    spend(thread, between(before, parent, top.node), now);
     entry.leaf = parent;
   } else {
     spend(thread, top.node, now);
@@ -202,7 +207,7 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
       entry.node = thread.tree.next_child(parent, last, Kind::kOperator, name.id, thread.last_forward);
     } else {
       entry.node = thread.tree.next_child(parent, last, Kind::kOperator, name.id);
-      if (name.flags == kPlain && entry.node->kind == Kind::kOperator) entry.node->spelled = spelling(hash);
+      if (name.flags == kPlain && entry.node->kind == Kind::kOperator) entry.node->mark = spelling(hash);
     }
   }
   if (!backward) {

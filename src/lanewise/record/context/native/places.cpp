@@ -46,36 +46,78 @@ bool python_runs() {
 #endif
 }
 
-uint32_t site_number(const lw_frame& frame) {
+// A call of our own Python code, whose errors are nobody's. nullptr if it fails.
+PyObject* called(Thread& thread, PyObject* function, PyObject* one, PyObject* two = nullptr) {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  thread.busy = true;
+  PyObject* result = PyObject_CallFunctionObjArgs(function, one, two, nullptr);
+  thread.busy = false;
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+  return result;
+}
+
+using Loops = std::vector<std::pair<long, long>>;
+// By code, which is kept alive by its sites; guarded by the GIL.
+std::unordered_map<const void*, Loops>& loops_of_codes = *new std::unordered_map<const void*, Loops>;
+
+Loops read_loops(Thread& thread, PyObject* code) {
+  Loops loops;
+  PyObject* found = places.loops != nullptr ? called(thread, places.loops, code) : nullptr;
+  if (found != nullptr && PyTuple_Check(found)) {
+    for (Py_ssize_t at = 0; at + 1 < PyTuple_GET_SIZE(found); at += 2)
+      loops.emplace_back(PyLong_AsLong(PyTuple_GET_ITEM(found, at)), PyLong_AsLong(PyTuple_GET_ITEM(found, at + 1)));
+    PyErr_Clear();
+  } else {
+    // Unknown: as if all of it were one loop.
+    loops.emplace_back(0, INT32_MAX);
+  }
+  Py_XDECREF(found);
+  return loops;
+}
+
+bool is_in_loop(Thread& thread, PyCodeObject* code, int offset) {
+  auto found = loops_of_codes.find(code);
+  if (found == loops_of_codes.end()) {
+    // Python runs here, and may come back to this table.
+    Loops loops = read_loops(thread, reinterpret_cast<PyObject*>(code));
+    found = loops_of_codes.emplace(code, std::move(loops)).first;
+  }
+  for (const auto& [begin, end] : found->second)
+    if (begin <= offset && offset <= end) return true;
+  return false;
+}
+
+uint32_t site_number(Thread& thread, const lw_frame& frame) {
   const SiteKey key{frame.code, lw_offset(&frame)};
   const auto found = site_numbers.find(key);
   if (found != site_numbers.end()) return found->second;
   auto* code = reinterpret_cast<PyCodeObject*>(const_cast<void*>(frame.code));
   Py_INCREF(code);
-  const auto number = static_cast<uint32_t>(sites.size());
-  sites.push_back({code, key.offset});
-  site_numbers.emplace(key, number);
-  return number;
+  const bool looped = is_in_loop(thread, code, key.offset);
+  const auto [place, is_new] = site_numbers.emplace(key, static_cast<uint32_t>(sites.size()));
+  if (is_new) {
+    sites.push_back({code, key.offset, looped});
+  } else {
+    // Another thread was faster, while Python ran.
+    Py_DECREF(code);
+  }
+  return place->second;
 }
 
 uint32_t module_name(Thread& thread, const void* module, const void* outermost) {
   auto* object = static_cast<PyObject*>(const_cast<void*>(module));
   std::string text;
   if (places.describe != nullptr) {
-    PyObject* type = nullptr;
-    PyObject* value = nullptr;
-    PyObject* trace = nullptr;
-    PyErr_Fetch(&type, &value, &trace);
-    thread.busy = true;
-    PyObject* name = PyObject_CallFunctionObjArgs(
-        places.describe, object, static_cast<PyObject*>(const_cast<void*>(outermost)), nullptr);
-    thread.busy = false;
+    PyObject* name = called(thread, places.describe, object, static_cast<PyObject*>(const_cast<void*>(outermost)));
     if (name != nullptr && PyUnicode_Check(name)) {
       if (const char* utf8 = PyUnicode_AsUTF8(name)) text = utf8;
+      else PyErr_Clear();
     }
     Py_XDECREF(name);
-    PyErr_Clear();
-    PyErr_Restore(type, value, trace);
   }
   if (text.empty()) {
     count(losses.frames_failed);
@@ -93,9 +135,13 @@ Node* build(Thread& thread, Node* base, const lw_walk& walk, int begin, const vo
       count(losses.depth_cut, static_cast<uint64_t>(walk.left_out));
       node = thread.tree.child(node, Kind::kMark, names.intern("<depth>")->id);
     }
-    node = frame.self != nullptr
-               ? thread.tree.child(node, Kind::kModule, module_name(thread, frame.self, outermost))
-               : thread.tree.child(node, Kind::kFrame, site_number(frame), reinterpret_cast<uintptr_t>(frame.code));
+    if (frame.self != nullptr) {
+      node = thread.tree.child(node, Kind::kModule, module_name(thread, frame.self, outermost));
+      continue;
+    }
+    const uint32_t site = site_number(thread, frame);
+    node = thread.tree.child(node, Kind::kFrame, site, reinterpret_cast<uintptr_t>(frame.code));
+    if (node->kind == Kind::kFrame) node->mark = mark_of_frame(sites[site].offset, sites[site].looped);
   }
   return node;
 }

@@ -12,6 +12,7 @@ struct PlacesOptions {
   bool raw = true;              // without the GIL
   lw_codes codes{};             // codes with a meaning of their own
   PyObject* describe = nullptr;  // (module, outermost module) -> name of the module's context
+  PyObject* loops = nullptr;     // code -> beginnings and ends of its loops, offsets in bytes
 };
 
 // Set under the GIL while no session runs.
@@ -24,6 +25,7 @@ extern std::atomic<uint64_t> modules_epoch;
 struct Site {
   PyCodeObject* code;  // kept alive, so that its address stays its own
   int offset;          // of the instruction, bytes
+  bool looped;         // whether a loop of the code goes around it
 };
 
 // All sites by number; the caller holds the GIL.
