@@ -475,7 +475,6 @@ def test_edits_are_proven_by_recordings_before_they_are_written(tmp_path: Path) 
 
 
 def test_what_a_program_prints_is_only_held_against_the_edits_if_it_always_prints_that() -> None:
-    from typing import Any
 
     from lanewise.fix.source.prove import Proof
 
