@@ -74,7 +74,7 @@ def _attempt(
         return _entry(candidate, "pruned", reason, bound=bound)
     left = bench.clock.left - RESERVE_SHARE * bench.clock.seconds
     needed = needed_s(candidate, compile_s=ledger.compile_s, check_s=ledger.check_s)
-    if left < needed:
+    if left <= 0 or (left < needed and ledger.checks_s):  # before anything has been checked, trying is the way to know
         reason = f"{max(left, 0):.1f} s were left, and it needs about {needed:.1f} s"
         return _entry(candidate, "out of budget", reason, bound=bound)
     made: list[Variant] = []
