@@ -69,10 +69,14 @@ class Fork:
             return json.loads(text) if text else {"error": "the process ended without a result"}
         return None
 
-    def stop(self) -> None:
-        """End it, and whatever it has started."""
+    def kill(self) -> None:
+        """End it, and whatever it has started, without waiting for that: giving back a device may take seconds."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it, and whatever it has started."""
+        self.kill()
         self._close()
 
     def _close(self) -> None:

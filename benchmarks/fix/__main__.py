@@ -133,7 +133,7 @@ def _one(name: str, device: str, budget: str, logs: Path) -> dict[str, Any]:
     longest = 2 * seconds_of(budget) + 120
     problem = run_one(lambda: optimize_one(name, device, budget, output), log, longest)
     if problem:
-        print(log.read_text()[-2000:], file=sys.stderr, flush=True)
+        print(log.read_text(), file=sys.stderr, flush=True)
         return {"failed": problem, "said": log.read_text().strip()[-500:]}
     print(log.read_text(), file=sys.stderr, flush=True)
     return {"wall_s": round(time.monotonic() - began, 1), "plan": json.loads(output.read_text())}

@@ -77,6 +77,8 @@ def run_all(
             time.sleep(0.01)
     finally:
         for fork in running.values():
+            fork.kill()
+        for fork in running.values():
             fork.stop()
     return said
 

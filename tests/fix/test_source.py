@@ -474,6 +474,16 @@ def test_edits_are_proven_by_recordings_before_they_are_written(tmp_path: Path) 
     assert not list(tmp_path.glob(".*lanewise-fix*")), "nothing is left beside the script"
 
 
+def test_what_a_program_prints_is_only_held_against_the_edits_if_it_always_prints_that() -> None:
+
+    from lanewise.fix.source.prove import Proof
+
+    nothing: Any = None
+    assert Proof(nothing, True, "").printed == "it prints the same"
+    assert Proof(nothing, False, "'a' became 'b'").printed == "it prints something else: 'a' became 'b'"
+    assert "without the edits too" in Proof(nothing, False, "'a' became 'b'", steady=False).printed
+
+
 @pytest.mark.parametrize(
     ("errors", "words"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,11 +14,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from lanewise.fix.budget import Budget, OutOfTime
+from lanewise.fix.budget import Budget, OutOfTime, uninterrupted
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.gate.repeats import Repeats, only_for_seen_inputs
 from lanewise.fix.gate.timing import NULL, Samples
 from lanewise.fix.model import Attempt, Timing
+from lanewise.fix.trial.attempt import _unfinished
 from lanewise.fix.trial.confidence import confidence, margin, profiler_note
 from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
 from lanewise.fix.trial.ledger import Kept, Ledger
@@ -260,6 +263,55 @@ def test_time_that_is_up_while_an_object_is_freed_is_not_told(capfd: pytest.Capt
     with pytest.raises(OutOfTime), Budget(10).at_most(0.1):
         work()
     assert "OutOfTime" not in capfd.readouterr().err
+
+
+def test_what_must_not_be_left_half_done_is_ended_first() -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        with uninterrupted():
+            time.sleep(0.3)
+            done.append("captured")
+        time.sleep(5)
+        done.append("too late")
+
+    began = time.monotonic()
+    with pytest.raises(OutOfTime), Budget(10).at_most(0.1):
+        work()
+    assert done == ["captured"]
+    assert time.monotonic() - began < 3
+
+    def pressed() -> None:
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+            done.append("captured again")
+        done.append("too late")
+
+    with pytest.raises(KeyboardInterrupt):
+        pressed()
+    assert done == ["captured", "captured again"]
+
+
+def test_right_results_of_low_precision_may_be_apart_by_what_passes() -> None:
+    import torch
+
+    from lanewise.fix.gate.timing import _alike
+
+    a = torch.ones(100, dtype=torch.bfloat16)
+    b = a.clone()
+    b[0] = 1.023
+    assert not _alike([a], [b], lambda _: 0.01)
+    assert _alike([a], [b], lambda _: 0.03)
+    assert not _alike([a], [2 * b], lambda _: 0.03)
+
+
+def test_what_takes_up_the_work_of_another_is_not_tried_without_it() -> None:
+    ledger = ledger_of("compile", outcome="out of budget")
+    graph = replace(candidate("compile-cuda-graph"), follows="compile")
+    assert _unfinished(ledger, graph) == "compile, which it takes up, was not finished"
+    assert _unfinished(ledger, candidate("cuda-graph")) == ""
+    assert _unfinished(ledger_of("compile", outcome="not faster"), graph) == ""
 
 
 def test_a_plan_has_one_engine_and_the_one_before_comes_back_if_the_new_one_was_chance() -> None:

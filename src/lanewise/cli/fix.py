@@ -149,9 +149,7 @@ def _proof(script: Path, edited: Source, arguments: list[str], given: dict[str, 
         from lanewise.show.diff_terminal import print_diff
 
         print_diff(proof.comparison, console())
-        click.echo(
-            f"lanewise: it prints {'the same' if proof.same_output else 'something else: ' + proof.output}", err=True
-        )
+        click.echo(f"lanewise: {proof.printed}", err=True)
     return proof
 
 

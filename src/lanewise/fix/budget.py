@@ -13,7 +13,7 @@ from typing import Any
 
 from lanewise.errors import UsageError
 
-__all__ = ["Budget", "OutOfTime", "seconds_of"]
+__all__ = ["Budget", "OutOfTime", "seconds_of", "uninterrupted"]
 
 _FORM = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|sec|m|min|h)?\s*$")
 _UNIT = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
@@ -21,9 +21,35 @@ _UNIT = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, 
 
 _AGAIN_S = 0.5
 
+_shields: list[bool] = []
+
 
 class OutOfTime(BaseException):
     """A part took longer than it was given. Not an `Exception`, so that nothing on the way up mistakes it for one."""
+
+
+@contextmanager
+def uninterrupted() -> Generator[None]:
+    """Neither the end of a time given nor Ctrl-C comes inside: for what must not be left half done, such as a capture.
+
+    Both are dealt with as soon as the body is done, so it has to be short.
+    """
+    pressed: list[int] = []
+
+    def press(number: int, _: Any) -> None:
+        pressed.append(number)
+
+    usable = threading.current_thread() is threading.main_thread() and callable(signal.getsignal(signal.SIGINT))
+    before: Any = signal.signal(signal.SIGINT, press) if usable else None
+    _shields.append(True)
+    try:
+        yield
+    finally:
+        _shields.pop()
+        if usable:
+            signal.signal(signal.SIGINT, before)
+        if pressed:
+            before(signal.SIGINT, None)
 
 
 def seconds_of(text: str | float) -> float:
@@ -76,7 +102,8 @@ class Budget:
             return
 
         def ring(*_: Any) -> None:
-            raise OutOfTime
+            if not _shields:  # it rings again
+                raise OutOfTime
 
         before = signal.signal(signal.SIGALRM, ring)
         hook, sys.unraisablehook = sys.unraisablehook, _quiet(sys.unraisablehook)

@@ -31,7 +31,7 @@ def fix_html(script: str, suggestions: list[Suggestion], diff: str, proof: Proof
     if proof is not None:
         for difference in proof.comparison.differences:
             sections.append(("Recorded in turns, without and with them", _difference(difference)))
-        said = "It prints the same." if proof.same_output else f"It prints something else: {proof.output}"
+        said = "I" + proof.printed[1:]
         sections.append(("Output", [lines_html([said])]))
     return static_page(_sentence(script, suggestions, proof, written), f"lanewise fix {script}", sections)
 

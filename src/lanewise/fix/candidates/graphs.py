@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from lanewise.fix.budget import uninterrupted
 from lanewise.fix.candidates.candidate import Candidate, Several
 from lanewise.fix.candidates.compiled import compiler
 from lanewise.fix.candidates.predictions import graph_replays
@@ -23,6 +24,7 @@ _pytree: Any = torch_part("torch.utils._pytree")
 _WARM_UPS = 3
 _ANSWERS = ("LAU101", "LAU103", "LAU106", "LAU110")
 _COMPILED = {"compile-cuda-graph": "default", "compile-max-autotune-cuda-graph": "max-autotune-no-cudagraphs"}
+_AFTER = {"compile-cuda-graph": "compile", "compile-max-autotune-cuda-graph": "compile-max-autotune"}
 
 
 def candidates(subject: Subject) -> list[Candidate]:
@@ -66,6 +68,7 @@ def of_compiled(subject: Subject, modes: Sequence[str]) -> list[Candidate]:
             lambda subject, mode=mode: ForwardPatch(subject.entry, _captured(subject, compiler(subject, mode))),
             predictions=(graph_replays(),),
             engine=True,
+            follows=_AFTER[name],
         )
         for name, mode in _COMPILED.items()
         if mode in modes
@@ -113,7 +116,8 @@ class _Graph:
         self._arguments = tensors_of(arguments)
         stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
-        with _made():
+        # A capture that is left half done leaves its memory to whoever comes next, and takes it away again.
+        with _made(), uninterrupted():
             with torch.cuda.stream(stream):
                 for _ in range(_WARM_UPS):
                     original(*arguments[0], **arguments[1])

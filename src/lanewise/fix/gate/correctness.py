@@ -90,6 +90,20 @@ class Correctness:
         """Calls that every candidate is checked with."""
         return len(self._cases)
 
+    def apart(self, at: int, precision: float = 0.0) -> float:
+        """How far an output may be from another right one, as share of its largest value: each may be off by what passes.
+
+        Args:
+            at: its number. precision: unit roundoff of arithmetic that was allowed on purpose.
+        """
+        if not self._cases:
+            return 0.0
+        named = dict(self._cases[0].eager.values())
+        limit = allowed(
+            self._recorded_room(f"output {at}"), named[f"output {at}"].dtype, precision=max(precision, self._declared)
+        )
+        return 2 * limit.largest
+
     def check(self, candidate: Candidate, variant: Variant, *, again: bool = False) -> Result:
         """Check a candidate; `again`: the shorter form after timing (C6)."""
         variant.enable()

@@ -53,6 +53,7 @@ NULL = "null"
 
 _SAMPLES = 3
 _LEAST_SAMPLE_S, _MOST_CALLS = 0.004, 2000
+_LEAST_APART = 1e-2
 _WARM_S = 0.2
 
 
@@ -101,6 +102,7 @@ def measure(
     *,
     done: Callable[[dict[str, list[np.ndarray]]], bool] = lambda _: False,
     new_inputs: bool = False,
+    apart: Callable[[int], float] = lambda _: _LEAST_APART,
 ) -> Samples:
     """Time arms in turns.
 
@@ -108,6 +110,7 @@ def measure(
         arms: by name; None is the program as it is.
         schedule: time to spend.
         done: asked after each look whether it is settled.
+        apart: by number of an output, how far two right results may be apart, as share of the largest value.
         new_inputs: whether calls with inputs that are new each time are timed, too.
 
     Every round has inputs with other values, the same for all arms. The result of a call after each block is compared with
@@ -140,10 +143,12 @@ def measure(
             for name in order:
                 samples, last = _block(subject, state, variants[name], calls, plan[name])
                 rounds[name].append(samples)
-                if name not in wrong and not _alike(last, expected):
+                if name not in wrong and not _alike(last, expected, apart):
                     wrong[name] = "while it was timed it gave another result for the same inputs"
             if inputs is not None:
                 for name in order:
+                    if name == NULL:
+                        continue
                     with _on(variants[name], state):
                         inputs.block(repeats, name, calls[0])
             longest = schedule.seconds * (1.05 if number >= schedule.enough else schedule.patience)
@@ -287,14 +292,14 @@ def _copied(outputs: Any) -> list[Any]:
     return [tensor.detach().clone() for tensor in tensors_of(outputs)]
 
 
-def _alike(a: list[Any], b: list[Any]) -> bool:
+def _alike(a: list[Any], b: list[Any], apart: Callable[[int], float]) -> bool:
     """Equal but for the order of additions; a result that is not deterministic is the correctness gate's matter."""
-    for x, y in zip(a, b, strict=True):
+    for at, (x, y) in enumerate(zip(a, b, strict=True)):
         if x.shape != y.shape:
             return False
         if not same_bits(x, y) and x.dtype.is_floating_point:
             distance = float((x.double() - y.double()).nan_to_num().abs().max())
-            if distance > 1e-2 * float(y.double().nan_to_num().abs().max()):
+            if distance > max(_LEAST_APART, apart(at)) * float(y.double().nan_to_num().abs().max()):
                 return False
         elif not same_bits(x, y):
             return False

@@ -26,11 +26,22 @@ class Proof(NamedTuple):
 
     Attributes:
         comparison: of the recordings. same_output: whether both printed the same. output: what differs, for a reader.
+        steady: whether the program as it was printed the same in each of its runs.
     """
 
     comparison: Comparison
     same_output: bool
     output: str
+    steady: bool = True
+
+    @property
+    def printed(self) -> str:
+        """What there is to say about what both printed."""
+        if self.same_output:
+            return "it prints the same"
+        if not self.steady:
+            return "it prints something else in every run, without the edits too: give it a seed to compare that"
+        return f"it prints something else: {self.output}"
 
     @property
     def verdict(self) -> str:
@@ -52,18 +63,20 @@ def prove(
         LanewiseError: one of them fails, nothing could be recorded of it, or nothing can be written beside the script.
     """
     beside = script.with_name(f".{script.stem}-lanewise-fix-{os.getpid()}.py")
-    outputs: dict[str, str] = {}
+    outputs: dict[str, list[str]] = {"before": [], "after": []}
     try:
         write_source(beside, *edited)
         for number in range(runs):
             for side, program in (("before", script), ("after", beside)):
                 tell(f"recording {side}, run {number + 1} of {runs}")
-                outputs[side] = record_once(program, arguments, folder / side, f"{side}{number}")
+                said = record_once(program, arguments, folder / side, f"{side}{number}")
+                outputs[side].append(said.replace(program.name, script.name))
     finally:
         beside.unlink(missing_ok=True)
     comparison = diff(folder / "before", folder / "after", labels=("before", "after"))
-    same = outputs["before"].replace(script.name, "") == outputs["after"].replace(beside.name, "")
-    return Proof(comparison, same, "" if same else _difference(outputs["before"], outputs["after"]))
+    before, after = outputs["before"][-1], outputs["after"][-1]
+    same, steady = before == after, len(set(outputs["before"])) == 1
+    return Proof(comparison, same, "" if same else _difference(before, after), steady)
 
 
 def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str) -> str:

@@ -67,14 +67,14 @@ def _attempt(
     if candidate.refused_unless_allowed and candidate.name not in bench.allow:
         reason = f"{candidate.refused_unless_allowed}; allow it by name: allow=[{candidate.name!r}]"
         return _entry(candidate, "refused", reason)
-    if reason := _out_of_reach(ledger, candidate):
+    if reason := _out_of_reach(ledger, candidate) or _unfinished(ledger, candidate):
         return _entry(candidate, "pruned", reason)
     bound = bound_of(candidate, bench.work)
     if reason := why_pruned(candidate, bound, known):
         return _entry(candidate, "pruned", reason, bound=bound)
     left = bench.clock.left - RESERVE_SHARE * bench.clock.seconds
     needed = needed_s(candidate, compile_s=ledger.compile_s, check_s=ledger.check_s)
-    if left < needed:
+    if left <= 0 or (left < needed and ledger.checks_s):  # before anything has been checked, trying is the way to know
         reason = f"{max(left, 0):.1f} s were left, and it needs about {needed:.1f} s"
         return _entry(candidate, "out of budget", reason, bound=bound)
     made: list[Variant] = []
@@ -86,6 +86,8 @@ def _attempt(
             ledger.keep(Kept(candidate, made[0]))
         return attempt
     except OutOfTime:
+        if candidate.compiles:
+            ledger.compile_s = max(ledger.compile_s, most)
         reason = f"stopped after {most:.3g} s, its share of the {left:.3g} s that were left"
         return _entry(candidate, "out of budget", reason, bound=bound)
     except Exception as error:
@@ -103,6 +105,14 @@ def _out_of_reach(ledger: Ledger, candidate: Candidate) -> str:
     if not engine or candidate.engine or candidate.family not in ("attention", "kernel", "layout"):
         return ""
     return f"{engine} replaces the calls that it would change; it was tried inside of a graph"
+
+
+def _unfinished(ledger: Ledger, candidate: Candidate) -> str:
+    """Why what a candidate takes up is not there, "" if it is."""
+    before = next((one for one in ledger.attempts if one.name == candidate.follows), None)
+    if before is None or before.outcome not in ("failed", "out of budget", "pruned"):
+        return ""
+    return f"{before.name}, which it takes up, was not finished"
 
 
 def _measured(
@@ -142,7 +152,7 @@ def _measured(
     facts |= {"checks": result.checks, "numeric_class": result.numeric_class}
     if not result.passed:
         return _entry(candidate, "wrong", result.reason, **facts)
-    samples = _timed(bench, ledger, whole, min(share, _QUICK_S) if _clear(first) else share)
+    samples = _timed(bench, ledger, candidate, whole, min(share, _QUICK_S) if _clear(first) else share)
     timing = timing_of(samples.rounds, _WITHOUT, _WITH)
     facts |= {"timing": timing, "repaid_after": _repaid(timing, prepare_s)}
     doubt, proven = (
@@ -168,11 +178,12 @@ def _check(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, *
     return bench.gate.check(combined([*below, candidate]), whole, again=again)
 
 
-def _timed(bench: Bench, ledger: Ledger, whole: Several, share: float) -> Samples:
+def _timed(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, share: float) -> Samples:
     """The plan so far, and with the candidate, in turns."""
 
     ledger.about_to_time()
     needed = margin(ledger.profilers, cuda=bench.subject.cuda)
+    precision = max(one.precision for one in (candidate, *[kept.candidate for kept in ledger.kept]))
     arms: dict[str, Variant | None] = {_WITHOUT: ledger.so_far, NULL: ledger.so_far, _WITH: whole}
     schedule = Schedule(max(0.5, min(LONGEST_TIMING_S, share * 0.6)))
     return measure(
@@ -182,6 +193,7 @@ def _timed(bench: Bench, ledger: Ledger, whole: Several, share: float) -> Sample
         schedule,
         done=lambda rounds: settled(rounds, _WITHOUT, _WITH, margin=needed),
         new_inputs=True,
+        apart=lambda at: bench.gate.apart(at, precision),
     )
 
 

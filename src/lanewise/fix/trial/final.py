@@ -70,13 +70,20 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
     for length in range(1, len(kept) + 1):
         arms[contest.arm_of(whole[:length])] = Several([one.variant for one in kept[:length]])
     ledger.about_to_time()
+    precision = max((one.candidate.precision for one in kept), default=0.0)
     clock = bench.clock
     seconds = max(1.0, min(2 * LONGEST_TIMING_S, 0.5 * clock.left))
     clock.tell(f"all of it in turns: {', '.join(name for name in arms if name != NULL)}")
     try:
         with clock.at_most(clock.left + LAST_GRACE * clock.seconds):
             return contest._replace(
-                samples=measure(bench.subject, bench.state, arms, Schedule(seconds, enough=6, patience=1.5))
+                samples=measure(
+                    bench.subject,
+                    bench.state,
+                    arms,
+                    Schedule(seconds, enough=6, patience=1.5),
+                    apart=lambda at: bench.gate.apart(at, precision),
+                )
             )
     except OutOfTime:
         if kept:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+from lanewise.fix.budget import uninterrupted
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.correctness import patches_of
 from lanewise.fix.tensors import copy_call
@@ -16,10 +19,13 @@ def first_calls(bench: Bench, variant: Variant) -> None:
     try:
         for patch in patches_of(variant):
             patch.dispatch.learning = True
-        for _ in range(2):
+        for call in bench.subject.calls:
+            bench.subject.run(copy_call(call))
+        # What is compiled is compiled by now; the second calls may capture, which must not be left half done.
+        with uninterrupted() if bench.subject.cuda else nullcontext():
             for call in bench.subject.calls:
                 bench.subject.run(copy_call(call))
-        bench.subject.wait()
+            bench.subject.wait()
     finally:
         variant.disable()
         bench.state.restore()

@@ -18,7 +18,7 @@ LAST_GRACE = 0.15
 """Of the budget, by which the last step may run over it."""
 
 _COMPILES, _FAIR_SHARES, _LEAST = 4.0, 2.0, 0.2
-_COMPILER = 0.6
+_COMPILER, _ENGINE = 0.6, 0.4
 _SPARE, _TIMING_S = 1.5, 0.8
 
 
@@ -26,13 +26,13 @@ def share_of(candidate: Candidate, untried: Sequence[Candidate]) -> float:
     """The share of the time left that a candidate may use at most.
 
     Twice its fair share, where one that compiles counts as four others, and at least a fifth; a compiler at least three
-    fifths, as a compilation that is stopped has given nothing.
+    fifths, as a compilation that is stopped has given nothing, and a graph at least two.
 
     Args:
         untried: candidates still to try, this one included.
     """
     weights = sum(_weight(one) for one in untried)
-    least = _COMPILER if candidate.compiles else _LEAST
+    least = _COMPILER if candidate.compiles else _ENGINE if candidate.engine and not candidate.follows else _LEAST
     return min(1.0, max(least, _FAIR_SHARES * _weight(candidate) / weights))
 
 
