@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kernels.defaults import behind
+
 from lanewise.kernels.charts import write_charts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +54,24 @@ def _latest(documents: list[tuple[str, dict[str, Any]]]) -> Measured:
             if "group" in case and "arms" in case:
                 found[case["name"]] = (stem, case)
     return found
+
+
+def measured() -> Measured:
+    """The last measurement of each case on the card of the tables."""
+    return _latest(_documents(CARD))
+
+
+def _defaults(found: Measured) -> list[str]:
+    """How far the untuned defaults are from the fastest candidates."""
+    ratios = sorted((ratio, name) for name, (_, case) in found.items() if (ratio := behind(case)) is not None)
+    if not ratios:
+        return []
+    worst, name = ratios[-1]
+    return [
+        f"What ships untuned was among the tuner's candidates in {len(ratios)} of these cases, and at most "
+        f"{(worst - 1) * 100:.1f} % behind the fastest of them ({name}).",
+        "",
+    ]
 
 
 def _word(arm: dict[str, Any]) -> str:
@@ -114,24 +134,26 @@ def _rate(arm: dict[str, Any], product: bool) -> str:
     return f"{arm['tflop_per_s']:.0f}" if product else f"{arm['of_copy']:.3f}"
 
 
-def _host_table(card: str, stem: str, document: dict[str, Any]) -> list[str]:
+def _host_table(card: str, documents: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    found = {case["name"]: (_run(stem), case) for stem, document in documents for case in document["cases"]}
     lines = [
         f"### Host cost of a call ({card.upper()} machine)",
         "",
-        "| call | eager | lanewise | lanewise / eager | kernel forced | plain Triton | torch.compile | graph of eager |",
-        "|---|---|---|---|---|---|---|---|",
+        "| call | eager | lanewise | lanewise / eager | kernel forced | plain Triton | torch.compile | graph of eager "
+        "| run |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for case in document["cases"]:
+    for run, case in found.values():
         arms = {name: arm["median_us"] for name, arm in case["arms"].items()}
         more = [f"{arms[n]:.1f}" if n in arms else "" for n in ("kernel", "plain triton", "compile", "graph")]
         lines.append(
             f"| {case['name']} | {arms['eager']:.1f} | {arms['lanewise']:.1f} | "
-            f"{arms['lanewise'] / arms['eager']:.2f} | {' | '.join(more)} |"
+            f"{arms['lanewise'] / arms['eager']:.2f} | {' | '.join(more)} | {run} |"
         )
     return [
         *lines,
         "",
-        f"Microseconds of wall time per call, back to back, median of the rounds (run {_run(stem)}).",
+        "Microseconds of wall time per call, back to back, median of the rounds.",
         "",
     ]
 
@@ -227,11 +249,12 @@ def main() -> None:
         if group in groups or any(case["group"] == group for _, case in beside.values()):
             members = sorted(groups.get(group, []), key=lambda pair: list(pair[1]["shape"].values())[::-1])
             lines += _table(group, members, beside)
+    lines += _defaults(_latest(documents))
     lost = _lost(documents)
     if lost:
         lines += [f"Without a result: {'; '.join(lost)}.", ""]
     if hosts:
-        lines += _host_table(CARD, *hosts[-1])
+        lines += _host_table(CARD, hosts)
     if trained:
         lines += _training_table(CARD, trained)
     text = _replace(PAGE.read_text(), BEGIN, END, lines[:-1])

@@ -380,7 +380,7 @@ def norm_backward(
         return kernel((key, launch.grid), tensors, lambda: launch)
 
     first = second = None
-    shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols), x.element_size()))
+    shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols), x.element_size(), rms))
     if traced or (shape.parts > 1 and (not clusters(x.device) or shape in _NO_ROOM)):
         shape = _whole_rows(int(cols), rms)
 
@@ -482,26 +482,27 @@ def _walkers(rows: int, shape: Layout, device: torch.device) -> int:
     return -(-rows // -(-rows // most))
 
 
-def _backward_layout(cols: int, itemsize: int) -> Layout:
-    """Whole rows while their weight gradients fit the registers of a program, then a cluster for each."""
-    block = max(next_power_of_2(cols), 16)
-    if block > 8192:
-        for part, most, warps, per_sm in ((4096, 8, 8, 2), (8192, 8, 16, 1), (8192, 16, 16, 1)):
-            elements = part * 2 // itemsize
-            parts = -(-cols // elements)
-            if parts <= most:
-                return Layout(1, elements, parts if parts <= 8 else 16, warps, per_sm)
-    return _whole_rows(min(cols, 8192), True) or Layout(1, 8192, 1, 16, 1)
+def _backward_layout(cols: int, itemsize: int, rms: bool) -> Layout:
+    """Whole rows while their weight gradients fit the registers of a program; a cluster for each row of LayerNorm to
+    16384 columns; rows walked twice beyond."""
+    whole = _whole_rows(cols, rms)
+    if whole is not None:
+        return whole
+    if cols <= _WIDEST_BACKWARD:
+        part = 16384 // itemsize
+        return Layout(1, part, -(-cols // part), 16, 1)
+    return Layout(1, _COLUMNS, 0, 8)
 
 
 def _whole_rows(cols: int, rms: bool) -> Layout | None:
-    """Two rows of 1024 with four warps, then one row with 16 to 32 elements a thread; None for rows too long."""
+    """Several short rows with four warps, one with 16 to 32 elements a thread; None for rows too long."""
     block = max(next_power_of_2(cols), 16)
     if cols > (_WIDEST_BACKWARD if rms else _WIDEST_BACKWARD // 2):
         return None
-    if block <= 1024:
-        rows = max(1, 2048 // block)
-        return Layout(rows, block, 1, 4, 4)
+    if block < 1024:
+        return Layout(2048 // block, block, 1, 4, 4)
+    if block == 1024:
+        return Layout(1, block, 1, 2, 8) if rms else Layout(1, block, 1, 2, 8, 2, lean=True)
     if block <= 4096:
-        return Layout(1, block, 1, 8, 2)
+        return Layout(1, block, 1, 8, 2) if rms else Layout(1, block, 1, 8, 2, 2, lean=True)
     return Layout(1, block, 1, 16, 1)

@@ -408,7 +408,8 @@ class Chain:
         source = _source(self._body, sizes, steps, out, extent >= 2**31 - 65536, kinds)
         kernel = _kernel(source)
         n = shape.numel()
-        cut = tuning.pick("pointwise", (max(t.element_size() for t in tensors), len(tensors)), PointBlocks(1024, 4))
+        default = PointBlocks(2048 if self.operations > 16 else 1024, 4)
+        cut = tuning.pick("pointwise", (max(t.element_size() for t in tensors), len(tensors)), default)
         launch = Launch(
             (-(-n // cut.block),),
             (n, 0),

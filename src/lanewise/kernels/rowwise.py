@@ -101,27 +101,31 @@ def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor
 def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False) -> Layout:
     """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
-    `whole` keeps a row to one program for as long as that is of use. To 16384 columns a program holds its rows in
-    registers, at 32768 it walks a row twice, longer rows are shared by a cluster of programs.
+    `whole` keeps a row to one program for as long as that is of use. Most rows to 16384 columns are held in registers,
+    to 32768 they are walked twice, longer rows are shared by a cluster of programs.
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
-    mean, add = kernel == "layer_norm", kernel == "add_norm"
+    mean, add, back = kernel == "layer_norm", kernel == "add_norm", kernel == "softmax_backward"
     if block <= 512:
         return Layout(2048 // block, block, 1, 4, stream=False)
     if block <= 2048:
-        warps = 4 if add or (block == 2048 and not mean) else 1 if mean and block == 1024 else 2
+        warps = 4 if add or back or (block == 2048 and not mean) else 1 if mean and block == 1024 else 2
         return Layout(1, block, 1, warps, stream=False)
+    if block == 8192 and kernel == "rms_norm":
+        return Layout(1, 4096, 0, 16)
     if block <= 8192:
-        few = mean and block == 4096
-        return Layout(1, block, 1, 4 if few else 8, stream=False, once=few)
+        few, wide = mean and block == 4096, add and block == 8192
+        return Layout(1, block, 1, 4 if few else 16 if wide or back else 8, stream=False, early=wide, once=few)
+    if block == 16384 and mean:
+        return Layout(1, 4096, 0, 16)
     if block == 16384:
-        lean = mean or "softmax" in kernel
+        lean = "softmax" in kernel
         return Layout(1, block, 1, 8 if lean else 16, lean=lean, stream=False, early=add)
+    if block == 32768 and (add or back):
+        return Layout(1, block, 1, 16, stream=False)
     if block == 32768 or (whole and block == 65536):
-        if add or kernel == "softmax_backward":
-            return Layout(1, min(block, 32768), 1, 16, stream=False) if block == 32768 else Layout(1, 8192, 0, 16)
-        return Layout(1, 4096 if mean or kernel == "softmax" else 8192, 0, 16, stages=2)
+        return Layout(1, 8192, 0, 32) if kernel == "rms_norm" or add else Layout(1, 4096, 0, 16, stages=2)
     return parts_layout(cols, kernel, itemsize)
 
 
@@ -130,7 +134,7 @@ _PARTS = {
     "softmax": ((16384, 4096, 16, 8, 1), *_LONGEST),
     "softmax_backward": ((8192, 0, 16, 8, 1), (16384, 0, 16, 8, 1), (32768, 0, 16, 32, 1), (65536, 0, 16, 32, 1)),
     "rms_norm": ((16384, 4096, 16, 8, 1), *_LONGEST),
-    "layer_norm": _LONGEST,
+    "layer_norm": ((16384, 2048, 16, 8, 1), *_LONGEST),
     "add_norm": ((8192, 0, 8, 8, 2), (16384, 4096, 8, 16, 1), (32768, 0, 8, 32, 2), *_LONGEST),
 }
 """Elements of a part in half precision (half as many in fp32), of them walked at a time (0: held in registers), most
