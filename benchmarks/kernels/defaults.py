@@ -12,7 +12,7 @@ from lanewise.kernels.batched import batched_blocks
 from lanewise.kernels.dual_gemm import gated_blocks
 from lanewise.kernels.gemm_epilogue import skinny_blocks, tile_blocks
 from lanewise.kernels.mlps import default_blocks
-from lanewise.kernels.norms_backward import _backward_layout
+from lanewise.kernels.norms_backward import backward_layout
 from lanewise.kernels.rowwise import Layout, layout
 
 __all__ = ["behind", "shipped"]
@@ -22,7 +22,7 @@ def shipped(case: dict[str, Any]) -> Any:
     """The default configuration for a case of a result file, or None where there is none to choose."""
     group, shape = case["group"], case["shape"]
     if group.endswith("norm_backward"):
-        return _backward_layout(shape["cols"], 2, group.startswith("rms"))
+        return backward_layout(shape["cols"], 2, group.startswith("rms"))
     if "cols" in shape and group != "pointwise":
         return layout(shape["cols"], "add_norm" if group == "add_rms_norm" else group)
     if group in ("gemm", "gated_linear"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from benchmarks.kernels.defaults import behind
+from benchmarks.kernels.report import measured
 from torch.utils.flop_counter import FlopCounterMode
 
 from lanewise.kernels import add_layer_norm, add_rms_norm, cost, layer_norm, mlp, rms_norm, softmax, tuning
@@ -96,3 +98,11 @@ def test_layouts_hold_every_row(kernel, itemsize):
         assert 1 <= shape.warps <= 32
         # What a cluster can be: any size to 8, or 16. More parts run in two launches.
         assert shape.parts <= 8 or shape.parts >= 16
+
+
+def test_what_ships_untuned_is_close_to_the_fastest_candidate():
+    """In the result files of the card that the defaults are for."""
+    ratios = {name: behind(case) for name, (_, case) in measured().items()}
+    known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
+    assert len(known) > 60
+    assert max(known.values()) < 1.03, known

@@ -21,7 +21,7 @@ from lanewise.kernels.launch import Kernel, Launch, NoRoomError, Remembered, clu
 from lanewise.kernels.quick import Recent, Step
 from lanewise.kernels.rowwise import Layout, add_pairs, as_rows, next_power_of_2, part_of_row, split_meta
 
-__all__ = ["NormGrads", "norm_backward"]
+__all__ = ["NormGrads", "backward_layout", "norm_backward"]
 
 _WIDEST_BACKWARD = 16384  # columns whose weight gradient one program can keep in registers
 
@@ -380,9 +380,9 @@ def norm_backward(
         return kernel((key, launch.grid), tensors, lambda: launch)
 
     first = second = None
-    shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), _backward_layout(int(cols), x.element_size(), rms))
+    shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), backward_layout(int(cols), x.element_size(), rms))
     if traced or (shape.parts > 1 and (not clusters(x.device) or shape in _NO_ROOM)):
-        shape = _whole_rows(int(cols), rms)
+        shape = _whole_rows(int(cols), rms, x.element_size())
 
     def partial(programs: int) -> tuple[torch.Tensor, torch.Tensor]:
         def room(needed: bool) -> torch.Tensor:
@@ -482,10 +482,10 @@ def _walkers(rows: int, shape: Layout, device: torch.device) -> int:
     return -(-rows // -(-rows // most))
 
 
-def _backward_layout(cols: int, itemsize: int, rms: bool) -> Layout:
+def backward_layout(cols: int, itemsize: int, rms: bool) -> Layout:
     """Whole rows while their weight gradients fit the registers of a program; a cluster for each row of LayerNorm to
     16384 columns; rows walked twice beyond."""
-    whole = _whole_rows(cols, rms)
+    whole = _whole_rows(cols, rms, itemsize)
     if whole is not None:
         return whole
     if cols <= _WIDEST_BACKWARD:
@@ -494,15 +494,16 @@ def _backward_layout(cols: int, itemsize: int, rms: bool) -> Layout:
     return Layout(1, _COLUMNS, 0, 8)
 
 
-def _whole_rows(cols: int, rms: bool) -> Layout | None:
+def _whole_rows(cols: int, rms: bool, itemsize: int) -> Layout | None:
     """Several short rows with four warps, one with 16 to 32 elements a thread; None for rows too long."""
     block = max(next_power_of_2(cols), 16)
     if cols > (_WIDEST_BACKWARD if rms else _WIDEST_BACKWARD // 2):
         return None
     if block < 1024:
         return Layout(2048 // block, block, 1, 4, 4)
+    lean = not rms and itemsize == 2
     if block == 1024:
-        return Layout(1, block, 1, 2, 8) if rms else Layout(1, block, 1, 2, 8, 2, lean=True)
+        return Layout(1, block, 1, 2, 8, 2 if lean else 1, lean=lean)
     if block <= 4096:
-        return Layout(1, block, 1, 8, 2) if rms else Layout(1, block, 1, 8, 2, 2, lean=True)
+        return Layout(1, block, 1, 8, 2, 2 if lean else 1, lean=lean)
     return Layout(1, block, 1, 16, 1)
