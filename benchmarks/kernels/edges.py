@@ -190,6 +190,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     guard.train_from_elements = 0
+    mlps.measured_only = False
     calls = 0
     wrong: list[str] = []
     for cases in (_elements(), _products(), _twice(), _rows()):

@@ -47,11 +47,12 @@ def _reproducible() -> None:  # pyright: ignore[reportUnusedFunction]
     """Same random inputs each time; numpy's warnings about NaN in the interpreter are the point of a test."""
     import torch
 
-    from lanewise.kernels import guard
+    from lanewise.kernels import guard, mlps
 
     torch.manual_seed(0)
     guard.reset_counts()
     guard.train_from_elements = 0  # the gradients under test are the kernels'
+    mlps.measured_only = False  # and so are the small MLPs
     warnings.filterwarnings("ignore", category=RuntimeWarning)
 
 

@@ -84,6 +84,22 @@ def test_batched(halves, activation):
     tuning.forget()
 
 
+@pytest.mark.parametrize(
+    ("shape", "taken"),
+    [
+        ((64, 64, 64, 512), True),
+        ((64, 64, 64, 32), False),
+        ((64, 256, 64, 8192), True),
+        ((128, 512, 128, 65536), True),
+        ((128, 512, 128, 512), False),
+        ((256, 1024, 256, 32), False),
+        ((256, 1024, 256, 65536), False),
+    ],
+)
+def test_an_mlp_is_taken_where_it_was_measured_ahead(shape, taken):
+    assert mlps._measured(*shape) is taken
+
+
 @pytest.mark.parametrize(("m", "activation"), [(1, "silu"), (7, "gelu_tanh")])
 def test_gated_mlp(m, activation, device):
     d, h, o = 40, 520, 36

@@ -8,7 +8,7 @@ Programs stay on the chip and walk blocks of rows. Where both weights fit shared
 loaded once per program; otherwise the hidden width is walked in blocks whose weights come from L2 again for every
 block of rows. Bytes: x and y once, against eager's two passes over [rows, h] on top. Worth it only where that
 traffic, not the arithmetic, is the time: narrow layers and many rows (tiny-cuda-nn: to width 64 a large gain, 128
-moderate, 256 none); the guard in `accepts` holds the measured region. Inference only; Mueller et al., Real-time
+moderate, 256 none); `refuse` keeps to the measured region. Inference only; Mueller et al., Real-time
 neural radiance caching, 2021.
 """
 
@@ -262,7 +262,20 @@ def refuse(
         return "too wide"
     if not all(t.is_contiguous() for t in (w1, b1, w2, b2) if t is not None):
         return "weight layout"
+    if measured_only and not INTERPRETED and not _measured(d, h, o, x.numel() // d):
+        return "no measured shape where one kernel beats cuBLAS"
     return None
+
+
+measured_only = True
+"""Leave to PyTorch what was not measured ahead; tests of the kernels themselves set it to False."""
+
+
+def _measured(d: int, h: int, o: int, rows: int) -> bool:
+    """Where the kernel was ahead on an H100 and an H200 (docs/kernels.md); with few rows most of the card would idle."""
+    if max(d, h, o) <= 64:
+        return rows >= 512
+    return max(d, o) <= 128 and h <= 512 and rows >= 8192
 
 
 def mlp(
