@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -35,7 +36,9 @@ def compiled() -> Path:
             "-ltorch_cpu",
             "-lc10",
         ]
-        subprocess.run([*words, "-o", str(path)], check=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        subprocess.run([*words, "-o", str(partial)], check=True)
+        partial.replace(path)
     return path
 
 
