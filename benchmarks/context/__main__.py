@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.context.stages import STAGES, Run, members
+from benchmarks.context.stages import PROGRAMS, STAGES, Run, members
 from benchmarks.context.summary import summary
 from benchmarks.crew import Crew
 from benchmarks.fresh import call
@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--seconds", type=float, default=80.0, help="what the timed stages take together")
     parser.add_argument("--stages", nargs="*", default=list(STAGES), choices=list(STAGES))
+    parser.add_argument("--programs", nargs="*", default=list(PROGRAMS), choices=list(PROGRAMS))
     parser.add_argument("--ready", type=float, default=60.0, help="seconds that getting ready may take")
     parser.add_argument("--join", nargs="*", type=Path, default=[], help="files whose measurements are added to it")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/context-cpu.json"))
@@ -59,7 +60,7 @@ def main() -> None:
         whole = sum(STAGES[stage][1] for stage in given.stages) or 1.0
         for stage, (work, share) in STAGES.items():
             if stage in given.stages:
-                work(Run(crew, given.device, given.seconds * share / whole, record))
+                work(Run(crew, given.device, given.seconds * share / whole, record, tuple(given.programs)))
 
 
 def _build() -> dict[str, Any]:

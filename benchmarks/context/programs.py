@@ -124,10 +124,30 @@ def mlp(device: str) -> Callable[[], None]:
     return step
 
 
+def steady(device: str) -> Callable[[], None]:
+    """A training step of middling kernels, long enough to be timed and too light to make the card hot."""
+    torch.manual_seed(0)
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    width, batch = (128, 128) if device == "cpu" else (2048, 2048)
+    part = {"device": device, "dtype": dtype}
+    layers = [nn.LayerNorm(width, **part), nn.Linear(width, width, **part), nn.GELU(), nn.Linear(width, width, **part)]
+    model = nn.Sequential(*layers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    x = torch.randn(batch, width, device=device, dtype=dtype)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.softmax(model(x), dim=-1).float().square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
 PROGRAMS: dict[str, Callable[[str], Callable[[], None]]] = {
     "adds": adds,
     "llama": llama,
     "mlp": mlp,
     "small_llama": small_llama,
+    "steady": steady,
     "wide": wide,
 }

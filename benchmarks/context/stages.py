@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.context.arms import KINETO, PROTON
 from benchmarks.crew import Crew, Make
 
-__all__ = ["STAGES", "Run", "members"]
+__all__ = ["PROGRAMS", "STAGES", "Run", "members"]
 
 _LATE_S = 60.0
 """No answer takes longer than its time and this."""
@@ -22,9 +22,9 @@ PAIRS = "pairs"
 WATCHERS = ("watch a", "watch b")
 TRACER = "trace"
 
-_PROGRAMS = ("llama", "adds", "wide")
-_BLOCK = {"llama": 2, "adds": 1, "wide": 1}
-"""Steps of one program in one turn of a process."""
+PROGRAMS = ("llama", "adds", "wide")
+_SHARES = {"llama": 0.65, "adds": 0.25, "wide": 0.1}
+"""Of the time in which arms are compared."""
 
 
 class Run:
@@ -32,10 +32,19 @@ class Run:
 
     Args:
         crew: the processes. seconds: what all stages take together. record: takes each answer by name.
+        programs: of those that profilers are compared on.
     """
 
-    def __init__(self, crew: Crew, device: str, seconds: float, record: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        device: str,
+        seconds: float,
+        record: Callable[[str, dict[str, Any]], None],
+        programs: tuple[str, ...] = PROGRAMS,
+    ) -> None:
         self.crew = crew
+        self.programs = programs
         self.device = device
         self.seconds = seconds
         self.record = record
@@ -58,11 +67,11 @@ def members(device: str, stages: list[str]) -> dict[str, Make]:
 
     found: dict[str, Make] = {}
     if {"pairs", "parts", "turns"} & set(stages):
-        found[PAIRS] = make_member((*_PROGRAMS, "small_llama"), device)
+        found[PAIRS] = make_member((*PROGRAMS, "small_llama"), device)
     if {"arms", "left"} & set(stages):
-        found |= {name: make_member(_PROGRAMS, device) for name in arms_of(device)}
+        found |= {name: make_member(PROGRAMS, device) for name in arms_of(device)}
     if "windows" in stages and device == "cuda":
-        found |= {name: make_member(("wide", "small_llama"), device) for name in (*WATCHERS, TRACER)}
+        found |= {name: make_member(("steady", "small_llama"), device) for name in (*WATCHERS, TRACER)}
     if "size" in stages:
         found |= {f"size {steps}": make_member(("mlp", "small_llama"), device) for steps in (200, 20000)}
     return found
@@ -70,11 +79,13 @@ def members(device: str, stages: list[str]) -> dict[str, Make]:
 
 def pairs(run: Run) -> None:
     """What watching costs: steps with and without in turn."""
-    for program, arm, share in (
-        ("llama", "watch", 0.36), ("llama", "null", 0.14), ("adds", "watch", 0.2), ("adds", "null", 0.1),
-        ("wide", "watch", 0.12), ("wide", "null", 0.08),
-    ):  # fmt: skip
-        _pairs(run, program, arm, share * run.seconds)
+    shares = {
+        ("llama", "watch"): 0.36, ("llama", "null"): 0.14, ("adds", "watch"): 0.2, ("adds", "null"): 0.1,
+        ("wide", "watch"): 0.12, ("wide", "null"): 0.08,
+    }  # fmt: skip
+    wanted = {key: share for key, share in shares.items() if key[0] in run.programs}
+    for (program, arm), share in wanted.items():
+        _pairs(run, program, arm, share / sum(wanted.values()) * run.seconds)
 
 
 def parts(run: Run) -> None:
@@ -104,13 +115,13 @@ def arms(run: Run) -> None:
             for name in _present(run):
                 run.ask(name, do="attach", arm=found["arms"][name])
                 # What comes first only once does not count.
-                for program in _PROGRAMS:
+                for program in run.programs:
                     run.ask(name, do="run", program=program, count=1)
         found[phase] = _rounds(run, share * run.seconds)
         if phase == "during":
             run.crew.ask_all(_present(run), late=2 * _LATE_S, do="detach", export=False)
             for name in _present(run):
-                for program in _PROGRAMS:
+                for program in run.programs:
                     run.ask(name, do="run", program=program, count=1)
     run.record("arms", found | {"lost": run.crew.lost})
 
@@ -120,17 +131,18 @@ def _present(run: Run) -> list[str]:
 
 
 def _rounds(run: Run, seconds: float) -> list[dict[str, Any]]:
-    """In each round, every process runs a few steps of each program; their times by process and program."""
-    until = time.monotonic() + seconds
+    """In each round, every process runs one step of one program; the times by process and program."""
     rounds: list[dict[str, Any]] = []
-    while len(rounds) < 4 or time.monotonic() < until:
-        one: dict[str, Any] = {}
-        for name in random.sample(_present(run), len(_present(run))):
-            one[name] = {
-                program: run.ask(name, do="run", program=program, count=_BLOCK[program]).get("ns", [])
-                for program in _PROGRAMS
-            }
-        rounds.append(one)
+    whole = sum(_SHARES[program] for program in run.programs)
+    for program in run.programs:
+        until = time.monotonic() + _SHARES[program] / whole * seconds
+        count = 0
+        while count < 4 or time.monotonic() < until:
+            count += 1
+            one: dict[str, Any] = {}
+            for name in random.sample(_present(run), len(_present(run))):
+                one[name] = {program: run.ask(name, do="run", program=program, count=1).get("ns", [])}
+            rounds.append(one)
     return rounds
 
 
@@ -148,7 +160,7 @@ def windows(run: Run) -> None:
     """Device time of each kernel, by two watches and by torch's profiler in turn."""
     if run.device != "cuda":
         return
-    for program, count, share in (("wide", 4, 0.65), ("small_llama", 4, 0.35)):
+    for program, count, share in (("steady", 40, 0.65), ("small_llama", 4, 0.35)):
         until = time.monotonic() + share * run.seconds
         rounds: list[dict[str, Any]] = []
         while not run.crew.lost.keys() & {*WATCHERS, TRACER} and (len(rounds) < 5 or time.monotonic() < until):

@@ -97,7 +97,7 @@ def _arms(rows: Answers) -> dict[str, Any]:
     out: dict[str, Any] = {"lost": rows[-1]["lost"]}
     for program in ("llama", "adds", "wide"):
         for arm in dict.fromkeys(rows[-1]["arms"].values()):
-            line: dict[str, Any] = {"rounds": [sum(len(row[phase]) for row in rows) for phase in _PHASES]}
+            line: dict[str, Any] = {"rounds": [_rounds_of(rows, program, phase) for phase in _PHASES]}
             for phase in ("during", "after"):
                 found = [change for row in rows for change in _changes(row, arm, program, phase)]
                 if found:
@@ -110,10 +110,16 @@ def _arms(rows: Answers) -> dict[str, Any]:
 _PHASES = ("before", "during", "after")
 
 
+def _rounds_of(rows: Answers, program: str, phase: str) -> int:
+    return sum(program in next(iter(one.values())) for row in rows for one in row[phase])
+
+
 def _changes(row: dict[str, Any], arm: str, program: str, phase: str) -> list[tuple[float, np.ndarray]]:
     """Of each process: logarithm of its step over one with nothing attached, now less before; and the same resampled."""
     found: list[tuple[float, np.ndarray]] = []
-    for name in (name for name, one in row["arms"].items() if one == arm):
+    names = [name for name, one in row["arms"].items() if one == arm]
+    # Of two with nothing attached, either one is the other's mirror.
+    for name in names[:1] if arm == "null" else names:
         sides = [_beside_null(row, at, name, program) for at in (phase, "before")]
         if min(map(len, sides)) < 4:
             continue
@@ -126,13 +132,13 @@ def _beside_null(row: dict[str, Any], phase: str, name: str, program: str) -> np
     """Of each round: logarithm of the process's time over that of the others that have nothing attached."""
     found: list[float] = []
     for one in row[phase]:
+        times = {name: by_program.get(program) for name, by_program in one.items()}
         others = [
-            one[null][program] for null, arm in row["arms"].items() if arm == "null" and null in one and null != name
+            times[null] for null, arm in row["arms"].items() if arm == "null" and times.get(null) and null != name
         ]
-        if name in one and one[name][program] and all(others) and others:
-            found.append(
-                float(np.log(np.mean(one[name][program])) - np.mean(np.log([np.mean(other) for other in others])))
-            )
+        if times.get(name) and others:
+            logs = [float(np.log(np.mean(other))) for other in others]
+            found.append(float(np.log(np.mean(times[name]))) - float(np.mean(logs)))
     return np.array(found)
 
 

@@ -51,17 +51,16 @@ def test_arms_stand_beside_what_has_nothing_attached() -> None:
     phases = {
         phase: [
             {
-                name: {
-                    program: [round(1e6 * speed * slow * own[name] * factor.get((arm, phase), 1.0))] * 2
-                    for program in ("llama", "adds", "wide")
-                }
+                name: {program: [round(1e6 * speed * slow * own[name] * factor.get((arm, phase), 1.0))]}
                 for name, arm in arms.items()
             }
+            for program in ("llama", "adds", "wide")
             for speed in drifting(6)
         ]
         for phase, slow in (("before", 1.0), ("during", 1.4), ("after", 0.8))
     }
     found = summary({"arms": [{"arms": arms, "lost": {}, **phases}]})
+    assert found["arms"]["llama watch"]["rounds"] == [6, 6, 6]
     assert found["arms"]["llama watch"]["during"] == pytest.approx(1.2, abs=2e-3)
     assert found["arms"]["llama watch"]["after"] == pytest.approx(1.0, abs=2e-3)
     assert found["arms"]["adds profiler"]["during"] == pytest.approx(2.0, abs=2e-3)
