@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.context.arms import KINETO, PROTON
 from benchmarks.crew import Crew, Make
 
-__all__ = ["PROGRAMS", "STAGES", "Run", "members"]
+__all__ = ["PROGRAMS", "STAGES", "Run", "members", "packed"]
 
 _LATE_S = 60.0
 """No answer takes longer than its time and this."""
@@ -170,7 +170,20 @@ def windows(run: Run) -> None:
                 one[name] = run.ask(name, do="window", program=program, source=source, count=count, warm_s=0.06)
             rounds.append(one)
         # Of the first, half is the first use of each profiler.
-        run.record(f"windows {program}", {"rounds": rounds[1:], "lost": run.crew.lost})
+        run.record(f"windows {program}", {"lost": run.crew.lost, **packed(rounds[1:])})
+
+
+def packed(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Windows with each name of a kernel written once: `rounds` hold how often and ns of all names in their order."""
+    names = sorted({kernel for one in rounds for answer in one.values() for kernel in answer.get("kernels", {})})
+    return {
+        "names": names,
+        "rounds": [
+            {who: [answer["kernels"].get(kernel, [0, 0]) for kernel in names] for who, answer in one.items()}
+            for one in rounds
+            if all("kernels" in answer for answer in one.values())
+        ],
+    }
 
 
 def size(run: Run) -> None:

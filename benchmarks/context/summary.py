@@ -144,8 +144,12 @@ def _beside_null(row: dict[str, Any], phase: str, name: str, program: str) -> np
 
 def _windows(rows: Answers) -> dict[str, Any]:
     """Device time of each kernel: a watch beside torch's profiler, and beside another watch."""
-    rounds = [one for row in rows for one in row["rounds"] if not any("error" in answer for answer in one.values())]
-    tables = {name: [one[name]["kernels"] for one in rounds] for name in ("watch a", "watch b", "trace")}
+    tables: dict[str, list[dict[str, list[int]]]] = {name: [] for name in ("watch a", "watch b", "trace")}
+    for row in rows:
+        for one in row["rounds"]:
+            for name, table in tables.items():
+                table.append({kernel: both for kernel, both in zip(row["names"], one[name], strict=True) if both[0]})
+    rounds = tables["trace"]
     out: dict[str, Any] = {"windows": len(rounds)}
     counts = {name: {kernel: row[0] for kernel, row in table[0].items()} for name, table in tables.items()}
     out["kernels_in_a_window"] = sum(counts["trace"].values())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from benchmarks.context.stages import packed
 from benchmarks.context.summary import summary
 from benchmarks.context.table import rows
 from benchmarks.crew import Crew
@@ -78,7 +79,7 @@ def test_windows_of_two_profilers() -> None:
         for heat in drifting(9)
     ]
     rounds[3]["watch a"]["kernels"]["gemm"][0] = 3
-    line = summary({"windows wide": [{"rounds": rounds}]})["windows wide"]
+    line = summary({"windows wide": [packed(rounds)]})["windows wide"]
     assert (
         line["beside_trace"]["total"]["ratio"] == line["both_beside_trace"]["ratio"] == pytest.approx(1.005, abs=1e-4)
     )
