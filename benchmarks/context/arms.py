@@ -19,9 +19,11 @@ WATCH: dict[str, dict[str, bool]] = {
     "watch": {},
     "watch_operators": {"frames": False},
     "watch_host": {"device": False},
+    "watch_off": {},
     "watch_detach": {},
 }
-"""Options of `watch`: everything, without Python frames, without the device; CUPTI is taken out at the end of the last."""
+"""Options of `watch`: everything, without Python frames, without the device; begun and switched off, as between the steps
+of a duty cycle; and with CUPTI taken out at the end."""
 
 KINETO: dict[str, dict[str, bool]] = {
     "profiler": {},
@@ -59,7 +61,7 @@ def attached(arm: str, result: dict[str, Any], export: Callable[[], bool] = lamb
 
 def _start(arm: str, folder: Path) -> Any:
     if arm in WATCH:
-        return _start_watch(WATCH[arm], folder, detach=arm == "watch_detach")
+        return _start_watch(WATCH[arm], folder, detach=arm == "watch_detach", off=arm == "watch_off")
     if arm in KINETO:
         return _start_kineto(KINETO[arm], folder)
     if arm in PROTON:
@@ -67,16 +69,18 @@ def _start(arm: str, folder: Path) -> Any:
     return lambda _: {}
 
 
-def _start_watch(options: dict[str, bool], folder: Path, *, detach: bool) -> Any:
+def _start_watch(options: dict[str, bool], folder: Path, *, detach: bool, off: bool) -> Any:
     watcher = lanewise.watch(folder / "run.lw", measure=False, way="native", **options)
     watcher.start()
+    collector: Any = watcher._collector
+    if off:
+        collector.off()
 
     def stop(_: bool) -> dict[str, Any]:
         watcher.stop()
         tree = watcher.tree
         watched = tree.info.watched
         assert watched is not None
-        collector: Any = watcher._collector
         counts = collector._module.snapshot()["device"]
         detached = collector._module.device_detach() if detach else "no"
         return {

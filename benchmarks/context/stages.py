@@ -56,7 +56,13 @@ class Run:
 
 def arms_of(device: str) -> dict[str, str]:
     """Processes that compare arms, and the arm of each: two for what everything else is measured against."""
-    arms = ["null", "watch", *KINETO, *(PROTON if device == "cuda" else ())]
+    arms = [
+        "null",
+        "watch",
+        *KINETO,
+        *(PROTON if device == "cuda" else ()),
+        *(["watch_off"] if device == "cuda" else []),
+    ]
     return {arm: arm for arm in arms} | {f"{arm} again": arm for arm in ("null", "watch")}
 
 
@@ -149,7 +155,7 @@ def _rounds(run: Run, seconds: float) -> list[dict[str, Any]]:
 def left(run: Run) -> None:
     """How long the end of each profiler takes after five steps of the Llama, and what it leaves on disk."""
     for name, arm in arms_of(run.device).items():
-        if name not in run.crew.names or name != arm or arm == "null":
+        if name not in run.crew.names or name != arm or arm in ("null", "watch_off"):
             continue
         run.ask(name, do="attach", arm=arm)
         run.ask(name, do="run", program="llama", count=5)

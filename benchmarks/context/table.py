@@ -16,6 +16,7 @@ NAMES = {
     "watch": "**`watch`**",
     "watch_operators": "`watch --no-frames`",
     "watch_host": "`watch --no-device`",
+    "watch_off": "`watch`, switched off",
     "profiler": "torch.profiler",
     "profiler_stack": "torch.profiler, stacks",
     "profiler_all": "torch.profiler, all options",
