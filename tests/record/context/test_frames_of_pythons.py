@@ -79,6 +79,13 @@ def test_the_raw_walk_agrees_with_python(version: str, compiler: str, tmp_path: 
 
 
 @pytest.mark.parametrize("version", sorted(INTERPRETERS))
+def test_places_in_loops_are_told_from_others(version: str) -> None:
+    words = [INTERPRETERS[version][0], str(HERE / "loops_program.py"), str(CONTEXT / "loops.py")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "fine\n", done.stderr
+
+
+@pytest.mark.parametrize("version", sorted(INTERPRETERS))
 def test_a_wrong_layout_is_noticed(version: str, compiler: str, tmp_path: Path) -> None:
     """The program above can fail: here each instruction is read one further than it is."""
     python, include = INTERPRETERS[version]
