@@ -59,15 +59,7 @@ def test_host_time_is_shown_with_calls() -> None:
         "    107 ns  95.5 %          └ main (train.py:3)  [forward 89.3 %, other 6.2 %]",
         "    100 ns  89.3 %       3    └ layers.0 (Linear) › aten::mm  [forward]",
     ]
-    assert header(shown).plain.splitlines()[1] == "112 ns of host time · 2 steps, 56 ns each"
-
-
-def test_host_time_of_several_threads_is_no_step_time() -> None:
-    names = [*NAMES, "other threads"]
-    other = thread(1, [(0, CollectedKind.ROOT, len(names) - 1, 0, 0), (0, CollectedKind.OPERATOR, 3, 3, 100)])
-    collected = Collected([program(), other], names, ["train.py(3): main"], [4])
-    made = tree_of(collected, Watched(steps_seen=3, steps_watched=2), source="train")
-    assert header(made).plain.splitlines()[1] == "212 ns of host time · 2 steps"
+    assert header(shown).plain.splitlines()[1] == "112 ns of host time · 2 steps"
 
 
 def test_threads_of_one_role_are_one() -> None:

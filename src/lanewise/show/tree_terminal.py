@@ -175,7 +175,8 @@ def header(tree: Tree) -> Text:
     total = tree.total("host") if host else device
     facts = [f"{format_quantity('time', total)} of {'host' if host else 'device'} time"]
     if steps := info.step_count:
-        each = f", {format_quantity('time', total / steps)} each" if not host or _on_main_thread(tree) else ""
+        # Host time is that of all threads, and of what comes before and after the steps.
+        each = "" if host else f", {format_quantity('time', total / steps)} each"
         facts.append(f"{steps:,} steps{each}" if steps > 1 else "one step")
     if not host:
         facts.append(f"{tree.total('count'):,} kernels, copies and sets")
@@ -192,12 +193,6 @@ def header(tree: Tree) -> Text:
         split = " · ".join(f"{PHASES[p]} {_percent(float(phases[p]) / device)}" for p in order)
         lines.append(f"\n{split}", style="dim")
     return lines
-
-
-def _on_main_thread(tree: Tree) -> bool:
-    """Whether all host time is the main thread's. That of several threads passes at once: it is no length of a step."""
-    spent = subtree_sums(tree.parent, tree.metrics["host"])
-    return all(tree.label(root) == "main thread" for root in np.flatnonzero((tree.parent < 0) & (spent > 0)).tolist())
 
 
 def tree_text(
