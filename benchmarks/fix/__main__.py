@@ -154,7 +154,7 @@ def table(result: dict[str, Any]) -> str:
         lines += [_row(name, plan) for name, plan in plans.items()]
         lines += ["", _means(plans), ""]
     skipped = [
-        f"{name} ({one.get('skipped') or one.get('failed')})"
+        f"{name} ({(one.get('skipped') or one.get('failed')).splitlines()[0]})"
         for name, one in result.get("workloads", {}).items()
         if "plan" not in one
     ]

@@ -107,6 +107,22 @@ def _made() -> Generator[None]:
         _making.pop()
 
 
+@contextmanager
+def _own_workspace(device: Any) -> Generator[None]:
+    """A capture inside gets its workspace for products from the graph's own memory.
+
+    cuBLAS keeps one per stream. A graph that was captured with one from elsewhere writes to it for ever, also after it has
+    been given back, which torch's own graphs do before each of theirs: then to somebody else's memory, or to none.
+    """
+    clear: Callable[[], None] = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
+    torch.cuda.synchronize(device)
+    clear()
+    try:
+        yield
+    finally:
+        clear()
+
+
 class _Graph:
     """One captured call: its static arguments and results, and the addresses that it relies on."""
 
@@ -123,7 +139,7 @@ class _Graph:
                     original(*arguments[0], **arguments[1])
             torch.cuda.current_stream(device).wait_stream(stream)
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, stream=stream):
+            with _own_workspace(device), torch.cuda.graph(self.graph, stream=stream):
                 self._result = original(*arguments[0], **arguments[1])
         self._results, self._form = _pytree.tree_flatten(self._result)
         self._alone = isinstance(self._result, torch.Tensor)
