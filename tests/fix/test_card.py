@@ -13,6 +13,7 @@ from torch import nn
 
 from lanewise.fix.budget import Budget
 from lanewise.fix.candidates.catalogue import catalogue
+from lanewise.fix.gate.clocks import SmClock
 from lanewise.fix.gate.correctness import Correctness
 from lanewise.fix.gate.inputs import other_values
 from lanewise.fix.gate.worklist import WorkList
@@ -97,6 +98,10 @@ def test_a_captured_graph_is_kept_shown_by_the_trace_and_follows_exchanged_weigh
         module.load_state_dict(state, assign=True)
         captured = module(x)
     assert torch.equal(captured, module(x)), "weights that were exchanged are read from where they are"
+
+
+def test_the_clock_of_the_card_is_read() -> None:
+    assert 100 < SmClock(torch.device("cuda", 0)).mhz() < 5000
 
 
 def test_a_graph_writes_to_no_memory_that_was_given_back() -> None:

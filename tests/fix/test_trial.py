@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 
 from lanewise.fix.budget import Budget, OutOfTime, uninterrupted
 from lanewise.fix.candidates.candidate import Candidate
+from lanewise.fix.gate.clocks import clock_note
 from lanewise.fix.gate.repeats import Repeats, only_for_seen_inputs
 from lanewise.fix.gate.timing import NULL, Samples
 from lanewise.fix.model import Attempt, Timing
@@ -49,7 +50,7 @@ def samples(wrong: dict[str, str] | None = None, **medians_us: float) -> Samples
         name: [us * 1e3 * noise.normal(1, 0.01, 3) for _ in range(12)]
         for name, us in {**medians_us, NULL: medians_us[EAGER]}.items()
     }
-    return Samples(rounds, wrong or {}, Repeats({}, {}))
+    return Samples(rounds, wrong or {}, Repeats({}, {}), {})
 
 
 LATENCY: Any = SimpleNamespace(goal="latency", subject=SimpleNamespace(cuda=True))
@@ -316,6 +317,14 @@ def test_what_takes_up_the_work_of_another_is_not_tried_without_it() -> None:
     assert _unfinished(ledger, graph) == "compile, which it takes up, was not finished"
     assert _unfinished(ledger, candidate("cuda-graph")) == ""
     assert _unfinished(ledger_of("compile", outcome="not faster"), graph) == ""
+
+
+def test_arms_that_ran_at_other_clocks_are_told() -> None:
+    assert clock_note({}) == ""
+    assert clock_note({EAGER: [1980.0] * 10, PLAN: [1980.0] * 9 + [1500.0]}) == "", "one round of ten"
+    assert clock_note({EAGER: [0.0] * 10, PLAN: [1980.0] * 10}) == "", "not known is not different"
+    said = clock_note({EAGER: [1980.0] * 10, NULL: [1980.0] * 10, PLAN: [1755.0] * 10})
+    assert said.endswith("in 10 of 10 rounds: 1755 MHz in plan, 1980 in eager")
 
 
 def test_a_plan_has_one_engine_and_the_one_before_comes_back_if_the_new_one_was_chance() -> None:

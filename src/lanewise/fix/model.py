@@ -99,13 +99,15 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class ArmTime(msgspec.Struct, frozen=True):
-    """One way to run the program in the final comparison: median, 20 % and 80 % quantile per call, us."""
+    """One way to run the program in the final comparison: median, 20 % and 80 % quantile per call, us; and the median clock
+    of the card's multiprocessors, MHz, 0 if unknown."""
 
     name: str
     median_us: float
     p20_us: float
     p80_us: float
     samples: int
+    sm_mhz: float = 0.0
 
 
 class PlanReport(msgspec.Struct, frozen=True):

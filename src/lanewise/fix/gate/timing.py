@@ -10,7 +10,7 @@ import gc
 import math
 import random
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from lanewise.compare.statistics import Estimate, estimate, holm, judge
 from lanewise.fix.candidates.candidate import Variant
+from lanewise.fix.gate.clocks import SmClock
 from lanewise.fix.gate.inputs import jittered
 from lanewise.fix.gate.repeats import FreshInputs, Repeats
 from lanewise.fix.model import ArmTime, Timing
@@ -78,12 +79,13 @@ class Samples(NamedTuple):
 
     Attributes:
         rounds: by arm. wrong: by arm. repeats: what new inputs cost; nothing in it where that was not asked, or inputs may
-            not change.
+            not change. clocks: of the card's multiprocessors after each round, MHz; 0 where they cannot be read.
     """
 
     rounds: dict[str, list[np.ndarray]]
     wrong: dict[str, str]
     repeats: Repeats
+    clocks: dict[str, list[float]]
 
 
 class _Nothing:
@@ -130,6 +132,8 @@ def measure(
     wrong: dict[str, str] = {}
     repeats = Repeats({name: [] for name in variants}, {name: [] for name in variants})
     inputs = FreshInputs(subject, subject.calls[0], min(paces)) if new_inputs and _comparable(subject) else None
+    clock = SmClock(subject.device)
+    clocks: dict[str, list[float]] = {name: [] for name in variants}
     order, pick = list(variants), random.Random(0)
     began = time.monotonic()
     collecting = gc.isenabled()
@@ -143,6 +147,7 @@ def measure(
             for name in order:
                 samples, last = _block(subject, state, variants[name], calls, plan[name])
                 rounds[name].append(samples)
+                clocks[name].append(clock.mhz())
                 if name not in wrong and not _alike(last, expected, apart):
                     wrong[name] = "while it was timed it gave another result for the same inputs"
             if inputs is not None:
@@ -158,7 +163,7 @@ def measure(
     finally:
         if collecting:
             gc.enable()
-    return Samples(rounds, wrong, repeats)
+    return Samples(rounds, wrong, repeats, clocks)
 
 
 def timing_of(
@@ -212,13 +217,16 @@ def settled(rounds: Mapping[str, list[np.ndarray]], before: str, after: str, *, 
     return timing.verdict in {"slower", "no difference"}
 
 
-def arm_times(rounds: Mapping[str, list[np.ndarray]]) -> list[ArmTime]:
-    """Every arm's median and spread."""
+def arm_times(
+    rounds: Mapping[str, list[np.ndarray]], clocks: Mapping[str, Sequence[float]] | None = None
+) -> list[ArmTime]:
+    """Every arm's median and spread, and the clock that it ran at."""
     times: list[ArmTime] = []
     for name, arm in rounds.items():
         samples = np.concatenate(arm) / 1e3
         low, middle, high = (float(value) for value in np.quantile(samples, (0.2, 0.5, 0.8)))
-        times.append(ArmTime(name, middle, low, high, len(samples)))
+        mhz = float(np.median(seen)) if clocks and (seen := clocks.get(name)) else 0.0
+        times.append(ArmTime(name, middle, low, high, len(samples), mhz))
     return times
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from lanewise.fix.budget import OutOfTime
 from lanewise.fix.candidates.candidate import Several, Variant
+from lanewise.fix.gate.clocks import clock_note
 from lanewise.fix.gate.timing import NULL, Samples, Schedule, arm_times, measure, timing_of
 from lanewise.fix.model import ArmTime, Timing
 from lanewise.fix.trial.alternatives import build_alternatives
@@ -76,15 +77,16 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
     clock.tell(f"all of it in turns: {', '.join(name for name in arms if name != NULL)}")
     try:
         with clock.at_most(clock.left + LAST_GRACE * clock.seconds):
-            return contest._replace(
-                samples=measure(
-                    bench.subject,
-                    bench.state,
-                    arms,
-                    Schedule(seconds, enough=6, patience=1.5),
-                    apart=lambda at: bench.gate.apart(at, precision),
-                )
+            samples = measure(
+                bench.subject,
+                bench.state,
+                arms,
+                Schedule(seconds, enough=6, patience=1.5),
+                apart=lambda at: bench.gate.apart(at, precision),
             )
+        if note := clock_note(samples.clocks):
+            ledger.notes.append(note)
+        return contest._replace(samples=samples)
     except OutOfTime:
         if kept:
             ledger.drop(kept[0].candidate.name, "out of budget", "no time was left to compare all ways in turns")
@@ -125,7 +127,7 @@ def _compared(ledger: Ledger, contest: Contest) -> Comparison:
     """What is kept now, against eager and the best of the other ways."""
     samples = contest.samples
     assert samples is not None
-    final = [time for time in arm_times(samples.rounds) if time.name != NULL]
+    final = [time for time in arm_times(samples.rounds, samples.clocks) if time.name != NULL]
     medians = {time.name: time.median_us for time in final}
     best = min((EAGER, *contest.others), key=medians.__getitem__)
     if not ledger.kept:
@@ -178,7 +180,7 @@ def _take_over(ledger: Ledger, contest: Contest, way: str, eager: Timing) -> Com
         ledger.change(name, outcome="not faster", reason=f"{way} alone is faster")
     ledger.kept = [next(one for one in ledger.alternatives if one.candidate.name == way)]
     ledger.change(way, outcome="kept", reason=said(eager))
-    times = arm_times(samples.rounds)
+    times = arm_times(samples.rounds, samples.clocks)
     medians = {time.name: time.median_us for time in times}
     runner = min((name for name in (EAGER, *contest.others, before) if name not in ("", way)), key=medians.__getitem__)
     names = {before: shown} if before else {}
