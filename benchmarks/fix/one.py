@@ -24,7 +24,12 @@ def optimize_one(name: str, device: str, budget: str, output: Path, *, trace: bo
     workload = next(one for one in WORKLOADS if one.name == name)
     target, inputs = workload.make(device)
     plan = optimize(
-        target, inputs, budget=budget, trace=trace, progress=lambda line: print(line, file=sys.stderr, flush=True)
+        target,
+        inputs,
+        goal="throughput",
+        budget=budget,
+        trace=trace,
+        progress=lambda line: print(line, file=sys.stderr, flush=True),
     )
     output.write_text(json.dumps(msgspec.to_builtins(plan.report)))
 

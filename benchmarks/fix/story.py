@@ -125,7 +125,7 @@ def _optimize(asked: argparse.Namespace, home: Path) -> PlanReport:
         dtype = torch.bfloat16 if device == "cuda" else torch.float32
         model = build("gelu", asked.hidden, asked.inner).to(device, dtype).eval().requires_grad_(False)
         x = torch.randn(asked.batch, asked.hidden, device=device, dtype=dtype)
-        plan = optimize(model, x, budget=asked.budget, progress=lambda line: print(line, flush=True))
+        plan = optimize(model, x, goal="throughput", budget=asked.budget, progress=lambda line: print(line, flush=True))
         output.write_text(plan_json(plan.report))
 
     problem = run_one(work, log, 2 * seconds_of(asked.budget) + 120)

@@ -327,6 +327,29 @@ def test_arms_that_ran_at_other_clocks_are_told() -> None:
     assert said.endswith("in 10 of 10 rounds: 1755 MHz in plan, 1980 in eager")
 
 
+@pytest.mark.parametrize(("goal", "waits"), [("latency", True), ("throughput", False)])
+def test_latency_is_that_of_calls_that_are_waited_for(goal: str, waits: bool) -> None:
+    import torch
+
+    from lanewise.fix.gate.timing import _block
+    from lanewise.fix.state import State
+    from lanewise.fix.subject import make_subject
+    from lanewise.fix.trial.bench import Bench
+
+    said: list[str] = []
+    subject: Any = make_subject(torch.nn.Linear(2, 2).eval(), torch.randn(1, 2))
+    run = subject.run
+    subject.run = lambda call: (said.append("call"), run(call))[1]
+    subject.wait = lambda: said.append("wait")
+    nothing: Any = None
+    bench = Bench(subject, nothing, nothing, goal, [], nothing, nothing, 0.0)
+    _block(subject, State(subject), Nothing(), subject.calls, 3, each=bench.each)
+    first = said[: said.index("wait", 1) + 1]
+    assert (first == ["wait", "call", "wait"]) == waits
+    subject.kind = "step"
+    assert not bench.each
+
+
 def test_a_plan_has_one_engine_and_the_one_before_comes_back_if_the_new_one_was_chance() -> None:
     ledger = Ledger()
     part = candidate("part")

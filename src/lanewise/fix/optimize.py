@@ -45,7 +45,9 @@ def optimize(
     Args:
         target: a module, or a function (one that uses an optimizer is taken for a training step).
         example_inputs: arguments of a real call: a tensor, a tuple or a dict; a list of these for several calls.
-        goal: `latency` and `throughput` want time, `memory` the smallest peak that costs no time.
+        goal: `latency` wants the least time until a result is there, so every call is waited for; `throughput` the most
+            calls in a time, one after the other (so are steps of a training in any case); `memory` the smallest peak that
+            costs no time.
         budget: time to spend: `"2m"`, `"90s"`, or seconds.
         allow: names of candidates that may change what is computed; see `ALLOWABLE`.
         report: of a recorded run of this program (`lanewise.explain`, or a path to a trace): orders the candidates, and

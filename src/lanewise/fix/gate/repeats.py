@@ -42,13 +42,13 @@ class FreshInputs:
     """A few copies of a call, given other values before each block.
 
     Args:
-        call: the recorded one. one: seconds that it takes.
+        call: the recorded one. one: seconds that it takes. each: whether every call is waited for.
     """
 
-    def __init__(self, subject: Subject, call: Call, one: float) -> None:
+    def __init__(self, subject: Subject, call: Call, one: float, *, each: bool = False) -> None:
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(call))
         by_time, by_size = math.ceil(_BLOCK_S / max(one, 1e-9)), _MOST_BYTES // max(size, 1)
-        self._subject, self._recorded = subject, call
+        self._subject, self._recorded, self._each = subject, call, each
         self._calls = [copy_call(call) for _ in range(max(1, min(_MOST_CALLS, by_time, by_size)))]
 
     def block(self, repeats: Repeats, arm: str, warm: Call) -> None:
@@ -68,6 +68,8 @@ class FreshInputs:
         start = time.perf_counter_ns()
         for call in calls:
             self._subject.run(call)
+            if self._each:
+                self._subject.wait()
         self._subject.wait()
         return (time.perf_counter_ns() - start) / len(calls)
 

@@ -1,6 +1,6 @@
 """The timing gate: arms take turns in random order, without a profiler; statistics are those of `lanewise.compare`.
 
-A sample is the wall time of several calls in a row, waited for on every stream, over their number. The program with
+A sample is the wall time of several calls, waited for on every stream, over their number. The program with
 itself is one of the arms: it shows what the machine does to a ratio that is 1.
 """
 
@@ -105,6 +105,7 @@ def measure(
     done: Callable[[dict[str, list[np.ndarray]]], bool] = lambda _: False,
     new_inputs: bool = False,
     apart: Callable[[int], float] = lambda _: _LEAST_APART,
+    each: bool = False,
 ) -> Samples:
     """Time arms in turns.
 
@@ -113,6 +114,7 @@ def measure(
         schedule: time to spend.
         done: asked after each look whether it is settled.
         apart: by number of an output, how far two right results may be apart, as share of the largest value.
+        each: whether every call is waited for, as who asks for a result does, or only the last one of several in a row.
         new_inputs: whether calls with inputs that are new each time are timed, too.
 
     Every round has inputs with other values, the same for all arms. The result of a call after each block is compared with
@@ -131,7 +133,9 @@ def measure(
     rounds: dict[str, list[np.ndarray]] = {name: [] for name in variants}
     wrong: dict[str, str] = {}
     repeats = Repeats({name: [] for name in variants}, {name: [] for name in variants})
-    inputs = FreshInputs(subject, subject.calls[0], min(paces)) if new_inputs and _comparable(subject) else None
+    inputs = (
+        FreshInputs(subject, subject.calls[0], min(paces), each=each) if new_inputs and _comparable(subject) else None
+    )
     clock = SmClock(subject.device)
     clocks: dict[str, list[float]] = {name: [] for name in variants}
     order, pick = list(variants), random.Random(0)
@@ -145,7 +149,7 @@ def measure(
             _other_values(calls, subject.calls, number)
             expected = _results(subject, state, calls)
             for name in order:
-                samples, last = _block(subject, state, variants[name], calls, plan[name])
+                samples, last = _block(subject, state, variants[name], calls, plan[name], each=each)
                 rounds[name].append(samples)
                 clocks[name].append(clock.mhz())
                 if name not in wrong and not _alike(last, expected, apart):
@@ -231,7 +235,7 @@ def arm_times(
 
 
 def _block(
-    subject: Subject, state: State, variant: Variant, calls: list[Any], count: int
+    subject: Subject, state: State, variant: Variant, calls: list[Any], count: int, *, each: bool
 ) -> tuple[np.ndarray, list[Any]]:
     """Samples of one arm in one round, and the results of its last call for the first inputs."""
     samples = np.empty(_SAMPLES)
@@ -241,6 +245,8 @@ def _block(
             start = time.perf_counter_ns()
             for number in range(count):
                 subject.run(calls[number % len(calls)])
+                if each:
+                    subject.wait()
             subject.wait()
             samples[at] = (time.perf_counter_ns() - start) / count
         return samples, _copied(subject.run(calls[0])[0]) if _comparable(subject) else []

@@ -193,6 +193,7 @@ def _timed(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, s
         schedule,
         done=lambda rounds: settled(rounds, _WITHOUT, _WITH, margin=needed),
         new_inputs=True,
+        each=bench.each,
         apart=lambda at: bench.gate.apart(at, precision),
     )
 
@@ -201,7 +202,9 @@ def _first_look(bench: Bench, ledger: Ledger, whole: Several) -> Timing:
     """A few rounds before anything is proven: what is clearly slower need not be."""
     ledger.about_to_time()
     arms: dict[str, Variant | None] = {_WITHOUT: ledger.so_far, _WITH: whole}
-    return timing_of(measure(bench.subject, bench.state, arms, _FIRST_LOOK).rounds, _WITHOUT, _WITH, looks=1)
+    return timing_of(
+        measure(bench.subject, bench.state, arms, _FIRST_LOOK, each=bench.each).rounds, _WITHOUT, _WITH, looks=1
+    )
 
 
 def _clear(first: Timing | None) -> bool:

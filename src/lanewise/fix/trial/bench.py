@@ -37,6 +37,11 @@ class Bench:
     work: WorkList
     floor: float
 
+    @property
+    def each(self) -> bool:
+        """Whether every call is waited for when it is timed. Steps of a training follow each other, whatever is asked."""
+        return self.goal == "latency" and self.subject.kind == "inference"
+
 
 def make_bench(subject: Subject, state: State, clock: Budget, *, goal: str, allow: Sequence[str]) -> Bench:
     """Run the program a few times to learn how its results can be verified and what it computes."""

@@ -83,6 +83,7 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
                 arms,
                 Schedule(seconds, enough=6, patience=1.5),
                 apart=lambda at: bench.gate.apart(at, precision),
+                each=bench.each,
             )
         if note := clock_note(samples.clocks):
             ledger.notes.append(note)
