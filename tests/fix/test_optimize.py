@@ -165,7 +165,7 @@ def test_what_changes_semantics_is_refused_unless_allowed_by_name() -> None:
     plan = optimize(model, x, budget="10s", only=["no-grad", "bf16-autocast"], trace=False)
     assert [attempt.outcome for attempt in plan.report.attempts] == ["refused", "refused"]
     assert "allow=['no-grad']" in plan.report.attempts[0].reason
-    allowed = optimize(model, x, budget="10s", only=["no-grad"], allow=["no-grad"], trace=False)
+    allowed = optimize(model, x, budget="30s", only=["no-grad"], allow=["no-grad"], trace=False)
     (attempt,) = allowed.report.attempts
     assert attempt.outcome in {"kept", "not faster"}
     assert attempt.numeric_class == "changes semantics"
@@ -266,8 +266,8 @@ def test_a_recording_that_takes_too_long_leaves_the_plan_unconfirmed(
     monkeypatch.setattr(course, "credit", endless)
     began = time.monotonic()
     good = planted("good", done_once)
-    plan = optimize(Repeats(work_clock).eval(), torch.randn(64, 64), budget="8s", only=["good"], extra=[good])
-    assert time.monotonic() - began < 8 * 1.2
+    plan = optimize(Repeats(work_clock).eval(), torch.randn(64, 64), budget="20s", only=["good"], extra=[good])
+    assert time.monotonic() - began < 20 * 1.2
     assert plan.report.winner == ["good"], plan.summary()
     assert "nothing was confirmed by a trace" in plan.report.notes[-1]
 
@@ -286,7 +286,7 @@ def test_budgets_are_read_and_kept() -> None:
 def test_a_saved_plan_is_re_verified_or_refused_with_the_reason(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval().requires_grad_(False)
     x = torch.randn(2, 3, 8, 8)
-    plan = optimize(model, x, budget="10s", only=["channels-last"], trace=False)
+    plan = optimize(model, x, budget="30s", only=["channels-last"], trace=False)
     path = plan.save(tmp_path / "plan.json")
     with pytest.raises(UsageError, match="exists"):
         plan.save(path)
@@ -339,7 +339,7 @@ def test_a_plan_that_became_wrong_is_refused(tmp_path: Path, monkeypatch: pytest
 
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval().requires_grad_(False)
     x = torch.randn(2, 3, 8, 8)
-    path = optimize(model, x, budget="10s", only=["channels-last"], trace=False).save(tmp_path / "plan.json")
+    path = optimize(model, x, budget="30s", only=["channels-last"], trace=False).save(tmp_path / "plan.json")
     saved = json.loads(path.read_text())
     path.write_text(json.dumps(saved | {"applied": ["channels-last"]}))
     monkeypatch.setattr(layout, "_outwards", lambda tensor: tensor.contiguous() * 1.01)
@@ -351,7 +351,7 @@ def test_the_report_reads_well_and_is_data() -> None:
     from rich.console import Console
 
     model = nn.Sequential(nn.Linear(16, 16), nn.ReLU()).eval()
-    plan = optimize(model, torch.randn(8, 16), budget="8s", only=["threads-1", "no-grad"], trace=False)
+    plan = optimize(model, torch.randn(8, 16), budget="30s", only=["threads-1", "no-grad"], trace=False)
     report = plan.report
     data = json.loads(plan_json(report))
     assert data["schema"] == SCHEMA
@@ -462,7 +462,7 @@ def test_wrong_gradients_of_inference_results_are_rejected() -> None:
 
     model = nn.Linear(32, 32).eval()
     plan = optimize(
-        model, torch.randn(16, 32), budget="8s", only=["bad"], extra=[planted("bad", wrong_gradient)], trace=False
+        model, torch.randn(16, 32), budget="30s", only=["bad"], extra=[planted("bad", wrong_gradient)], trace=False
     )
     assert plan.report.kind == "inference"
     (attempt,) = plan.report.attempts
@@ -536,9 +536,9 @@ class Silent(nn.Module):
     ],
     ids=["no parameters", "a number", "no tensors", "no results", "no rows", "a scalar", "NaN", "indices", "complex"],
 )
-def test_unusual_programs_are_judged_like_others(model: nn.Module, inputs: Any) -> None:
+def test_unusual_programs_are_judged_like_others(one_thread: None, model: nn.Module, inputs: Any) -> None:
     same = planted("same", lambda module, original: original)
-    plan = optimize(model.eval(), inputs, budget="20s", only=["same"], extra=[same], trace=False)
+    plan = optimize(model.eval(), inputs, budget="40s", only=["same"], extra=[same], trace=False)
     (attempt,) = plan.report.attempts
     assert attempt.outcome in {"not faster", "kept"}, attempt.reason
     assert all(check.passed for check in attempt.checks)

@@ -185,7 +185,9 @@ def _timed(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, s
     needed = margin(ledger.profilers, cuda=bench.subject.cuda)
     precision = max(one.precision for one in (candidate, *[kept.candidate for kept in ledger.kept]))
     arms: dict[str, Variant | None] = {_WITHOUT: ledger.so_far, NULL: ledger.so_far, _WITH: whole}
-    schedule = Schedule(max(0.5, min(LONGEST_TIMING_S, share * 0.6)))
+    seconds = max(0.5, min(LONGEST_TIMING_S, share * 0.6))
+    # A busy machine makes few rounds in a short time: then it takes longer, as with fewer nothing can be concluded.
+    schedule = Schedule(seconds, patience=max(3.0, LONGEST_TIMING_S / seconds))
     return measure(
         bench.subject,
         bench.state,
