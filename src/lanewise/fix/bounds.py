@@ -36,6 +36,8 @@ class Known(NamedTuple):
 
 def why_pruned(candidate: Candidate, bound: float, known: Known | None) -> str:
     """Why not to try it, "" if there is no reason. Without a report nothing is known of what it would give back."""
+    if candidate.hopeless:
+        return candidate.hopeless
     if bound and bound < _LEAST:
         return f"it can give back at most {bound - 1:.1%} of the time"
     if known is None or not candidate.answers:

@@ -53,6 +53,7 @@ class Candidate:
             Each is built on what else was kept, and takes the place of the one before if it is faster.
         alternative: whether its time is one that the plan has to beat even if it is not used (eager, compile, graph).
         drops_graph: whether its outputs carry no graph for a backward pass.
+        hopeless: why it cannot pay in these calls, where that is known before it is built; "" if it may.
         follows: name of another candidate whose work it takes up: without that it is not tried.
         tunes: whether it changes process-wide settings while it is on.
     """
@@ -72,6 +73,7 @@ class Candidate:
     alternative: bool = False
     drops_graph: bool = False
     follows: str = ""
+    hopeless: str = ""
     tunes: bool = False
 
 

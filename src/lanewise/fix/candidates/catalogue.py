@@ -43,7 +43,8 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
     captured, engines = graphs.candidates(subject), _engines(subject)
     if not captured:
         return [*first, *layouts, *settings, *backends, *kernels, *engines]
-    parts = [*_together(kernels), *kernels, *layouts]
+    # What is known not to pay is not what comes first.
+    parts = sorted([*_together(kernels), *kernels, *layouts], key=lambda one: bool(one.hopeless))
     likely, others = (graphs.with_parts(subject, some) for some in (parts[:1], [*parts[1:], *backends]))
     quick = [one for one in engines if not one.name.startswith(_SLOW)]
     slow = [one for one in engines if one not in quick]
@@ -52,7 +53,7 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
 
 def _together(kernels: list[Candidate]) -> list[Candidate]:
     """All of our kernels at once, if there are several."""
-    ours = [one for one in kernels if one.name.startswith("kernel-")]
+    ours = [one for one in kernels if one.name.startswith("kernel-") and not one.hopeless]
     if len(ours) < 2:
         return []
 

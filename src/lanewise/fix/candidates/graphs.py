@@ -91,6 +91,7 @@ def _with_part(part: Candidate) -> Candidate:
         build,
         predictions=(graph_replays(),),
         engine=True,
+        hopeless=part.hopeless,
     )
 
 
