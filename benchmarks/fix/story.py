@@ -1,10 +1,13 @@
 """The story of the fused MLP, in one command and with this machine's numbers:
 
-    python -m benchmarks.fix.story [--hidden 256 --inner 1024 --batch 32] [--budget 2m] [-o story.md] [--json story.json]
+    python -m benchmarks.fix.story [--hidden 64 --inner 256 --batch 65536] [--budget 2m] [-o story.md] [--json story.json]
 
 Record a linear layer, then an MLP, then the MLP compiled; say what compiling changed; then let `optimize` try everything,
-fused kernels included, and prove what is faster. Every part runs in a process of its own. A part that this machine cannot
-do is left out with a sentence: no fused kernels without a card, nothing compiled without a C++ compiler.
+fused kernels included, and prove what is faster. Sizes are by default those of a narrow MLP over many rows, where the whole
+of it fits into one kernel (docs/kernels.md); on the host there are fewer rows.
+
+Every part runs in a process of its own. A part that this machine cannot do is left out with a sentence: no fused kernels
+without a card, nothing compiled without a C++ compiler.
 """
 
 from __future__ import annotations
@@ -30,19 +33,23 @@ from lanewise.show.plan_text import plan_json, plan_markdown
 from lanewise.trace.reader import read
 
 ROOT = Path(__file__).parents[2]
+_ROWS, _ROWS_HOST = 65536, 2048
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--inner", type=int, default=1024)
-    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--inner", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=None, help=f"rows; else {_ROWS:,}, on the host {_ROWS_HOST:,}")
     parser.add_argument("--budget", default="2m")
     parser.add_argument("-o", "--output", type=Path, default=None)
     parser.add_argument("--json", type=Path, default=None)
     asked = parser.parse_args()
     warm_imports()
+    if asked.batch is None:
+        # Asked through NVML: no driver is initialized, which the forks could not use then.
+        asked.batch = _ROWS if sys.modules["torch"].cuda.is_available() else _ROWS_HOST
     sizes = ["--hidden", str(asked.hidden), "--inner", str(asked.inner), "--batch", str(asked.batch)]
     # No TemporaryDirectory: a fork that ends would clear it away.
     home = Path(tempfile.mkdtemp(prefix="lanewise-story-"))
