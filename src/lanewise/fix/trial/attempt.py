@@ -73,8 +73,8 @@ def _attempt(
     if reason := why_pruned(candidate, bound, known):
         return _entry(candidate, "pruned", reason, bound=bound)
     left = bench.clock.left - RESERVE_SHARE * bench.clock.seconds
-    needed = needed_s(candidate, compile_s=ledger.compile_s, check_s=ledger.check_s)
-    if left <= 0 or (left < needed and ledger.checks_s):  # before anything has been checked, trying is the way to know
+    needed = needed_s(candidate, compile_s=ledger.compile_s, judging_s=ledger.judging_s)
+    if left <= 0 or (left < needed and ledger.judged_s):  # before anything has been checked, trying is the way to know
         reason = f"{max(left, 0):.1f} s were left, and it needs about {needed:.1f} s"
         return _entry(candidate, "out of budget", reason, bound=bound)
     made: list[Variant] = []
@@ -132,7 +132,8 @@ def _measured(
     below = ledger.below(candidate)
     whole = Several([*[one.variant for one in below], variant])
     first_calls(bench, whole)
-    prepare_s = time.monotonic() - began
+    built = time.monotonic()
+    prepare_s = built - began
     if patches_of(variant) and not any(patch.dispatch.hits for patch in patches_of(variant)):
         reason = "none of the modules that it replaces is reached by the recorded calls"
         return _entry(candidate, "pruned", reason, bound=bound, prepare_s=prepare_s)
@@ -145,9 +146,7 @@ def _measured(
             ledger.alternatives.append(Kept(candidate, variant, proven=False))
         facts["notes"] = ["it was slower at first sight, so its results were not verified"]
         return _entry(candidate, "not faster", said(first), **facts | {"timing": first})
-    began = time.monotonic()
     result = _check(bench, ledger, candidate, whole)
-    ledger.checks_s.append(time.monotonic() - began)
     facts["notes"] = _fallback_notes(whole) + compiler_notes(compiled_before)
     facts |= {"checks": result.checks, "numeric_class": result.numeric_class}
     if not result.passed:
@@ -162,6 +161,7 @@ def _measured(
         return _entry(candidate, "wrong", problem, **facts | {"numeric_class": "changes semantics"})
     after = _check(bench, ledger, candidate, whole, again=True)
     facts["checks"] = result.checks + after.checks
+    ledger.judged_s.append(time.monotonic() - built)
     if not after.passed:
         return _entry(candidate, "wrong", after.reason, **facts | {"numeric_class": "changes semantics"})
     if bench.subject.cuda or bench.goal == "memory":

@@ -20,7 +20,7 @@ from lanewise.fix.trial.final import decide, decide_again, hold_contest
 from lanewise.fix.trial.ledger import Ledger
 from lanewise.fix.trial.outcome import make_plan, untried_plan
 from lanewise.fix.trial.peaks import Peaks
-from lanewise.fix.trial.shares import LAST_GRACE, PREPARE_SHARE
+from lanewise.fix.trial.shares import LAST_GRACE, PREPARE_SHARE, TIMING_S
 from lanewise.record.history import profilers_so_far
 
 __all__ = ["run_trial"]
@@ -48,7 +48,7 @@ def run_trial(
     try:
         with clock.at_most(prepare):
             bench = make_bench(subject, state, clock, goal=goal, allow=allow)
-        ledger.expected_check_s = clock.spent - began
+        ledger.expected_s = clock.spent - began + TIMING_S
     except OutOfTime:
         reason = f"learning how its results can be verified takes more than {prepare:.3g} s, half of the budget"
         return untried_plan(subject, clock, ledger, goal=goal, allow=allow, reason=f"{reason}: nothing was tried")

@@ -32,8 +32,9 @@ class Ledger:
         alternatives: ways to run the program as it was, which the plan has to beat. One that is not proven, because it was
             slower at first sight, takes part in the comparison and cannot become the plan.
         notes: for the reader of the plan.
-        compile_s: the longest that a compiler has taken, seconds. checks_s: what the gate has taken, by candidate.
-        expected_check_s: what it is thought to take before it has been asked.
+        compile_s: the longest that a compiler has taken, seconds.
+        judged_s: what it took to check and time a candidate, of those that were not cut short, seconds.
+        expected_s: what that is thought to take before it has been seen.
         profilers: attached in this process before something was timed.
     """
 
@@ -43,8 +44,8 @@ class Ledger:
         self.kept: list[Kept] = []
         self.alternatives: list[Kept] = []
         self.notes: list[str] = []
-        self.compile_s = self.expected_check_s = 0.0
-        self.checks_s: list[float] = []
+        self.compile_s = self.expected_s = 0.0
+        self.judged_s: list[float] = []
         self._replaced: dict[str, list[Kept]] = {}
 
     def below(self, candidate: Candidate) -> list[Kept]:
@@ -66,9 +67,9 @@ class Ledger:
         return Several([one.variant for one in self.kept])
 
     @property
-    def check_s(self) -> float:
-        """The longest that the gate has taken, or is thought to take."""
-        return max(self.checks_s, default=self.expected_check_s)
+    def judging_s(self) -> float:
+        """The longest that it took to check and time a candidate, or is thought to take."""
+        return max(self.judged_s, default=self.expected_s)
 
     @property
     def so_far(self) -> Several | None:

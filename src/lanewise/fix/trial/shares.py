@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lanewise.fix.candidates.candidate import Candidate
 
-__all__ = ["LAST_GRACE", "PREPARE_SHARE", "RESERVE_SHARE", "most_s", "needed_s", "share_of"]
+__all__ = ["LAST_GRACE", "PREPARE_SHARE", "RESERVE_SHARE", "TIMING_S", "most_s", "needed_s", "share_of"]
 
 PREPARE_SHARE = 0.5
 """Of the budget, for learning how results can be verified; the checks are never made weaker to save time."""
@@ -17,9 +17,12 @@ RESERVE_SHARE = 0.25
 LAST_GRACE = 0.15
 """Of the budget, by which the last step may run over it."""
 
+TIMING_S = 1.5
+"""What it takes to time a candidate that is soon decided, seconds."""
+
 _COMPILES, _FAIR_SHARES, _LEAST = 4.0, 2.0, 0.2
 _COMPILER, _ENGINE = 0.6, 0.4
-_SPARE, _TIMING_S = 1.5, 0.8
+_SPARE = 1.5
 
 
 def share_of(candidate: Candidate, untried: Sequence[Candidate]) -> float:
@@ -36,9 +39,9 @@ def share_of(candidate: Candidate, untried: Sequence[Candidate]) -> float:
     return min(1.0, max(least, _FAIR_SHARES * _weight(candidate) / weights))
 
 
-def needed_s(candidate: Candidate, *, compile_s: float, check_s: float) -> float:
+def needed_s(candidate: Candidate, *, compile_s: float, judging_s: float) -> float:
     """Seconds without which a candidate need not be begun, by what others have taken."""
-    return (compile_s if candidate.compiles else 0.0) + check_s + _TIMING_S
+    return (compile_s if candidate.compiles else 0.0) + judging_s
 
 
 def most_s(candidate: Candidate, untried: Sequence[Candidate], left: float, needed: float) -> float:
