@@ -233,6 +233,26 @@ def test_calls_without_floating_values_are_varied_in_one_way_only() -> None:
     assert not torch.equal(whole[0].call[0][0], whole[1].call[0][0])
 
 
+def test_new_inputs_are_new_whatever_they_are_made_of() -> None:
+    import torch
+
+    from lanewise.fix.gate.inputs import jittered, renewed
+    from lanewise.fix.tensors import copy_call
+
+    for recorded in (((torch.randn(4, 8),), {}), ((torch.arange(32).view(4, 8),), {})):
+        call = copy_call(recorded)
+        address, seen = call[0][0].data_ptr(), [recorded[0][0].clone()]
+        for number in range(3):
+            renewed(call, recorded, number)
+            assert call[0][0].data_ptr() == address
+            assert not any(torch.equal(call[0][0], other) for other in seen)
+            seen.append(call[0][0].clone())
+        if not recorded[0][0].is_floating_point():
+            assert torch.equal(call[0][0].flatten().sort().values, recorded[0][0].flatten()), "the same numbers"
+        jittered(call, recorded, 0)
+        assert not any(torch.equal(call[0][0], other) for other in seen) or not recorded[0][0].is_floating_point()
+
+
 def test_no_candidate_may_use_all_the_time_that_is_left() -> None:
     cheap = [candidate(f"cheap {at}") for at in range(8)]
     compiling = [replace(candidate(f"compile {at}"), compiles=True) for at in range(3)]
