@@ -442,12 +442,15 @@ def test_the_command_shows_a_saved_plan(tmp_path: Path) -> None:
     import sys
 
     model = nn.Sequential(nn.Linear(16, 16)).eval()
-    path = optimize(model, torch.randn(4, 16), budget="5s", only=["no-grad"], trace=False).save(tmp_path / "plan.json")
+    plan = optimize(model, torch.randn(4, 16), budget="5s", only=["no-grad"], trace=False)
+    path, report = plan.save(tmp_path / "plan.json"), tmp_path / "report.json"
+    report.write_text(plan_json(plan.report))
     for words, wanted in (([], "nothing is kept"), (["--json"], '"schema": "lanewise.plan/1"')):
-        command = [sys.executable, "-m", "lanewise", "fix", *words, str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        assert wanted in done.stdout
+        for file in (path, report):
+            command = [sys.executable, "-m", "lanewise", "fix", *words, str(file)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stderr
+            assert wanted in done.stdout
     path.write_text("[]")
     done = subprocess.run(
         [sys.executable, "-m", "lanewise", "fix", str(path)], capture_output=True, text=True, timeout=60

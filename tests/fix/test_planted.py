@@ -19,6 +19,7 @@ from lanewise.fix.optimize import optimize
 from lanewise.fix.plan import Plan
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject
+from lanewise.show.plan_text import plan_sentence
 from tests.fix import programs
 from tests.fix.conftest import WorkClock
 from tests.fix.programs import planted
@@ -163,8 +164,9 @@ def test_what_is_clearly_slower_at_first_sight_is_not_proven_at_all(work_clock: 
     def twice(module: Any, original: Any) -> Any:
         return lambda x: original(x) * 0 + original(x)
 
-    _, attempt = judged(module, torch.randn(64, 256, generator=X), planted("slow", twice))
+    plan, attempt = judged(module, torch.randn(64, 256, generator=X), planted("slow", twice))
     assert attempt.outcome == "not faster"
+    assert plan_sentence(plan.report).endswith("0 of 1 candidates were right and timed, 1 slower at first sight.")
     assert attempt.reason.startswith("slower: 0.5")
     assert not attempt.checks
     assert "not verified" in attempt.notes[0]

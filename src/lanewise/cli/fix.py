@@ -190,11 +190,11 @@ def _page(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool
 
 def _show_plan(path: Path, given: dict[str, Any]) -> None:
     try:
-        from lanewise.fix.saved import read_saved
+        from lanewise.fix.saved import read_report
         from lanewise.show.plan_text import plan_json, print_plan
     except ModuleNotFoundError as error:
         raise LanewiseError(f"this needs {error.name}: pip install {error.name}") from None
-    report = read_saved(path).report
+    report = read_report(path)
     if given["as_json"]:
         emit(plan_json(report), given["output"], given["force"])
     elif given["output"] is not None:

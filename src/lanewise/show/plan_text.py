@@ -42,10 +42,12 @@ def plan_json(report: PlanReport) -> str:
 
 def plan_sentence(report: PlanReport) -> str:
     """What came of it, in one or two sentences."""
-    tried = sum(attempt.timing is not None for attempt in report.attempts)
+    timed = [attempt for attempt in report.attempts if attempt.timing is not None]
+    tried = sum(bool(attempt.checks) for attempt in timed)
     head = f"{report.subject}, {report.kind}"
     if not report.winner or report.against_eager is None:
-        return f"{head}: nothing is kept; {tried} of {len(report.attempts)} candidates were right and timed."
+        slower = f", {len(timed) - tried} slower at first sight" if tried < len(timed) else ""
+        return f"{head}: nothing is kept; {tried} of {len(report.attempts)} candidates were right and timed{slower}."
     text = f"{head}: {' + '.join(report.winner)} makes it {_ratio(report.against_eager)} faster than as it was"
     if report.against_best is not None and report.best_alternative != "eager":
         text += f", and it is {_ratio(report.against_best)} against the best other way ({report.best_alternative})"
