@@ -162,7 +162,7 @@ def test_what_is_clearly_slower_at_first_sight_is_not_proven_at_all(work_clock: 
     module = programs.Square(work_clock).eval().requires_grad_(False)
 
     def twice(module: Any, original: Any) -> Any:
-        return lambda x: original(x) * 0 + original(x)
+        return lambda x: (original(x), original(x))[1]
 
     plan, attempt = judged(module, torch.randn(64, 256, generator=X), planted("slow", twice))
     assert attempt.outcome == "not faster"

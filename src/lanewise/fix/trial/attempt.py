@@ -28,7 +28,7 @@ __all__ = ["try_candidate"]
 
 _WITHOUT, _WITH = "before", "plan"
 
-_FIRST_LOOK = Schedule(0.25, looks=(5,), enough=5, patience=2.0)
+_FIRST_LOOK = Schedule(0.25, looks=(5,), enough=5, patience=8.0)
 _CLEARLY_SLOWER, _CLEARLY_FASTER = 0.9, 1.2
 """The end of the interval of a first look below which nothing more is done, and above which a short timing is enough."""
 
