@@ -21,6 +21,7 @@ from lanewise.fix.budget import Budget, OutOfTime, seconds_of
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.candidates.fused import match_module
+from lanewise.fix.gate.correctness import Correctness
 from lanewise.fix.model import SCHEMA, Attempt
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plan import load_plan
@@ -463,14 +464,12 @@ def test_wrong_gradients_of_inference_results_are_rejected() -> None:
     """Weights that want gradients, gradients on, evaluation mode: results may be differentiated."""
     from tests.fix.programs import wrong_gradient
 
-    model = nn.Linear(32, 32).eval()
-    plan = optimize(
-        model, torch.randn(16, 32), budget="30s", only=["bad"], extra=[planted("bad", wrong_gradient)], trace=False
-    )
-    assert plan.report.kind == "inference"
-    (attempt,) = plan.report.attempts
-    assert attempt.outcome == "wrong"
-    assert "gradient" in attempt.reason
+    subject = make_subject(nn.Linear(32, 32).eval(), torch.randn(16, 32))
+    assert subject.kind == "inference"
+    bad = planted("bad", wrong_gradient)
+    found = Correctness(subject, State(subject), seconds=2).check(bad, bad.build(subject))
+    assert not found.passed
+    assert "gradient" in found.reason
 
 
 def test_a_function_keeps_its_plan_behind_call(work_clock: WorkClock) -> None:

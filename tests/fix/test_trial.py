@@ -196,30 +196,39 @@ def test_after_a_profiler_a_gain_has_to_be_larger_and_the_plan_says_so() -> None
 
 
 def test_speed_on_repeated_inputs_only_is_told_from_real_speed() -> None:
-    def said(fresh: tuple[float, float], seen: tuple[float, float], noise: float = 0.02) -> tuple[str, bool]:
+    def said(
+        fresh: tuple[float, float],
+        seen: tuple[float, float],
+        *,
+        noise: float = 0.02,
+        gain: float = 0.0,
+        rounds: int = 10,
+    ) -> tuple[str, bool]:
         draw = np.random.default_rng(0)
 
         def drawn(times: tuple[float, float]) -> dict[str, list[float]]:
-            return {
-                arm: [us * draw.lognormal(0, noise) for _ in range(10)]
-                for arm, us in zip((EAGER, PLAN), times, strict=True)
-            }
+            arms = zip((EAGER, PLAN), times, strict=True)
+            return {arm: [us * draw.lognormal(0, noise) for _ in range(rounds)] for arm, us in arms}
 
-        return only_for_seen_inputs(Repeats(drawn(fresh), drawn(seen)), EAGER, PLAN)
+        repeats = Repeats(drawn(fresh), drawn(seen))
+        return only_for_seen_inputs(repeats, EAGER, PLAN, gain=gain or seen[0] / seen[1])
 
-    kept = "it saves time only on inputs that it was called with before"
+    kept, doubt = "it saves time only on inputs that it was called with before", "it is not proven to save time"
     assert said((100, 102), (100, 20)) == (kept, True)
     assert said((100, 102), (100, 90)) == (kept, True), "a small gain is told apart where times are steady"
     assert said((100, 25), (100, 20)) == ("", False)
     assert said((349, 160), (349, 80)) == ("", False), (
         "the first calls after others of all arms take longer, and still gain"
     )
-    assert said((112, 112), (110, 110)) == ("", False), "without a gain on known inputs there is nothing to tell"
+    assert said((112, 111), (110, 110), gain=1.02) == ("", False), "few calls in a row need not show a small gain"
+    assert said((112, 112), (110, 110), gain=5)[0].startswith(doubt), "but a large one"
     assert said((100, 100), (100, 98), noise=0.1) == ("", False), "what is lost in noise is nobody's fault"
-    assert said((100, 101), (100, 20), noise=0.9)[0], (
-        "a large gain on known inputs that new ones do not show is never kept"
-    )
-    assert only_for_seen_inputs(Repeats({EAGER: [], PLAN: []}, {EAGER: [], PLAN: []}), EAGER, PLAN) == ("", False)
+    for noise in (0.3, 0.9, 2.0):
+        assert said((100, 101), (100, 20), noise=noise)[0], "a large gain that new inputs do not show is never kept"
+        assert said((100, 101), (100, 0.5), noise=noise)[0]
+    assert said((100, 20), (100, 20), rounds=3)[0].startswith(doubt), "too few to tell"
+    nothing: dict[str, list[float]] = {EAGER: [], PLAN: []}
+    assert only_for_seen_inputs(Repeats(nothing, nothing), EAGER, PLAN, gain=9) == ("", False), "it was not asked"
 
 
 def test_calls_without_floating_values_are_varied_in_one_way_only() -> None:

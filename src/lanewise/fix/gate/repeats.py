@@ -24,8 +24,9 @@ __all__ = ["FreshInputs", "Repeats", "only_for_seen_inputs"]
 
 _MOST_LOST = 0.5
 _LEAST_ROUNDS = 5
-_MOST_CALLS, _BLOCK_S = 16, 0.004
-_MOST_BYTES = 1 << 26
+_LARGE = 1.5
+_LEAST_CALLS, _MOST_CALLS, _BLOCK_S = 3, 16, 0.004
+_MOST_BYTES = 1 << 27
 
 # Of the whole process: what is new in one comparison must not have been seen in an earlier one.
 _numbers = itertools.count()
@@ -49,7 +50,7 @@ class FreshInputs:
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(call))
         by_time, by_size = math.ceil(_BLOCK_S / max(one, 1e-9)), _MOST_BYTES // max(size, 1)
         self._subject, self._recorded, self._each = subject, call, each
-        self._calls = [copy_call(call) for _ in range(max(1, min(_MOST_CALLS, by_time, by_size)))]
+        self._calls = [copy_call(call) for _ in range(max(1, min(_MOST_CALLS, max(_LEAST_CALLS, by_time), by_size)))]
 
     def block(self, repeats: Repeats, arm: str, warm: Call) -> None:
         """Time a block of each kind for an arm, which is in place.
@@ -74,23 +75,28 @@ class FreshInputs:
         return (time.perf_counter_ns() - start) / len(calls)
 
 
-def only_for_seen_inputs(repeats: Repeats, before: str, after: str) -> tuple[str, bool]:
+def only_for_seen_inputs(repeats: Repeats, before: str, after: str, *, gain: float) -> tuple[str, bool]:
     """What to say if an arm saves time only on inputs that it was just called with, and whether that is proven.
 
     Proven: on new inputs less than half of the time is saved that is saved on known ones, whatever end of the two 95 %
-    intervals one takes. Not proven, but said too: nothing shows that it saves any on new inputs, although what it saves on
-    known ones would have shown.
+    intervals one takes. Not proven, but said too: nothing shows that it saves any on new inputs. A small gain may be lost
+    in the noise of these few calls; a large one is not.
+
+    Args:
+        gain: time before over time after, in the blocks that repeat their inputs.
     """
-    rounds = min((len(kind[arm]) for kind in repeats for arm in (before, after)), default=0)
+    if not repeats.fresh.get(before):
+        return "", False
+    rounds = min(len(kind[arm]) for kind in repeats for arm in (before, after))
+    doubt = "it is not proven to save time on inputs that are new"
     if rounds < _LEAST_ROUNDS:
-        return "", False
+        return (doubt if gain >= _LARGE else ""), False
     fresh, seen = (_ratio(kind, before, after, rounds) for kind in repeats)
-    if seen.low <= 1:
-        return "", False
-    if _saved(fresh.high) < _MOST_LOST * _saved(seen.low):
+    if seen.low > 1 and _saved(fresh.high) < _MOST_LOST * _saved(seen.low):
         return "it saves time only on inputs that it was called with before", True
-    shown = fresh.low > 1 or _saved(fresh.ratio) >= _MOST_LOST * _saved(seen.ratio) or fresh.high >= seen.ratio
-    return ("" if shown else "it is not proven to save time on inputs that are new"), False
+    shown = fresh.low > 1 and _saved(fresh.ratio) >= _MOST_LOST * _saved(seen.ratio if seen.low > 1 else gain)
+    lost = gain < _LARGE and fresh.high >= gain
+    return ("" if shown or lost else doubt), False
 
 
 def _ratio(kind: Mapping[str, list[float]], before: str, after: str, rounds: int) -> Any:

@@ -145,6 +145,7 @@ def _measured(
         if candidate.alternative and not below:
             ledger.alternatives.append(Kept(candidate, variant, proven=False))
         facts["notes"] = ["it was slower at first sight, so its results were not verified"]
+        facts |= {"numeric_class": "changes semantics"} if candidate.refused_unless_allowed else {}
         return _entry(candidate, "not faster", said(first), **facts | {"timing": first})
     result = _check(bench, ledger, candidate, whole)
     facts["notes"] = _fallback_notes(whole) + compiler_notes(compiled_before)
@@ -154,9 +155,9 @@ def _measured(
     samples = _timed(bench, ledger, candidate, whole, min(share, _QUICK_S) if _clear(first) else share)
     timing = timing_of(samples.rounds, _WITHOUT, _WITH)
     facts |= {"timing": timing, "repaid_after": _repaid(timing, prepare_s)}
-    doubt, proven = (
-        only_for_seen_inputs(samples.repeats, _WITHOUT, _WITH) if timing.verdict == "faster" else ("", False)
-    )
+    doubt, proven = "", False
+    if timing.verdict == "faster":
+        doubt, proven = only_for_seen_inputs(samples.repeats, _WITHOUT, _WITH, gain=timing.ratio)
     if problem := (doubt if proven else "") or _not_real(bench, samples, timing):
         return _entry(candidate, "wrong", problem, **facts | {"numeric_class": "changes semantics"})
     after = _check(bench, ledger, candidate, whole, again=True)
