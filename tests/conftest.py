@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ def _verbs_are_loaded() -> None:  # pyright: ignore[reportUnusedFunction]
     """Verbs are imported when they are first called; one imported while a function is patched would keep the patch."""
     for module in pkgutil.iter_modules(lanewise.cli.__path__, "lanewise.cli."):
         importlib.import_module(module.name)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_is_heard() -> None:  # pyright: ignore[reportUnusedFunction]
+    """In the background of a shell SIGINT is ignored, by the programs that tests start, too, if nobody restores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
         self.environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 
     def script(self, body: str, name: str = "program.py") -> str:
@@ -63,7 +65,7 @@ class Shell:
         return name
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "lanewise", "run", *words],
             cwd=self.folder,
             env=self.environment,
@@ -71,6 +73,8 @@ class Shell:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
 
     def run(self, *words: str) -> Ran:
         process = self.start(*words)
@@ -79,8 +83,12 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
+def shell(tmp_path: Path) -> Generator[Shell]:
+    shell = Shell(tmp_path)
+    yield shell
+    for process in shell.started:
+        process.kill()  # does nothing to one that has ended
+        process.communicate()
 
 
 def test_a_model_called_once_before_its_compiled_self_makes_steps(shell: Shell) -> None:
