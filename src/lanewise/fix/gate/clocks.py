@@ -23,7 +23,7 @@ _SM = 1
 
 
 class SmClock:
-    """Reads the clock of a device's multiprocessors through NVML's C interface, in microseconds; 0 where it cannot."""
+    """Reads the clock of a device's multiprocessors through NVML's C interface, in MHz; 0 where it cannot."""
 
     def __init__(self, device: Any) -> None:
         self._nvml: Any = None
