@@ -33,6 +33,7 @@ from lanewise.kernels.rowwise import (
     first_mean,
     launch_split,
     load,
+    merged_moments,
     part_of_row,
     pick_layout,
     rows_launch,
@@ -323,12 +324,7 @@ def _norm_split(
                 mean = 0.0
                 var = tl.sum(firsts, axis=0) / cols
             else:
-                sizes = tl.maximum(tl.where(known, tl.minimum(cols - parts * BLOCK, BLOCK), 0), 0).to(tl.float32)
-                mean = tl.sum(firsts * sizes, axis=0) / cols
-                # Rounded (and divided approximately): what it missed is the mean of what is left.
-                mean += tl.sum(sizes * (firsts - mean), axis=0) / cols
-                apart = tl.where(known, firsts - mean, 0.0)
-                var = tl.sum(seconds + sizes * apart * apart, axis=0) / cols
+                mean, var = merged_moments(firsts, seconds, known, parts, cols, BLOCK)
             rstd = tl.rsqrt(var + EPS)
             if SAVE and part == 0:
                 tl.store(rstd_ptr + row, rstd)

@@ -14,8 +14,8 @@ import triton.language as tl
 
 from lanewise.kernels.clusters import begin, exchange, ready, received
 from lanewise.kernels.launch import Kernel
-from lanewise.kernels.rowwise import add_pairs, first_mean, load, store
-from lanewise.kernels.softmax_kernels import LOG2E, scaled
+from lanewise.kernels.rowwise import add_pairs, first_mean, load, merged_moments, store
+from lanewise.kernels.softmax_kernels import LOG2E, merged, scaled, with_block
 
 __all__ = ["NORM_KERNEL", "SOFTMAX_KERNEL"]
 
@@ -104,12 +104,7 @@ def _norm_parts(
             mean = 0.0
             var = tl.sum(firsts, axis=0) / cols
         else:
-            sizes = tl.maximum(tl.where(known, tl.minimum(cols - parts * BLOCK, BLOCK), 0), 0).to(tl.float32)
-            mean = tl.sum(firsts * sizes, axis=0) / cols
-            # Rounded (and divided approximately): what it missed is the mean of what is left.
-            mean += tl.sum(sizes * (firsts - mean), axis=0) / cols
-            apart = tl.where(known, firsts - mean, 0.0)
-            var = tl.sum(seconds + sizes * apart * apart, axis=0) / cols
+            mean, var = merged_moments(firsts, seconds, known, parts, cols, BLOCK)
             var = tl.maximum(var, 0.0, propagate_nan=tl.PropagateNan.ALL)
         rstd = tl.rsqrt(var + EPS)
         if SAVE and part == 0:
@@ -168,13 +163,8 @@ def _softmax_parts(
             col = first_col + step + at
             raw = load(x_row + col, col < cols, float("-inf"), "evict_last", EVEN)
             x = scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
-            new = tl.maximum(top, tl.max(x, axis=0))
-            base = tl.where(new == float("-inf"), 0.0, new)  # nothing finite yet: no exponential may become NaN
-            weight = weight * tl.exp2((top - base) * LOG2E) + tl.sum(tl.exp2((x - base[None, :]) * LOG2E), axis=0)
-            top = new
-        highest = tl.max(top, axis=0)
-        share = tl.where(top == float("-inf"), 0.0, tl.exp2((top - highest) * LOG2E))
-        total = tl.sum(weight * share, axis=0)
+            top, weight = with_block(x, top, weight)
+        highest, total = merged(top, weight)
     if PHASE == 1:
         tl.store(here + part, highest)
         tl.store(here + PARTS + part, total)
@@ -187,9 +177,7 @@ def _softmax_parts(
         else:
             tops = tl.load(here + parts, mask=known, other=float("-inf"))
             sums = tl.load(here + PARTS + parts, mask=known, other=0.0)
-        best = tl.max(tops, axis=0)
-        part_share = tl.where(tops == float("-inf"), 0.0, tl.exp2((tops - best) * LOG2E))
-        whole = tl.sum(sums * part_share, axis=0)
+        best, whole = merged(tops, sums)
         for back in tl.range(0, BLOCK, INNER, num_stages=1):
             col = first_col + (BLOCK - INNER) - back + at
             raw = load(x_row + col, col < cols, float("-inf"), "evict_first", EVEN)

@@ -36,6 +36,7 @@ __all__ = [
     "launch_split",
     "layout",
     "load",
+    "merged_moments",
     "next_power_of_2",
     "part_of_row",
     "parts_layout",
@@ -252,6 +253,20 @@ def first_mean(x_ptr, r_ptr, cols, ADD: tl.constexpr):
     if ADD:
         x += tl.load(r_ptr + col, mask=col < cols, other=0.0).to(tl.float32)
     return tl.sum(x, axis=0) / tl.maximum(tl.minimum(cols, 32), 1)
+
+
+@triton.jit
+def merged_moments(firsts, seconds, known, parts, cols, BLOCK: tl.constexpr):
+    """Mean and variance of a row from the mean and the sum of squares around it of each of its parts of BLOCK columns.
+
+    Chan, Golub and LeVeque, Algorithms for computing the sample variance, 1983.
+    """
+    sizes = tl.maximum(tl.where(known, tl.minimum(cols - parts * BLOCK, BLOCK), 0), 0).to(tl.float32)
+    mean = tl.sum(firsts * sizes, axis=0) / cols
+    # Rounded (and divided approximately): what it missed is the mean of what is left.
+    mean += tl.sum(sizes * (firsts - mean), axis=0) / cols
+    apart = tl.where(known, firsts - mean, 0.0)
+    return mean, tl.sum(seconds + sizes * apart * apart, axis=0) / cols
 
 
 @triton.jit

@@ -20,7 +20,9 @@ __all__ = [
     "ROWS_KERNEL",
     "SPLIT_KERNEL",
     "TWICE_KERNEL",
+    "merged",
     "scaled",
+    "with_block",
 ]
 
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -38,6 +40,22 @@ def scaled(x, mask_ptr, mask_at, inside, SCALE: tl.constexpr, HAS_MASK: tl.const
         # A padding column must stay -inf whatever the sign of the scale.
         x = tl.where(inside, x, float("-inf"))
     return x
+
+
+@triton.jit
+def with_block(x, top, weight):
+    """Running maxima and sums of exponentials after the blocks x [blocks, columns], column by column."""
+    new = tl.maximum(top, tl.max(x, axis=0))
+    base = tl.where(new == float("-inf"), 0.0, new)  # nothing finite yet: no exponential may become NaN
+    return new, weight * tl.exp2((top - base) * LOG2E) + tl.sum(tl.exp2((x - base[None, :]) * LOG2E), axis=0)
+
+
+@triton.jit
+def merged(tops, sums):
+    """The largest of several maxima, and the sum of their sums of exponentials, rescaled to it."""
+    best = tl.max(tops, axis=0)
+    share = tl.where(tops == float("-inf"), 0.0, tl.exp2((tops - best) * LOG2E))
+    return best, tl.sum(sums * share, axis=0)
 
 
 @triton.jit
@@ -100,13 +118,8 @@ def _softmax_twice(
         col = start + at
         raw = load(x_row + col, col < cols, float("-inf"), "evict_last", EVEN)
         x = scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
-        new = tl.maximum(top, tl.max(x, axis=0))
-        base = tl.where(new == float("-inf"), 0.0, new)  # nothing finite yet: no exponential may become NaN
-        weight = weight * tl.exp2((top - base) * LOG2E) + tl.sum(tl.exp2((x - base[None, :]) * LOG2E), axis=0)
-        top = new
-    best = tl.max(top, axis=0)
-    share = tl.where(top == float("-inf"), 0.0, tl.exp2((top - best) * LOG2E))
-    whole = tl.sum(weight * share, axis=0)
+        top, weight = with_block(x, top, weight)
+    best, whole = merged(top, weight)
     last = (tl.cdiv(cols, WIDE) - 1) * WIDE
     for back in tl.range(0, cols, WIDE, num_stages=1):
         col = last - back + at
@@ -176,11 +189,10 @@ def _softmax_split(
             else:
                 tops = tl.load(here + parts, mask=known, other=float("-inf"))
                 sums = tl.load(here + PARTS + parts, mask=known, other=0.0)
-            best = tl.max(tops, axis=0)
-            share = tl.where(tops == float("-inf"), 0.0, tl.exp2((tops - best) * LOG2E))
+            best, whole = merged(tops, sums)
             # One exponential an element: those of this part are rescaled to the row's maximum. In a row of -inf the
             # difference of the maxima is NaN, and so is each entry, as in PyTorch.
-            y = e * (tl.exp2((top - best) * LOG2E) / tl.sum(sums * share, axis=0))
+            y = e * (tl.exp2((top - best) * LOG2E) / whole)
             tl.store(y_ptr + row * cols + col, y.to(y_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
         if not AHEAD:
             ahead = part_of_row(x_ptr, r + step, rows, x_stride, col, inside, float("-inf"), POLICY)
