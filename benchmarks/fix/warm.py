@@ -86,7 +86,7 @@ def _first_calls(bench: Any, candidate: Candidate) -> None:
 
     began = time.monotonic()
     try:
-        first_calls(bench, candidate.build(bench.subject))
+        first_calls(bench, candidate.build(bench.subject), compiles=candidate.compiles)
     except Exception as error:  # the measured process will say so
         print(f"{candidate.name}: {error}", file=sys.stderr)
     print(f"{candidate.name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)

@@ -101,6 +101,9 @@ def test_a_whole_mlp_in_one_kernel_is_tried_where_it_has_rows_for_the_card(
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     monkeypatch.setattr(fused.importlib.util, "find_spec", lambda name: None if name == "liger_kernel" else object())
     found = {candidate.name: candidate for candidate in catalogue(subject, WorkList())}
+    in_turn = list(found)
+    assert in_turn.index("cuda-graph+kernel-mlp") < in_turn.index("kernel-mlp")
+    assert in_turn.index("kernel-mlp") < in_turn.index("compile-max-autotune")
     for name in ("kernel-mlp", "cuda-graph+kernel-mlp"):
         reason = why_pruned(found[name], 0.0, None)
         assert (reason == "") == pays

@@ -413,6 +413,24 @@ def test_a_plan_has_one_engine_and_the_one_before_comes_back_if_the_new_one_was_
     assert outcomes(ledger) == {"part": "kept", "graph": "kept", "compiled": "not faster"}
 
 
+def test_a_part_takes_the_place_of_a_graph_and_the_next_part_is_built_on_it() -> None:
+    """A graph copies inputs and results: for one kernel over many rows that takes longer than launching it."""
+    ledger = Ledger()
+    layout, kernel, other = (replace(candidate(name), family="kernel") for name in ("layout", "kernel", "other"))
+    graph = replace(candidate("graph"), engine=True)
+    alone = replace(kernel, engine=True)
+    for one, below in (
+        (layout, []),
+        (graph, ["layout"]),
+        (alone, ["layout"]),
+        (other, ["layout", "kernel"]),
+        (graph, ["layout", "other"]),
+    ):
+        assert [kept.candidate.name for kept in ledger.below(one)] == below
+        ledger.keep(Kept(one, Nothing()))
+    assert [kept.candidate.name for kept in ledger.below(kernel)] == ["layout", "other"]
+
+
 @pytest.mark.parametrize(("us", "outcome"), [(8, "kept"), (99.8, "not faster")])
 def test_what_is_proven_only_in_the_end_is_the_plan_too(us: float, outcome: str) -> None:
     bench: Any = SimpleNamespace(goal="latency", subject=SimpleNamespace(cuda=True))

@@ -76,6 +76,11 @@ class Candidate:
     hopeless: str = ""
     tunes: bool = False
 
+    @property
+    def part(self) -> bool:
+        """Whether it changes how parts of the program are computed, which has no effect under a captured graph."""
+        return self.family in ("attention", "kernel", "layout")
+
 
 class Setting:
     """A variant that is a value of something process-wide: read before, set, put back."""

@@ -31,7 +31,9 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
 
     Each of these builds on what was kept before it, except that of graphs and compilers a plan has one: see
     `Candidate.engine`. Where the program can be captured, those come first, so that they are timed in any budget, and parts
-    are tried inside of a graph: launched one by one, most of them cost the host more than they save.
+    are tried inside of a graph first: launched one by one, many cost the host more than they save. They are tried in the
+    place of a graph, too: it copies inputs and results, which may take longer than the launches of a small program. The
+    likeliest part comes before the compilers that take longest, and as an engine, so that none of those is built on it.
     """
     layouts, kernels, backends = (
         layout.candidates(subject),
@@ -48,7 +50,9 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
     likely, others = (graphs.with_parts(subject, some) for some in (parts[:1], [*parts[1:], *backends]))
     quick = [one for one in engines if not one.name.startswith(_SLOW)]
     slow = [one for one in engines if one not in quick]
-    return [*first, *settings, *captured, *quick, *likely, *slow, *others, *layouts, *backends, *kernels]
+    alone = [dataclasses.replace(one, engine=True) for one in parts[:1]]
+    rest = [one for one in (*layouts, *backends, *kernels) if one not in parts[:1]]
+    return [*first, *settings, *captured, *quick, *likely, *alone, *slow, *others, *rest]
 
 
 def _together(kernels: list[Candidate]) -> list[Candidate]:

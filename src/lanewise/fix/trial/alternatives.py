@@ -7,7 +7,7 @@ from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.trial.bench import Bench
 from lanewise.fix.trial.ledger import Kept, Ledger
-from lanewise.fix.trial.prepare import first_calls
+from lanewise.fix.trial.prepare import first_calls, wait_after_compiling
 from lanewise.fix.trial.shares import RESERVE_SHARE
 
 __all__ = ["build_alternatives"]
@@ -28,10 +28,12 @@ def build_alternatives(bench: Bench, ledger: Ledger) -> None:
         try:
             with bench.clock.at_most(left):
                 made.append(candidate.build(bench.subject))
-                first_calls(bench, made[0])
+                first_calls(bench, made[0], compiles=candidate.compiles)
                 if bench.gate.check(candidate, made[0]).passed:
                     ledger.alternatives.append(Kept(candidate, made[0]))
         except (OutOfTime, Exception) as error:
+            if candidate.compiles:
+                wait_after_compiling(bench, ledger, candidate.name)
             what = type(error).__name__
             ledger.notes.append(f"{candidate.name} could not be measured on the program as it was: {what}")
         finally:

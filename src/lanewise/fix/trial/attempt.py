@@ -21,7 +21,7 @@ from lanewise.fix.trial.bench import LONGEST_TIMING_S, Bench
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
 from lanewise.fix.trial.peaks import Peaks
-from lanewise.fix.trial.prepare import first_calls
+from lanewise.fix.trial.prepare import first_calls, wait_after_compiling
 from lanewise.fix.trial.shares import RESERVE_SHARE, most_s, needed_s
 
 __all__ = ["try_candidate"]
@@ -67,7 +67,7 @@ def _attempt(
     if candidate.refused_unless_allowed and candidate.name not in bench.allow:
         reason = f"{candidate.refused_unless_allowed}; allow it by name: allow=[{candidate.name!r}]"
         return _entry(candidate, "refused", reason)
-    if reason := _out_of_reach(ledger, candidate) or _unfinished(ledger, candidate):
+    if reason := _unfinished(ledger, candidate):
         return _entry(candidate, "pruned", reason)
     bound = bound_of(candidate, bench.work)
     if reason := why_pruned(candidate, bound, known):
@@ -88,6 +88,7 @@ def _attempt(
     except OutOfTime:
         if candidate.compiles:
             ledger.compile_s = max(ledger.compile_s, most)
+            wait_after_compiling(bench, ledger, candidate.name)
         reason = f"stopped after {most:.3g} s, its share of the {left:.3g} s that were left"
         return _entry(candidate, "out of budget", reason, bound=bound)
     except Exception as error:
@@ -97,14 +98,6 @@ def _attempt(
         for variant in (*made, *[one.variant for one in ledger.kept[::-1]]):
             variant.disable()
         bench.state.restore()
-
-
-def _out_of_reach(ledger: Ledger, candidate: Candidate) -> str:
-    """Why a part has no effect on top of what is kept, "" if it has: a graph replays what it was captured with."""
-    engine = next((one.candidate.name for one in ledger.kept if one.candidate.engine), "")
-    if not engine or candidate.engine or candidate.family not in ("attention", "kernel", "layout"):
-        return ""
-    return f"{engine} replaces the calls that it would change; it was tried inside of a graph"
 
 
 def _unfinished(ledger: Ledger, candidate: Candidate) -> str:
@@ -131,7 +124,7 @@ def _measured(
     made.append(variant)
     below = ledger.below(candidate)
     whole = Several([*[one.variant for one in below], variant])
-    first_calls(bench, whole)
+    first_calls(bench, whole, compiles=candidate.compiles)
     built = time.monotonic()
     prepare_s = built - began
     if patches_of(variant) and not any(patch.dispatch.hits for patch in patches_of(variant)):

@@ -49,8 +49,11 @@ class Ledger:
         self._replaced: dict[str, list[Kept]] = {}
 
     def below(self, candidate: Candidate) -> list[Kept]:
-        """What a candidate is built on: all that is kept, without the engine that an engine would take the place of."""
-        return [one for one in self.kept if not (candidate.engine and one.candidate.engine)]
+        """What a candidate is built on: all that is kept, without an engine whose place it would take.
+
+        A part takes the place of a graph, too: that replays what it was captured with.
+        """
+        return [one for one in self.kept if not (one.candidate.engine and _instead(candidate, one.candidate))]
 
     def keep(self, one: Kept) -> None:
         """Make it part of the plan, in the place of what it cannot be together with."""
@@ -122,6 +125,10 @@ class Ledger:
             self.kept.append(one)
             timing = next(a.timing for a in self.attempts if a.name == one.candidate.name)
             self.change(one.candidate.name, outcome="kept", reason=said(timing) if timing is not None else "")
+
+
+def _instead(candidate: Candidate, engine: Candidate) -> bool:
+    return candidate.engine or (candidate.part and not engine.part)
 
 
 def said(timing: Timing) -> str:

@@ -1,4 +1,4 @@
-"""The first calls of a variant, which compile, capture and warm up; no later one does."""
+"""The first calls of a variant, which compile, capture and warm up, so that no later one does; and what follows them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,29 @@ from contextlib import nullcontext
 
 from lanewise.fix.budget import uninterrupted
 from lanewise.fix.candidates.candidate import Variant
+from lanewise.fix.compiling import compiling, quiet_within
 from lanewise.fix.gate.correctness import patches_of
 from lanewise.fix.tensors import copy_call
 from lanewise.fix.trial.bench import Bench
+from lanewise.fix.trial.ledger import Ledger
 
-__all__ = ["first_calls"]
+__all__ = ["first_calls", "wait_after_compiling"]
+
+_LONGEST_WAIT_S, _WAIT_SHARE = 10.0, 0.25
+"""For threads that compile a last kernel: seconds, and the share of the time left."""
 
 
-def first_calls(bench: Bench, variant: Variant) -> None:
-    """Call it with every recorded call, twice. Its patches learn meanwhile which kinds of calls are theirs."""
+def first_calls(bench: Bench, variant: Variant, *, compiles: bool = False) -> None:
+    """Call it with every recorded call, twice. Its patches learn meanwhile which kinds of calls are theirs.
+
+    Args:
+        compiles: whether a compiler runs in them.
+    """
+    with compiling() if compiles else nullcontext():
+        _first_calls(bench, variant)
+
+
+def _first_calls(bench: Bench, variant: Variant) -> None:
     variant.enable()
     try:
         for patch in patches_of(variant):
@@ -29,3 +43,9 @@ def first_calls(bench: Bench, variant: Variant) -> None:
     finally:
         variant.disable()
         bench.state.restore()
+
+
+def wait_after_compiling(bench: Bench, ledger: Ledger, name: str) -> None:
+    """After a compiler was stopped: what is timed next must not run beside it. Notes it where that cannot be had."""
+    if not quiet_within(min(_LONGEST_WAIT_S, _WAIT_SHARE * bench.clock.left)):
+        ledger.notes.append(f"kernels of {name} were still being compiled beside what was timed next")
