@@ -34,11 +34,10 @@ _LATER = 10
 
 
 def use_caches(folder: Path) -> None:
-    """Keep what is compiled in a folder, and compile in the process itself: there is no pool to wait for."""
+    """Keep what is compiled in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
     os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
 
 
 def warm(names: Sequence[str], device: str, folder: Path, seconds: float) -> dict[str, str]:
@@ -59,6 +58,11 @@ def _compile(name: str, kinds: Sequence[str], device: str, folder: Path) -> None
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "elsewhere")
         os.nice(_LATER)
     import torch
+    import torch._inductor.config
+
+    # There are many of these processes: each compiles by itself. Some versions read the one, some the other.
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    torch._inductor.config.compile_threads = 1
 
     from lanewise.fix.candidates.catalogue import catalogue
     from lanewise.fix.gate.worklist import work_of
