@@ -104,6 +104,7 @@ def test_a_whole_mlp_in_one_kernel_is_tried_where_it_has_rows_for_the_card(
     in_turn = list(found)
     assert in_turn.index("cuda-graph+kernel-mlp") < in_turn.index("kernel-mlp")
     assert in_turn.index("kernel-mlp") < in_turn.index("compile-max-autotune")
+    assert found["kernel-mlp"].engine
     for name in ("kernel-mlp", "cuda-graph+kernel-mlp"):
         reason = why_pruned(found[name], 0.0, None)
         assert (reason == "") == pays

@@ -33,7 +33,7 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
     `Candidate.engine`. Where the program can be captured, those come first, so that they are timed in any budget, and parts
     are tried inside of a graph first: launched one by one, many cost the host more than they save. They are tried in the
     place of a graph, too: it copies inputs and results, which may take longer than the launches of a small program. The
-    likeliest part comes before the compilers that take longest, and as an engine, so that none of those is built on it.
+    likeliest kernel comes before the compilers that take longest, and as an engine, so that none of those is built on it.
     """
     layouts, kernels, backends = (
         layout.candidates(subject),
@@ -50,9 +50,13 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
     likely, others = (graphs.with_parts(subject, some) for some in (parts[:1], [*parts[1:], *backends]))
     quick = [one for one in engines if not one.name.startswith(_SLOW)]
     slow = [one for one in engines if one not in quick]
-    alone = [dataclasses.replace(one, engine=True) for one in parts[:1]]
-    rest = [one for one in (*layouts, *backends, *kernels) if one not in parts[:1]]
-    return [*first, *settings, *captured, *quick, *likely, *alone, *slow, *others, *rest]
+    alone = [one for one in parts[:1] if one.family == "kernel"]
+    rest = [one for one in (*layouts, *backends, *kernels) if one not in alone]
+    return [*first, *settings, *captured, *quick, *likely, *map(_as_engine, alone), *slow, *others, *rest]
+
+
+def _as_engine(part: Candidate) -> Candidate:
+    return dataclasses.replace(part, engine=True)
 
 
 def _together(kernels: list[Candidate]) -> list[Candidate]:
