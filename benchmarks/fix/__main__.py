@@ -180,7 +180,7 @@ OTHERS = ("compile", "compile-reduce-overhead", "compile-max-autotune", "cuda-gr
 
 def _row(name: str, plan: dict[str, Any]) -> str:
     eager = next((arm["median_us"] for arm in plan["final"] if arm["name"] == "eager"), None)
-    timed = {arm["name"] for arm in plan["final"]} | set(plan["winner"])
+    timed = _timed_alone(plan)
     possible = {one["name"] for one in plan["attempts"]}
     cells = [
         name,
@@ -200,6 +200,12 @@ def _ratio(timing: dict[str, Any] | None) -> str:
     return "–" if timing is None else f"{timing['ratio']:.2f} ({timing['low']:.2f} to {timing['high']:.2f})"
 
 
+def _timed_alone(plan: dict[str, Any]) -> set[str]:
+    """The ways of `OTHERS` that were timed on the program as it was, in turns with the plan, or are the plan."""
+    alone = plan["winner"] if len(plan["winner"]) == 1 else []
+    return {*(arm["name"] for arm in plan["final"]), *alone} & set(OTHERS)
+
+
 def _against_best(plan: dict[str, Any]) -> float:
     """Time of the best of eager and the ways of `OTHERS` over that of the plan; a plan that is one of them is no better
     than the best, and one that keeps nothing runs as eager."""
@@ -211,16 +217,23 @@ def _against_best(plan: dict[str, Any]) -> float:
 
 
 def _means(plans: dict[str, Any]) -> str:
-    """Geometric means, a plan that keeps nothing running the program as it is."""
+    """Geometric means, a plan that keeps nothing running the program as it is; a plan that was held against nothing but
+    eager counts only for the first."""
     eager = [plan["against_eager"]["ratio"] if plan["against_eager"] else 1.0 for plan in plans.values()]
-    best = [_against_best(plan) for plan in plans.values()]
-    means = [math.exp(sum(map(math.log, ratios)) / len(ratios)) for ratios in (eager, best)]
+    held = {name: plan for name, plan in plans.items() if _timed_alone(plan)}
+    best = [_against_best(plan) for plan in held.values()]
+    means = [math.exp(sum(map(math.log, ratios)) / max(1, len(ratios))) for ratios in (eager, best)]
     slower = sum(
         bool(plan["against_eager"]) and plan["against_eager"]["verdict"] == "slower" for plan in plans.values()
     )
+    of_eager = f"Geometric mean over {len(plans)} workloads: {means[0]:.2f}x of eager ({slower} slower)"
+    if not held:
+        return f"{of_eager}."
+    only = [name for name in plans if name not in held]
+    without = f" over the others than {', '.join(only)}, of which none of these was timed" if only else ""
     return (
-        f"Geometric mean over {len(plans)} workloads: {means[0]:.2f}x of eager ({slower} slower), {means[1]:.2f}x of the "
-        f"best of eager, the compiler's modes and the CUDA graph, as far as they were timed (least {min(best):.2f})."
+        f"{of_eager}, {means[1]:.2f}x of the best of eager, the compiler's modes and the CUDA graph, as far as they were "
+        f"timed (least {min(best):.2f}){without}."
     )
 
 
