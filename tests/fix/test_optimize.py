@@ -18,15 +18,17 @@ from torch import nn
 import lanewise
 from lanewise.errors import InputError, LanewiseError, UsageError
 from lanewise.fix.budget import Budget, OutOfTime, seconds_of
+from lanewise.fix.candidates.attention import with_backend
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.candidates.fused import match_module
 from lanewise.fix.gate.correctness import Correctness
 from lanewise.fix.model import SCHEMA, Attempt
 from lanewise.fix.optimize import optimize
+from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.plan import load_plan
 from lanewise.fix.state import State
-from lanewise.fix.subject import make_subject
+from lanewise.fix.subject import Subject, make_subject
 from lanewise.fix.trial.bench import make_bench
 from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.ledger import Kept, Ledger
@@ -238,6 +240,29 @@ def test_a_candidate_that_raises_or_takes_too_long_is_reported_and_the_budget_is
     assert time.monotonic() - began < 12 * 1.2
     assert any("slow" in line for line in lines)
     assert not plan
+
+
+class Biased(nn.Module):
+    """Attention with a bias that is trained: some kernels cannot give its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(32, 32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=self.bias)
+
+
+def test_an_attention_kernel_that_cannot_take_the_calls_does_not_apply(recwarn: pytest.WarningsRecorder) -> None:
+    def build(subject: Subject) -> ForwardPatch:
+        return ForwardPatch(subject.entry, with_backend("FLASH_ATTENTION"))
+
+    flash = Candidate("flash", "attention", "whole", "flash attention", build)
+    plan = optimize(Biased(), torch.randn(2, 2, 32, 16), budget="20s", only=["flash"], extra=[flash], trace=False)
+    (attempt,) = plan.report.attempts
+    assert attempt.outcome == "pruned"
+    assert attempt.reason == "no kernel of the flash attention backend takes these calls"
+    assert not [str(one.message) for one in recwarn if "kernel" in str(one.message)]
 
 
 def test_a_program_too_slow_to_be_verified_within_the_budget_is_left_alone() -> None:

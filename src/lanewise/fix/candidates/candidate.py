@@ -8,7 +8,11 @@ from typing import Any, Protocol
 
 from lanewise.fix.subject import Subject
 
-__all__ = ["Candidate", "Prediction", "Setting", "Several", "Variant"]
+__all__ = ["Candidate", "NotApplicableError", "Prediction", "Setting", "Several", "Variant"]
+
+
+class NotApplicableError(Exception):
+    """Raised by the first call of a variant that finds out only then that it cannot take such calls; says why."""
 
 
 class Variant(Protocol):

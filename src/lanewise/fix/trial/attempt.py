@@ -9,7 +9,7 @@ from typing import Any
 
 from lanewise.fix.bounds import Known, bound_of, why_pruned
 from lanewise.fix.budget import OutOfTime
-from lanewise.fix.candidates.candidate import Candidate, Several, Variant
+from lanewise.fix.candidates.candidate import Candidate, NotApplicableError, Several, Variant
 from lanewise.fix.compiler import compiler_counts, compiler_notes
 from lanewise.fix.gate.correctness import Result, patches_of
 from lanewise.fix.gate.physics import impossible
@@ -91,6 +91,8 @@ def _attempt(
             wait_after_compiling(bench, ledger, candidate.name)
         reason = f"stopped after {most:.3g} s, its share of the {left:.3g} s that were left"
         return _entry(candidate, "out of budget", reason, bound=bound)
+    except NotApplicableError as error:
+        return _entry(candidate, "pruned", str(error), bound=bound)
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return _entry(candidate, "failed", reason, bound=bound)
