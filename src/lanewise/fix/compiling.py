@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from subprocess import Popen
@@ -20,24 +20,22 @@ from unittest.mock import patch
 from lanewise.fix.budget import uninterrupted
 from lanewise.record.torched import torch_part
 
-__all__ = ["compiling", "quiet_within"]
+__all__ = ["compiling", "ended_within"]
 
 _CHOOSING = "torch._inductor.select_algorithm"
 _WORKERS = "torch._inductor.async_compile"
 
 _STATISTICS = "max_autotune_report_choices_stats"
 
-_ASKED_S, _JOIN_S = 0.2, 5.0
-_LOOK_S, _BUSY = 0.05, 0.25
-"""How long other threads are watched at a time, and the share of a core below which they are taken for idle."""
+_ASKED_S, _KILLED_S = 0.2, 5.0
+
+_ending: list[threading.Thread] = []
+"""Each waits for the threads of a compiler that was stopped: they end with the kernel at which they are."""
 
 
 @contextmanager
 def compiling() -> Generator[None]:
-    """While a compiler runs. If it is stopped, by whatever, so is all that it has begun elsewhere in threads or processes.
-
-    A thread ends the kernel at which it is: see `quiet_within`.
-    """
+    """While a compiler runs. If it is stopped, by whatever, so is all that it has begun elsewhere: see `ended_within`."""
     try:
         choosing = torch_part(_CHOOSING)
     except ImportError:  # another compiler, or none: the call says so
@@ -55,10 +53,17 @@ def compiling() -> Generator[None]:
             yield
         except BaseException:
             with uninterrupted():
-                for pool in pools:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                _end_workers()
+                _give_up(pools)
             raise
+
+
+def ended_within(seconds: float) -> bool:
+    """Wait, for so long at most, until nothing is compiled any more of what was stopped. Returns whether that is so."""
+    until = time.monotonic() + seconds
+    for thread in _ending:
+        thread.join(max(0.0, until - time.monotonic()))
+    _ending[:] = [thread for thread in _ending if thread.is_alive()]
+    return not _ending
 
 
 @contextmanager
@@ -78,28 +83,36 @@ def _silent(choosing: Any) -> Generator[None]:
         log.setLevel(level)
 
 
-def _end_workers() -> None:
-    """End the compiler's worker processes; it starts others when it needs them."""
+def _give_up(pools: list[ThreadPoolExecutor]) -> None:
+    """Take back what waits in threads, end the worker processes, and forget what was to come of it."""
     workers: Any = sys.modules.get(_WORKERS)
+    threads: Any = getattr(getattr(workers, "AsyncCompile", None), "pool", None)
+    if hasattr(threads, "cache_clear") and threads.cache_info().currsize:
+        pools = [*pools, threads()]
+        threads.cache_clear()
+    for pool in pools:
+        pool.shutdown(wait=False, cancel_futures=True)
+    _ending.append(_started(lambda: [pool.shutdown() for pool in pools]))
+    if workers is not None:
+        _end_workers(workers)
+        if hasattr(workers, "CompiledTritonKernels"):
+            workers.CompiledTritonKernels.cache_clear()
+
+
+def _end_workers(workers: Any) -> None:
+    """End the compiler's worker processes; it starts others when it needs them."""
     pools = [pool for pool in getattr(workers, "_pool_set", ()) if isinstance(getattr(pool, "process", None), Popen)]
     if not pools:
         return
     # Asked alone, some versions finish first what they have been given.
-    ending = threading.Thread(target=workers.shutdown_compile_workers, daemon=True)
-    ending.start()
-    ending.join(_ASKED_S)
+    asked = _started(workers.shutdown_compile_workers)
+    asked.join(_ASKED_S)
     for pool in pools:
         pool.process.kill()
-    ending.join(_JOIN_S)
+    asked.join(_KILLED_S)
 
 
-def quiet_within(seconds: float) -> bool:
-    """Wait until the other threads of this process are idle, for so long at most. Returns whether they are."""
-    until = time.monotonic() + seconds
-    while True:
-        began, used = time.monotonic(), time.process_time()
-        time.sleep(_LOOK_S)
-        if time.process_time() - used < _BUSY * (time.monotonic() - began):
-            return True
-        if time.monotonic() > until:
-            return False
+def _started(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread

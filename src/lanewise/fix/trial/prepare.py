@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from lanewise.fix.budget import uninterrupted
 from lanewise.fix.candidates.candidate import Variant
-from lanewise.fix.compiling import compiling, quiet_within
+from lanewise.fix.compiling import compiling, ended_within
 from lanewise.fix.gate.correctness import patches_of
 from lanewise.fix.tensors import copy_call
 from lanewise.fix.trial.bench import Bench
@@ -47,5 +47,5 @@ def _first_calls(bench: Bench, variant: Variant) -> None:
 
 def wait_after_compiling(bench: Bench, ledger: Ledger, name: str) -> None:
     """After a compiler was stopped: what is timed next must not run beside it. Notes it where that cannot be had."""
-    if not quiet_within(min(_LONGEST_WAIT_S, _WAIT_SHARE * bench.clock.left)):
+    if not ended_within(min(_LONGEST_WAIT_S, _WAIT_SHARE * bench.clock.left)):
         ledger.notes.append(f"kernels of {name} were still being compiled beside what was timed next")
