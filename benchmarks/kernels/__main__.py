@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 from lanewise.kernels.bench import run, warm
-from lanewise.kernels.cases import GROUPS
+from lanewise.kernels.cases.groups import GROUPS
 
 
 def main() -> None:

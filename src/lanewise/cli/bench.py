@@ -48,7 +48,7 @@ def kernels(
     try:
         torch: Any = importlib.import_module("torch")
         from lanewise.kernels import bench as benchmark
-        from lanewise.kernels.cases import GROUPS
+        from lanewise.kernels.cases.groups import GROUPS
         from lanewise.kernels.charts import write_charts
     except ModuleNotFoundError as error:
         raise MissingDependencyError(f"this needs {error.name}: pip install {error.name}") from None
