@@ -32,11 +32,10 @@ def build_alternatives(bench: Bench, ledger: Ledger) -> None:
                 if bench.gate.check(candidate, made[0]).passed:
                     ledger.alternatives.append(Kept(candidate, made[0]))
         except (OutOfTime, Exception) as error:
-            if candidate.compiles:
-                wait_after_compiling(bench, ledger, candidate.name)
             what = type(error).__name__
             ledger.notes.append(f"{candidate.name} could not be measured on the program as it was: {what}")
         finally:
             for variant in made:
                 variant.disable()
             bench.state.restore()
+        wait_after_compiling(bench, ledger, candidate.name)

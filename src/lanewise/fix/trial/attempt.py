@@ -52,6 +52,7 @@ def try_candidate(
         known: what a report on the program says. untried: candidates still to try, this one included.
     """
     attempt = _attempt(bench, ledger, peaks, known, candidate, untried)
+    wait_after_compiling(bench, ledger, candidate.name)
     ledger.attempts.append(attempt)
     bench.clock.tell(f"{candidate.name}: {attempt.outcome}" + (f" ({attempt.reason})" if attempt.reason else ""))
 
@@ -88,7 +89,6 @@ def _attempt(
     except OutOfTime:
         if candidate.compiles:
             ledger.compile_s = max(ledger.compile_s, most)
-            wait_after_compiling(bench, ledger, candidate.name)
         reason = f"stopped after {most:.3g} s, its share of the {left:.3g} s that were left"
         return _entry(candidate, "out of budget", reason, bound=bound)
     except NotApplicableError as error:
