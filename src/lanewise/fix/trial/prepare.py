@@ -46,6 +46,6 @@ def _first_calls(bench: Bench, variant: Variant) -> None:
 
 
 def wait_after_compiling(bench: Bench, ledger: Ledger, name: str) -> None:
-    """What is timed next must not run beside a compiler that was stopped: it is waited for, or noted where it takes long."""
+    """What is timed next must not run beside a compiler that was stopped: it is waited for, or noted if it takes long."""
     if not ended_within(min(_LONGEST_WAIT_S, _WAIT_SHARE * bench.clock.left)):
         ledger.notes.append(f"kernels of {name} were still being compiled beside what was timed next")
