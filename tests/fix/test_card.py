@@ -13,7 +13,7 @@ from torch import nn
 
 from lanewise.fix.budget import Budget
 from lanewise.fix.candidates.catalogue import catalogue
-from lanewise.fix.gate.clocks import SmClock
+from lanewise.fix.gate.clocks import sm_clock
 from lanewise.fix.gate.correctness import Correctness
 from lanewise.fix.gate.inputs import other_values
 from lanewise.fix.gate.worklist import WorkList
@@ -101,7 +101,7 @@ def test_a_captured_graph_is_kept_shown_by_the_trace_and_follows_exchanged_weigh
 
 
 def test_the_clock_of_the_card_is_read() -> None:
-    assert 100 < SmClock(torch.device("cuda", 0)).mhz() < 5000
+    assert 100 < sm_clock(torch.device("cuda", 0))() < 5000
 
 
 def test_a_graph_writes_to_no_memory_that_was_given_back() -> None:

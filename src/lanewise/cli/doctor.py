@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from lanewise import nvml
 from lanewise.cli.common import json_option
 
 __all__ = ["doctor"]
@@ -111,10 +112,10 @@ def _disk() -> _Check:
 
 
 def _clocks() -> _Check:
-    if importlib.util.find_spec("pynvml") is not None:
-        return _Check("clocks", True, "read through NVML")
+    if driver := nvml.driver_version():
+        return _Check("clocks", True, f"read through NVML, driver {driver}")
     if shutil.which("nvidia-smi"):
-        return _Check("clocks", True, "read through nvidia-smi; pip install nvidia-ml-py is faster")
+        return _Check("clocks", True, "read through nvidia-smi")
     return _Check("clocks", False, "no NVML and no nvidia-smi: clocks and throttling stay unknown")
 
 

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from lanewise import nvml
+
 __all__ = ["Arm", "Samples", "calibrate", "device_times", "host_times", "machine", "ratio_interval"]
 
 Arm = Callable[..., Any]
@@ -204,16 +206,13 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "tf32": torch.backends.cuda.matmul.allow_tf32,
     }
-    try:
-        import pynvml  # pyright: ignore[reportMissingImports]
-
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        record["driver"] = driver.decode() if isinstance(driver, bytes) else driver
-        record["power_limit_w"] = pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
-        record["sm_clock_mhz"] = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
-        record["memory_clock_mhz"] = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)
-    except Exception as error:  # NVML is missing or refuses: the record says so instead of staying silent
-        record["nvml"] = type(error).__name__
-    return record
+    device = nvml.open_device(str(properties.uuid))
+    reading = device.reading() if device is not None else None
+    if reading is None:
+        return record | {"nvml": "not available"}  # said instead of staying silent
+    return record | {
+        "driver": nvml.driver_version(),
+        "power_limit_w": reading.power_limit_w,
+        "sm_clock_mhz": reading.sm_mhz,
+        "memory_clock_mhz": reading.memory_mhz,
+    }

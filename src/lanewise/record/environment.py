@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from lanewise import nvml
 
 __all__ = ["clocks", "command_line", "describe"]
 
@@ -54,7 +55,7 @@ def command_line(words: list[str]) -> list[str]:
 def clocks() -> dict[str, Any]:
     """Clocks, power, temperature and throttle reasons of the device in use; empty where they cannot be read.
 
-    Asks NVML when it is importable (2 ms), else `nvidia-smi` (50 ms or more).
+    Asks NVML, else `nvidia-smi` (50 ms or more).
     """
     with contextlib.suppress(Exception):
         if _cuda_in_use():
@@ -192,38 +193,19 @@ def _cuda_in_use() -> bool:
     return torch is not None and torch.cuda.is_initialized()
 
 
-@contextlib.contextmanager
-def _nvml() -> Generator[tuple[Any, Any]]:
-    pynvml: Any = importlib.import_module("pynvml")
-
+def _uuid() -> str:
     torch: Any = sys.modules["torch"]
-    pynvml.nvmlInit()
-    try:
-        uuid = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
-        yield pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
-    finally:
-        pynvml.nvmlShutdown()
+    return str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
 
 
 def _nvml_clocks() -> dict[str, Any]:
-    try:
-        with _nvml() as (nvml, handle):
-            return _clock_facts(
-                sm=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
-                memory=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
-                power=nvml.nvmlDeviceGetPowerUsage(handle) / 1000.0,
-                limit=nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000.0,
-                temperature=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-                reasons=nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
-                driver=nvml.nvmlSystemGetDriverVersion(),
-            )
-    except Exception:
-        return {}
+    device = nvml.open_device(_uuid())
+    found = device.reading() if device is not None else None
+    return {} if found is None else _clock_facts(*found, nvml.driver_version())
 
 
 def _smi_clocks() -> dict[str, Any]:
-    torch: Any = sys.modules["torch"]
-    uuid = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
+    uuid = _uuid()
     fields = "clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu,driver_version"
     # The field for throttle reasons was renamed; an unknown one makes the whole query fail.
     for reasons in ("clocks_event_reasons.active", "clocks_throttle_reasons.active"):
@@ -233,19 +215,13 @@ def _smi_clocks() -> dict[str, Any]:
         if done.returncode == 0:
             sm, memory, power, limit, temperature, driver, bits = (part.strip() for part in done.stdout.split(","))
             return _clock_facts(
-                sm=int(sm),
-                memory=int(memory),
-                power=float(power),
-                limit=float(limit),
-                temperature=int(temperature),
-                reasons=int(bits, 16),
-                driver=driver,
+                int(sm), int(memory), float(power), float(limit), int(temperature), int(bits, 16), driver
             )
     return {}
 
 
 def _clock_facts(
-    *, sm: int, memory: int, power: float, limit: float, temperature: int, reasons: int, driver: str | bytes
+    sm: int, memory: int, power: float, limit: float, temperature: int, reasons: int, driver: str
 ) -> dict[str, Any]:
     return {
         "sm_mhz": sm,
@@ -254,7 +230,7 @@ def _clock_facts(
         "power_limit_w": round(limit, 1),
         "temperature_c": temperature,
         "throttled": [name for bit, name in _THROTTLE.items() if reasons & bit],
-        "driver": driver.decode() if isinstance(driver, bytes) else driver,
+        "driver": driver,
     }
 
 

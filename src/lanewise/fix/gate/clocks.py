@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from lanewise.nvml import open_device
 from lanewise.record.torched import torch_part
 
-__all__ = ["MOST_APART", "SmClock", "clock_note"]
+__all__ = ["MOST_APART", "clock_note", "sm_clock"]
 
 torch: Any = torch_part()
 
 MOST_APART = 0.02
 """By which the clocks of two arms may differ in a round; more is said."""
 
-_SM = 1
-"""NVML_CLOCK_SM of nvml.h."""
 
-
-class SmClock:
-    """Reads the clock of a device's multiprocessors through NVML's C interface, in MHz; 0 where it cannot."""
-
-    def __init__(self, device: Any) -> None:
-        self._nvml: Any = None
-        self._handle = ctypes.c_void_p()
-        if device.type != "cuda":
-            return
-        with contextlib.suppress(Exception):
-            nvml: Any = ctypes.CDLL("libnvidia-ml.so.1")
-            uuid = str(torch.cuda.get_device_properties(device).uuid)
-            uuid = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
-            found = nvml.nvmlInit_v2() == 0
-            found = found and nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self._handle)) == 0
-            self._nvml = nvml if found else None
-
-    def mhz(self) -> float:
-        """Now."""
-        value = ctypes.c_uint()
-        if self._nvml is None or self._nvml.nvmlDeviceGetClockInfo(self._handle, _SM, ctypes.byref(value)) != 0:
-            return 0.0
-        return float(value.value)
+def sm_clock(device: Any) -> Callable[[], float]:
+    """Reads the clock of a device's multiprocessors now, MHz; 0 where it cannot be read."""
+    found = open_device(str(torch.cuda.get_device_properties(device).uuid)) if device.type == "cuda" else None
+    return found.sm_mhz if found is not None else lambda: 0.0
 
 
 def clock_note(clocks: Mapping[str, Sequence[float]]) -> str:

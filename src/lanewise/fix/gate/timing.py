@@ -19,7 +19,7 @@ import numpy as np
 
 from lanewise.compare.statistics import Estimate, estimate, holm, judge
 from lanewise.fix.candidates.candidate import Variant
-from lanewise.fix.gate.clocks import SmClock
+from lanewise.fix.gate.clocks import sm_clock
 from lanewise.fix.gate.inputs import jittered
 from lanewise.fix.gate.repeats import FreshInputs, Repeats
 from lanewise.fix.model import ArmTime, Timing
@@ -136,7 +136,7 @@ def measure(
     inputs = (
         FreshInputs(subject, subject.calls[0], min(paces), each=each) if new_inputs and _comparable(subject) else None
     )
-    clock = SmClock(subject.device)
+    clock = sm_clock(subject.device)
     clocks: dict[str, list[float]] = {name: [] for name in variants}
     order, pick = list(variants), random.Random(0)
     began = time.monotonic()
@@ -151,7 +151,7 @@ def measure(
             for name in order:
                 samples, last = _block(subject, state, variants[name], calls, plan[name], each=each)
                 rounds[name].append(samples)
-                clocks[name].append(clock.mhz())
+                clocks[name].append(clock())
                 if name not in wrong and not _alike(last, expected, apart):
                     wrong[name] = "while it was timed it gave another result for the same inputs"
             if inputs is not None:
