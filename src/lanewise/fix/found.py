@@ -1,4 +1,4 @@
-"""The modules and optimizers that a function uses: its closure, globals, defaults, and the object it is bound to."""
+"""The modules, optimizers and what steps along with them that a function uses: its closure, globals, defaults, and the object it is bound to."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ _DEPTH = 4
 
 
 class Found(NamedTuple):
-    """Root modules and optimizers, in the order in which they were met."""
+    """Root modules, optimizers, and their schedules and gradient scalers, in the order in which they were met."""
 
     modules: list[Any]
     optimizers: list[Any]
+    steppers: list[Any]
 
 
 def find_parts(function: Any) -> Found:
     """What a function reaches by name, functions it calls by name included."""
-    found = Found([], [])
+    found = Found([], [], [])
     _visit(function, found, set(), 0)
     # A module inside another one is not a root.
     inner = {id(child) for root in found.modules for child in root.modules() if child is not root}
-    return Found([root for root in found.modules if id(root) not in inner], found.optimizers)
+    return Found([root for root in found.modules if id(root) not in inner], *found[1:])
 
 
 def refuse_distributed(found: Found) -> None:
@@ -55,6 +56,8 @@ def _visit(value: Any, found: Found, seen: set[int], depth: int) -> None:
         found.modules.append(value)
     elif isinstance(value, torch.optim.Optimizer):
         found.optimizers.append(value)
+    elif isinstance(value, (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)):
+        found.steppers.append(value)
     elif isinstance(value, functools.partial):
         for part in (value.func, *value.args, *value.keywords.values()):
             _visit(part, found, seen, depth + 1)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lanewise.fix.tensors import Call, flatten
+from lanewise.fix.tensors import Call, Made, flatten
 from lanewise.record.torched import torch_part
 
 __all__ = ["PARTS", "call_kind", "why_not"]
@@ -16,14 +16,15 @@ torch: Any = torch_part()
 PARTS = ("arguments", "dtype", "device", "shape", "strides", "requires_grad", "grad mode", "autocast", "training mode")
 """The parts of a kind, in its order: the name under which a fallback is counted."""
 
-_PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
+_PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device, Made)
 
 
 def call_kind(call: Call, training: bool) -> tuple[Any, ...]:
     """The kind of a call, hashable; parts as in `PARTS`.
 
     A tensor subclass (DTensor, a quantised weight, a fake tensor) is a kind of its own: its class stands among the
-    arguments. A value that is neither a tensor nor plain counts by its class.
+    arguments. A value that is neither a tensor nor plain counts by its class; an object that holds tensors by its class
+    and by what it holds.
     """
     args, kwargs = call
     tensors: list[Any] = []

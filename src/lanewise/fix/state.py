@@ -1,10 +1,13 @@
-"""`State`: what running a program changes, kept so that it can be put back: parameters, buffers, gradients, optimizer
-state, modes and random numbers. Everything is put back in place: references that the program holds stay valid."""
+"""`State`: what running a program changes, kept so that it can be put back: parameters, buffers, gradients, states of
+optimizers, schedules and gradient scalers, modes and random numbers. Everything is put back in place: references that the program holds stay valid."""
 
 from __future__ import annotations
 
 import copy
+import random
 from typing import Any
+
+import numpy as np
 
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
@@ -35,7 +38,9 @@ class State:
         self._values = [(tensor, tensor.detach().clone()) for tensor in kept]
         self._grads = [(p, p.grad, None if p.grad is None else p.grad.clone()) for p in subject.parameters()]
         self._optimizers = [(optimizer, _optimizer_state(optimizer)) for optimizer in subject.found.optimizers]
+        self._steppers = [(stepper, copy.deepcopy(stepper.state_dict())) for stepper in subject.found.steppers]
         self._random = torch.get_rng_state()
+        self._host_random = random.getstate(), np.random.get_state()
         self._device_random = torch.cuda.get_rng_state(subject.device) if subject.cuda else None
 
     def restore(self) -> None:
@@ -49,6 +54,8 @@ class State:
                     grad.copy_(value)
         for module, training in self._modes:
             module.training = training
+        for stepper, state in self._steppers:
+            stepper.load_state_dict(copy.deepcopy(state))  # some take apart what they are given
         for optimizer, (state, groups) in self._optimizers:
             _restore_optimizer(optimizer, state, groups)
         self.restore_random()
@@ -56,12 +63,16 @@ class State:
     def restore_random(self) -> None:
         """Put the random number generators back."""
         torch.set_rng_state(self._random)
+        random.setstate(self._host_random[0])
+        np.random.set_state(self._host_random[1])
         if self._device_random is not None:
             torch.cuda.set_rng_state(self._device_random, self._subject.device)
 
 
 def seed(subject: Subject, number: int) -> None:
-    """Seed the generators of the host and of the subject's device."""
+    """Seed the generators of Python, NumPy, the host and the subject's device."""
+    random.seed(number)
+    np.random.seed(number)
     torch.random.default_generator.manual_seed(number)
     if subject.cuda:
         with torch.cuda.device(subject.device):

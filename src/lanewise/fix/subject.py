@@ -38,7 +38,7 @@ class Subject:
         name: class or function name.
         entry: what is called: the module itself, or an `Entry` around a function.
         module: the root module; None for a function.
-        found: modules and optimizers that it uses.
+        found: modules, optimizers and what steps along with them that it uses.
         calls: the recorded calls, at least one.
         kind: `inference` (outputs matter), `training` (outputs and gradients), `step` (what it does to the parameters).
         device: of its work.
@@ -157,7 +157,7 @@ def make_subject(target: Any, example_inputs: Any) -> Subject:
     if not callable(target):
         raise UsageError(f"optimize() takes a module or a function, not {type(target).__name__}")
     module: Any = target if isinstance(target, torch.nn.Module) else None
-    found = Found([target], []) if module is not None else find_parts(target)
+    found = Found([target], [], []) if module is not None else find_parts(target)
     refuse_distributed(found)
     calls = _calls(example_inputs)
     _fits(module.forward if module is not None else target, calls[0])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 from lanewise.record.torched import torch_part
 
 __all__ = [
     "Call",
+    "Made",
     "copy_call",
     "copy_tensor",
     "drawing",
@@ -26,10 +30,55 @@ _pytree: Any = torch_part("torch.utils._pytree")
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""
 
+_DEPTH = 4
+"""How many objects may lie inside each other; what is deeper counts as one value."""
+
+
+class Made(NamedTuple):
+    """A leaf that stands for an object with tensors in it: its class and the form of its attributes, which follow."""
+
+    kind: type
+    form: str
+
 
 def flatten(value: Any) -> list[Any]:
-    """The leaves of nested containers, in a fixed order."""
-    return list(_pytree.tree_flatten(value)[0])
+    """The leaves of nested containers and of objects that hold tensors (dataclasses, caches), in a fixed order."""
+    return _flatten(value, ())
+
+
+def _flatten(value: Any, around: tuple[int, ...]) -> list[Any]:
+    leaves: list[Any] = []
+    for leaf in _pytree.tree_flatten(value)[0]:
+        inside = _attributes(leaf, around)
+        if inside is not None:
+            form = str(_pytree.tree_flatten(inside)[1])
+            leaves += [Made(type(leaf), form), *_flatten(inside, (*around, id(leaf)))]
+        else:
+            leaves.append(Made(type(leaf), "around this") if id(leaf) in around else leaf)
+    return leaves
+
+
+def _attributes(leaf: Any, around: tuple[int, ...]) -> dict[str, Any] | None:
+    """Attributes, by name, of an object that is data with tensors in it; None for a value by itself, and for what does
+    something: modules, optimizers, functions, and objects that hold such.
+
+    Args:
+        around: identities of the objects in which it lies.
+    """
+    if isinstance(leaf, torch.Tensor | torch.optim.Optimizer | Enum) or callable(leaf):
+        return None
+    if len(around) == _DEPTH or id(leaf) in around:
+        return None
+    if dataclasses.is_dataclass(leaf):
+        found = {one.name: getattr(leaf, one.name) for one in dataclasses.fields(leaf) if hasattr(leaf, one.name)}
+    else:
+        found = dict(sorted(getattr(leaf, "__dict__", {}).items()))
+    inside = _pytree.tree_flatten(found)[0]
+    if any(isinstance(one, torch.nn.Module | torch.optim.Optimizer) for one in inside):
+        return None
+    within = (*around, id(leaf))
+    holds = any(isinstance(one, torch.Tensor) or _attributes(one, within) is not None for one in inside)
+    return found if holds else None
 
 
 def tensors_of(value: Any) -> list[Any]:
@@ -50,17 +99,27 @@ def why_not_comparable(tensors: Sequence[Any]) -> str:
 
 
 def map_tensors(change: Callable[[Any], Any], value: Any) -> Any:
-    """The value with every tensor replaced; a tensor that occurs twice is replaced once."""
+    """The value with every tensor replaced; what occurs twice is replaced once. Objects that hold tensors are copied."""
     done: dict[int, Any] = {}
 
-    def one(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        if id(leaf) not in done:
-            done[id(leaf)] = change(leaf)
-        return done[id(leaf)]
+    def mapped(value: Any, around: tuple[int, ...]) -> Any:
+        def one(leaf: Any) -> Any:
+            if id(leaf) in done:
+                return done[id(leaf)]
+            if isinstance(leaf, torch.Tensor):
+                done[id(leaf)] = change(leaf)
+                return done[id(leaf)]
+            inside = _attributes(leaf, around)
+            if inside is None:
+                return leaf
+            made = done[id(leaf)] = copy.copy(leaf)
+            for name, attribute in inside.items():
+                object.__setattr__(made, name, mapped(attribute, (*around, id(leaf))))  # a frozen dataclass, too
+            return made
 
-    return _pytree.tree_map(one, value)
+        return _pytree.tree_map(one, value)
+
+    return mapped(value, ())
 
 
 def copy_tensor(tensor: Any) -> Any:

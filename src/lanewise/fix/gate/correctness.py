@@ -22,7 +22,7 @@ from lanewise.fix.gate.edges import Edges
 from lanewise.fix.gate.evidence import check_evidence
 from lanewise.fix.gate.inputs import Named, adversarial, has_floats, shaken
 from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks, rounded, worst
-from lanewise.fix.gate.observe import Observation, compare_form, observe
+from lanewise.fix.gate.observe import Observation, compare_form, observe, why_not_the_same
 from lanewise.fix.gate.reference import Reference, Truth, make_reference
 from lanewise.fix.gate.steps import StepCheck
 from lanewise.fix.model import Check, NumericClass
@@ -226,10 +226,12 @@ class Correctness:
         """Whether the program draws random numbers: another seed, another result."""
         if self.subject.kind == "step":
             return False
-        first, second = (observe(self.subject, self.subject.calls[0], self._state, draw=draw) for draw in (0, 1))
-        if problem := why_not_comparable(first.outputs):
+        first, again, second = (observe(self.subject, self.subject.calls[0], self._state, draw=n) for n in (0, 0, 1))
+        if problem := why_not_comparable(first.outputs) or why_not_the_same(first, again):
             raise UsageError(f"optimize() compares results: {problem}")
         given = tensors_of(self.subject.calls[0])
+        if [tensor.shape for tensor in first.inputs] != [tensor.shape for tensor in given]:
+            raise UsageError("optimize() repeats a call: this one leaves other tensors in its arguments than it was given")
         self.subject.mutates = not all(same_bits(a, b.detach()) for a, b in zip(first.inputs, given, strict=True))
         return not all(same_bits(a, b) for (_, a), (_, b) in zip(first.values(), second.values(), strict=True))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from lanewise.fix.state import State, seed
@@ -10,7 +10,7 @@ from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, drawing, flatten, sharing, tensors_of
 from lanewise.record.torched import torch_part
 
-__all__ = ["Observation", "compare_form", "cotangents", "observe"]
+__all__ = ["Observation", "compare_form", "cotangents", "observe", "why_not_the_same"]
 
 torch: Any = torch_part()
 _pytree: Any = torch_part("torch.utils._pytree")
@@ -108,8 +108,8 @@ def compare_form(expected: Observation, found: Observation) -> str:
     for at, (want, have) in enumerate(zip(expected.form[1], found.form[1], strict=True)):
         if want != have:
             return f"output {at} is {_described(have)} instead of {_described(want)}"
-    if not _equal(expected.form[2], found.form[2]):
-        return "a value among the outputs that is not a tensor differs"
+    if pair := _different(expected, found):
+        return f"a value among the outputs that is not a tensor differs: {_short(pair[1])} instead of {_short(pair[0])}"
     if expected.shared != found.shared:
         return "the outputs share memory with inputs or each other in another way"
     if expected.carries_grad != found.carries_grad:
@@ -126,6 +126,32 @@ def compare_form(expected: Observation, found: Observation) -> str:
     return ""
 
 
+def why_not_the_same(first: Observation, again: Observation) -> str:
+    """Why two runs with the same arguments and random numbers cannot be compared, "" if they can."""
+    if first.form[:2] != again.form[:2]:
+        return "the same call gives results of another structure or other shapes each time"
+    if (pair := _different(first, again)) is None:
+        return ""
+    value = pair[0]
+    if type(value).__eq__ is object.__eq__ or not isinstance(value, Hashable):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+        return f"what is returned holds a {kind}, whose value cannot be told; return tensors, or dataclasses of them"
+    return f"the same call gives {_short(value)} first and {_short(pair[1])} then"
+
+
+def _different(expected: Observation, found: Observation) -> tuple[Any, Any] | None:
+    """The first value that is no tensor and differs, as it was and as it is; None if there is none.
+
+    How many there are differs only after a first one that does: an object's form comes before what it holds.
+    """
+    pairs = zip(expected.form[2], found.form[2], strict=False)
+    return next(((a, b) for a, b in pairs if not _equal(a, b)), None)
+
+
+def _short(value: Any) -> str:
+    return f"{' '.join(repr(value).split()):.60}"
+
+
 def _kept(tensor: Any) -> Any:
     return tensor.detach().clone()
 
@@ -137,6 +163,6 @@ def _described(form: tuple[Any, ...]) -> str:
 
 def _equal(a: Any, b: Any) -> bool:
     try:
-        return bool(a == b)
+        return bool(a == b) or bool(a != a and b != b)
     except Exception:
         return a is b

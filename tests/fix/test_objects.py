@@ -1,0 +1,140 @@
+"""Arguments and results in objects of the program's own: dataclasses, caches; and what cannot be compared."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
+
+from lanewise.errors import UsageError
+from lanewise.fix.gate.correctness import Correctness
+from lanewise.fix.guard import call_kind
+from lanewise.fix.patch import ForwardPatch
+from lanewise.fix.state import State
+from lanewise.fix.subject import make_subject
+from lanewise.fix.tensors import copy_call, map_tensors, tensors_of
+from tests.fix.programs import planted
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    logits: torch.Tensor
+    hidden: tuple[torch.Tensor, ...]
+    name: str = "linear"
+
+
+class Cache:
+    """What a language model gives back beside its logits."""
+
+    def __init__(self, keys: torch.Tensor) -> None:
+        self.layers = [Output(keys, (keys,))]
+        self.step = torch.relu
+        self.me = self
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        hidden = self.linear(x)
+        return Output(hidden.softmax(-1), (hidden,)), Cache(hidden)
+
+
+def test_tensors_inside_objects_are_seen_and_replaced_in_copies() -> None:
+    x = torch.randn(2)
+    cache = Cache(x)
+    assert len(tensors_of((cache, 1))) >= 2
+    doubled = map_tensors(lambda tensor: 2 * tensor, cache)
+    assert doubled is not cache
+    assert doubled.me is doubled
+    assert torch.equal(doubled.layers[0].logits, 2 * x)
+    assert doubled.layers[0].logits is doubled.layers[0].hidden[0], "what occurs twice is replaced once"
+    assert cache.layers[0].logits is x
+    ((copied,), _) = copy_call(((cache,), {}))
+    assert copied.layers is not cache.layers
+
+
+def test_modules_functions_and_what_holds_them_are_not_taken_apart() -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.model = nn.Linear(2, 2)
+            self.average = torch.zeros(2)
+
+    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+    for value in (nn.Linear(2, 2), torch.relu, optimizer, Trainer(), Output, "text", torch.dtype):
+        assert tensors_of(value) == []
+        assert map_tensors(lambda tensor: 2 * tensor, value) is value
+
+
+def test_the_kind_of_a_call_tells_apart_objects_of_other_classes_and_shapes() -> None:
+    def kind(value: Any) -> Any:
+        return call_kind(((value,), {}), False)
+
+    x, wide = torch.randn(2), torch.randn(3)
+    assert kind(Output(x, (x,))) == kind(Output(x + 1, (x,)))
+    others = [Output(wide, (x,)), Output(x, (x, x)), Output(x, (x,), "other"), Cache(x), x]
+    assert len({kind(value) for value in (Output(x, (x,)), *others)}) == 1 + len(others)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_results_in_objects_are_compared_value_by_value(wrong: bool) -> None:
+    def fast(module: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(x: torch.Tensor) -> Any:
+            hidden = module.linear(x) + wrong
+            return Output(hidden.softmax(-1), (hidden,)), Cache(hidden)
+
+        return forward
+
+    subject = make_subject(Layer().eval(), torch.randn(4, 8))
+    gate = Correctness(subject, State(subject), seconds=0.1)
+    candidate = planted("rewritten", fast)
+    variant = candidate.build(subject)
+    assert isinstance(variant, ForwardPatch)
+    found = gate.check(candidate, variant)
+    assert found.passed != wrong, found.reason
+    if wrong:
+        assert "output 1" in found.reason
+
+
+def counting() -> Callable[[torch.Tensor], Any]:
+    calls = [0]
+
+    def count(x: torch.Tensor) -> Any:
+        calls[0] += 1
+        return x, calls[0]
+
+    return count
+
+
+def yields(x: torch.Tensor) -> Iterator[torch.Tensor]:
+    yield x
+
+
+def grows(cache: Cache, x: torch.Tensor) -> torch.Tensor:
+    cache.layers.append(Output(x, ()))
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "says"),
+    [
+        (yields, torch.randn(2), "holds a generator"),
+        (lambda x: x.numpy(), torch.randn(2), "holds a numpy.ndarray"),
+        (counting(), torch.randn(2), "gives 1 first and 2 then"),
+        (grows, (Cache(torch.randn(2)), torch.randn(2)), "other tensors in its arguments"),
+    ],
+    ids=["generator", "array", "counter", "growing cache"],
+)
+def test_what_cannot_be_compared_is_said_at_once(function: Any, inputs: Any, says: str) -> None:
+    subject = make_subject(function, inputs)
+    with pytest.raises(UsageError, match=says):
+        Correctness(subject, State(subject), seconds=0.1)
