@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from lanewise.errors import UsageError
+from lanewise.fix.candidates.compiled import candidates
 from lanewise.fix.gate.correctness import Correctness
 from lanewise.fix.guard import call_kind
 from lanewise.fix.patch import ForwardPatch
@@ -115,6 +116,16 @@ def counting() -> Callable[[torch.Tensor], Any]:
     return count
 
 
+def remembering() -> Callable[[torch.Tensor], torch.Tensor]:
+    calls = [0]
+
+    def count(x: torch.Tensor) -> torch.Tensor:
+        calls[0] += 1
+        return x * calls[0]
+
+    return count
+
+
 def yields(x: torch.Tensor) -> Iterator[torch.Tensor]:
     yield x
 
@@ -130,11 +141,77 @@ def grows(cache: Cache, x: torch.Tensor) -> torch.Tensor:
         (yields, torch.randn(2), "holds a generator"),
         (lambda x: x.numpy(), torch.randn(2), "holds a numpy.ndarray"),
         (counting(), torch.randn(2), "gives 1 first and 2 then"),
+        (remembering(), torch.randn(2), "output 0 of the same call is another one"),
         (grows, (Cache(torch.randn(2)), torch.randn(2)), "other tensors in its arguments"),
     ],
-    ids=["generator", "array", "counter", "growing cache"],
+    ids=["generator", "array", "counter", "scaled by a counter", "growing cache"],
 )
 def test_what_cannot_be_compared_is_said_at_once(function: Any, inputs: Any, says: str) -> None:
     subject = make_subject(function, inputs)
     with pytest.raises(UsageError, match=says):
         Correctness(subject, State(subject), seconds=0.1)
+
+
+def test_a_buffer_that_counts_calls_is_put_back_between_those_of_a_check() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return x * self.calls
+
+    subject = make_subject(Counts().eval(), torch.randn(4, 8))
+    gate = Correctness(subject, State(subject), seconds=0.1)
+    unchanged = planted("unchanged", lambda module, original: lambda x: original(x))
+    found = gate.check(unchanged, unchanged.build(subject))
+    assert found.passed, found.reason
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_what_cannot_be_exchanged_or_put_back_is_refused_with_what_to_do() -> None:
+    x = torch.randn(2, 8)
+    with pytest.raises(UsageError, match=r"TorchScript.* made from"):
+        make_subject(torch.jit.trace(nn.Linear(8, 8).eval(), x), x)
+    with torch.inference_mode():
+        made = nn.Linear(8, 8)
+    with pytest.raises(UsageError, match="make the module outside"):
+        make_subject(made, x)
+    with pytest.raises(UsageError, match=r"missing .*'b'; a list stands for several calls"):
+        make_subject(lambda a, b: a + b, [x, x])
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_complex_numbers_may_be_off_by_rounding_and_no_more(wrong: bool) -> None:
+    class Mixes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(16, 16, dtype=torch.complex64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.weight
+
+    def fast(module: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            halves = x[:, :8] @ module.weight[:8] + x[:, 8:] @ module.weight[8:]
+            return halves.conj().resolve_conj() if wrong else halves
+
+        return forward
+
+    x = torch.randn(4, 16, dtype=torch.complex64)
+    subject = make_subject(Mixes().eval(), x)
+    gate = Correctness(subject, State(subject), seconds=0.1)
+    assert gate.what == "a copy of the module in double precision"
+    candidate = planted("other order", fast)
+    found = gate.check(candidate, candidate.build(subject))
+    assert found.passed != wrong, found.reason
+
+
+def test_what_is_compiled_already_is_not_compiled_again() -> None:
+    x = torch.randn(2, 8)
+    in_place = nn.Linear(8, 8)
+    in_place.compile()
+    for compiled in (torch.compile(nn.Linear(8, 8)), torch.compile(torch.relu), in_place):
+        assert {one.hopeless for one in candidates(make_subject(compiled, x))} == {"the program is compiled already"}
+    assert {one.hopeless for one in candidates(make_subject(nn.Linear(8, 8), x))} == {""}

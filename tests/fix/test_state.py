@@ -53,12 +53,14 @@ def test_schedules_and_gradient_scalers_of_a_step_are_put_back() -> None:
 
 
 def test_random_numbers_of_python_and_numpy_are_put_back_and_are_the_same_for_every_try() -> None:
+    shared: Any = np.random
+
     class Noisy(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.tanh(x) * random.random() * float(np.random.rand())
+            return torch.tanh(x) * random.random() * float(shared.rand())
 
-    before = random.getstate(), np.random.get_state()[1].tobytes()
+    before = random.getstate(), shared.get_state()[1].tobytes()
     subject = make_subject(Noisy().eval(), torch.randn(4, 4))
     Correctness(subject, State(subject), seconds=0.1)
     assert subject.random
-    assert (random.getstate(), np.random.get_state()[1].tobytes()) == before
+    assert (random.getstate(), shared.get_state()[1].tobytes()) == before

@@ -126,6 +126,14 @@ def test_inference_steps_at_the_outermost_module(counter: Counter) -> None:
     assert (counter.finder.source, counter.finder.label, counter.steps) == ("forward", "Sequential", 8)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_torchscript_takes_no_hooks_and_runs_as_without_us(counter: Counter) -> None:
+    model, x = torch.jit.trace(mlp().eval(), torch.ones(2, 8)), torch.ones(2, 8)
+    counter.finder.install()
+    assert all(torch.equal(model(x), model(x)) for _ in range(3))
+    assert counter.steps == 0
+
+
 def test_a_module_called_once_is_no_step(counter: Counter) -> None:
     counter.finder.install()
     embedding, model, loss = nn.Linear(8, 8), mlp(), nn.MSELoss()

@@ -1,4 +1,5 @@
-"""The modules, optimizers and what steps along with them that a function uses: its closure, globals, defaults, and the object it is bound to."""
+"""The modules and optimizers that a function uses, and what steps along with these: in its closure, globals, defaults, and
+the object it is bound to."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from lanewise.fix.model import PlanReport
 from lanewise.fix.saved import SAVED_SCHEMA, Saved, read_saved
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject, make_subject
+from lanewise.fix.words import plan_sentence
 
 __all__ = ["Plan", "combined", "load_plan"]
 
@@ -90,12 +91,14 @@ class Plan:
         self.undo()
 
     def summary(self) -> str:
-        """One line per candidate that was tried: outcome, ratio with its interval, reason."""
-        lines: list[str] = []
+        """What came of it, one line per candidate that was tried (outcome, ratio with its interval, reason), and notes."""
+        lines = [plan_sentence(self.report)]
+        width = max((len(attempt.name) for attempt in self.report.attempts), default=0)
         for attempt in self.report.attempts:
             timing = attempt.timing
             ratio = f"{timing.ratio:.2f}x ({timing.low:.2f} to {timing.high:.2f})" if timing is not None else ""
-            lines.append(f"{attempt.name:24} {attempt.outcome:13} {ratio:24} {attempt.reason}".rstrip())
+            lines.append(f"{attempt.name:{width}}  {attempt.outcome:13} {ratio:23} {attempt.reason}".rstrip())
+        lines += [f"note: {note}" for note in self.report.notes]
         return "\n".join(lines)
 
     def counts(self) -> dict[str, dict[str, int]]:
@@ -168,6 +171,8 @@ def load_plan(path: str | os.PathLike[str], target: Any, example_inputs: Any) ->
     if strange := [kind for kind in kinds if kind not in saved.kinds]:
         what = "; ".join(differences(saved.kinds[0], strange[0])) if saved.kinds else "no calls"
         raise LanewiseError(f"{name} was proven for other calls ({what}): optimize with these inputs")
+    if not saved.applied:
+        return Plan(subject, saved.report, [], allowed=saved.allowed)
     state = State(subject)
     gate = Correctness(subject, state)
     known = {candidate.name: candidate for candidate in catalogue(subject, work_of(subject, state))}

@@ -1,5 +1,6 @@
 """`State`: what running a program changes, kept so that it can be put back: parameters, buffers, gradients, states of
-optimizers, schedules and gradient scalers, modes and random numbers. Everything is put back in place: references that the program holds stay valid."""
+optimizers, schedules and gradient scalers, modes and random numbers. Everything is put back in place: references that the
+program holds stay valid."""
 
 from __future__ import annotations
 
@@ -16,6 +17,9 @@ from lanewise.record.torched import torch_part
 __all__ = ["State", "seed"]
 
 torch: Any = torch_part()
+
+_numpy: Any = np.random
+"""The generator that programs share; they may draw from it, we do not."""
 
 # How an optimizer works is what candidates change and undo themselves.
 _NOT_STATE = frozenset({"params", "foreach", "fused", "capturable"})
@@ -40,7 +44,7 @@ class State:
         self._optimizers = [(optimizer, _optimizer_state(optimizer)) for optimizer in subject.found.optimizers]
         self._steppers = [(stepper, copy.deepcopy(stepper.state_dict())) for stepper in subject.found.steppers]
         self._random = torch.get_rng_state()
-        self._host_random = random.getstate(), np.random.get_state()
+        self._host_random = random.getstate(), _numpy.get_state()
         self._device_random = torch.cuda.get_rng_state(subject.device) if subject.cuda else None
 
     def restore(self) -> None:
@@ -64,7 +68,7 @@ class State:
         """Put the random number generators back."""
         torch.set_rng_state(self._random)
         random.setstate(self._host_random[0])
-        np.random.set_state(self._host_random[1])
+        _numpy.set_state(self._host_random[1])
         if self._device_random is not None:
             torch.cuda.set_rng_state(self._device_random, self._subject.device)
 
@@ -72,7 +76,7 @@ class State:
 def seed(subject: Subject, number: int) -> None:
     """Seed the generators of Python, NumPy, the host and the subject's device."""
     random.seed(number)
-    np.random.seed(number)
+    _numpy.seed(number)
     torch.random.default_generator.manual_seed(number)
     if subject.cuda:
         with torch.cuda.device(subject.device):

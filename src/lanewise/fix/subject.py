@@ -159,14 +159,18 @@ def make_subject(target: Any, example_inputs: Any) -> Subject:
     module: Any = target if isinstance(target, torch.nn.Module) else None
     found = Found([target], [], []) if module is not None else find_parts(target)
     refuse_distributed(found)
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UsageError(
+            "optimize() exchanges forward, which a TorchScript module does not let: optimize the module that it was made "
+            "from, or a function that calls it"
+        )
     calls = _calls(example_inputs)
-    _fits(module.forward if module is not None else target, calls[0])
-    subject_tensors = [
-        *tensors_of(calls),
-        *(t for root in found.modules for t in (*root.parameters(), *root.buffers())),
-    ]
-    if problem := why_not_comparable(subject_tensors):
+    _fits(module.forward if module is not None else target, calls[0], several=isinstance(example_inputs, list))
+    held = [tensor for root in found.modules for tensor in (*root.parameters(), *root.buffers())]
+    if problem := why_not_comparable([*tensors_of(calls), *held]):
         raise UsageError(f"optimize() compares results: {problem}")
+    if any(tensor.is_inference() for tensor in held):
+        raise UsageError("weights made under torch.inference_mode() cannot be put back: make the module outside of it")
     entry = module if module is not None else target if isinstance(target, Entry) else Entry(target)
     return Subject(entry, module, found, calls, _kind(module, found, calls))
 
@@ -192,7 +196,7 @@ def _calls(example_inputs: Any) -> list[Call]:
     return calls
 
 
-def _fits(function: Any, call: Call) -> None:
+def _fits(function: Any, call: Call, *, several: bool) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -200,4 +204,5 @@ def _fits(function: Any, call: Call) -> None:
     try:
         signature.bind(*call[0], **call[1])
     except TypeError as error:
-        raise UsageError(f"example_inputs do not fit the call: {error}") from None
+        hint = "; a list stands for several calls: give the arguments of one as a tuple" if several else ""
+        raise UsageError(f"example_inputs do not fit the call: {error}{hint}") from None

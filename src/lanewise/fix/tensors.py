@@ -21,6 +21,7 @@ __all__ = [
     "same_bits",
     "sharing",
     "tensors_of",
+    "values_of",
     "why_not_comparable",
 ]
 
@@ -140,6 +141,12 @@ def copy_tensor(tensor: Any) -> Any:
 def copy_call(call: Call) -> Call:
     """The call with copies of its tensors."""
     return map_tensors(copy_tensor, call)
+
+
+def values_of(tensor: Any) -> Any:
+    """A copy of a tensor to compare: without a graph, and with two real numbers for a complex one."""
+    copied = tensor.detach().clone()
+    return torch.view_as_real(copied.resolve_conj()) if copied.dtype.is_complex else copied
 
 
 def drawing(device: Any, number: int) -> Any:

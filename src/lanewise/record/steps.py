@@ -228,12 +228,16 @@ class ForwardSteps:
             candidate.entered(module, args)
 
     def _outermost_found(self, module: Any) -> _Candidate | None:
-        """Gives a module that is seen for the first time hooks of its own."""
+        """Gives a module that is seen for the first time hooks of its own, if it takes any."""
         if id(module) in self._candidates:
             return None
+        try:
+            candidate = _Candidate(module, self)
+        except RuntimeError:  # TorchScript takes no hooks
+            return None
+        self._candidates[id(module)] = candidate
         self._look_away()
         self.seen.add(module)
-        candidate = self._candidates[id(module)] = _Candidate(module, self)
         return candidate
 
     def entered(self, candidate: _Candidate) -> None:

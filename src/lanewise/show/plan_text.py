@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from lanewise.fix.model import Attempt, PlanReport, Timing
+from lanewise.fix.words import plan_sentence
 from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.quantity import format_quantity
 from lanewise.show.json import to_plain
@@ -38,21 +39,6 @@ def print_plan(report: PlanReport, console: Console, *, verbose: bool = False) -
 def plan_json(report: PlanReport) -> str:
     """The report, indented; NaN and infinities become null."""
     return msgspec.json.format(msgspec.json.encode(to_plain(report)), indent=2).decode()
-
-
-def plan_sentence(report: PlanReport) -> str:
-    """What came of it, in one or two sentences."""
-    timed = [attempt for attempt in report.attempts if attempt.timing is not None]
-    tried = sum(bool(attempt.checks) for attempt in timed)
-    head = f"{report.subject}, {report.kind}"
-    if not report.winner or report.against_eager is None:
-        slower = f", {len(timed) - tried} slower at first sight" if tried < len(timed) else ""
-        return f"{head}: nothing is kept; {tried} of {len(report.attempts)} candidates were right and timed{slower}."
-    text = f"{head}: {' + '.join(report.winner)} makes it {_ratio(report.against_eager)} faster than as it was"
-    if report.against_best is not None and report.best_alternative != "eager":
-        text += f", and it is {_ratio(report.against_best)} against the best other way ({report.best_alternative})"
-    sure = "" if report.confidence == "high" else f" ({report.confidence} confidence)"
-    return f"{text}{sure}."
 
 
 def attempts_table(report: PlanReport) -> TableBlock:

@@ -33,6 +33,7 @@ def candidates(subject: Subject) -> list[Candidate]:
     """The modes that make sense for the subject's device."""
     made: list[Candidate] = []
     usable = modes_for(subject)
+    hopeless = "the program is compiled already" if _is_compiled(subject) else ""
     for name, (mode, what) in MODES.items():
         if mode not in usable:
             continue
@@ -47,6 +48,7 @@ def candidates(subject: Subject) -> list[Candidate]:
                 compiles=True,
                 engine=True,
                 alternative=True,
+                hopeless=hopeless,
             )
         )
     if blocks := repeated_blocks(subject):
@@ -61,6 +63,7 @@ def candidates(subject: Subject) -> list[Candidate]:
                 predictions=(compiled_regions(), fewer_operators()),
                 compiles=True,
                 engine=True,
+                hopeless=hopeless,
             ),
         )
     return made
@@ -72,6 +75,14 @@ def modes_for(subject: Subject) -> list[str]:
     if subject.cuda:
         modes += ["reduce-overhead", *(["max-autotune-no-cudagraphs"] if _autotunes(subject) else [])]
     return modes
+
+
+def _is_compiled(subject: Subject) -> bool:
+    """Whether torch.compile has been applied to the whole of it, in a copy or in place."""
+    module, function = subject.module, getattr(subject.entry, "original", None)
+    if module is None:
+        return hasattr(function, "_torchdynamo_orig_callable")
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def repeated_blocks(subject: Subject) -> list[Any]:

@@ -29,7 +29,7 @@ from lanewise.fix.model import Check, NumericClass
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import same_bits, tensors_of, why_not_comparable
+from lanewise.fix.tensors import same_bits, tensors_of, values_of, why_not_comparable
 
 __all__ = ["Correctness", "Result", "patches_of"]
 
@@ -229,10 +229,12 @@ class Correctness:
         first, again, second = (observe(self.subject, self.subject.calls[0], self._state, draw=n) for n in (0, 0, 1))
         if problem := why_not_comparable(first.outputs) or why_not_the_same(first, again):
             raise UsageError(f"optimize() compares results: {problem}")
-        given = tensors_of(self.subject.calls[0])
+        given = [values_of(tensor) for tensor in tensors_of(self.subject.calls[0])]
         if [tensor.shape for tensor in first.inputs] != [tensor.shape for tensor in given]:
-            raise UsageError("optimize() repeats a call: this one leaves other tensors in its arguments than it was given")
-        self.subject.mutates = not all(same_bits(a, b.detach()) for a, b in zip(first.inputs, given, strict=True))
+            raise UsageError(
+                "optimize() repeats a call: this one leaves other tensors in its arguments than it was given"
+            )
+        self.subject.mutates = not all(same_bits(a, b) for a, b in zip(first.inputs, given, strict=True))
         return not all(same_bits(a, b) for (_, a), (_, b) in zip(first.values(), second.values(), strict=True))
 
 

@@ -11,7 +11,7 @@ from lanewise.fix.gate.observe import Observation, observe
 from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import Call, copy_call, same_bits, tensors_of
+from lanewise.fix.tensors import Call, copy_call, same_bits, tensors_of, values_of
 from lanewise.record.torched import torch_part
 
 __all__ = ["check_evidence"]
@@ -88,14 +88,15 @@ def _changed_in_place(subject: Subject, state: State, close: Close) -> Check:
     with _without_marks(subject, state):
         seed(subject, 0)
         subject.run(call)
+        state.restore()
         with torch.no_grad():
             for mine, new in zip(tensors_of(call), tensors_of(other), strict=True):
                 mine.data.copy_(new)
         seed(subject, 0)
-        found = [tensor.detach().clone() for tensor in tensors_of(subject.run(call)[0])]
+        found = [values_of(tensor) for tensor in tensors_of(subject.run(call)[0])]
         state.restore()
         seed(subject, 0)
-        fresh = [tensor.detach() for tensor in tensors_of(subject.run(copy_call(other))[0])]
+        fresh = [values_of(tensor) for tensor in tensors_of(subject.run(copy_call(other))[0])]
         same = close(found, fresh)
     return Check(rule, same, "" if same else "the result is that of the values that were there before")
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
+from lanewise.fix.gate.numbers import error_of
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import Call, copy_call, drawing, flatten, sharing, tensors_of
+from lanewise.fix.tensors import Call, copy_call, drawing, flatten, same_bits, sharing, tensors_of, values_of
 from lanewise.record.torched import torch_part
 
 __all__ = ["Observation", "compare_form", "cotangents", "observe", "why_not_the_same"]
 
 torch: Any = torch_part()
 _pytree: Any = torch_part("torch.utils._pytree")
+
+_PLAUSIBLE = 0.1
+"""Two results that are further apart, in norm, are not the same up to rounding."""
 
 _LAYOUTS = ("contiguous", "expanded", "transposed")
 
@@ -72,11 +76,11 @@ def observe(subject: Subject, call: Call, state: State, *, layout: str = "contig
         structure = str(_pytree.tree_flatten(result)[1])
         plain = tuple(leaf for leaf in leaves if not isinstance(leaf, torch.Tensor))
         return Observation(
-            outputs=[_kept(tensor) for tensor in found],
+            outputs=[values_of(tensor) for tensor in found],
             form=(structure, tuple((t.dtype, tuple(t.shape), t.device) for t in found), plain),
-            gradients=[None if tensor is None else _kept(tensor) for tensor in gradients],
-            inputs=[_kept(tensor) for tensor in tensors_of(copied)],
-            buffers=[_kept(tensor) for tensor in subject.buffers()],
+            gradients=[None if tensor is None else values_of(tensor) for tensor in gradients],
+            inputs=[values_of(tensor) for tensor in tensors_of(copied)],
+            buffers=[values_of(tensor) for tensor in subject.buffers()],
             shared=sharing(found, tensors_of(copied)),
             carries_grad=tuple(bool(tensor.requires_grad) for tensor in found),
             touched=versions != [parameter._version for parameter in parameters],
@@ -131,12 +135,21 @@ def why_not_the_same(first: Observation, again: Observation) -> str:
     if first.form[:2] != again.form[:2]:
         return "the same call gives results of another structure or other shapes each time"
     if (pair := _different(first, again)) is None:
-        return ""
+        return _moved(first, again)
     value = pair[0]
     if type(value).__eq__ is object.__eq__ or not isinstance(value, Hashable):
         kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
         return f"what is returned holds a {kind}, whose value cannot be told; return tensors, or dataclasses of them"
     return f"the same call gives {_short(value)} first and {_short(pair[1])} then"
+
+
+def _moved(first: Observation, again: Observation) -> str:
+    """The first output that is another one in the second run, by more than an order of additions that changes explains."""
+    for at, (a, b) in enumerate(zip(first.outputs, again.outputs, strict=True)):
+        if same_bits(a, b) or (a.dtype.is_floating_point and error_of(b, a).norm <= _PLAUSIBLE):
+            continue
+        return f"output {at} of the same call is another one each time, as the program keeps what cannot be put back"
+    return ""
 
 
 def _different(expected: Observation, found: Observation) -> tuple[Any, Any] | None:
@@ -150,10 +163,6 @@ def _different(expected: Observation, found: Observation) -> tuple[Any, Any] | N
 
 def _short(value: Any) -> str:
     return f"{' '.join(repr(value).split()):.60}"
-
-
-def _kept(tensor: Any) -> Any:
-    return tensor.detach().clone()
 
 
 def _described(form: tuple[Any, ...]) -> str:

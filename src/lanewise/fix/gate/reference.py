@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lanewise.fix.gate.observe import Observation, cotangents, observe
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import Call, copy_call, map_tensors, tensors_of
+from lanewise.fix.tensors import Call, copy_call, map_tensors, tensors_of, values_of
 from lanewise.record.torched import torch_part
 
 __all__ = ["Reference", "make_reference"]
@@ -82,8 +82,8 @@ class Reference:
             gradients: list[Any] = []
             if self._subject.kind == "training":
                 gradients = self._gradients(outputs, doubled, layout, eager)
-            after = [buffer.detach().clone() for buffer in self._twin.buffers()]
-            return Truth([tensor.detach() for tensor in outputs], gradients, after)
+            after = [values_of(buffer) for buffer in self._twin.buffers()]
+            return Truth([values_of(tensor) for tensor in outputs], gradients, after)
         finally:
             with torch.no_grad():
                 for buffer, value in buffers:
@@ -100,7 +100,8 @@ class Reference:
         wanted += [parameter for parameter in seen.values() if parameter.requires_grad]
         if not roots or not wanted:
             return []
-        return list(torch.autograd.grad(roots, wanted, cotangents(roots, layout, dtypes), allow_unused=True))
+        found = torch.autograd.grad(roots, wanted, cotangents(roots, layout, dtypes), allow_unused=True)
+        return [None if tensor is None else values_of(tensor) for tensor in found]
 
 
 def make_reference(subject: Subject, state: State) -> Reference:
@@ -146,7 +147,7 @@ def _plausible(truth: Sequence[Any], eager: Sequence[Any]) -> bool:
 
 
 def _copied(subject: Subject) -> Any:
-    return copy.deepcopy(subject.module).double()
+    return copy.deepcopy(subject.module)._apply(lambda tensor: tensor.to(_wider(tensor.dtype)))
 
 
 def _nothing(subject: Subject) -> None:
@@ -154,9 +155,8 @@ def _nothing(subject: Subject) -> None:
 
 
 def _double(tensor: Any) -> Any:
-    if not tensor.dtype.is_floating_point:
-        return tensor
-    return tensor.detach().double().requires_grad_(tensor.requires_grad)
+    wide = _wider(tensor.dtype)
+    return tensor if wide is tensor.dtype else tensor.detach().to(wide).requires_grad_(tensor.requires_grad)
 
 
 class _Upcast(_modes.TorchDispatchMode):
@@ -172,18 +172,23 @@ class _Upcast(_modes.TorchDispatchMode):
         return func(*map_tensors(self._double, tuple(_wider(arg) for arg in args)), **map_tensors(self._double, wide))
 
     def _double(self, tensor: Any) -> Any:
-        if not tensor.dtype.is_floating_point or tensor.dtype is torch.float64:
+        wide = _wider(tensor.dtype)
+        if wide is tensor.dtype:
             return tensor
         if id(tensor) not in self._doubles:
-            self._doubles[id(tensor)] = (tensor, tensor.double())
+            self._doubles[id(tensor)] = (tensor, tensor.to(wide))
         return self._doubles[id(tensor)][1]
 
 
 def _wider(value: Any) -> Any:
-    return torch.float64 if isinstance(value, torch.dtype) and value.is_floating_point else value
+    """For a type of real or complex numbers that in double precision; any other value as it is."""
+    if not isinstance(value, torch.dtype):
+        return value
+    return torch.float64 if value.is_floating_point else torch.complex128 if value.is_complex else value
 
 
 def _upcast_run(subject: Subject, call: Call) -> list[Any]:
     seed(subject, 0)
     with torch.no_grad(), _Upcast():
-        return tensors_of(subject.entry(*call[0], **call[1]))
+        outputs = tensors_of(subject.entry(*call[0], **call[1]))
+    return [values_of(tensor) for tensor in outputs]

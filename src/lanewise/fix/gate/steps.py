@@ -10,7 +10,7 @@ from lanewise.fix.gate.inputs import other_values
 from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import Call, copy_call, drawing, same_bits, tensors_of
+from lanewise.fix.tensors import Call, copy_call, drawing, same_bits, tensors_of, values_of
 from lanewise.record.torched import torch_part
 
 __all__ = ["StepCheck"]
@@ -82,12 +82,12 @@ class StepCheck:
             if shaken is not None:
                 _shake(subject, shaken)
             kept = [*subject.parameters(), *subject.buffers()]
-            starts = [tensor.detach().clone() for tensor in kept]
+            starts = [values_of(tensor) for tensor in kept]
             outputs: list[Any] = []
             for at in range(_STEPS):
                 result, _ = subject.run(copy_call(calls[at % len(calls)]))
-                outputs += [tensor.detach().clone() for tensor in tensors_of(result)]
-            moves = [end.detach().double() - start.double() for end, start in zip(kept, starts, strict=True)]
+                outputs += [values_of(tensor) for tensor in tensors_of(result)]
+            moves = [values_of(end).double() - start.double() for end, start in zip(kept, starts, strict=True)]
             return Course(outputs, moves, math.sqrt(sum(float(start.double().square().sum()) for start in starts)))
         finally:
             self._state.restore()

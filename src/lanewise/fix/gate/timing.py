@@ -25,7 +25,7 @@ from lanewise.fix.gate.repeats import FreshInputs, Repeats
 from lanewise.fix.model import ArmTime, Timing
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import copy_call, same_bits, tensors_of
+from lanewise.fix.tensors import copy_call, same_bits, tensors_of, values_of
 from lanewise.record.torched import torch_part
 
 torch: Any = torch_part()
@@ -309,7 +309,7 @@ def _warm_up(subject: Subject, state: State, variant: Variant, calls: list[Any],
 
 
 def _copied(outputs: Any) -> list[Any]:
-    return [tensor.detach().clone() for tensor in tensors_of(outputs)]
+    return [values_of(tensor) for tensor in tensors_of(outputs)]
 
 
 def _alike(a: list[Any], b: list[Any], apart: Callable[[int], float]) -> bool:
