@@ -319,6 +319,50 @@ def test_safe_only_leaves_out_what_may_change_results() -> None:
     assert [one.name for one in rewrite(source, safe_only=True).suggestions] == ["zero-grad"]
 
 
+def test_channels_last_is_not_safe_beside_dropout_which_draws_in_the_order_of_memory() -> None:
+    source = "import torch\n\nmodel = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3){})\ny = model(x)\n"
+    for more, safe in (("", True), (", torch.nn.Dropout()", False)):
+        assert [one.safe for one in rewrite(source.format(more), only=["channels-last"]).suggestions] == [safe]
+
+
+LOADER = "loader = torch.utils.data.DataLoader(data{})"
+SUM = "for x in data:\n    loss = f(x)\n    total += loss.item()\n{}"
+SERVES = "model.eval()\n\ndef answer(x):\n    return model(x)\n{}"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "other"),
+    [
+        ("loader", LOADER, ", **settings"),
+        ("item-in-loop", SUM, "    print(loss.item())\n"),
+        ("no-grad", SERVES, "\nmodel(y).sum().backward()\n"),
+        ("no-grad", SERVES, "\ntorch.set_grad_enabled(False)\n"),
+        ("no-grad", SERVES.replace("model.eval", "other.eval"), ""),
+    ],
+    ids=["a mapping may hold the same", "it waits anyway", "it trains", "it is off already", "another model"],
+)
+def test_nothing_is_suggested_where_it_would_break_or_not_help(name: str, source: str, other: str) -> None:
+    if other:
+        assert [one.name for one in rewrite(source.format(""), only=[name]).suggestions] == [name]
+    assert not rewrite(source.format(other), only=[name]).changed
+
+
+def test_a_script_that_only_infers_gets_its_function_decorated() -> None:
+    for put in ("model.eval()", "model = load().eval()"):
+        source = f"import torch\n\n{put}\n\n\ndef answer(x):\n    return model(x)\n\n\ndef other(x):\n    return x\n"
+        after = rewrite(source, only=["no-grad"]).after
+        assert after == source.replace("def answer", "@torch.inference_mode()\ndef answer")
+
+
+def test_a_file_that_may_not_be_written_is_not_run_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lanewise.errors import LanewiseError
+    from lanewise.fix.source import text
+
+    monkeypatch.setattr(text.os, "access", lambda path, mode: False)
+    with pytest.raises(LanewiseError, match=r"cannot write a\.py: Permission denied"):
+        text.check_writable(Path("a.py"))
+
+
 def test_what_is_safe_is_suggested_beside_what_is_not() -> None:
     source = "import torch\n\nfor x in data:\n    x.sum().item()\n    torch.cuda.synchronize()\n"
     assert [one.safe for one in rewrite(source).suggestions] == [True, False]
@@ -401,6 +445,22 @@ def test_the_diff_can_be_applied_with_patch(tmp_path: Path) -> None:
     assert script.read_text() == rewrite("import torch\n\n\ndef f(x, w):\n    return torch.sin(x) * w + 1").after
 
 
+def test_the_diff_is_in_the_bytes_and_under_the_path_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    files = {
+        "sub/a.py": "# coding: latin-1\nx.item()\nname = 'caf\u00e9'\n".encode("latin-1"),
+        "sub/mark.py": "\ufeffimport torch\r\nx.item()\n".encode(),
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "link.py").symlink_to("sub/mark.py")
+    for given, written in (("sub/a.py", "sub/a.py"), ("link.py", "sub/mark.py")):
+        words = [sys.executable, "-m", "lanewise", "fix", given]
+        diff = subprocess.run(words, capture_output=True, timeout=300, cwd=tmp_path).stdout
+        assert subprocess.run(["git", "apply", "-"], input=diff, cwd=tmp_path, check=False).returncode == 0
+        assert (tmp_path / written).read_bytes() == files[written].replace(b"x.item()\n", b"")
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -434,12 +494,15 @@ def test_where_nothing_can_be_written_one_line_says_so(tmp_path: Path) -> None:
 def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def (:")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "a.ipynb").write_text('{"cells": []}')
     (tmp_path / "bytes.py").write_bytes(b"x = '\xff\xfe'\n" * 3)
     (tmp_path / "coding.py").write_text("# coding: magic\n")
     for words, code, message in (
         (["fix"], 2, "what to fix?"),
         (["fix", "missing.py"], 3, "cannot read missing.py"),
-        (["fix", "broken.py"], 3, "broken.py: it is no Python"),
+        (["fix", "broken.py"], 3, "broken.py: it is no Python that can be read: line 1: invalid syntax"),
+        (["fix", "a.ipynb"], 3, "a.ipynb is a notebook"),
+        (["fix", "-"], 2, "not from standard input"),
         (["fix", "--only", "magic", "broken.py"], 2, "no edit called magic"),
         (["fix", "folder"], 3, "cannot read folder: Is a directory"),
         (["fix", "bytes.py"], 3, "cannot read bytes.py: "),
@@ -510,6 +573,62 @@ def test_a_program_that_fails_by_itself_is_named_with_its_own_error(tmp_path: Pa
     assert "the program ends with exit code 1: ValueError: boom" in done.stderr
     assert "item" in script.read_text()
     assert list(tmp_path.glob("*")) == [script], "nothing is left beside the script"
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "quick"),
+    [
+        ("the program ended after 15 steps, before recording began; with --quick it begins after the fifth",
+         "the program ended after 15 steps, before recording began", True),
+        ("no step was found; name the function that makes one (--step-on FN), or use --whole",
+         "no step was found", False),
+    ],
+)  # fmt: skip
+def test_a_program_of_few_steps_is_recorded_from_the_first_ones(
+    said: str, words: str, quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lanewise.errors import LanewiseError
+    from lanewise.fix.source import prove as proving
+    from lanewise.fix.source.text import Source
+
+    script, told, ran = tmp_path / "a.py", list[str](), list[bool]()
+    script.write_text("x = 1\n")
+
+    def run(line: list[str], **_: Any) -> Any:
+        ran.append("--quick" in line)
+        folder, name = Path(line[line.index("-o") + 1]), line[line.index("--name") + 1]
+        if ran[-1]:
+            folder.mkdir(exist_ok=True)
+            (folder / f"{name}.json.gz").touch()
+        return SimpleNamespace(returncode=0, stdout="", stderr=f"lanewise: nothing was recorded: {said}\n")
+
+    monkeypatch.setattr(proving.subprocess, "run", run)
+    monkeypatch.setattr(proving, "diff", lambda *_, **__: None)
+    edited = Source("x = 2\n", "utf-8")
+    if quick:
+        assert proving.prove(script, edited, [], tmp_path, runs=2, tell=told.append).same_output
+        assert ran == [False, True, True, True, True]
+        assert any(words in line and "--quick" not in line for line in told)
+    else:
+        with pytest.raises(LanewiseError, match=f"of the program: {words}$"):
+            proving.prove(script, edited, [], tmp_path, runs=2, tell=told.append)
+
+
+def test_recordings_that_cannot_be_compared_prove_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lanewise.errors import LanewiseError
+    from lanewise.fix.source import prove as proving
+    from lanewise.fix.source.text import Source
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise UsageError("before and after are not comparable: another card. Add --anyway to compare them all the same")
+
+    script = tmp_path / "a.py"
+    script.write_text("x = 1\n")
+    monkeypatch.setattr(proving, "record_once", lambda *_, **__: "")
+    monkeypatch.setattr(proving, "diff", refuse)
+    with pytest.raises(LanewiseError, match=r"nothing of each other: before .* another card$") as caught:
+        proving.prove(script, Source("x = 2\n", "utf-8"), [], tmp_path, runs=1, tell=lambda _: None)
+    assert not isinstance(caught.value, UsageError)
 
 
 @pytest.mark.slow

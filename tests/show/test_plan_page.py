@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
+from rich.console import Console
 
 from lanewise.fix.model import SCHEMA, ArmTime, Attempt, Check, PlanReport, Shown, Timing
 from lanewise.show import static_page
 from lanewise.show.fix_page import fix_html
 from lanewise.show.html import Bundle
 from lanewise.show.plan_page import plan_html
+from lanewise.show.plan_text import plan_markdown, print_plan
 
 pytest.importorskip("libcst", reason="edits sources")
 from lanewise.fix.source.edit import Suggestion
@@ -83,7 +87,8 @@ def test_the_page_of_a_plan_has_every_candidate_with_outcome_reason_and_evidence
     read = Read(page)
     said = " ".join(read.text)
     for part in (
-        "cuda-graph makes it 2.50x faster", "2.50x (2.45-2.55)", "42 calls", "out of budget", "stopped after 5 s",
+        "cuda-graph makes it 2.50x as fast as it was", "2.50x (2.45-2.55)", "42 calls", "out of budget",
+        "stopped after 5 s",
         "C1 values", "equal in every bit", "a CUDA graph is replayed", "it takes 60 us less", "NVIDIA H200", "a note",
         "double precision", "there was no time left to try it",
     ):  # fmt: skip
@@ -116,3 +121,37 @@ def test_names_are_text_and_never_markup() -> None:
         assert "alert(1)" in " ".join(read.text)
         assert "\u202e" not in page
         assert "\x1b" not in page
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_in_a_terminal_every_reason_is_there_in_full_whatever_its_width(width: int) -> None:
+    reason = f"products are computed with {'very ' * 100}few bits"
+    report = plan()
+    attempts = [*report.attempts, Attempt("bf16", "precision", "whole", "bfloat16", "refused", reason)]
+    report = msgspec.structs.replace(report, attempts=attempts, before_after=f"{'fewer ' * 120}operators")
+    printed = " ".join(text_of(report, width).split())
+    assert reason in printed
+    assert report.before_after in printed
+    assert "bf16: bfloat16" in printed
+    assert "plan: cuda-graph" in printed
+    assert "…" not in printed
+    page = " ".join(" ".join(Read(plan_html(report)).text).split())
+    assert reason in page
+    assert report.before_after in page
+    assert reason in plan_markdown(report)
+
+
+def test_a_plan_of_nothing_has_no_empty_tables_and_says_why() -> None:
+    report = msgspec.structs.replace(plan(), attempts=[], winner=[], final=[], against_eager=None, notes=["no time"])
+    printed = text_of(report, 100)
+    assert "Model, inference: nothing was tried." in printed
+    assert "no time" in printed
+    assert "What was tried" not in printed
+    assert "What was tried" not in plan_html(report)
+    assert "What was tried" not in plan_markdown(report)
+
+
+def text_of(report: PlanReport, width: int) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    print_plan(report, console)
+    return console.export_text()

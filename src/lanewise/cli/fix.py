@@ -24,7 +24,7 @@ __all__ = ["fix"]
 class _Fix(RunCommand):
     """Leaves everything after the script's name to the program."""
 
-    ends = ("--",)
+    ends = ("--", "-")
 
 
 @click.command(cls=_Fix, options_metavar="[OPTIONS] SCRIPT [ARGS]... | PLAN.json")
@@ -53,11 +53,13 @@ def fix(ctx: click.Context, **given: Any) -> None:
     script is only changed if it still runs and does not get slower. For a PLAN.json of lanewise.optimize: show it.
     With -o all of it becomes a page, one file to send; with --json that file.
     """
-    from lanewise.fix.source.text import read_source, write_source
+    from lanewise.fix.source.text import check_writable, read_source, write_source
 
     program: list[str] = ctx.meta["program"]
     if not program:
         raise UsageError("what to fix? lanewise fix SCRIPT [ARGS]")
+    if program[0] == "-":
+        raise UsageError("a program is edited in its file, not from standard input: lanewise fix SCRIPT")
     script, arguments = Path(program[0]), program[1:]
     if given["output"] is not None:
         check_output(given["output"], given["force"])
@@ -65,11 +67,14 @@ def fix(ctx: click.Context, **given: Any) -> None:
         _show_plan(script, given)
         return
     source = read_source(script)
+    if given["write"]:
+        check_writable(script)
     rewritten, hidden = _rewritten(script, source.text, given)
     edited = source._replace(text=rewritten.after)
     if not given["as_json"]:
-        _print_suggestions(rewritten, hidden, script)
-        if not given["prove"] and not given["write"]:
+        only_diff = not given["prove"] and not given["write"]
+        _print_suggestions(rewritten, hidden, script, source.encoding if only_diff else "")
+        if only_diff:
             _say_what_next(ctx, rewritten, arguments)
     proof = None
     if rewritten.changed and (given["prove"] or (given["write"] and not given["no_proof"])):
@@ -110,8 +115,9 @@ def _rewritten(script: Path, source: str, given: dict[str, Any]) -> tuple[Rewrit
         raise InputError(f"{script}: {error}") from None
 
 
-def _print_suggestions(rewritten: Rewritten, hidden: int, script: Path) -> None:
-    from lanewise.fix.source.rewrite import unified_diff
+def _print_suggestions(rewritten: Rewritten, hidden: int, script: Path, encoding: str) -> None:
+    """To the terminal; or, where nothing else follows, as a patch in the encoding of the file."""
+    from lanewise.fix.source.rewrite import patch_of, unified_diff
 
     for one in rewritten.suggestions:
         click.echo(f"{script}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}", err=True)
@@ -120,7 +126,15 @@ def _print_suggestions(rewritten: Rewritten, hidden: int, script: Path) -> None:
     if not rewritten.changed:
         click.echo("lanewise: nothing to suggest", err=True)
         return
-    click.echo(unified_diff(rewritten, script.name), nl=False)
+    name = _name_in_diff(script)
+    as_patch = bool(encoding) and not sys.stdout.isatty()
+    click.echo(patch_of(rewritten, name, encoding) if as_patch else unified_diff(rewritten, name), nl=False)
+
+
+def _name_in_diff(script: Path) -> str:
+    """The file's path from here, as `git apply` wants it; a link names what it leads to."""
+    path, here = script.resolve(), Path.cwd().resolve()
+    return path.relative_to(here).as_posix() if path.is_relative_to(here) else script.name
 
 
 def _say_what_next(ctx: click.Context, rewritten: Rewritten, arguments: list[str]) -> None:
@@ -172,7 +186,7 @@ def _json(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool
         "schema": "lanewise.fix/1",
         "script": str(script),
         "suggestions": [one._asdict() for one in rewritten.suggestions],
-        "diff": unified_diff(rewritten, script.name),
+        "diff": unified_diff(rewritten, _name_in_diff(script)),
         "comparison": None if proof is None else to_plain(proof.comparison),
         "same_output": None if proof is None else proof.same_output,
         "written": written,
@@ -184,7 +198,7 @@ def _page(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool
     from lanewise.fix.source.rewrite import unified_diff
     from lanewise.show.fix_page import fix_html
 
-    diff = unified_diff(rewritten, script.name)
+    diff = unified_diff(rewritten, _name_in_diff(script))
     return fix_html(script.name, rewritten.suggestions, diff, proof, written=written)
 
 

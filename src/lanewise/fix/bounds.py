@@ -39,7 +39,7 @@ def why_pruned(candidate: Candidate, bound: float, known: Known | None) -> str:
     if candidate.hopeless:
         return candidate.hopeless
     if bound and bound < _LEAST:
-        return f"it can give back at most {bound - 1:.1%} of the time"
+        return f"it can give back at most {100 * (bound - 1):.1f} % of the time"
     if known is None or not candidate.answers:
         return ""
     mine = {code: known.worth[code] for code in candidate.answers if code in known.worth}

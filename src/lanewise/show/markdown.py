@@ -95,8 +95,14 @@ def _block(block: Block) -> list[str]:
             return [f"{escape(block.title)}: " + " > ".join(escape(frame) for frame in block.frames)]
 
 
-def table_markdown(block: TableBlock, *, rows: int | None = None, columns: int | None = None) -> list[str]:
-    """A table block as Markdown lines."""
+def table_markdown(
+    block: TableBlock, *, rows: int | None = None, columns: int | None = None, longest: int = 70
+) -> list[str]:
+    """A table block as Markdown lines.
+
+    Args:
+        rows, columns: the first ones only. longest: characters of a cell.
+    """
     headings = block.columns[:columns]
     body = block.rows[:rows]
     lines = [
@@ -107,7 +113,8 @@ def table_markdown(block: TableBlock, *, rows: int | None = None, columns: int |
     ]
     for row in body:
         cells = [
-            escape(str(row[h.key]), 70) if h.type == "text" else format_quantity(h.type, row[h.key]) for h in headings
+            escape(str(row[h.key]), longest) if h.type == "text" else format_quantity(h.type, row[h.key])
+            for h in headings
         ]
         lines.append("| " + " | ".join(cells) + " |")
     omitted = block.omitted + len(block.rows) - len(body)

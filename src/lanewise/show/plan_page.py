@@ -12,7 +12,9 @@ __all__ = ["plan_html"]
 
 def plan_html(report: PlanReport) -> str:
     """One self-contained page without a script. Raises MissingDependencyError where the page was not built."""
-    sections: list[tuple[str, list[str]]] = [("", [table_html(attempts_table(report), mark="outcome"), _words(report)])]
+    sections: list[tuple[str, list[str]]] = []
+    if report.attempts:
+        sections.append(("", [table_html(attempts_table(report), mark="outcome"), _words(report)]))
     if report.final:
         sections.append(("All ways to run it", [table_html(final_table(report))]))
     if report.before_after:

@@ -28,6 +28,9 @@ __all__ = [
     "render_plan",
 ]
 
+_LONGEST = 2000
+"""Characters of a line: enough for all that we say, and an end for what somebody has put into a file."""
+
 _ORDER = ("kept", "not credited", "not faster", "wrong", "failed", "out of budget", "pruned", "refused")
 
 
@@ -41,8 +44,12 @@ def plan_json(report: PlanReport) -> str:
     return msgspec.json.format(msgspec.json.encode(to_plain(report)), indent=2).decode()
 
 
-def attempts_table(report: PlanReport) -> TableBlock:
-    """Every candidate, kept ones first."""
+def attempts_table(report: PlanReport, *, reasons: bool = True) -> TableBlock:
+    """Every candidate, kept ones first.
+
+    Args:
+        reasons: with a column that says why.
+    """
     columns = [
         TableColumn("name", "text", "candidate"),
         TableColumn("outcome", "text", "outcome"),
@@ -50,10 +57,9 @@ def attempts_table(report: PlanReport) -> TableBlock:
         TableColumn("prepare", "time", "prepare"),
         TableColumn("repaid", "text", "repaid after"),
         TableColumn("class", "text", "results"),
-        TableColumn("reason", "text", "why"),
+        *([TableColumn("reason", "text", "why")] if reasons else []),
     ]
-    attempts = sorted(report.attempts, key=lambda attempt: _ORDER.index(attempt.outcome))
-    return TableBlock("What was tried", columns, [_row(attempt) for attempt in attempts])
+    return TableBlock("What was tried", columns, [_row(attempt) for attempt in _in_order(report)])
 
 
 def final_table(report: PlanReport) -> TableBlock:
@@ -67,7 +73,7 @@ def final_table(report: PlanReport) -> TableBlock:
     ]
     rows = [
         {
-            "name": t.name,
+            "name": f"plan: {' + '.join(report.winner)}" if t.name == "plan" and report.winner else t.name,
             "median": t.median_us * 1e3,
             "p20": t.p20_us * 1e3,
             "p80": t.p80_us * 1e3,
@@ -81,26 +87,32 @@ def final_table(report: PlanReport) -> TableBlock:
 def render_plan(report: PlanReport, *, verbose: bool = False, width: int = 110) -> RenderableType:
     """The plan as a rich renderable."""
     parts: list[RenderableType] = [Text(clean(plan_sentence(report), 600), style="bold"), Text()]
-    parts.append(table_renderable(attempts_table(report), width=width - 4))
+    if report.attempts:
+        parts += [table_renderable(attempts_table(report, reasons=False), width=width - 4), Text()]
     if report.final:
-        parts += [Text(), table_renderable(final_table(report), width=width - 4)]
-    for attempt in report.attempts:
-        lines = attempt_lines(attempt, checks=verbose)
-        if lines:
-            parts += [Text(), Text(clean(attempt.name), style="bold")]
-            parts += [Padding(Text(clean(line, 400)), (0, 0, 0, 2)) for line in lines]
+        parts += [table_renderable(final_table(report), width=width - 4), Text()]
+    for attempt in _in_order(report):
+        parts.append(Text.assemble((clean(attempt.name), "bold"), f": {clean(attempt.what)}"))
+        lines = [*([attempt.reason] if attempt.reason else []), *attempt_lines(attempt, checks=verbose)]
+        parts += [*[Padding(Text(clean(line, _LONGEST)), (0, 0, 0, 2), expand=False) for line in lines], Text()]
     if report.before_after:
-        parts += [Text(), Text(f"Before and after, as recorded: {clean(report.before_after, 900)}")]
-    parts += [Text(), *[Text(clean(note, 400), style="dim") for note in footer_lines(report)]]
+        parts += [Text(f"Before and after, as recorded: {clean(report.before_after, _LONGEST)}"), Text()]
+    parts += [Text(clean(note, _LONGEST), style="dim") for note in footer_lines(report)]
     return Group(*parts)
+
+
+def _in_order(report: PlanReport) -> list[Attempt]:
+    return sorted(report.attempts, key=lambda attempt: _ORDER.index(attempt.outcome))
 
 
 def plan_markdown(report: PlanReport) -> str:
     """The plan as a Markdown section."""
-    lines = [f"## {escape(plan_sentence(report), 600)}", "", *table_markdown(attempts_table(report)), ""]
+    lines = [f"## {escape(plan_sentence(report), 600)}", ""]
+    if report.attempts:
+        lines += [*table_markdown(attempts_table(report), longest=_LONGEST), ""]
     if report.final:
         lines += [*table_markdown(final_table(report)), ""]
-    lines += [f"- {escape(note, 400)}" for note in footer_lines(report)]
+    lines += [f"- {escape(note, _LONGEST)}" for note in footer_lines(report)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -15,7 +15,7 @@ from lanewise.show.text import clean
 
 __all__ = ["diff_html", "lines_html", "static_page", "table_html"]
 
-_LONGEST_CELL, _LONGEST_LINE, _MOST_DIFF_LINES = 600, 400, 2000
+_LONGEST_CELL, _LONGEST_LINE, _MOST_DIFF_LINES = 2000, 2000, 2000
 
 _OWN_STYLE = """
 body{height:auto}.wide{overflow-x:auto}td.text{white-space:normal;max-width:60ch}th{position:static}

@@ -15,6 +15,8 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
+import msgspec
+
 from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.declared import declared_precision
@@ -108,7 +110,8 @@ class Correctness:
         """Check a candidate; `again`: the shorter form after timing (C6)."""
         variant.enable()
         try:
-            return self._check(candidate, variant, again)
+            found = self._check(candidate, variant, again)
+            return found._replace(checks=[_afterwards(check) for check in found.checks]) if again else found
         finally:
             variant.disable()
             self._state.restore()
@@ -130,12 +133,12 @@ class Correctness:
             problem, same, share = self._one(candidate, case)
             exact, worst = exact and same, max(worst, share)
             if problem:
-                rule = "C6 afterwards" if again else "C3 gradients" if "gradient" in problem else "C1 values"
+                rule = "C3 gradients" if "gradient" in problem else "C1 values"
                 checks.append(Check(rule, False, f"{case.named.name}: {problem}"))
                 return Result(False, "changes semantics", checks)
         _learn(patches, False)
-        what = "equal in every bit" if exact else f"error at most {worst:.0%} of what passes"
-        checks.append(Check("C6 afterwards" if again else "C1 values", True, f"{len(cases)} calls, {what}"))
+        what = "equal in every bit" if exact else f"error at most {100 * worst:.0f} % of what passes"
+        checks.append(Check("C1 values", True, f"{len(cases)} calls, {what}"))
         if self.subject.kind == "training":
             checks.append(Check("C3 gradients", True, f"of {len(cases[0].eager.gradients)} tensors, in every call"))
         found = check_evidence(
@@ -246,6 +249,10 @@ def patches_of(variant: Any) -> list[ForwardPatch]:
         return [patch for part in variant.parts for patch in patches_of(part)]
     inner = getattr(variant, "variant", None)
     return patches_of(inner) if inner is not None else []
+
+
+def _afterwards(check: Check) -> Check:
+    return msgspec.structs.replace(check, rule=f"C6 afterwards, {check.rule}")
 
 
 def _learn(patches: list[ForwardPatch], learning: bool) -> None:

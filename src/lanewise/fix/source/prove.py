@@ -12,13 +12,18 @@ from typing import NamedTuple
 
 from lanewise.compare.diff import diff
 from lanewise.compare.model import Comparison
-from lanewise.errors import LanewiseError
+from lanewise.errors import LanewiseError, UsageError
 from lanewise.fix.source.text import Source, write_source
 
-__all__ = ["Proof", "last_words", "prove", "record_once"]
+__all__ = ["Proof", "TooFewStepsError", "last_words", "prove", "record_once"]
 
 _LONGEST_S = 3600
+_NOTHING = "nothing was recorded"
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Failed)(?::|$)")
+
+
+class TooFewStepsError(LanewiseError):
+    """A program ended before recording began; there is a quick way for as many steps as it has."""
 
 
 class Proof(NamedTuple):
@@ -60,37 +65,60 @@ def prove(
         folder: for the recordings. runs: of each side; with four and more the verdict knows how much runs differ.
 
     Raises:
-        LanewiseError: one of them fails, nothing could be recorded of it, or nothing can be written beside the script.
+        LanewiseError: one of them fails, nothing could be recorded of it, or nothing can be written beside the script; or
+            what was recorded cannot be compared.
     """
     beside = script.with_name(f".{script.stem}-lanewise-fix-{os.getpid()}.py")
     outputs: dict[str, list[str]] = {"before": [], "after": []}
+    quick = False
     try:
         write_source(beside, *edited)
         for number in range(runs):
             for side, program in (("before", script), ("after", beside)):
                 tell(f"recording {side}, run {number + 1} of {runs}")
-                said = record_once(program, arguments, folder / side, f"{side}{number}")
+                name = f"{side}{number}"
+                try:
+                    said = record_once(program, arguments, folder / side, name, quick=quick)
+                except TooFewStepsError as error:
+                    if quick or outputs["before"]:
+                        raise
+                    tell(f"{error}: recording the first steps")
+                    quick = True
+                    said = record_once(program, arguments, folder / side, name, quick=quick)
                 outputs[side].append(said.replace(program.name, script.name))
     finally:
         beside.unlink(missing_ok=True)
-    comparison = diff(folder / "before", folder / "after", labels=("before", "after"))
+    try:
+        comparison = diff(folder / "before", folder / "after", labels=("before", "after"))
+    except UsageError as error:
+        why = str(error).partition(". ")[0]  # what follows is an option of another command
+        raise LanewiseError(f"the recordings with and without the edits say nothing of each other: {why}") from None
     before, after = outputs["before"][-1], outputs["after"][-1]
     same, steady = before == after, len(set(outputs["before"])) == 1
     return Proof(comparison, same, "" if same else _difference(before, after), steady)
 
 
-def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str) -> str:
-    """Record one run into a folder; what the program printed. Raises LanewiseError if it fails or records nothing."""
+def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str, *, quick: bool = False) -> str:
+    """Record one run into a folder; what the program printed.
+
+    Args:
+        quick: as of `lanewise run`: for programs with few steps.
+
+    Raises:
+        TooFewStepsError: it ended before recording began. LanewiseError: it fails, or records nothing for another reason.
+    """
     ours = [sys.executable, "-m", "lanewise", "run", "--no-explain", "-o", str(folder.absolute()), "--name", name]
-    done = subprocess.run(
-        [*ours, str(program), *arguments], capture_output=True, text=True, timeout=_LONGEST_S, check=False
-    )
+    words = [*ours, *(["--quick"] if quick else []), str(program), *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_LONGEST_S, check=False)
     which = "the program" if not program.name.startswith(".") else "the edited program"
     if done.returncode != 0:
         raise LanewiseError(f"{which} ends with exit code {done.returncode}: {last_words(done.stderr)}")
     if not any(folder.glob(f"{name}*.json.gz")):
-        said = [line for line in done.stderr.splitlines() if "nothing was recorded" in line]
-        raise LanewiseError(f"nothing could be recorded of {which}" + (f" ({said[0][:200]})" if said else ""))
+        lines = [line for line in done.stderr.splitlines() if _NOTHING in line]
+        why = lines[0].partition(_NOTHING)[2].strip(": ") if lines else ""
+        kind = TooFewStepsError if "--quick" in why else LanewiseError
+        why = why.partition("; ")[0]  # what follows are options of another command
+        raise kind(f"nothing could be recorded of {which}" + (f": {why[:200]}" if why else ""))
     return done.stdout
 
 

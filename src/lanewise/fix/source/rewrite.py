@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import re
@@ -14,7 +15,7 @@ from lanewise.fix.source.text import lines_of
 if TYPE_CHECKING:
     from lanewise.fix.source.edit import Edit, Suggestion
 
-__all__ = ["EDITS", "Rewritten", "rewrite", "unified_diff"]
+__all__ = ["EDITS", "Rewritten", "patch_of", "rewrite", "unified_diff"]
 
 EDITS: dict[str, tuple[str, str]] = {
     "zero-grad": ("zero_grad", "ZeroGrad"),
@@ -41,6 +42,9 @@ EDITS: dict[str, tuple[str, str]] = {
 
 _IMPORT = re.compile(r"^import torch\b(?!\.)", re.MULTILINE)
 _NAME = re.compile(r"(?<![\w.])torch\.\w")
+
+_HEAD = 2
+"""Lines of a diff that name the file."""
 
 
 class Rewritten(NamedTuple):
@@ -75,7 +79,7 @@ def rewrite(
     try:
         tree: Any = cst.parse_module(source)
     except cst.ParserSyntaxError as error:
-        raise InputError(f"it is no Python that can be read: line {error.raw_line}: {error.message}") from None
+        raise InputError(f"it is no Python that can be read: {_what_is_wrong(source, error)}") from None
     found: list[Suggestion] = []
     for name in EDITS:
         if (only and name not in only) or name in skip:
@@ -99,6 +103,23 @@ def unified_diff(rewritten: Rewritten, name: str) -> str:
     """The change as a unified diff that `patch -p1` and `git apply` take; empty if there is none."""
     lines = difflib.unified_diff(lines_of(rewritten.before), lines_of(rewritten.after), f"a/{name}", f"b/{name}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def patch_of(rewritten: Rewritten, name: str, encoding: str) -> bytes:
+    """The unified diff in the bytes of the file, which is what `git apply` compares; empty if there is none."""
+    mark = "\ufeff" if encoding == "utf-8-sig" else ""
+    marked = rewritten._replace(before=mark + rewritten.before, after=mark + rewritten.after)
+    lines = unified_diff(marked, name).split("\n")
+    return b"\n".join(line.encode("utf-8" if mark or at < _HEAD else encoding) for at, line in enumerate(lines))
+
+
+def _what_is_wrong(source: str, error: Any) -> str:
+    """Python's own words, which name the line that is meant; those of the parser for what Python would take."""
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError) as own:
+        return f"line {own.lineno}: {own.msg}" if isinstance(own, SyntaxError) else str(own)
+    return f"line {error.raw_line}: {error.message}"
 
 
 def _edit(name: str) -> Edit:

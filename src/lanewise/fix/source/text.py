@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import tokenize
 from pathlib import Path
 from typing import NamedTuple
 
 from lanewise.errors import InputError, LanewiseError
 
-__all__ = ["Source", "lines_of", "read_source", "write_source"]
+__all__ = ["Source", "check_writable", "lines_of", "read_source", "write_source"]
 
 
 class Source(NamedTuple):
@@ -21,6 +22,8 @@ class Source(NamedTuple):
 
 def read_source(path: Path) -> Source:
     """Read a file. Raises InputError if it cannot be read, or is no text in the encoding that it declares."""
+    if path.suffix == ".ipynb":
+        raise InputError(f"{path} is a notebook: write it as a script first, with jupyter nbconvert --to script {path}")
     try:
         data = path.read_bytes()
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -31,6 +34,12 @@ def read_source(path: Path) -> Source:
         raise InputError(f"cannot read {path}: it is no {error.encoding.upper()} text") from None
     except SyntaxError as error:
         raise InputError(f"cannot read {path}: {error.msg}") from None
+
+
+def check_writable(path: Path) -> None:
+    """Raise LanewiseError if a file may not be written to, before anything is done for it."""
+    if not os.access(path, os.W_OK):
+        raise LanewiseError(f"cannot write {path}: Permission denied")
 
 
 def write_source(path: Path, text: str, encoding: str) -> None:

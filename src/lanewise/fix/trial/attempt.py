@@ -226,8 +226,17 @@ def _not_good_enough(bench: Bench, ledger: Ledger, timing: Timing, facts: dict[s
     needed = margin(ledger.profilers, cuda=bench.subject.cuda)
     if timing.verdict == "faster" and timing.low > 1 + needed:
         return ""
-    after = f"; after a profiler in this process only gains above {needed:.0%} count" if ledger.profilers else ""
-    return said(timing) + (after if timing.verdict == "faster" else "")
+    return said(timing) + _what_is_missing(ledger, timing, needed)
+
+
+def _what_is_missing(ledger: Ledger, timing: Timing, needed: float) -> str:
+    """What keeps a candidate that may be faster from being kept."""
+    if timing.verdict == "not enough samples":
+        return "; a larger budget, or a machine that is less busy, would tell"
+    if timing.verdict != "faster":
+        return ""
+    where = " after a profiler in this process" if ledger.profilers else ""
+    return f"; only gains above {100 * needed:.0f} % count{where}"
 
 
 def _entry(candidate: Candidate, outcome: Outcome, reason: str, **facts: Any) -> Attempt:

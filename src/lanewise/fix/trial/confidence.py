@@ -42,6 +42,6 @@ def profiler_note(profilers: Sequence[str], *, cuda: bool) -> str:
         return ""
     return (
         f"Times are of {confidence(profilers, cuda=cuda)} confidence: a profiler had been attached in this process "
-        f"({', '.join(profilers)}), and it stays slower after that. Only gains above {margin(profilers, cuda=cuda):.0%} "
-        "count. For certainty, optimize in a fresh process."
+        f"({', '.join(profilers)}), and it stays slower after that. Only gains above "
+        f"{100 * margin(profilers, cuda=cuda):.0f} % count. For certainty, optimize in a fresh process."
     )

@@ -10,7 +10,10 @@ __all__ = ["ChannelsLast"]
 
 
 class ChannelsLast(Edit):
-    """Puts a model with convolutions into channels-last where it is made; images follow its weights."""
+    """Puts a model with convolutions into channels-last where it is made; images follow its weights.
+
+    Dropout draws its numbers in the order of memory: there other elements are dropped with the same seed.
+    """
 
     name = "channels-last"
     needs = ("Conv2d(",)
@@ -18,14 +21,14 @@ class ChannelsLast(Edit):
 
     def __init__(self) -> None:
         super().__init__()
-        self._active = False
+        self._active = self._drops = False
         self._called: set[str] = set()
 
     def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
         text = text_of(node)
         used = _Called()
         node.visit(used)
-        self._active = "Conv2d(" in text
+        self._active, self._drops = "Conv2d(" in text, "dropout" in text.lower()
         self._called = used.names - used.converted
 
     def leave_SimpleStatementLine(  # noqa: N802
@@ -39,7 +42,8 @@ class ChannelsLast(Edit):
         if name not in self._called or not is_model or "channels_last" in value or not isinstance(line.value, cst.Call):
             return updated_node
         self._called.discard(name)
-        self.note(original_node, f"{name} convolves in NCHW; libraries convert to channels-last and back")
+        what = f"{name} convolves in NCHW; libraries convert to channels-last and back"
+        self.note(original_node, what, safe=not self._drops)
         return cst.FlattenSentinel(
             [updated_node, cst.parse_statement(f"{name} = {name}.to(memory_format=torch.channels_last)")]
         )

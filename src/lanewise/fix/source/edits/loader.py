@@ -43,8 +43,8 @@ class Loader(Edit):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         if self._is_copy(original_node):
             return set_argument(updated_node, "non_blocking", "True")
-        if not called(original_node, "DataLoader"):
-            return updated_node
+        if not called(original_node, "DataLoader") or any(arg.star for arg in original_node.args):
+            return updated_node  # what a mapping holds is not known here, and nothing may be given twice
         changed, told = updated_node, list[str]()
         workers = argument(original_node, "num_workers")
         if workers is None or is_literal(workers.value, "0"):
