@@ -178,6 +178,8 @@ def test_what_cannot_be_exchanged_or_put_back_is_refused_with_what_to_do() -> No
         made = nn.Linear(8, 8)
     with pytest.raises(UsageError, match="make the module outside"):
         make_subject(made, x)
+    with pytest.raises(UsageError, match="the class Linear: make one"):
+        make_subject(nn.Linear, x)
     with pytest.raises(UsageError, match=r"missing .*'b'; a list stands for several calls"):
         make_subject(lambda a, b: a + b, [x, x])
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("torch")
@@ -23,6 +24,7 @@ from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.candidates.fused import match_module
 from lanewise.fix.gate.correctness import Correctness
+from lanewise.fix.kept_plans import find_plan, keep_plan
 from lanewise.fix.model import SCHEMA, Attempt
 from lanewise.fix.optimize import optimize
 from lanewise.fix.patch import ForwardPatch
@@ -358,6 +360,29 @@ def test_a_plan_is_kept_for_this_machine_and_program(tmp_path: Path, monkeypatch
     assert time.monotonic() - began < first.report.seconds
     optimize(model, torch.randn(5, 16), **options)
     assert len(list((tmp_path / "plans").iterdir())) == 2, "other calls are another plan"
+
+
+def test_a_kept_plan_that_ran_out_of_its_budget_is_found_anew_with_a_larger_one(tmp_path: Path) -> None:
+    model, x = nn.Linear(16, 16).eval().requires_grad_(False), torch.randn(4, 16)
+    plan = optimize(model, x, budget="0.01s", trace=False)
+    assert plan.summary().splitlines() == [
+        "Linear, inference: nothing was tried.",
+        f"note: {plan.report.notes[0]}",
+    ]
+    path = tmp_path / "plan.json"
+    keep_plan(plan, path, [])
+    assert find_plan(path, model, x, seconds=0.01) is not None
+    assert find_plan(path, model, x, seconds=60.0) is None
+    tried = Attempt("threads-1", "threads", "process", "one thread", "not faster", "slower")
+    plan.report = msgspec.structs.replace(plan.report, attempts=[tried])
+    keep_plan(plan, path, [])
+    assert find_plan(path, model, x, seconds=60.0) is not None, "all was tried: more time finds no more"
+
+
+def test_a_plan_that_cannot_be_written_says_so_in_one_line(tmp_path: Path) -> None:
+    plan = optimize(nn.Linear(16, 16).eval(), torch.randn(4, 16), budget="0.01s", trace=False)
+    with pytest.raises(LanewiseError, match=r"cannot write .*nowhere.*: No such file"):
+        plan.save(tmp_path / "nowhere" / "plan.json")
 
 
 def test_a_plan_that_became_wrong_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

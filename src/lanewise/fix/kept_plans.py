@@ -13,7 +13,9 @@ from typing import Any
 
 from lanewise.errors import LanewiseError
 from lanewise.fix.fingerprint import kinds_of, machine_of, structure_of
+from lanewise.fix.model import PlanReport
 from lanewise.fix.plan import Plan, load_plan
+from lanewise.fix.saved import read_saved
 from lanewise.fix.subject import Subject
 from lanewise.trace.store import default_folder
 
@@ -27,14 +29,24 @@ def plan_path(subject: Subject, asked: Mapping[str, Any]) -> Path:
     return default_folder() / "plans" / f"{key}.json"
 
 
-def find_plan(path: Path, target: Any, example_inputs: Any) -> Plan | None:
-    """The plan kept at a path, re-verified; None if there is none or it no longer holds."""
+def find_plan(path: Path, target: Any, example_inputs: Any, *, seconds: float) -> Plan | None:
+    """The plan kept at a path, re-verified; None if there is none, it no longer holds, or more time might find more.
+
+    Args:
+        seconds: to spend now.
+    """
     if not path.is_file():
         return None
     try:
+        if _cut_short(report := read_saved(path).report) and seconds > report.budget_s:
+            return None
         return load_plan(path, target, example_inputs)
     except LanewiseError:
         return None
+
+
+def _cut_short(report: PlanReport) -> bool:
+    return not report.attempts or any(attempt.outcome == "out of budget" for attempt in report.attempts)
 
 
 def keep_plan(plan: Plan, path: Path, names: Sequence[str]) -> None:
@@ -47,5 +59,5 @@ def keep_plan(plan: Plan, path: Path, names: Sequence[str]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         plan.save(path, force=True)
-    except OSError:
+    except (OSError, LanewiseError):
         return

@@ -58,7 +58,8 @@ def optimize(
         progress: called with lines of text; by default they go to stderr if that is a terminal.
         extra: candidates of your own, tried last, gated like all others.
         cache: keep the plan, and take one that was kept before for this machine, these versions, this program and these
-            calls: its results are verified again, its times are not measured again.
+            calls: its results are verified again, its times are not measured again. One that ran out of its budget is
+            found anew with a larger one.
 
     Raises:
         UsageError: the target, the inputs or an option do not fit.
@@ -74,7 +75,7 @@ def optimize(
     subject = make_subject(target, example_inputs)
     asked = {"goal": goal, "allow": sorted(named), "only": sorted(only), "trace": trace}
     path = plan_path(subject, asked) if cache else None
-    if path is not None and (kept := find_plan(path, target, example_inputs)) is not None:
+    if path is not None and (kept := find_plan(path, target, example_inputs, seconds=clock.seconds)) is not None:
         clock.tell(f"{subject.name}: the plan of {path.name} still holds")
         return kept
     plan = run_trial(subject, clock, goal=goal, allow=named, known=_known(report), only=only, trace=trace, extra=extra)

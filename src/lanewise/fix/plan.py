@@ -118,7 +118,11 @@ class Plan:
             patch.dispatch.fallbacks.clear()
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write the plan as JSON. Raises UsageError if the file exists, without `force`."""
+        """Write the plan as JSON.
+
+        Raises:
+            UsageError: the file exists, and `force` is not given. LanewiseError: it cannot be written.
+        """
         target = Path(path)
         if target.exists() and not force:
             raise UsageError(f"{target} exists; save(..., force=True) overwrites it")
@@ -137,7 +141,10 @@ class Plan:
         finally:
             if was:
                 self.apply()
-        target.write_bytes(msgspec.json.format(msgspec.json.encode(saved), indent=2))
+        try:
+            target.write_bytes(msgspec.json.format(msgspec.json.encode(saved), indent=2))
+        except OSError as error:
+            raise LanewiseError(f"cannot write {target}: {error.strerror or error}") from None
         return target
 
 

@@ -154,8 +154,9 @@ def make_subject(target: Any, example_inputs: Any) -> Subject:
         UsageError: the target cannot be called, is wrapped for distributed training, or the inputs do not fit or cannot
             be compared.
     """
-    if not callable(target):
-        raise UsageError(f"optimize() takes a module or a function, not {type(target).__name__}")
+    if not callable(target) or isinstance(target, type):
+        what = f"the class {target.__name__}: make one" if isinstance(target, type) else type(target).__name__
+        raise UsageError(f"optimize() takes a module or a function, not {what}")
     module: Any = target if isinstance(target, torch.nn.Module) else None
     found = Found([target], [], []) if module is not None else find_parts(target)
     refuse_distributed(found)

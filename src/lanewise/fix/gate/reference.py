@@ -147,7 +147,10 @@ def _plausible(truth: Sequence[Any], eager: Sequence[Any]) -> bool:
 
 
 def _copied(subject: Subject) -> Any:
-    return copy.deepcopy(subject.module)._apply(lambda tensor: tensor.to(_wider(tensor.dtype)))
+    def wide(tensor: Any) -> Any:
+        return tensor.to(_wider(tensor.dtype))
+
+    return copy.deepcopy(subject.module)._apply(wide)
 
 
 def _nothing(subject: Subject) -> None:
