@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,7 +17,7 @@ from lanewise.show import static_page
 from lanewise.show.fix_page import fix_html
 from lanewise.show.html import Bundle
 from lanewise.show.plan_page import plan_html
-from lanewise.show.plan_text import plan_markdown, print_plan
+from lanewise.show.plan_text import plan_json, plan_markdown, print_plan
 
 pytest.importorskip("libcst", reason="edits sources")
 from lanewise.fix.source.edit import Suggestion
@@ -155,3 +158,20 @@ def text_of(report: PlanReport, width: int) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
     print_plan(report, console)
     return console.export_text()
+
+
+def test_options_may_follow_a_plan_which_is_no_program_and_takes_no_arguments(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(plan_json(plan()))
+    for words, code, said in (
+        (["plan.json", "--json"], 0, '"schema": "lanewise.plan/1"'),
+        (["plan.json", "--json", "-o", "again.json"], 0, ""),
+        (["--json", "plan.json"], 0, '"schema": "lanewise.plan/1"'),
+        (["plan.json"], 0, "cuda-graph makes it 2.50x"),
+        (["plan.json", "more"], 2, "plan.json is a plan, which takes no arguments: more"),
+        (["plan.json", "--magic"], 2, "No such option"),
+    ):
+        line = [sys.executable, "-m", "lanewise", "fix", *words]
+        done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
+        assert done.returncode == code, done.stderr
+        assert said in done.stdout + done.stderr
+    assert (tmp_path / "again.json").exists()

@@ -22,9 +22,16 @@ __all__ = ["fix"]
 
 
 class _Fix(RunCommand):
-    """Leaves everything after the script's name to the program."""
+    """Leaves everything after the script's name to the program; a plan is none, and takes no words."""
 
     ends = ("--", "-")
+
+    def split(self, args: list[str]) -> tuple[list[str], list[str]]:
+        own, program = super().split(args)
+        plan, options = program[:1], program[1:]
+        if plan and plan[0].endswith(".json") and options and options[0].startswith("-"):
+            return super().split([*own, *options, *plan])
+        return own, program
 
 
 @click.command(cls=_Fix, options_metavar="[OPTIONS] SCRIPT [ARGS]... | PLAN.json")
@@ -64,6 +71,8 @@ def fix(ctx: click.Context, **given: Any) -> None:
     if given["output"] is not None:
         check_output(given["output"], given["force"])
     if script.suffix == ".json":
+        if arguments:
+            raise UsageError(f"{script} is a plan, which takes no arguments: {' '.join(arguments)}")
         _show_plan(script, given)
         return
     source = read_source(script)

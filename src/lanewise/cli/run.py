@@ -30,15 +30,17 @@ class RunCommand(click.Command):
     ends: tuple[str, ...] = ("-m", "-c", "--")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own, ctx.meta["program"] = self.split(args)
+        return super().parse_args(ctx, own)
+
+    def split(self, args: list[str]) -> tuple[list[str], list[str]]:
+        """What is meant for lanewise, and the program with what is meant for it."""
         takes_value = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
         at = 0
         while at < len(args) and args[at].startswith("-") and args[at] not in self.ends:
             at += 2 if args[at] in takes_value else 1
         own, program = args[:at], args[at:]
-        if program[:1] == ["--"]:
-            program = program[1:]
-        ctx.meta["program"] = program
-        return super().parse_args(ctx, own)
+        return own, program[1:] if program[:1] == ["--"] else program
 
 
 @click.command(cls=RunCommand, options_metavar="[OPTIONS] [-m MODULE | -c CODE | SCRIPT] [ARGS]...")

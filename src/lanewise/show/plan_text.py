@@ -148,9 +148,13 @@ def footer_lines(report: PlanReport) -> list[str]:
     return [
         *report.notes,
         *([f"Results were held against {report.reference}."] if report.reference else []),
-        f"{where} · torch {machine.get('torch', '?')} · {machine.get('threads', '?')} threads · "
+        f"{where} · torch {machine.get('torch', '?')} · {_threads(machine.get('threads', '?'))} · "
         f"{report.seconds:.0f} of {report.budget_s:.0f} s spent",
     ]
+
+
+def _threads(count: object) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
 
 
 def _ratio(timing: Timing) -> str:
