@@ -365,10 +365,10 @@ def test_a_plan_is_kept_for_this_machine_and_program(tmp_path: Path, monkeypatch
 def test_a_kept_plan_that_ran_out_of_its_budget_is_found_anew_with_a_larger_one(tmp_path: Path) -> None:
     model, x = nn.Linear(16, 16).eval().requires_grad_(False), torch.randn(4, 16)
     plan = optimize(model, x, budget="0.01s", trace=False)
-    assert plan.summary().splitlines() == [
-        "Linear, inference: nothing was tried.",
-        f"note: {plan.report.notes[0]}",
-    ]
+    first, *notes = plan.summary().splitlines()
+    assert first == "Linear, inference: nothing was tried."
+    assert notes == [f"note: {note}" for note in plan.report.notes]
+    assert "nothing was tried" in notes[-1]
     path = tmp_path / "plan.json"
     keep_plan(plan, path, [])
     assert find_plan(path, model, x, seconds=0.01) is not None

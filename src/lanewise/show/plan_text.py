@@ -154,7 +154,7 @@ def footer_lines(report: PlanReport) -> list[str]:
 
 
 def _threads(count: object) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
+    return "1 thread" if str(count) == "1" else f"{count} threads"
 
 
 def _ratio(timing: Timing) -> str:
