@@ -31,8 +31,13 @@ _pytree: Any = torch_part("torch.utils._pytree")
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter, bool, int, float, str, bytes, type(None))
+"""What most leaves are; the guard of every patched call asks."""
+
 _DEPTH = 4
 """How many objects may lie inside each other; what is deeper counts as one value."""
+
+_WHOLE: tuple[type, ...] = (torch.Tensor, torch.optim.Optimizer, Enum)
 
 
 class Made(NamedTuple):
@@ -44,7 +49,8 @@ class Made(NamedTuple):
 
 def flatten(value: Any) -> list[Any]:
     """The leaves of nested containers and of objects that hold tensors (dataclasses, caches), in a fixed order."""
-    return _flatten(value, ())
+    leaves = list(_pytree.tree_flatten(value)[0])
+    return leaves if all(type(leaf) in _PLAIN for leaf in leaves) else _flatten(value, ())
 
 
 def _flatten(value: Any, around: tuple[int, ...]) -> list[Any]:
@@ -66,7 +72,7 @@ def _attributes(leaf: Any, around: tuple[int, ...]) -> dict[str, Any] | None:
     Args:
         around: identities of the objects in which it lies.
     """
-    if isinstance(leaf, torch.Tensor | torch.optim.Optimizer | Enum) or callable(leaf):
+    if type(leaf) in _PLAIN or isinstance(leaf, _WHOLE) or callable(leaf):
         return None
     if len(around) == _DEPTH or id(leaf) in around:
         return None
