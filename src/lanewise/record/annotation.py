@@ -25,8 +25,10 @@ class StepAnnotation:
         """Step `step` begins."""
         if self._make is None:
             self._make = torch_part("torch.autograd.profiler").record_function
-        self._open = self._make(f"ProfilerStep#{step}")
-        self._open.__enter__()
+        opened = self._make(f"ProfilerStep#{step}")
+        opened.__enter__()
+        # Ctrl-C may come inside of it: what has not begun cannot be ended.
+        self._open = opened
 
     def end(self) -> None:
         """The open step, if any, ends."""
