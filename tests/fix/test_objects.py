@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ import torch
 from torch import nn
 
 from lanewise.errors import UsageError
+from lanewise.fix.candidates import graphs
 from lanewise.fix.candidates.compiled import candidates
 from lanewise.fix.gate.correctness import Correctness
 from lanewise.fix.guard import call_kind
@@ -104,6 +107,31 @@ def test_results_in_objects_are_compared_value_by_value(wrong: bool) -> None:
     assert found.passed != wrong, found.reason
     if wrong:
         assert "output 1" in found.reason
+
+
+def test_a_replayed_graph_gives_objects_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every replay writes to the same memory. Here it is played by the host: same arguments, same results, again."""
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", SimpleNamespace)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
+    layer = Layer().requires_grad_(False)
+    graph = graphs._Graph(layer, (torch.zeros(2, 8),), {}, torch.device("cpu"), [])
+
+    def replay() -> None:
+        for place, value in zip(tensors_of(graph._result), tensors_of(layer(*graph._arguments)), strict=True):
+            place.copy_(value)
+
+    graph.graph.replay = replay
+    inputs = [torch.randn(2, 8) for _ in range(2)]
+    results = [graph((x,), {}) for x in inputs]
+    for x, result in zip(inputs, results, strict=True):
+        assert [type(one) for one in result] == [Output, Cache]
+        assert all(map(torch.equal, tensors_of(result), tensors_of(layer(x))))
 
 
 def counting() -> Callable[[torch.Tensor], Any]:

@@ -143,6 +143,8 @@ class _Graph:
             with _own_workspace(device), torch.cuda.graph(self.graph, stream=stream):
                 self._result = original(*arguments[0], **arguments[1])
         self._results, self._form = _pytree.tree_flatten(self._result)
+        # Objects such as a language model's cache are leaves of a tree, with tensors in them.
+        self._objects = len(tensors_of(self._result)) > sum(isinstance(leaf, torch.Tensor) for leaf in self._results)
         self._alone = isinstance(self._result, torch.Tensor)
         self._held = arguments  # what is not a tensor in them, too
 
@@ -154,6 +156,8 @@ class _Graph:
         # The next replay overwrites the results; the caller's must stay.
         if self._alone:
             return self._result.clone()
+        if self._objects:
+            return map_tensors(lambda tensor: tensor.clone(), self._result)
         own: dict[int, Any] = {}
         leaves = [self._own(leaf, own) for leaf in self._results]
         return _pytree.tree_unflatten(leaves, self._form)
