@@ -123,7 +123,7 @@ def test_two_runs_are_served(open_page: Open) -> None:
         page.locator(".locked canvas").nth(1).wait_for()
         assert "slower_kernel" in page.locator("main").inner_text()
         page.get_by_role("link", name="Timeline").click()
-        page.locator(".canvas-box canvas").wait_for()
+        page.locator(".canvas-box canvas").first.wait_for()
     finally:
         made.close()
         thread.join(5)
