@@ -10,7 +10,7 @@ import functools
 import os
 from typing import Any, NamedTuple
 
-__all__ = ["Device", "Reading", "driver_version", "open_device"]
+__all__ = ["Device", "Reading", "driver_version", "full_uuid", "open_device", "read"]
 
 LIBRARY = "libnvidia-ml.so.1"
 
@@ -74,10 +74,20 @@ def open_device(uuid: str) -> Device | None:
     """The device with that UUID, as CUDA and torch give it, with or without `GPU-`; None without NVML or such a device."""
     library = _library(os.getpid())
     handle = ctypes.c_void_p()
-    name = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
-    if library is None or library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle)) != 0:
+    if library is None or library.nvmlDeviceGetHandleByUUID(full_uuid(uuid).encode(), ctypes.byref(handle)) != 0:
         return None
     return Device(library, handle)
+
+
+def read(uuid: str) -> Reading | None:
+    """The state of that device now; None if it cannot be read."""
+    device = open_device(uuid)
+    return None if device is None else device.reading()
+
+
+def full_uuid(uuid: str) -> str:
+    """As NVML and nvidia-smi want it: torch leaves out what it begins with."""
+    return uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
 
 
 def driver_version() -> str:

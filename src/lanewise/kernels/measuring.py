@@ -206,8 +206,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "tf32": torch.backends.cuda.matmul.allow_tf32,
     }
-    device = nvml.open_device(str(properties.uuid))
-    reading = device.reading() if device is not None else None
+    reading = nvml.read(str(properties.uuid))
     if reading is None:
         return record | {"nvml": "not available"}  # said instead of staying silent
     return record | {

@@ -199,37 +199,32 @@ def _uuid() -> str:
 
 
 def _nvml_clocks() -> dict[str, Any]:
-    device = nvml.open_device(_uuid())
-    found = device.reading() if device is not None else None
-    return {} if found is None else _clock_facts(*found, nvml.driver_version())
+    reading = nvml.read(_uuid())
+    return {} if reading is None else _clock_facts(reading, nvml.driver_version())
 
 
 def _smi_clocks() -> dict[str, Any]:
-    uuid = _uuid()
     fields = "clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu,driver_version"
     # The field for throttle reasons was renamed; an unknown one makes the whole query fail.
     for reasons in ("clocks_event_reasons.active", "clocks_throttle_reasons.active"):
         words = ["nvidia-smi", f"--query-gpu={fields},{reasons}", "--format=csv,noheader,nounits"]
-        words.append(f"--id={uuid if uuid.startswith('GPU-') else 'GPU-' + uuid}")
+        words.append(f"--id={nvml.full_uuid(_uuid())}")
         done = subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
         if done.returncode == 0:
             sm, memory, power, limit, temperature, driver, bits = (part.strip() for part in done.stdout.split(","))
-            return _clock_facts(
-                int(sm), int(memory), float(power), float(limit), int(temperature), int(bits, 16), driver
-            )
+            reading = nvml.Reading(int(sm), int(memory), float(power), float(limit), int(temperature), int(bits, 16))
+            return _clock_facts(reading, driver)
     return {}
 
 
-def _clock_facts(
-    sm: int, memory: int, power: float, limit: float, temperature: int, reasons: int, driver: str
-) -> dict[str, Any]:
+def _clock_facts(reading: nvml.Reading, driver: str) -> dict[str, Any]:
     return {
-        "sm_mhz": sm,
-        "memory_mhz": memory,
-        "power_w": round(power, 1),
-        "power_limit_w": round(limit, 1),
-        "temperature_c": temperature,
-        "throttled": [name for bit, name in _THROTTLE.items() if reasons & bit],
+        "sm_mhz": reading.sm_mhz,
+        "memory_mhz": reading.memory_mhz,
+        "power_w": round(reading.power_w, 1),
+        "power_limit_w": round(reading.power_limit_w, 1),
+        "temperature_c": reading.temperature_c,
+        "throttled": [name for bit, name in _THROTTLE.items() if reading.throttle_bits & bit],
         "driver": driver,
     }
 
