@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -48,23 +49,22 @@ class Afterwards:
                 stream.flush()
             except (OSError, ValueError, AttributeError):
                 continue
-        trace = self._recording.trace
-        if trace is None:
+        if self._recording.trace is None:
             # A problem has been told when it arose.
             if not self._recording.problem:
                 self._log(_why_nothing(self._recording))
             return
-        shown = _shown(trace)
         if self._explain and os.environ.get("RANK", "0") == "0":
-            self._print_report(trace)
-        self._log(f"trace in {shown}" + ("" if self._explain else f"; next: lanewise explain {shown}"))
+            self._print_report()
+        if not self._explain:
+            self._log(f"next: lanewise explain {shlex.quote(self._recording.shown)}")
 
-    def _print_report(self, trace: Path) -> None:
+    def _print_report(self) -> None:
         words = [
             sys.executable,
             "-m",
             "lanewise.cli.recorded",
-            _shown(trace),
+            self._recording.shown,
             "json" if self._as_json else "text",
             self._project,
         ]
@@ -77,7 +77,7 @@ class Afterwards:
         home = str(Path(__file__).resolve().parents[2])
         environment["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [environment.get("PYTHONPATH")])])
         try:
-            subprocess.run(words, stdout=None if self._as_json else 2, env=environment, check=False)
+            subprocess.run(words, stdout=None if self._as_json else 2, env=environment, cwd=self._project, check=False)
         except OSError as error:
             self._log(f"cannot explain: {error}")
 
@@ -98,24 +98,18 @@ def _why_nothing(recording: Recording) -> str:
     return f"{ended}; --whole records programs of any length"
 
 
-def _shown(path: Path) -> str:
-    try:
-        relative = os.path.relpath(path)
-    except ValueError:
-        return str(path)
-    return relative if not relative.startswith("..") else str(path)
-
-
 def main(path: str, form: str, project: str, unprofiled_us: float | None) -> None:
     """Explain the trace at `path` by the settings of the project in a folder or above: its data beside the trace, the
     report on standard output (`text` or `json`)."""
     from lanewise.cli.common import console, project_settings
+    from lanewise.cli.plain import replace_what_cannot_be_encoded
     from lanewise.diagnose.explain import explain
     from lanewise.errors import LanewiseError
     from lanewise.show.json import report_json
     from lanewise.show.terminal import print_report
     from lanewise.trace.reader import read
 
+    replace_what_cannot_be_encoded()
     try:
         settings = project_settings(start=Path(project))
         trace = read(path)

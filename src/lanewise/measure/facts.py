@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -36,6 +37,7 @@ from lanewise.measure.table import api_table, copy_table, kernel_table, operator
 from lanewise.trace.health import Health, examine
 from lanewise.trace.model import Trace
 from lanewise.trace.once import once
+from lanewise.trace.reader import opened
 
 __all__ = ["Facts"]
 
@@ -49,8 +51,10 @@ class Facts:
         peers: facts of other ranks of the same job, if their traces were given, too.
     """
 
-    def __init__(self, trace: Trace, *, unprofiled_ns: int | None = None, peers: Sequence[Facts] = ()) -> None:
-        self.trace = trace
+    def __init__(
+        self, trace: Trace | str | os.PathLike[str], *, unprofiled_ns: int | None = None, peers: Sequence[Facts] = ()
+    ) -> None:
+        self.trace = opened(trace)
         self.unprofiled_ns = unprofiled_ns
         self.peers = tuple(peers)
 
