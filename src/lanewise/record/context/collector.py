@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lanewise.errors import LanewiseError
 from lanewise.record.context.native import Native
-from lanewise.record.context.windows import Windows
+from lanewise.record.context.windows import EVERY, Windows
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
@@ -74,5 +74,5 @@ def choose(
         if way == "native":
             raise
         reason = str(error) if isinstance(error, LanewiseError) else f"{type(error).__name__}: {error}"
-        log(f"{reason}; short profiler windows are folded instead")
+        log(f"{reason}; short profiler windows are folded instead, one step of {EVERY} or of --every")
         return Windows(frames=frames), reason
