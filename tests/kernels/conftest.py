@@ -47,7 +47,8 @@ def _reproducible() -> None:  # pyright: ignore[reportUnusedFunction]
     """Same random inputs each time; numpy's warnings about NaN in the interpreter are the point of a test."""
     import torch
 
-    from lanewise.kernels import guard, mlps
+    from lanewise.kernels.dispatch import eligibility as guard
+    from lanewise.kernels.gemm import fused_mlp as mlps
 
     torch.manual_seed(0)
     guard.reset_counts()

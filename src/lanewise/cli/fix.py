@@ -14,9 +14,9 @@ from lanewise.cli.run import RunCommand
 from lanewise.errors import InputError, LanewiseError, UsageError
 
 if TYPE_CHECKING:
-    from lanewise.fix.source.prove import Proof
-    from lanewise.fix.source.rewrite import Rewritten
-    from lanewise.fix.source.text import Source
+    from lanewise.edit.prove import Proof
+    from lanewise.edit.rewrite import Rewritten
+    from lanewise.edit.source_text import Source
 
 __all__ = ["fix"]
 
@@ -60,7 +60,7 @@ def fix(ctx: click.Context, **given: Any) -> None:
     script is only changed if it still runs and does not get slower. For a PLAN.json of lanewise.optimize: show it.
     With -o all of it becomes a page, one file to send; with --json that file.
     """
-    from lanewise.fix.source.text import check_writable, read_source, write_source
+    from lanewise.edit.source_text import check_writable, read_source, write_source
 
     program: list[str] = ctx.meta["program"]
     if not program:
@@ -104,7 +104,7 @@ def fix(ctx: click.Context, **given: Any) -> None:
 
 def _rewritten(script: Path, source: str, given: dict[str, Any]) -> tuple[Rewritten, int]:
     """What is suggested, and how many suggestions were left out for not being safe."""
-    from lanewise.fix.source.rewrite import rewrite
+    from lanewise.edit.rewrite import rewrite
 
     findings = None
     if given["trace"]:
@@ -126,7 +126,7 @@ def _rewritten(script: Path, source: str, given: dict[str, Any]) -> tuple[Rewrit
 
 def _print_suggestions(rewritten: Rewritten, hidden: int, script: Path, encoding: str) -> None:
     """To the terminal; or, where nothing else follows, as a patch in the encoding of the file."""
-    from lanewise.fix.source.rewrite import patch_of, unified_diff
+    from lanewise.edit.rewrite import patch_of, unified_diff
 
     for one in rewritten.suggestions:
         click.echo(f"{script}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}", err=True)
@@ -161,7 +161,7 @@ def _say_what_next(ctx: click.Context, rewritten: Rewritten, arguments: list[str
 
 
 def _proof(script: Path, edited: Source, arguments: list[str], given: dict[str, Any]) -> Proof:
-    from lanewise.fix.source.prove import prove
+    from lanewise.edit.prove import prove
 
     def tell(text: str) -> None:
         click.echo(f"lanewise: {text}", err=True)
@@ -169,7 +169,7 @@ def _proof(script: Path, edited: Source, arguments: list[str], given: dict[str, 
     with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
         proof = prove(script, edited, arguments, Path(folder), runs=given["runs"], tell=tell)
     if not given["as_json"]:
-        from lanewise.show.diff_terminal import print_diff
+        from lanewise.show.diff.diff_terminal import print_diff
 
         print_diff(proof.comparison, console())
         click.echo(f"lanewise: {proof.printed}", err=True)
@@ -188,8 +188,8 @@ def _may_write(proof: Proof | None) -> bool:
 def _json(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool) -> str:
     import msgspec
 
-    from lanewise.fix.source.rewrite import unified_diff
-    from lanewise.show.json import to_plain
+    from lanewise.edit.rewrite import unified_diff
+    from lanewise.show.report.json import to_plain
 
     data = {
         "schema": "lanewise.fix/1",
@@ -204,8 +204,8 @@ def _json(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool
 
 
 def _page(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool) -> str:
-    from lanewise.fix.source.rewrite import unified_diff
-    from lanewise.show.fix_page import fix_html
+    from lanewise.edit.rewrite import unified_diff
+    from lanewise.show.plan.fix_page import fix_html
 
     diff = unified_diff(rewritten, _name_in_diff(script))
     return fix_html(script.name, rewritten.suggestions, diff, proof, written=written)
@@ -213,15 +213,15 @@ def _page(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool
 
 def _show_plan(path: Path, given: dict[str, Any]) -> None:
     try:
-        from lanewise.fix.saved import read_report
-        from lanewise.show.plan_text import plan_json, print_plan
+        from lanewise.fix.plans.saved_plan import read_report
+        from lanewise.show.plan.plan_text import plan_json, print_plan
     except ModuleNotFoundError as error:
         raise LanewiseError(f"this needs {error.name}: pip install {error.name}") from None
     report = read_report(path)
     if given["as_json"]:
         emit(plan_json(report), given["output"], given["force"])
     elif given["output"] is not None:
-        from lanewise.show.plan_page import plan_html
+        from lanewise.show.plan.plan_page import plan_html
 
         emit(plan_html(report), given["output"], given["force"])
     else:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from lanewise._version import __version__
 from lanewise.diagnose.engine import diagnose
 from lanewise.diagnose.health_notes import health_notes, settings_notes
-from lanewise.diagnose.measures.ranks import job_of
-from lanewise.diagnose.measures.statements import report_statements
+from lanewise.diagnose.sections.ranks import job_of
+from lanewise.diagnose.sections.statements import report_statements
 from lanewise.diagnose.settings import Settings
 from lanewise.diagnose.summary import (
     chain_block,
@@ -19,11 +19,11 @@ from lanewise.diagnose.summary import (
     step_block,
     verdict,
 )
-from lanewise.measure.ahead import measured_ahead
 from lanewise.measure.facts import Facts
+from lanewise.measure.prefetch import measured_ahead
 from lanewise.report.model import SCHEMA, Report, StepsSummary
+from lanewise.trace.metadata import from_metadata
 from lanewise.trace.model import Trace
-from lanewise.trace.recorded import from_metadata
 
 __all__ = ["explain", "facts_of", "report_of"]
 

@@ -178,7 +178,7 @@ def _order(facts: Facts) -> list[Note]:
 
 
 def _recorded(facts: Facts) -> list[Note]:
-    from lanewise.trace.recorded import from_metadata
+    from lanewise.trace.metadata import from_metadata
 
     recorded = from_metadata(facts.trace.metadata)
     if recorded is None:

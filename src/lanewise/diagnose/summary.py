@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lanewise.diagnose.evidence import table, table_of
-from lanewise.diagnose.measures.cpu import operators_source, steps_source
-from lanewise.measure.chain import Link
+from lanewise.diagnose.sections.cpu import operators_source, steps_source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
-from lanewise.measure.idle import CLASSES
 from lanewise.measure.kernel_names import short_name
-from lanewise.measure.regime import REGIMES
+from lanewise.measure.launch.dispatch_chain import Link
+from lanewise.measure.regime.regime import REGIMES
+from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBlock
 from lanewise.report.quantity import QuantityType, format_quantity
 from lanewise.trace.schema import Kind

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from lanewise.kernels import tuning
 from lanewise.kernels.cases.case import Case, error
 from lanewise.kernels.cases.groups import cases
 from lanewise.kernels.cost import card_named
-from lanewise.kernels.launch import Kernel
+from lanewise.kernels.dispatch import tuning
+from lanewise.kernels.dispatch.launcher import Kernel
 from lanewise.kernels.measuring import Samples, calibrate, device_times, machine, ratio_interval
 
 __all__ = ["SCHEMA", "gate", "measure", "run", "tune", "warm"]

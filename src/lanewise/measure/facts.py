@@ -6,36 +6,36 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lanewise.measure.backward import Backward, measure_backward
-from lanewise.measure.chain import Chain, dispatch_chain, gap_table
 from lanewise.measure.columns import Columns, sums
-from lanewise.measure.cpu import CpuTime, measure_cpu
-from lanewise.measure.critical_path import CriticalPath, critical_path
+from lanewise.measure.compile.compiled_regions import Regions, measure_regions
 from lanewise.measure.device import Device, device_of
+from lanewise.measure.distributed.ranks import Ranks, align
 from lanewise.measure.host import Host, measure_host
-from lanewise.measure.idle import TimeClasses, classify_time
-from lanewise.measure.kernel_groups import KernelGroup, kernel_groups
+from lanewise.measure.kernel.kernel_groups import KernelGroup, kernel_groups
+from lanewise.measure.kernel.occupancy import Occupancy, occupancy
+from lanewise.measure.kernel.pointwise_chains import Chains, pointwise_chains
+from lanewise.measure.kernel.roofline import Roof, roofline
 from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
-from lanewise.measure.launch import Launches, measure_launches
-from lanewise.measure.leaves import Leaves, measure_leaves
-from lanewise.measure.lines import measure_lines
-from lanewise.measure.memory import MemoryUse, measure_memory
-from lanewise.measure.occupancy import Occupancy, occupancy
+from lanewise.measure.launch.dispatch_chain import Chain, dispatch_chain, gap_table
+from lanewise.measure.launch.launches import Launches, measure_launches
+from lanewise.measure.launch.leaf_operators import Leaves, measure_leaves
+from lanewise.measure.launch.queues import Queue, measure_queue
+from lanewise.measure.line_costs import measure_lines
+from lanewise.measure.memory.allocator import MemoryUse, measure_memory
 from lanewise.measure.operator_kinds import is_collective, is_framework, is_matrix_work, is_view
-from lanewise.measure.optimizer import OptimizerStep, measure_optimizer
-from lanewise.measure.overlap import Overlap, measure_overlap
-from lanewise.measure.pointwise_chains import Chains, pointwise_chains
-from lanewise.measure.queues import Queue, measure_queue
-from lanewise.measure.ranks import Ranks, align
-from lanewise.measure.regime import Regime, judge
-from lanewise.measure.regions import Regions, measure_regions
-from lanewise.measure.roofline import Roof, roofline
+from lanewise.measure.profiler_table import api_table, copy_table, kernel_table, operator_table
+from lanewise.measure.regime.cpu import CpuTime, measure_cpu
+from lanewise.measure.regime.critical_path import CriticalPath, critical_path
+from lanewise.measure.regime.overlap import Overlap, measure_overlap
+from lanewise.measure.regime.regime import Regime, judge
+from lanewise.measure.regime.step_table import StepTable, compile_rows, measure_steps
+from lanewise.measure.regime.time_classes import TimeClasses, classify_time
 from lanewise.measure.signatures import Signatures
-from lanewise.measure.step_table import StepTable, compile_rows, measure_steps
-from lanewise.measure.table import api_table, copy_table, kernel_table, operator_table
+from lanewise.measure.training.backward_work import Backward, measure_backward
+from lanewise.measure.training.optimizer_step import OptimizerStep, measure_optimizer
 from lanewise.trace.health import Health, examine
+from lanewise.trace.memo import once
 from lanewise.trace.model import Trace
-from lanewise.trace.once import once
 
 __all__ = ["Facts"]
 

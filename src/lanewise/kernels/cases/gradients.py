@@ -12,9 +12,9 @@ from lanewise.kernels import (
 )
 from lanewise.kernels.cases.case import BF16, Case, randn
 from lanewise.kernels.cases.rows import row_layouts
-from lanewise.kernels.norms_backward import norm_backward
-from lanewise.kernels.rowwise import Layout, next_power_of_2
-from lanewise.kernels.softmaxes import softmax_gradient
+from lanewise.kernels.rows.norm_backward import norm_backward
+from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
+from lanewise.kernels.rows.softmax import softmax_gradient
 
 __all__ = ["backward_cases"]
 

@@ -7,18 +7,15 @@ from typing import Any
 
 import torch
 
-from lanewise.kernels import (
-    batched,
-    cost,
-    dual_gemm,
-    gemm_epilogue,
-    tuning,
-)
+from lanewise.kernels import cost
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.cases.case import BF16, Case, randn
-from lanewise.kernels.dual_gemm import gated_blocks
-from lanewise.kernels.gemm_epilogue import skinny_blocks, tile_blocks
-from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks, product
+from lanewise.kernels.dispatch import tuning
+from lanewise.kernels.gemm import batched_linear as batched
+from lanewise.kernels.gemm import dual_gemm, gemm_epilogue
+from lanewise.kernels.gemm.dual_gemm import gated_blocks
+from lanewise.kernels.gemm.gemm_epilogue import skinny_blocks, tile_blocks
+from lanewise.kernels.gemm.matmul import SkinnyBlocks, TileBlocks, product
 
 __all__ = ["batched_cases", "dual_cases", "gemm_cases", "plain_cases"]
 

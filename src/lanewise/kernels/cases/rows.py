@@ -7,15 +7,13 @@ from typing import Any
 
 import torch
 
-from lanewise.kernels import (
-    cost,
-    layer_norms,
-    rms_norms,
-    softmaxes,
-)
+from lanewise.kernels import cost
 from lanewise.kernels.cases.case import BF16, Case, randn
 from lanewise.kernels.others import liger
-from lanewise.kernels.rowwise import Layout, next_power_of_2
+from lanewise.kernels.rows import layer_norm as layer_norms
+from lanewise.kernels.rows import rms_norm as rms_norms
+from lanewise.kernels.rows import softmax as softmaxes
+from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
 
 __all__ = ["ROW_SHAPES", "norm_cases", "row_layouts", "softmax_cases"]
 

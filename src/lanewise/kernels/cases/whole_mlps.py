@@ -7,14 +7,12 @@ from typing import Any
 
 import torch
 
-from lanewise.kernels import (
-    cost,
-    dual_gemm,
-    gated_mlps,
-    mlps,
-)
+from lanewise.kernels import cost
 from lanewise.kernels.cases.case import BF16, Case, randn
-from lanewise.kernels.mlps import Blocks
+from lanewise.kernels.gemm import dual_gemm
+from lanewise.kernels.gemm import fused_gated_mlp as gated_mlps
+from lanewise.kernels.gemm import fused_mlp as mlps
+from lanewise.kernels.gemm.fused_mlp import Blocks
 
 __all__ = ["gated_mlp_cases", "mlp_cases"]
 

@@ -1,0 +1,136 @@
+"""A program with and without its edits, recorded in turns, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lanewise.compare.diff import diff
+from lanewise.compare.model import Comparison
+from lanewise.edit.source_text import Source, write_source
+from lanewise.errors import LanewiseError, UsageError
+
+__all__ = ["Proof", "TooFewStepsError", "last_words", "prove", "record_once"]
+
+_LONGEST_S = 3600
+_NOTHING = "nothing was recorded"
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Failed)(?::|$)")
+
+
+class TooFewStepsError(LanewiseError):
+    """A program ended before recording began; there is a quick way for as many steps as it has."""
+
+
+class Proof(NamedTuple):
+    """What recording both showed.
+
+    Attributes:
+        comparison: of the recordings. same_output: whether both printed the same. output: what differs, for a reader.
+        steady: whether the program as it was printed the same in each of its runs.
+    """
+
+    comparison: Comparison
+    same_output: bool
+    output: str
+    steady: bool = True
+
+    @property
+    def printed(self) -> str:
+        """What there is to say about what both printed."""
+        if self.same_output:
+            return "it prints the same"
+        if not self.steady:
+            return "it prints something else in every run, without the edits too: give it a seed to compare that"
+        return f"it prints something else: {self.output}"
+
+    @property
+    def verdict(self) -> str:
+        """On the step time; a word of `compare.statistics`."""
+        return self.comparison.differences[0].step.verdict
+
+
+def prove(
+    script: Path, edited: Source, arguments: Sequence[str], folder: Path, *, runs: int, tell: Callable[[str], None]
+) -> Proof:
+    """Run both several times, in turns, and compare their recordings.
+
+    The edited program is written beside the script for as long as it runs, so that it finds the same files and modules.
+
+    Args:
+        folder: for the recordings. runs: of each side; with four and more the verdict knows how much runs differ.
+
+    Raises:
+        LanewiseError: one of them fails, nothing could be recorded of it, or nothing can be written beside the script; or
+            what was recorded cannot be compared.
+    """
+    beside = script.with_name(f".{script.stem}-lanewise-fix-{os.getpid()}.py")
+    outputs: dict[str, list[str]] = {"before": [], "after": []}
+    quick = False
+    try:
+        write_source(beside, *edited)
+        for number in range(runs):
+            for side, program in (("before", script), ("after", beside)):
+                tell(f"recording {side}, run {number + 1} of {runs}")
+                name = f"{side}{number}"
+                try:
+                    said = record_once(program, arguments, folder / side, name, quick=quick)
+                except TooFewStepsError as error:
+                    if quick or outputs["before"]:
+                        raise
+                    tell(f"{error}: recording the first steps")
+                    quick = True
+                    said = record_once(program, arguments, folder / side, name, quick=quick)
+                outputs[side].append(said.replace(program.name, script.name))
+    finally:
+        beside.unlink(missing_ok=True)
+    try:
+        comparison = diff(folder / "before", folder / "after", labels=("before", "after"))
+    except UsageError as error:
+        why = str(error).partition(". ")[0]  # what follows is an option of another command
+        raise LanewiseError(f"the recordings with and without the edits say nothing of each other: {why}") from None
+    before, after = outputs["before"][-1], outputs["after"][-1]
+    same, steady = before == after, len(set(outputs["before"])) == 1
+    return Proof(comparison, same, "" if same else _difference(before, after), steady)
+
+
+def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str, *, quick: bool = False) -> str:
+    """Record one run into a folder; what the program printed.
+
+    Args:
+        quick: as of `lanewise run`: for programs with few steps.
+
+    Raises:
+        TooFewStepsError: it ended before recording began. LanewiseError: it fails, or records nothing for another reason.
+    """
+    ours = [sys.executable, "-m", "lanewise", "run", "--no-explain", "-o", str(folder.absolute()), "--name", name]
+    words = [*ours, *(["--quick"] if quick else []), str(program), *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_LONGEST_S, check=False)
+    which = "the program" if not program.name.startswith(".") else "the edited program"
+    if done.returncode != 0:
+        raise LanewiseError(f"{which} ends with exit code {done.returncode}: {last_words(done.stderr)}")
+    if not any(folder.glob(f"{name}*.json.gz")):
+        lines = [line for line in done.stderr.splitlines() if _NOTHING in line]
+        why = lines[0].partition(_NOTHING)[2].strip(": ") if lines else ""
+        kind = TooFewStepsError if "--quick" in why else LanewiseError
+        why = why.partition("; ")[0]  # what follows are options of another command
+        raise kind(f"nothing could be recorded of {which}" + (f": {why[:200]}" if why else ""))
+    return done.stdout
+
+
+def last_words(errors: str) -> str:
+    """Why a recorded program failed, from what it wrote to standard error: its exception, or its last line."""
+    said = [line.strip() for line in errors.splitlines() if line.strip() and not line.startswith("lanewise: ")]
+    exceptions = [line for line in said if _EXCEPTION.match(line)]
+    return (exceptions or said or ["no message"])[-1][:200]
+
+
+def _difference(before: str, after: str) -> str:
+    for a, b in zip(before.splitlines(), after.splitlines(), strict=False):
+        if a != b:
+            return f"{a.strip()[:80]!r} became {b.strip()[:80]!r}"
+    return "one of them prints more lines"

@@ -1,0 +1,141 @@
+"""A program's source with suggestions applied, and the difference to what it was."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import re
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lanewise.edit.source_text import lines_of
+from lanewise.errors import InputError, MissingDependencyError, UsageError
+
+if TYPE_CHECKING:
+    from lanewise.edit.edit import Edit, Suggestion
+
+__all__ = ["EDITS", "Rewritten", "patch_of", "rewrite", "unified_diff"]
+
+EDITS: dict[str, tuple[str, str]] = {
+    "zero-grad": ("zero_grad", "ZeroGrad"),
+    "optimizer-flags": ("optimizer_flags", "OptimizerFlags"),
+    "loader": ("loader", "Loader"),
+    "unused-wait": ("unused_wait", "UnusedWait"),
+    "item-in-loop": ("item_in_loop", "ItemInLoop"),
+    "small-copies": ("small_copies", "SmallCopies"),
+    "pinned-copy": ("pinned", "Pinned"),
+    "growing-cat": ("growing_cat", "GrowingCat"),
+    "background-call": ("background_call", "BackgroundCall"),
+    "moved-back": ("moved_back", "MovedBack"),
+    "no-grad": ("no_grad", "NoGrad"),
+    "matmul-precision": ("matmul_precision", "MatmulPrecision"),
+    "static-compile": ("static_compile", "StaticCompile"),
+    "mask-partition": ("mask_partition", "MaskPartition"),
+    "cast-around": ("cast_around", "CastAround"),
+    "channels-last": ("channels_last", "ChannelsLast"),
+    "attention": ("attention", "HandWrittenAttention"),
+    "compile-region": ("compile_region", "CompileRegion"),
+}
+"""Edits by name, in the order in which they are applied: module and class."""
+
+
+_IMPORT = re.compile(r"^import torch\b(?!\.)", re.MULTILINE)
+_NAME = re.compile(r"(?<![\w.])torch\.\w")
+
+_HEAD = 2
+"""Lines of a diff that name the file."""
+
+
+class Rewritten(NamedTuple):
+    """Source before and after, and what was changed, in the order of the lines."""
+
+    before: str
+    after: str
+    suggestions: list[Suggestion]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was changed."""
+        return self.before != self.after
+
+
+def rewrite(
+    source: str, *, only: Sequence[str] = (), skip: Sequence[str] = (), safe_only: bool = False,
+    findings: Collection[str] | None = None,
+) -> Rewritten:  # fmt: skip
+    """Apply the edits to a source text.
+
+    Args:
+        only, skip: names of edits. safe_only: leave out edits that may change what is computed.
+        findings: codes of a report on the program: edits that answer none of them are left out; None: all are made.
+
+    Raises:
+        MissingDependencyError: libcst is not installed. UsageError: no such edit. InputError: it is no Python.
+    """
+    if unknown := [name for name in (*only, *skip) if name not in EDITS]:
+        raise UsageError(f"no edit called {', '.join(unknown)}; there are: {', '.join(EDITS)}")
+    cst, metadata = _libcst()
+    try:
+        tree: Any = cst.parse_module(source)
+    except cst.ParserSyntaxError as error:
+        raise InputError(f"it is no Python that can be read: {_what_is_wrong(source, error)}") from None
+    found: list[Suggestion] = []
+    for name in EDITS:
+        if (only and name not in only) or name in skip:
+            continue
+        edit = _edit(name)
+        edit.safe_only = safe_only
+        if findings is not None and not set(edit.answers) & set(findings):
+            continue
+        if not any(text in source for text in edit.needs):
+            continue
+        changed: Any = metadata.MetadataWrapper(tree).visit(edit)
+        if edit.found and not (safe_only and not all(one.safe for one in edit.found)):
+            tree = changed
+            found += edit.found
+    if found and not _IMPORT.search(tree.code) and _NAME.search(tree.code):
+        tree = _with_torch(tree)
+    return Rewritten(source, tree.code, sorted(found, key=lambda one: one.line))
+
+
+def unified_diff(rewritten: Rewritten, name: str) -> str:
+    """The change as a unified diff that `patch -p1` and `git apply` take; empty if there is none."""
+    lines = difflib.unified_diff(lines_of(rewritten.before), lines_of(rewritten.after), f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def patch_of(rewritten: Rewritten, name: str, encoding: str) -> bytes:
+    """The unified diff in the bytes of the file, which is what `git apply` compares; empty if there is none."""
+    mark = "\ufeff" if encoding == "utf-8-sig" else ""
+    marked = rewritten._replace(before=mark + rewritten.before, after=mark + rewritten.after)
+    lines = unified_diff(marked, name).split("\n")
+    return b"\n".join(line.encode("utf-8" if mark or at < _HEAD else encoding) for at, line in enumerate(lines))
+
+
+def _what_is_wrong(source: str, error: Any) -> str:
+    """Python's own words, which name the line that is meant; those of the parser for what Python would take."""
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError) as own:
+        return f"line {own.lineno}: {own.msg}" if isinstance(own, SyntaxError) else str(own)
+    return f"line {error.raw_line}: {error.message}"
+
+
+def _edit(name: str) -> Edit:
+    module, kind = EDITS[name]
+    return getattr(importlib.import_module(f"lanewise.edit.suggestions.{module}"), kind)()
+
+
+def _with_torch(tree: Any) -> Any:
+    """The module with `import torch`, which edits may use."""
+    codemod: Any = importlib.import_module("libcst.codemod")
+    visitors: Any = importlib.import_module("libcst.codemod.visitors")
+    return visitors.AddImportsVisitor(codemod.CodemodContext(), [visitors.ImportItem("torch")]).transform_module(tree)
+
+
+def _libcst() -> tuple[Any, Any]:
+    try:
+        return importlib.import_module("libcst"), importlib.import_module("libcst.metadata")
+    except ModuleNotFoundError:
+        raise MissingDependencyError("editing sources needs libcst: pip install 'lanewise[fix]'") from None
