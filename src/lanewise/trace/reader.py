@@ -1,6 +1,7 @@
 """A trace file -> columns, in bounded memory.
 
-    source.py     the bytes, unpacked
+    source.py     where the bytes are
+    unwrap.py     the bytes, unpacked
     envelope.py   the head, up to the first event
     chunks.py     cut at row boundaries
     decode/       chunk -> batch of columns, in this process and, for large files, in a second one
@@ -36,8 +37,9 @@ from lanewise.trace.file.envelope import Head, Metadata, read_head, read_tail
 from lanewise.trace.file.json_repairs import mended
 from lanewise.trace.file.parquet_cache import Store
 from lanewise.trace.file.salvage import salvage
-from lanewise.trace.file.source import DEFAULT_MAX_BYTES, Source, resolve, unwrap
+from lanewise.trace.file.source import Source, resolve
 from lanewise.trace.reading_losses import Reading
+from lanewise.trace.unwrap import DEFAULT_MAX_BYTES, unwrap
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from lanewise.capture.context.native import Native
-from lanewise.capture.context.profiler_windows import Windows
+from lanewise.capture.context.profiler_windows import EVERY, Windows
 from lanewise.errors import LanewiseError
 
 if TYPE_CHECKING:
@@ -74,5 +74,5 @@ def choose(
         if way == "native":
             raise
         reason = str(error) if isinstance(error, LanewiseError) else f"{type(error).__name__}: {error}"
-        log(f"{reason}; short profiler windows are folded instead")
+        log(f"{reason}; short profiler windows are folded instead, one step of {EVERY} or of --every")
         return Windows(frames=frames), reason

@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from lanewise.trace.file.source import BLOCK_BYTES, Source
+from lanewise.trace.file.source import Source
 from lanewise.trace.reading_losses import Reading
 from lanewise.trace.schema import TABLES
+from lanewise.trace.unwrap import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import polars as pl
