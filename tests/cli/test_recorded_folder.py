@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lanewise.cli.main import cli
-from lanewise.show.html import bundle
+from lanewise.show.page.html import bundle
 from tests.support.corpus import REPOSITORY
 
 pytest.importorskip("torch")

@@ -38,8 +38,8 @@ from lanewise.trace.file.json_repairs import mended
 from lanewise.trace.file.parquet_cache import Store
 from lanewise.trace.file.salvage import salvage
 from lanewise.trace.file.source import Source, resolve
+from lanewise.trace.file.unwrap import DEFAULT_MAX_BYTES, unwrap
 from lanewise.trace.reading_losses import Reading
-from lanewise.trace.unwrap import DEFAULT_MAX_BYTES, unwrap
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace

@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from lanewise.record.context import build
-from lanewise.record.context.compiler import BuildError, find_compiler, standards
+from lanewise.capture.context import native_build as build
+from lanewise.capture.context.compiler import BuildError, find_compiler, standards
 
 GUARD = "#if !defined(_MSC_VER) && __cplusplus < 20{}L\n#error C++ or later compatible compiler is required\n#endif\n"
 

@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lanewise.errors import InputError, LanewiseError, NotATraceError, TooLargeError
-from lanewise.trace import unwrap
-from lanewise.trace.file import source
+from lanewise.trace.file import source, unwrap
 from lanewise.trace.file.source import Source
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import read

@@ -29,9 +29,9 @@ import msgspec
 import numpy as np
 
 from lanewise.trace.file.source import Source
+from lanewise.trace.file.unwrap import BLOCK_BYTES
 from lanewise.trace.reading_losses import Reading
 from lanewise.trace.schema import TABLES
-from lanewise.trace.unwrap import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from lanewise.errors import InputError, MissingDependencyError, UsageError
-from lanewise.trace.folder import traces_in
+from lanewise.trace.file.folder import traces_in
 
 __all__ = ["Source", "resolve"]
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from lanewise.errors import NotATraceError, TooLargeError
-from lanewise.trace.reading import Reading
+from lanewise.trace.reading_losses import Reading
 
 __all__ = ["BLOCK_BYTES", "DEFAULT_MAX_BYTES", "unwrap"]
 

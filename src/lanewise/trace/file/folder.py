@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lanewise.errors import InputError, LanewiseError
-from lanewise.trace.envelope import Metadata, own_kind, read_head
-from lanewise.trace.reading import Reading
-from lanewise.trace.scan import members, skip_space
-from lanewise.trace.unwrap import DEFAULT_MAX_BYTES, unwrap
+from lanewise.trace.file.envelope import Metadata, own_kind, read_head
+from lanewise.trace.file.scan import members, skip_space
+from lanewise.trace.file.unwrap import DEFAULT_MAX_BYTES, unwrap
+from lanewise.trace.reading_losses import Reading
 
 __all__ = ["traces_in"]
 
