@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lanewise.capture.context.native import Native
 from lanewise.capture.context.profiler_windows import EVERY, Windows
+from lanewise.capture.context.saver import Endings
 from lanewise.errors import LanewiseError
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ class Collector(Protocol):
     checks: dict[str, str]
     callback_ns: float
     windowed: bool
+
+    def endings(self) -> Endings:
+        """What tells of signals that end the program."""
+        ...
 
     def ready(self) -> None:
         """It will be switched on at the next boundary."""

@@ -12,6 +12,7 @@ from lanewise.capture.context import native_build
 from lanewise.capture.context.frame_checks import first_difference
 from lanewise.capture.context.loops import loops
 from lanewise.capture.context.module_paths import ModuleNames
+from lanewise.capture.context.saver import NativeEndings
 from lanewise.capture.context.selfcheck import check_device, check_operators, cost_of_callback
 from lanewise.capture.context.sites import frame_name, line_of
 from lanewise.capture.lazy_torch import torch_part
@@ -115,6 +116,10 @@ class Native:
             self._module.off()
         self._module.device_flush()
         return self._module.snapshot()
+
+    def endings(self) -> NativeEndings:
+        """Takes the signals that end the program."""
+        return NativeEndings(self._module)
 
     def ready(self) -> None:
         """Nothing to warm up."""

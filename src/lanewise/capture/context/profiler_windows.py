@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lanewise.capture.accelerator import current_device
+from lanewise.capture.context.saver import NoEndings
 from lanewise.capture.file import event_counts
 from lanewise.capture.profiling import faults
 from lanewise.capture.profiling.profiler import Flags, Session, profiler_is_running
@@ -50,6 +51,10 @@ class Windows:
         self._tree: Tree | None = None
         self._operators = 0
         self._discarded = 0
+
+    def endings(self) -> NoEndings:
+        """Nothing here can take a signal."""
+        return NoEndings()
 
     def ready(self) -> None:
         """Attach the profiler: the next step warms it up."""
