@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from lanewise.tree.store import load
-from tests.record.context.paths import calls
+from lanewise.tree.tree_file import load
+from tests.capture.context.paths import calls
 
 LOOP = """
 import signal, sys, time, torch
