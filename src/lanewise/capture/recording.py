@@ -28,7 +28,7 @@ from lanewise.capture.file.size import TraceSize
 from lanewise.capture.profiling import faults
 from lanewise.capture.profiling.fork_safety import end_without_destructors
 from lanewise.capture.profiling.own_profiler import OwnProfiler
-from lanewise.capture.profiling.profiler import Flags, Session, profiler_is_running
+from lanewise.capture.profiling.profiler import Flags, Session, has_rows, profiler_is_running
 from lanewise.capture.schedule import Plan
 from lanewise.capture.watchdog import Watchdog
 from lanewise.capture.window import Window
@@ -128,6 +128,9 @@ class Recording:
                 self._take_theirs()
             except Exception as error:
                 self._failed(error)
+            if self.trace is None and not self.problem:
+                self.problem = "nothing was recorded: the program's own profiler kept no rows"
+                self._log(self.problem)
         self._finished = True
         self._watchdog.stop()
         self._own.uninstall()
@@ -157,13 +160,14 @@ class Recording:
             done=self._done,
         )
 
-    def _attach(self, device: Device) -> tuple[Session, TraceSize]:
+    def _attach(self, device: Device, all_threads: bool) -> tuple[Session, TraceSize]:
         if profiler_is_running():
             raise LanewiseError("another torch profiler is recording in this process")
         self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watchdog.start()
-        self._session = Session(self.options.flags, device.name)
-        return self._session, TraceSize(self.options.flags)
+        flags = replace(self.options.flags, all_threads=self.options.flags.all_threads or all_threads)
+        self._session = Session(flags, device.name)
+        return self._session, TraceSize(flags)
 
     def _recorded(self) -> bool:
         """Recording has stopped: bring the rows to disk before anything else happens to the process.
@@ -176,7 +180,7 @@ class Recording:
             return False
         self._raw = self._export(session)
         found = event_counts.scan(self._raw)
-        self._faults = faults.find(found, self.options.flags, session.messages, session.missing)
+        self._faults = faults.find(found, session.flags, session.messages, session.missing)
         if faults.worth_a_retry(self._faults) and not self._ending and not self._again:
             self._log(f"{self._faults[0].sentence}; recording once more")
             self._again = True
@@ -219,7 +223,7 @@ class Recording:
             self.trace = written
             return
         theirs = self._own.unexported
-        if theirs is None:
+        if theirs is None or not has_rows(theirs):
             return
         self._raw = self._make_raw()
         theirs.export_chrome_trace(str(self._raw))
@@ -318,7 +322,7 @@ class Recording:
             active=measured.active,
             settled_after=measured.settled_after,
             stopped_by=measured.stopped_by,
-            flags=self.options.flags.as_dict(),
+            flags=session.flags.as_dict(),
             costs_ms=session.costs_ms,
             command=self._command(),
             rank=_number("RANK"),

@@ -217,10 +217,11 @@ def _record(program: Program, given: dict[str, Any]) -> int:
     from lanewise.capture import script
     from lanewise.capture.recording import Recording
     from lanewise.cli.after_run import Afterwards
+    from lanewise.record.say import say
 
     def log(text: str) -> None:
         if not given["quiet"]:
-            click.echo(f"lanewise: {text}", err=True)
+            say(text)
 
     options = _options(program, given)
     recording = Recording(options, log=log)
