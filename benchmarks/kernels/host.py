@@ -14,12 +14,12 @@ from pathlib import Path
 
 import torch
 import triton
+from benchmarks.kernels.measuring import host_times, machine
 
 from lanewise.kernels import add_rms_norm, layer_norm, mlp, pointwise, rms_norm, softmax
 from lanewise.kernels.dispatch import eligibility as guard
 from lanewise.kernels.elementwise import _add_masked, add_masked, silu_mul
 from lanewise.kernels.gemm import fused_mlp as mlps
-from lanewise.kernels.measuring import host_times, machine
 from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows.softmax_kernels import _softmax_rows

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.kernels.measuring import device_times, host_times, machine
 
 from lanewise.kernels import layer_norm, rms_norm, softmax
 from lanewise.kernels.dispatch import eligibility as guard
-from lanewise.kernels.measuring import device_times, host_times, machine
 from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes

@@ -48,7 +48,7 @@ VERBS = {
     "fix": "fix --trace {it} program.py",
     "ranks": "ranks {it}",
 }
-WITHOUT_TRACE = {"run", "watch", "rule", "doctor", "bench", "demo"}
+WITHOUT_TRACE = {"run", "watch", "rule", "doctor", "demo"}
 ONE_IS_NO_JOB = {"ranks"}
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, steady_count
 from lanewise.diagnose.select import climb, device_rows, device_sum, either_side, host_cost
+from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.trace.schema import Kind
 
@@ -46,6 +47,7 @@ class Copies(NamedTuple):
         return Copies(*(column[chosen] for column in self))
 
 
+@remembered
 def device_copies(facts: Facts) -> Copies:
     """All copies whose source and destination are on the device."""
     trace, leaves = facts.trace, facts.leaves

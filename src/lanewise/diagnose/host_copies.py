@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lanewise.diagnose.select import device_rows
+from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.trace.schema import Kind
 
@@ -33,6 +34,7 @@ class HostCopies(NamedTuple):
         return HostCopies(*(column[chosen] for column in self))
 
 
+@remembered
 def host_copies(facts: Facts) -> HostCopies:
     """All copies between host and device in the steady steps."""
     trace, args = facts.trace, facts.trace["copy_args"]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lanewise.diagnose.select import climb, device_rows, enclosing, outermost
+from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.trace.schema import Kind
 
@@ -63,11 +64,13 @@ def host_events_inside(facts: Facts, roots: np.ndarray) -> np.ndarray:
     return host[enclosing(facts, roots, host) >= 0]
 
 
+@remembered
 def data_dependent(facts: Facts) -> np.ndarray:
     """Which names are operators whose output size depends on data; bool per name."""
     return facts.trace.name_mask(_DATA_DEPENDENT)
 
 
+@remembered
 def find_readbacks(facts: Facts) -> Readbacks:
     """Copies to the host with a blocking wait in the operator around them."""
     trace, host = facts.trace, facts.host

@@ -12,7 +12,7 @@ from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["measure_lines"]
 
@@ -21,7 +21,7 @@ _SHORT_NS = 10_000
 _OPERATOR, _RUNTIME, _DRIVER = Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER
 
 
-def measure_lines(facts: Facts) -> Columns:
+def measure_lines(facts: Core) -> Columns:
     """What each frame of the program caused in a steady step, frames that caused more host time first.
 
     Columns: `line` (the frame's name: file, line and function), `launches`, `short` (kernels below 10 us), `kernels`,
@@ -65,7 +65,7 @@ def measure_lines(facts: Facts) -> Columns:
 _NONE = np.empty(0, dtype=np.int64)
 
 
-def _line(facts: Facts, frames: np.ndarray, events: np.ndarray) -> np.ndarray:
+def _line(facts: Core, frames: np.ndarray, events: np.ndarray) -> np.ndarray:
     """Name of the frame that caused each host event, or -1."""
     trace = facts.trace
     parent = trace.nesting.parent

@@ -1,12 +1,13 @@
-"""`once`: a property computed once for an instance, also when two threads ask for it at the same time."""
+"""Values computed once for an instance, also when two threads ask for one at the same time."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import cached_property
 from threading import RLock
 from typing import Any, Self, TypeVar, overload
 
-__all__ = ["once"]
+__all__ = ["computed", "once"]
 
 T = TypeVar("T")
 
@@ -29,14 +30,18 @@ class once(cached_property[T]):  # noqa: N801 - used like the `cached_property` 
             return self
         name = self.attrname
         assert name is not None, "once decorates a method of a class"
-        values = instance.__dict__
-        if name in values:
-            return values[name]
-        lock = f"{name} is being computed"
-        with values.setdefault(lock, RLock()):
-            try:
-                if name not in values:
-                    values[name] = self.func(instance)
-                return values[name]
-            finally:
-                values.pop(lock, None)  # an instance stays picklable
+        return computed(instance.__dict__, name, lambda: self.func(instance))
+
+
+def computed(values: dict[Any, Any], key: Hashable, compute: Callable[[], T]) -> T:
+    """The value of a key, computed by the first who asks for it; others wait for that."""
+    if key in values:
+        return values[key]
+    lock = ("being computed", key)
+    with values.setdefault(lock, RLock()):
+        try:
+            if key not in values:
+                values[key] = compute()
+            return values[key]
+        finally:
+            values.pop(lock, None)  # an instance stays picklable

@@ -60,7 +60,7 @@ def compiled(compiler: str, include: str, target: Path, frames: Path = CONTEXT /
 
 
 def run(python: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    words = [python, str(HERE / "frames_program.py"), str(folder), str(CONTEXT / "frame_checks.py")]
+    words = [python, str(HERE / "frames_program.py"), str(folder), str(CONTEXT / "checks" / "frame_checks.py")]
     return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
 
 

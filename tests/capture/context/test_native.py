@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import lanewise  # noqa: E402
 from lanewise.capture.context import native_build as build  # noqa: E402
-from lanewise.capture.context.frame_checks import first_difference  # noqa: E402
+from lanewise.capture.context.checks.frame_checks import first_difference  # noqa: E402
 from lanewise.capture.context.loops import loops  # noqa: E402
 from lanewise.tree.model import NodeKind, Phase, Tree  # noqa: E402
 from lanewise.tree.views import top_down  # noqa: E402

@@ -9,11 +9,11 @@ from typing import Any
 
 from lanewise.capture.accelerator import current_device
 from lanewise.capture.context import native_build
-from lanewise.capture.context.frame_checks import first_difference
+from lanewise.capture.context.checks.frame_checks import first_difference
+from lanewise.capture.context.checks.selfcheck import check_device, check_operators, cost_of_callback
 from lanewise.capture.context.loops import loops
 from lanewise.capture.context.module_paths import ModuleNames
 from lanewise.capture.context.saver import NativeEndings
-from lanewise.capture.context.selfcheck import check_device, check_operators, cost_of_callback
 from lanewise.capture.context.sites import frame_name, line_of
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import LanewiseError

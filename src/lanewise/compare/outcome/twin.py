@@ -1,4 +1,4 @@
-"""What a compiled run and its eager twin prove together, and neither proves alone (diagnoses.md section 6)."""
+"""What a compiled run and its eager twin prove together, and neither proves alone."""
 
 from __future__ import annotations
 

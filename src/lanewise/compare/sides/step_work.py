@@ -76,7 +76,7 @@ class Work(NamedTuple):
 def measure_work(facts: Facts) -> Work:
     """The typical step of a trace; no positions if it has no steps with work in them."""
     trace = facts.trace
-    device = facts.classes.device != ""
+    device = facts.device_records == "some"
     events, order = _device_events(facts) if device else _operator_events(facts)
     steady = np.flatnonzero(facts.steps.steady)
     step = trace.steps.of_event[events]

@@ -49,7 +49,7 @@ _SEGMENTS: Headings = {
 
 def critical_path_section(facts: Facts, step: int | None = None) -> Section:
     """The critical path of a step (row number), the last steady one by default."""
-    if facts.classes.device == "":
+    if facts.device_records != "some":
         return Section([TextBlock("The trace holds no device work: the step's path is the host's.")], {})
     path = facts.critical_path(step)
     total = max(1, path.end - path.start)

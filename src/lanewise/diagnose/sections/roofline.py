@@ -39,7 +39,7 @@ def roofline_section(facts: Facts) -> Section:
     """Operators of the steady steps by arguments: work, achieved rates, shares of the card's peaks."""
     data = roofline_table(facts)
     if data.height == 0:
-        none = facts.classes.device == ""
+        none = facts.device_records != "some"
         why = "The trace holds no device work." if none else "No operator of a steady step has device work of its own."
         return Section([TextBlock(why)], {})
     total = max(1, int(data["time"].sum()))

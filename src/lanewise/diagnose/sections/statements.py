@@ -21,7 +21,7 @@ _MOVED_FROM = 0.05
 
 def report_statements(facts: Facts) -> list[TextBlock]:
     """What operators reach, what hides what, back-pressure, the memory's peak; on the CPU what the time goes to."""
-    if facts.classes.device == "":
+    if facts.device_records != "some":
         return cpu_statements(facts) if facts.on_cpu and facts.cpu.operators.height else []
     found: list[TextBlock | None] = []
     # Without shapes or peaks nothing comes of it: do not measure it for nothing.

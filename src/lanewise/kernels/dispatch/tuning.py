@@ -1,9 +1,9 @@
 """Configurations measured on a card, kept per card, driver-independent, and per torch and Triton version.
 
 A kernel asks `pick(kernel, key, default)`: the configuration measured for that key on this card if there is one, the
-default otherwise. Nothing is ever tuned behind the user's back inside a program: tuning is what `lanewise bench kernels
---tune` does, and its results live in `<cache>/kernels/tuning.json`, keyed by card, torch, Triton and the hash of the
-kernel's source, so that an upgrade or an edit makes them void.
+default otherwise. Nothing is ever tuned behind the user's back inside a program: tuning is what `python -m
+benchmarks.kernels OUT.json --keep` does, and its results live in `<cache>/kernels/tuning.json`, keyed by card, torch,
+Triton and the hash of the kernels' sources, so that an upgrade or an edit makes them void.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def route(m: int, n: int, k: int, dtype: torch.dtype, bias: bool, activation: st
     """Where a product of that shape goes on this card.
 
     The default is cuBLAS: with its own epilogue where that computes the activation asked for, followed by eager
-    operators otherwise. A Triton kernel is taken only for shapes where `lanewise bench kernels --tune` measured it
+    operators otherwise. A Triton kernel is taken only for shapes where `benchmarks.kernels` (`--keep`) measured it
     faster on this card, or in the region measured on the reference card (see docs/kernels.md).
     """
     if bias and not residual and activation == "gelu_tanh" and dtype == torch.bfloat16 and _ahead_of_cublas(m, n, k):

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.core import Core, remembered
 from lanewise.measure.intervals import covered, union
 from lanewise.trace.nesting import nearest
-
-if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
 
 __all__ = ["compile_ids", "compile_time_of_step", "inside_compilation", "outer_compile_rows"]
 
 _ID = re.compile(r"compile_id=(\d+)/(\d+)")
 
 
-def outer_compile_rows(facts: Facts) -> np.ndarray:
+@remembered
+def outer_compile_rows(facts: Core) -> np.ndarray:
     """Compile rows with no compile row around them."""
     rows = facts.compile_rows
     return rows[~inside_compilation(facts, rows)]
 
 
-def inside_compilation(facts: Facts, events: np.ndarray) -> np.ndarray:
+def inside_compilation(facts: Core, events: np.ndarray) -> np.ndarray:
     """Whether each event is the compiler's own doing (kernels that it tries out, say), not the program's."""
     rows = facts.compile_rows
     if len(rows) == 0:
@@ -34,14 +32,15 @@ def inside_compilation(facts: Facts, events: np.ndarray) -> np.ndarray:
     return nearest(facts.host.parent, compiling, events) >= 0
 
 
-def compile_time_of_step(facts: Facts) -> np.ndarray:
+@remembered
+def compile_time_of_step(facts: Core) -> np.ndarray:
     """Time of each step in which some thread compiles; ns, shape (steps,)."""
     trace, steps = facts.trace, facts.trace.steps
     rows = outer_compile_rows(facts)
     return covered(union(trace.start[rows], trace.end[rows]), steps.start, steps.end)
 
 
-def compile_ids(facts: Facts) -> list[tuple[int, int, int]]:
+def compile_ids(facts: Core) -> list[tuple[int, int, int]]:
     """(step, frame K, recompile index M) of every compilation that names its id, in time order; step -1 outside."""
     trace = facts.trace
     named = {int(i): (int(m[1]), int(m[2])) for i, name in enumerate(trace.names) if (m := _ID.search(name))}

@@ -16,7 +16,7 @@ from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Regions", "measure_regions"]
 
@@ -56,7 +56,7 @@ class Regions:
         return len(self.region) + len(self.graph_call) + len(self.function) > 0
 
 
-def measure_regions(facts: Facts) -> Regions:
+def measure_regions(facts: Core) -> Regions:
     """Find the compiled regions of a trace."""
     trace = facts.trace
     events = trace.of(Kind.OPERATOR, Kind.ANNOTATION)
@@ -98,7 +98,7 @@ def measure_regions(facts: Facts) -> Regions:
     )
 
 
-def _mask(facts: Facts, *events: np.ndarray) -> np.ndarray:
+def _mask(facts: Core, *events: np.ndarray) -> np.ndarray:
     mask = np.zeros(len(facts.trace), dtype=bool)
     for chosen in events:
         mask[chosen] = True

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.compile.compiled_regions import measure_regions
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Remainder", "eager_remainder_of"]
 
@@ -39,9 +40,9 @@ class Remainder:
     device_optimizer_ns: int
 
 
-def eager_remainder_of(facts: Facts) -> Remainder | None:
+def eager_remainder_of(facts: Core) -> Remainder | None:
     """Measure it; None without launches in steady steps."""
-    trace, host, regions = facts.trace, facts.host, facts.regions
+    trace, host, regions = facts.trace, facts.host, facts.of(measure_regions)
     steady = np.concatenate((facts.steps.steady, [False]))
     chosen = steady[trace.steps.of_event[facts.launches.call]]
     calls = facts.launches.call[chosen]

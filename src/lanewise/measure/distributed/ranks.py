@@ -17,7 +17,7 @@ import numpy as np
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Collectives", "Ranks", "align", "collectives", "rank_of"]
 
@@ -77,7 +77,7 @@ class Ranks:
     clock_spread: float
 
 
-def rank_of(facts: Facts) -> int:
+def rank_of(facts: Core) -> int:
     """Rank of a trace by its metadata or its collectives; -1 if neither tells."""
     info = facts.trace.metadata.get("distributedInfo")
     rank = info.get("rank") if isinstance(info, dict) else None
@@ -88,7 +88,7 @@ def rank_of(facts: Facts) -> int:
     return int(known[0]) if len(known) else -1
 
 
-def collectives(facts: Facts) -> Collectives:
+def collectives(facts: Core) -> Collectives:
     """Collectives of one rank."""
     trace = facts.trace
     args = trace["collective_args"]
@@ -114,7 +114,7 @@ def collectives(facts: Facts) -> Collectives:
     return Collectives(event, call, trace.steps.of_event[event].astype(np.int64), key, bytes_)
 
 
-def align(ranks: Sequence[Facts]) -> Ranks | None:
+def align(ranks: Sequence[Core]) -> Ranks | None:
     """Match the collectives of the given ranks; None with fewer than two ranks or nothing in common."""
     if len(ranks) < 2:
         return None
@@ -159,7 +159,7 @@ def _numbered(one: Collectives) -> dict[tuple[tuple[str, str, str, int], int], i
     return result
 
 
-def _clock_spread(ranks: Sequence[Facts], event: np.ndarray) -> float:
+def _clock_spread(ranks: Sequence[Core], event: np.ndarray) -> float:
     if any(facts.trace.base_ns == 0 for facts in ranks):
         return -1.0
     base = min(facts.trace.base_ns for facts in ranks)

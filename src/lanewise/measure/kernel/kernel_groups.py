@@ -10,7 +10,7 @@ from lanewise.measure.group_keys import combined
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["KernelGroup", "kernel_groups"]
 
@@ -35,7 +35,7 @@ class KernelGroup(NamedTuple):
     total: int
 
 
-def kernel_groups(facts: Facts) -> list[KernelGroup]:
+def kernel_groups(facts: Core) -> list[KernelGroup]:
     """Kernels of the steady steps by identity, the most expensive first (the first few thousand of them);
     communication is left out."""
     trace = facts.trace

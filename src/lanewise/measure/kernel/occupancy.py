@@ -17,7 +17,7 @@ import numpy as np
 from lanewise.measure.device import Device
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Occupancy", "occupancy"]
 
@@ -63,7 +63,7 @@ class Occupancy:
     limit: np.ndarray
 
 
-def occupancy(facts: Facts) -> Occupancy:
+def occupancy(facts: Core) -> Occupancy:
     """Occupancy of every kernel of a trace."""
     return occupancy_of(facts.trace["kernel_args"], facts.device)
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.compile.compiled_regions import measure_regions
 from lanewise.measure.kernel_names import FAMILIES
 from lanewise.measure.signatures import Tensor
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Chains", "pointwise_chains"]
 
@@ -52,7 +53,7 @@ class Chains:
         return len(self.elements)
 
 
-def pointwise_chains(facts: Facts) -> Chains:
+def pointwise_chains(facts: Core) -> Chains:
     """Find the chains.
 
     Two kernels are in one chain if they follow each other on one stream in one step, outside compiled regions and
@@ -122,7 +123,7 @@ def _chains(
     return Chains(rows[at[chosen]], chain, elements[first], item_bytes[first], most, whole, reaches)
 
 
-def _with_arithmetic(facts: Facts, chains: Chains) -> Chains:
+def _with_arithmetic(facts: Core, chains: Chains) -> Chains:
     """Chains that compute something: a row of equal conversions converts different tensors (MEM106)."""
     event = facts.trace.device_work[chains.row]
     computes = facts.family_of_name[facts.trace.name[event]] != FAMILIES.index("copy kernel")
@@ -141,7 +142,7 @@ def _with_arithmetic(facts: Facts, chains: Chains) -> Chains:
     )
 
 
-def _pointwise(facts: Facts) -> np.ndarray:
+def _pointwise(facts: Core) -> np.ndarray:
     """Whether a kernel name is pointwise work, per name."""
     trace, family = facts.trace, facts.family_of_name
     apply = trace.name_mask(_APPLY) & (family == FAMILIES.index("normalisation"))
@@ -149,15 +150,15 @@ def _pointwise(facts: Facts) -> np.ndarray:
     return (family == FAMILIES.index("pointwise")) | apply | copies
 
 
-def _compiled(facts: Facts, launch: np.ndarray) -> np.ndarray:
-    regions, calls = facts.regions, facts.launches.call
+def _compiled(facts: Core, launch: np.ndarray) -> np.ndarray:
+    regions, calls = facts.of(measure_regions), facts.launches.call
     if not regions.present or len(calls) == 0:
         return np.zeros(len(launch), dtype=bool)
     at = np.minimum(np.searchsorted(calls, launch), len(calls) - 1)
     return (calls[at] == launch) & (regions.within[at] >= 0)
 
 
-def _spread_again(facts: Facts, rows: np.ndarray, reduces: np.ndarray, pointwise: np.ndarray) -> np.ndarray:
+def _spread_again(facts: Core, rows: np.ndarray, reduces: np.ndarray, pointwise: np.ndarray) -> np.ndarray:
     """Which reductions are followed by a pointwise kernel that takes their result back to all elements.
 
     The shapes must show it: the next operator has an operand with as many elements as the reduction read, and one that
@@ -175,7 +176,7 @@ def _spread_again(facts: Facts, rows: np.ndarray, reduces: np.ndarray, pointwise
     return result
 
 
-def _spreads(facts: Facts, reduction: int, following: int) -> bool:
+def _spreads(facts: Core, reduction: int, following: int) -> bool:
     read, taken = facts.signatures.of_row(reduction), facts.signatures.of_row(following)
     if read is None or taken is None or not read.tensors or not taken.tensors:
         return False
@@ -188,7 +189,7 @@ def _spreads(facts: Facts, reduction: int, following: int) -> bool:
     )
 
 
-def _elements(facts: Facts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _elements(facts: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Elements, bytes per element, bytes read and written, and whether shapes told, for kernels given as rows of
     `Trace.device_work`."""
     trace, signatures = facts.trace, facts.signatures
@@ -210,7 +211,7 @@ def _elements(facts: Facts, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     return np.where(measured, elements, estimate), item_bytes, touched[group], measured
 
 
-def _distinct_shapes(facts: Facts, operators: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_shapes(facts: Core, operators: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A row of `operator_args` per distinct pair of shapes and types (-1 for operators without), and the pair of each
     operator."""
     args = facts.trace["operator_args"]
@@ -223,7 +224,7 @@ def _distinct_shapes(facts: Facts, operators: np.ndarray) -> tuple[np.ndarray, n
     return row[example], group.reshape(-1)
 
 
-def _from_grid(facts: Facts, events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _from_grid(facts: Core, events: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Elements that the grid covers, -1 if unknown, and how many of them one block covers."""
     trace, args = facts.trace, facts.trace["kernel_args"]
     unknown = np.full(len(events), -1, dtype=np.int64)
@@ -247,14 +248,14 @@ def _from_grid(facts: Facts, events: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return np.where(known, grid * block, -1), np.where(known, block, -1)
 
 
-def _close(facts: Facts, before: np.ndarray, after: np.ndarray, elements: np.ndarray) -> np.ndarray:
+def _close(facts: Core, before: np.ndarray, after: np.ndarray, elements: np.ndarray) -> np.ndarray:
     """Whether two grids may cover the same elements: they differ by less than one block of the coarser kernel."""
     a, block_a = _from_grid(facts, before)
     b, block_b = _from_grid(facts, after)
     return (a > 0) & (b > 0) & (np.abs(a - b) < np.maximum(block_a, block_b))
 
 
-def _steps_over(facts: Facts, rows: np.ndarray, elements: int) -> bool:
+def _steps_over(facts: Core, rows: np.ndarray, elements: int) -> bool:
     """Whether what lies between two pointwise kernels is one matrix product that does not read their elements."""
     trace, links = facts.trace, facts.trace.links
     events = trace.device_work[rows]

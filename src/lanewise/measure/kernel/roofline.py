@@ -23,7 +23,7 @@ from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Roof", "roofline", "roofline_table"]
 
@@ -78,7 +78,7 @@ class Roof(NamedTuple):
     impossible: bool
 
 
-def roofline(facts: Facts) -> list[Roof]:
+def roofline(facts: Core) -> list[Roof]:
     """Groups, the most expensive first (the first thousand of them); communication and unlinked work are left out."""
     trace, links = facts.trace, facts.trace.links
     work = trace.device_work
@@ -106,7 +106,7 @@ def roofline(facts: Facts) -> list[Roof]:
     return result
 
 
-def _host_copies(facts: Facts) -> np.ndarray:
+def _host_copies(facts: Core) -> np.ndarray:
     """Copies from or to the host: the bus limits them, not the device. Bool per row of `Trace.device_work`."""
     trace = facts.trace
     result = np.zeros(len(trace.device_work), dtype=bool)
@@ -116,7 +116,7 @@ def _host_copies(facts: Facts) -> np.ndarray:
     return result
 
 
-def _owners(facts: Facts, operator: np.ndarray) -> np.ndarray:
+def _owners(facts: Core, operator: np.ndarray) -> np.ndarray:
     """The operator that the work is counted for: the innermost one with a formula, if it is near; else the
     innermost."""
     trace = facts.trace
@@ -138,7 +138,7 @@ def _owners(facts: Facts, operator: np.ndarray) -> np.ndarray:
     return result
 
 
-def _judge(facts: Facts, operator: int, rows: np.ndarray, calls: int, time: int, matrix_time: int) -> Roof:
+def _judge(facts: Core, operator: int, rows: np.ndarray, calls: int, time: int, matrix_time: int) -> Roof:
     trace = facts.trace
     name = trace.name_of(operator)
     call = _with_types(facts, facts.signatures.of(operator), rows)
@@ -176,14 +176,14 @@ def _judge(facts: Facts, operator: int, rows: np.ndarray, calls: int, time: int,
     )
 
 
-def _tensor_cores(facts: Facts, rows: np.ndarray) -> bool:
+def _tensor_cores(facts: Core, rows: np.ndarray) -> bool:
     """Whether the matrix kernels run on tensor cores; unknown counts as yes, which asks more of them, not less."""
     trace = facts.trace
     answer = facts.tensor_cores_of_name[trace.name[trace.device_work[rows]]]
     return not bool((answer == 0).any())
 
 
-def _with_types(facts: Facts, call: Signature | None, rows: np.ndarray) -> Signature | None:
+def _with_types(facts: Core, call: Signature | None, rows: np.ndarray) -> Signature | None:
     """Tensor lists are recorded without a type; the kernel's name tells the size of an element."""
     if call is None or all(tensor.dtype for tensor in call.tensors) or len(rows) == 0:
         return call
@@ -204,13 +204,13 @@ def _with_types(facts: Facts, call: Signature | None, rows: np.ndarray) -> Signa
     return Signature(inputs, call.concrete)
 
 
-def roofline_table(facts: Facts) -> Columns:
+def roofline_table(facts: Core) -> Columns:
     """One row per group: `operator, event, calls, time, flops, bytes, flop_rate, byte_rate, of_compute, of_memory,
     bound`.
 
     Times in ns, rates per second, of all calls in the steady steps; NaN where unknown.
     """
-    roofs = facts.roofline
+    roofs = facts.of(roofline)
     flops = [float("nan") if r.work is None or r.work.flops is None else r.work.flops for r in roofs]
     label = np.empty(len(roofs), dtype=object)
     bound = np.empty(len(roofs), dtype=object)

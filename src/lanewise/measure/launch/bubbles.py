@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.core import Core, remembered
 from lanewise.measure.intervals import Union, clip, merge, subtract, union
 from lanewise.measure.launch.host_lanes import dispatching
 from lanewise.trace.schema import Kind
-
-if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
 
 __all__ = ["Bubbles", "host_bubbles", "loader_rows"]
 
@@ -33,7 +30,8 @@ class Bubbles:
     frame: np.ndarray
 
 
-def loader_rows(facts: Facts) -> np.ndarray:
+@remembered
+def loader_rows(facts: Core) -> np.ndarray:
     """Rows in which the program fetches its next batch from a DataLoader."""
     trace = facts.trace
     rows = trace.of(Kind.ANNOTATION, Kind.OPERATOR)
@@ -41,7 +39,7 @@ def loader_rows(facts: Facts) -> np.ndarray:
     return rows[named[trace.name[rows]]] if len(rows) else rows
 
 
-def host_bubbles(facts: Facts, *, from_ns: float) -> Bubbles:
+def host_bubbles(facts: Core, *, from_ns: float) -> Bubbles:
     """Bubbles of at least `from_ns`; time in a DataLoader is not counted here."""
     trace, classes = facts.trace, facts.classes
     loading = loader_rows(facts)
@@ -65,7 +63,7 @@ def host_bubbles(facts: Facts, *, from_ns: float) -> Bubbles:
     return Bubbles(start, end, step, frame)
 
 
-def _profiler(facts: Facts) -> Union:
+def _profiler(facts: Core) -> Union:
     """The profiler's own work at the end of every step: between two step marks, and its frames where stacks show
     them."""
     trace, steps = facts.trace, facts.trace.steps
@@ -81,7 +79,7 @@ def _profiler(facts: Facts) -> Union:
     )
 
 
-def _frame(facts: Facts, low: int, high: int) -> int:
+def _frame(facts: Core, low: int, high: int) -> int:
     """The innermost Python frame that spans at least 80 % of a bubble, on the thread that steps if it has one.
 
     Frames of other threads that merely sit in a wait span everything; the stepping thread tells more.

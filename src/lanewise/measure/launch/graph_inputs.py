@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.compile.compiled_regions import measure_regions
+from lanewise.measure.core import Core, remembered
 from lanewise.measure.kernel_names import FAMILIES
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
-
-if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
 
 __all__ = ["GraphInputs", "graph_inputs"]
 
@@ -36,7 +34,8 @@ class GraphInputs:
     of_host_ns: int
 
 
-def graph_inputs(facts: Facts) -> GraphInputs | None:
+@remembered
+def graph_inputs(facts: Core) -> GraphInputs | None:
     """Measure them; None without graph launches in steady steps.
 
     A region begins with the compiled region around the launch. Where the graph is launched by hand only the copies
@@ -75,9 +74,9 @@ def graph_inputs(facts: Facts) -> GraphInputs | None:
     )
 
 
-def _begins(facts: Facts, launches: np.ndarray, others: np.ndarray, span: int) -> np.ndarray:
+def _begins(facts: Core, launches: np.ndarray, others: np.ndarray, span: int) -> np.ndarray:
     """When the region of each graph launch begins. `others`: launching calls that copy no input."""
-    trace, regions = facts.trace, facts.regions
+    trace, regions = facts.trace, facts.of(measure_regions)
     compiled = np.zeros(len(trace), dtype=bool)
     compiled[regions.region] = True
     compiled[regions.graph_call] = True
@@ -99,7 +98,7 @@ def _begins(facts: Facts, launches: np.ndarray, others: np.ndarray, span: int) -
     return np.maximum(inside, np.where(chained, since, inside))
 
 
-def _is_input_copy(facts: Facts, rows: np.ndarray) -> np.ndarray:
+def _is_input_copy(facts: Core, rows: np.ndarray) -> np.ndarray:
     trace, links = facts.trace, facts.trace.links
     event = trace.device_work[rows]
     family = facts.family_of_name[trace.name[event]]
@@ -116,9 +115,9 @@ def _is_input_copy(facts: Facts, rows: np.ndarray) -> np.ndarray:
     return kernel | on_device
 
 
-def _host_time(facts: Facts, rows: np.ndarray) -> int:
+def _host_time(facts: Core, rows: np.ndarray) -> int:
     """Time of the operators that copy, or of the bare calls where the operator is the compiled region itself."""
-    trace, links, regions = facts.trace, facts.trace.links, facts.regions
+    trace, links, regions = facts.trace, facts.trace.links, facts.of(measure_regions)
     operator, call = links.operator[rows], links.launch[rows]
     own = (operator >= 0) & ~np.isin(operator, np.concatenate((regions.region, regions.graph_call, regions.function)))
     return int(trace.duration[np.unique(np.where(own, operator, call))].sum())

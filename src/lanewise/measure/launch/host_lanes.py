@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from lanewise.measure.core import Core, remembered
 from lanewise.measure.intervals import Union, union
 from lanewise.trace.schema import Kind
-
-if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
 
 __all__ = ["dispatching", "slice_around"]
 
 _WORKING = (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
 
 
-def dispatching(facts: Facts) -> Union:
+@remembered
+def dispatching(facts: Core) -> Union:
     """Time in which any host thread is inside an operator or an API call."""
     trace, parent = facts.trace, facts.host.parent
     events = trace.of(*_WORKING)
@@ -28,7 +25,7 @@ def dispatching(facts: Facts) -> Union:
     return union(trace.start[outer], trace.end[outer])
 
 
-def slice_around(facts: Facts, rows: np.ndarray) -> np.ndarray:
+def slice_around(facts: Core, rows: np.ndarray) -> np.ndarray:
     """For rows that name no thread (profiler overhead): the innermost host slice that spans most of each, or -1.
 
     Args:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from lanewise.measure.core import Core, remembered
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
-
-if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
 
 __all__ = ["own_cost"]
 
 
-def own_cost(facts: Facts) -> np.ndarray:
+@remembered
+def own_cost(facts: Core) -> np.ndarray:
     """Host time of each launching call, without waits: the duration of the outermost operator in which it is the only
     launch, or of the call itself; ns, in the order of `Launches.call`.
 

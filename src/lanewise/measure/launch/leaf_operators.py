@@ -17,7 +17,7 @@ from lanewise.measure.compile.compilation import inside_compilation
 from lanewise.trace.distinct import distinct
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Leaves", "measure_leaves"]
 
@@ -60,7 +60,7 @@ class Leaves:
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def measure_leaves(facts: Facts) -> Leaves:
+def measure_leaves(facts: Core) -> Leaves:
     """Leaves of a trace. Work inside compiled regions belongs to their calls and spells nothing; the compiler's own is no
     work of the program."""
     trace = facts.trace

@@ -10,7 +10,7 @@ from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["opaque_operators"]
 
@@ -18,7 +18,7 @@ _FEW_LAUNCHES = 4
 _BEYOND_BOOKKEEPING = 10
 
 
-def opaque_operators(facts: Facts, *, above_ns: int) -> np.ndarray:
+def opaque_operators(facts: Core, *, above_ns: int) -> np.ndarray:
     """Operators of steady steps that launch one kernel by themselves and spend more than `above_ns` of their own time
     on it, or two to four and ten times as much on each (own time re-based on the step without the profiler, where that
     is known); compiling and the profiler's stalls left out."""

@@ -15,7 +15,7 @@ import numpy as np
 from lanewise.measure.columns import Columns
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Queue", "measure_queue"]
 
@@ -54,7 +54,7 @@ class Queue:
         return self.buffer_full > 0 or (self.launch_p99 > _SLOW_NS and self.slow > 0)
 
 
-def measure_queue(facts: Facts) -> Queue:
+def measure_queue(facts: Core) -> Queue:
     """Measure the queue of the device with the most work."""
     trace, links = facts.trace, facts.trace.links
     work = trace.device_work
@@ -92,7 +92,7 @@ def _depth_at(time: np.ndarray, depth: np.ndarray, at: np.ndarray) -> np.ndarray
     return np.where(row >= 0, depth[np.maximum(row, 0)], 0)
 
 
-def _per_step(facts: Facts, time: np.ndarray, depth: np.ndarray) -> Columns:
+def _per_step(facts: Core, time: np.ndarray, depth: np.ndarray) -> Columns:
     start, end = facts.classes.window_start, facts.classes.window_end
     number = facts.trace.steps.number
     if len(time) == 0:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.core import Core, remembered
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
-
-if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
 
 __all__ = ["Repeat", "outer_operators", "repeats_in", "repeats_of_operators"]
 
@@ -59,7 +56,8 @@ def repeats_in(key: np.ndarray, *, longest: int = 20, at_least: int = 10) -> lis
     return found
 
 
-def outer_operators(facts: Facts) -> np.ndarray:
+@remembered
+def outer_operators(facts: Core) -> np.ndarray:
     """Operators of steady steps that the user's code calls, in (lane, start) order: no operator, compiler or framework
     row is around them."""
     trace, parent = facts.trace, facts.host.parent
@@ -75,7 +73,7 @@ def outer_operators(facts: Facts) -> np.ndarray:
     return events[np.lexsort((trace.start[events], trace.lane[events]))]
 
 
-def repeats_of_operators(facts: Facts, *, longest: int = 20, at_least: int = 10) -> tuple[np.ndarray, list[Repeat]]:
+def repeats_of_operators(facts: Core, *, longest: int = 20, at_least: int = 10) -> tuple[np.ndarray, list[Repeat]]:
     """The sequence of `outer_operators` and the repeats in it; a repeat never reaches across a lane or a step."""
     trace = facts.trace
     events = outer_operators(facts)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.core import Core, remembered
 from lanewise.measure.intervals import covered
-
-if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
 
 __all__ = ["StaticRegion", "static_region"]
 
@@ -40,7 +37,8 @@ class StaticRegion:
     device_ns: float
 
 
-def static_region(facts: Facts) -> StaticRegion | None:
+@remembered
+def static_region(facts: Core) -> StaticRegion | None:
     """Find it; None without launches in steady steps."""
     trace, links, steps = facts.trace, facts.trace.links, facts.trace.steps
     steady = np.flatnonzero(facts.steps.steady)
@@ -85,7 +83,7 @@ def static_region(facts: Facts) -> StaticRegion | None:
     )
 
 
-def _blockers(facts: Facts) -> dict[str, np.ndarray]:
+def _blockers(facts: Core) -> dict[str, np.ndarray]:
     """Calls that no graph can hold, or should not: waiting, allocating, collectives, and graphs that exist already.
 
     Copies from ordinary host memory are among the waits: a graph would replay their address, not their data.
@@ -111,7 +109,7 @@ def _longest(of_step: np.ndarray, segment: np.ndarray, clean: np.ndarray) -> np.
     return positions[begin[longest] : begin[longest] + length[longest]]
 
 
-def _what(facts: Facts, rows: np.ndarray) -> np.ndarray:
+def _what(facts: Core, rows: np.ndarray) -> np.ndarray:
     """What each launch starts: kernel, grid and, where recorded, shapes; shape (launches, 5)."""
     trace = facts.trace
     event = trace.device_work[rows]

@@ -17,7 +17,7 @@ from lanewise.trace.nesting import innermost, nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["MemoryUse", "Owner", "measure_memory"]
 
@@ -74,7 +74,7 @@ class MemoryUse:
     totals: bool
 
 
-def measure_memory(facts: Facts) -> MemoryUse | None:
+def measure_memory(facts: Core) -> MemoryUse | None:
     """Memory of the device with the most memory in use; None if the trace holds no device memory events."""
     memory = facts.trace["memory"]
     rows = np.flatnonzero((memory["device_type"] != _CPU) & (memory["device_id"] >= 0))
@@ -125,7 +125,7 @@ def _lifetimes(address: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.nd
     return order[allocation], died[allocation]
 
 
-def _owners(facts: Facts, rows: np.ndarray, limit: int = 40) -> tuple[Owner, ...]:
+def _owners(facts: Core, rows: np.ndarray, limit: int = 40) -> tuple[Owner, ...]:
     trace = facts.trace
     memory = trace["memory"]
     if len(rows) == 0:
@@ -173,7 +173,7 @@ def _owners(facts: Facts, rows: np.ndarray, limit: int = 40) -> tuple[Owner, ...
     return tuple(found)
 
 
-def _outermost_annotation(facts: Facts, holder: np.ndarray) -> np.ndarray:
+def _outermost_annotation(facts: Core, holder: np.ndarray) -> np.ndarray:
     """The outermost annotation around each event that does not mark a step, or -1."""
     trace = facts.trace
     marks = trace.name_mask(r"^ProfilerStep#")
@@ -189,14 +189,14 @@ def _outermost_annotation(facts: Facts, holder: np.ndarray) -> np.ndarray:
     return best
 
 
-def _step_of(facts: Facts, time: np.ndarray) -> np.ndarray:
+def _step_of(facts: Core, time: np.ndarray) -> np.ndarray:
     steps = facts.trace.steps
     row = np.searchsorted(steps.start, time, side="right") - 1
     inside = (row >= 0) & (time < steps.end[np.maximum(row, 0)])
     return np.where(inside, row, -1)
 
 
-def _churn(facts: Facts, time: np.ndarray, size: np.ndarray) -> Columns:
+def _churn(facts: Core, time: np.ndarray, size: np.ndarray) -> Columns:
     steps = facts.trace.steps
     step = _step_of(facts, time)
     inside = step >= 0
@@ -209,7 +209,7 @@ def _churn(facts: Facts, time: np.ndarray, size: np.ndarray) -> Columns:
     )
 
 
-def _reused(facts: Facts, time: np.ndarray, size: np.ndarray, born: np.ndarray, died: np.ndarray) -> float:
+def _reused(facts: Core, time: np.ndarray, size: np.ndarray, born: np.ndarray, died: np.ndarray) -> float:
     steady = np.concatenate((facts.steps.steady, [False]))
     freed = died >= 0
     first, last = _step_of(facts, time[born[freed]]), _step_of(facts, time[died[freed]])

@@ -14,7 +14,7 @@ from lanewise.measure.kernel.flops import work_of
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["CpuTime", "measure_cpu"]
 
@@ -57,7 +57,7 @@ class CpuTime:
     above_best: float
 
 
-def measure_cpu(facts: Facts) -> CpuTime:
+def measure_cpu(facts: Core) -> CpuTime:
     """Measure where the host's time goes."""
     trace, steady = facts.trace, facts.steps.steady
     events = trace.of(Kind.OPERATOR)
@@ -79,7 +79,7 @@ def measure_cpu(facts: Facts) -> CpuTime:
     return CpuTime(operators, steps, float(inside[steady].sum()) / length if length else 0.0, above)
 
 
-def _operators(facts: Facts, events: np.ndarray) -> Columns:
+def _operators(facts: Core, events: np.ndarray) -> Columns:
     trace = facts.trace
     steady = np.concatenate((facts.steps.steady, [False]))
     events = events[steady[trace.steps.of_event[events]]]

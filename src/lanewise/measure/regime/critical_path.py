@@ -23,7 +23,7 @@ from lanewise.measure.intervals import Union, covered, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["KINDS", "CriticalPath", "Segment", "critical_path"]
 
@@ -87,7 +87,7 @@ class CriticalPath:
         return {kind: value / total for kind, value in self.time.items()}
 
 
-def critical_path(facts: Facts, step: int | None = None) -> CriticalPath:
+def critical_path(facts: Core, step: int | None = None) -> CriticalPath:
     """Critical path of the step in a row of `Trace.steps`; of the last steady one by default."""
     if step is None:
         steady = np.flatnonzero(facts.steps.steady)
@@ -101,7 +101,7 @@ def critical_path(facts: Facts, step: int | None = None) -> CriticalPath:
 class _Walk:
     """One backward walk. Device operations are those that can matter: begun before the end, ended after the start."""
 
-    def __init__(self, facts: Facts, start: int, end: int) -> None:
+    def __init__(self, facts: Core, start: int, end: int) -> None:
         trace = facts.trace
         self.facts, self.trace, self.low, self.high = facts, trace, start, end
         self.truncated = False

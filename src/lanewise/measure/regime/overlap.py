@@ -12,7 +12,7 @@ from lanewise.measure.intervals import Union, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Overlap", "measure_overlap"]
 
@@ -49,7 +49,7 @@ class Overlap:
         return self.copies_hidden / self.copies.total if self.copies.total else 0.0
 
 
-def measure_overlap(facts: Facts) -> Overlap:
+def measure_overlap(facts: Core) -> Overlap:
     """Measure overlap on the device with the most work."""
     trace = facts.trace
     work = trace.device_work

@@ -10,7 +10,7 @@ import numpy as np
 from lanewise.measure.regime.time_classes import CLASSES
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["REGIMES", "Regime", "judge", "regime_of"]
 
@@ -65,7 +65,7 @@ def regime_of(shares: dict[str, float]) -> str:
     return name if best >= _WINS_FROM and best - second >= _LEAD else "mixed"
 
 
-def judge(facts: Facts) -> Regime:
+def judge(facts: Core) -> Regime:
     """Judge the run and each of its steps."""
     table = facts.steps
     classes = facts.classes
@@ -92,7 +92,7 @@ def _shares(row: np.ndarray) -> dict[str, float]:
     return {name: float(row[i]) / total for i, name in enumerate(CLASSES)} if total else {}
 
 
-def _queue_delay(facts: Facts) -> float:
+def _queue_delay(facts: Core) -> float:
     steps = facts.trace.steps.of_event[facts.trace.device_work]
     delay = facts.launches.device_start_delay
     steady = np.concatenate((facts.steps.steady, [False]))

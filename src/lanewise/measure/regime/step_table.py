@@ -9,11 +9,11 @@ import numpy as np
 
 from lanewise.measure.columns import Columns
 from lanewise.measure.intervals import covered
-from lanewise.measure.regime.time_classes import CLASSES, WORK
+from lanewise.measure.regime.time_classes import CLASSES, WORK, TimeClasses
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.trace.model import Trace
 
 __all__ = ["StepTable", "compile_rows", "measure_steps"]
 
@@ -44,18 +44,30 @@ class StepTable:
     host_scale: float
 
 
-def compile_rows(facts: Facts) -> np.ndarray:
+def compile_rows(trace: Trace) -> np.ndarray:
     """Events that are compilation, autotuning or graph capture (MEA106, CMP102, LAU108)."""
-    trace = facts.trace
     name = trace.name_mask(r" \(dynamo_timed\)$|_data: .*compile_id=|^CUDAGraphNode\.record")
     rows = np.flatnonzero(np.isin(trace.kind, (Kind.ANNOTATION, Kind.OPERATOR)) & name[trace.name]) if len(name) else []
     build = trace.links.calls("graph_build")
     return np.union1d(np.asarray(rows, dtype=np.int64), build)
 
 
-def measure_steps(facts: Facts) -> StepTable:
-    """Measure the steps of a trace."""
-    trace, steps, classes = facts.trace, facts.trace.steps, facts.classes
+def measure_steps(
+    trace: Trace,
+    classes: TimeClasses,
+    *,
+    waiting: np.ndarray,
+    launch_calls: np.ndarray,
+    compiling: np.ndarray,
+    unprofiled_ns: int | None,
+) -> StepTable:
+    """Measure the steps of a trace.
+
+    Args:
+        waiting: whether each event is a call in which the host waits. launch_calls, compiling: events.
+        unprofiled_ns: step time without a profiler, ns, if known: the host's share is then counted from it.
+    """
+    steps = trace.steps
     count = len(steps)
     has_device = classes.device != ""
     period = np.diff(np.concatenate((classes.window_start[:1], classes.window_end)))
@@ -69,7 +81,7 @@ def measure_steps(facts: Facts) -> StepTable:
         return np.bincount(step[inside], weights=chosen, minlength=count).astype(np.int64)
 
     work = trace.device_work
-    waits = np.flatnonzero(facts.host.waiting)
+    waits = np.flatnonzero(waiting)
     columns: dict[str, np.ndarray] = {
         "number": steps.number,
         "host_start": steps.start,
@@ -79,28 +91,28 @@ def measure_steps(facts: Facts) -> StepTable:
         "device_time": per_step(work, trace.duration[work]),
         "kernels": per_step(trace.of(Kind.KERNEL)),
         "copies": per_step(trace.of(Kind.MEMCPY, Kind.MEMSET)),
-        "launches": per_step(facts.launches.call),
+        "launches": per_step(launch_calls),
         "waits": per_step(waits),
         "wait_time": per_step(waits, trace.duration[waits]),
     }
     for column, name in enumerate(CLASSES):
         columns[name] = classes.of_step[:, column]
 
-    steady = _steady(facts, count)
+    steady = _steady(trace, compiling, count)
     chosen = steady if steady.any() else np.ones(count, dtype=bool)
     period_ns = float(np.median(period[chosen])) if count else 0.0
     class_ns = _class_means(classes.of_step[chosen], period_ns) if has_device and count else {}
     step_ns, rebased, host_scale = period_ns, False, 1.0
-    if facts.unprofiled_ns and has_device:
+    if unprofiled_ns and has_device:
         # The device does the same work without the profiler; what shrinks is the host's share (diagnoses.md section 1).
         rest = sum(class_ns.values()) - class_ns["host"] - class_ns["unknown"]
         recorded_host = class_ns["host"] + class_ns["unknown"]
-        class_ns["host"] = max(0.0, facts.unprofiled_ns - rest)
+        class_ns["host"] = max(0.0, unprofiled_ns - rest)
         host_scale = min(1.0, class_ns["host"] / recorded_host) if recorded_host else 1.0
         class_ns["unknown"] = 0.0
-        step_ns, rebased = float(facts.unprofiled_ns), True
-    elif facts.unprofiled_ns:
-        step_ns, rebased = float(facts.unprofiled_ns), True
+        step_ns, rebased = float(unprofiled_ns), True
+    elif unprofiled_ns:
+        step_ns, rebased = float(unprofiled_ns), True
     return StepTable(Columns(columns), steady, period_ns, step_ns, rebased, class_ns, host_scale)
 
 
@@ -120,18 +132,18 @@ def _class_means(of_step: np.ndarray, period_ns: float) -> dict[str, float]:
     return dict(zip(CLASSES, (result * scale).tolist(), strict=True))
 
 
-def _steady(facts: Facts, count: int) -> np.ndarray:
+def _steady(trace: Trace, compiling: np.ndarray, count: int) -> np.ndarray:
     """All but the first recorded step and those in which something compiles, unless compiling is the normal state."""
     steady = np.ones(count, dtype=bool)
-    if not facts.trace.steps.recorded or count < 2:
+    if not trace.steps.recorded or count < 2:
         return steady
     steady[0] = False
-    step = facts.trace.steps.of_event[facts.compile_rows]
-    compiling = np.bincount(step[step >= 0], minlength=count) > 0
-    if compiling.sum() < count / 2:
-        steady &= ~compiling
+    step = trace.steps.of_event[compiling]
+    compiles = np.bincount(step[step >= 0], minlength=count) > 0
+    if compiles.sum() < count / 2:
+        steady &= ~compiles
     # A schedule may end with a step in which nothing ran any more: no statistics from it.
-    work = facts.trace.steps.of_event[facts.trace.device_work]
+    work = trace.steps.of_event[trace.device_work]
     working = np.bincount(work[work >= 0], minlength=count) > 0
     if working.any():
         steady &= working

@@ -25,7 +25,7 @@ from lanewise.trace.distinct import distinct
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.host import Host
     from lanewise.trace.model import Trace
 
 __all__ = ["CLASSES", "WORK", "TimeClasses", "classify_time"]
@@ -67,10 +67,9 @@ class TimeClasses:
     stalls: Union
 
 
-def classify_time(facts: Facts) -> TimeClasses:
-    """Classify the time of every step, on the device with the most work."""
-    trace = facts.trace
-    rows, device = _busiest_device(facts)
+def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeClasses:
+    """Classify the time of every step, on the device with the most work. `communicating` marks rows of `device_work`."""
+    rows, device = _busiest_device(trace)
     if len(rows) == 0:
         steps = len(trace.steps)
         return TimeClasses(
@@ -88,7 +87,7 @@ def classify_time(facts: Facts) -> TimeClasses:
     event = trace.device_work[rows]
     start, end = trace.start[event], trace.end[event]
     launch = trace.links.launch[rows]
-    communication = facts.is_family("communication")[rows]
+    communication = communicating[rows]
     copying = trace.kind[event] != Kind.KERNEL
 
     compute_ops = ~communication & ~copying
@@ -96,7 +95,7 @@ def classify_time(facts: Facts) -> TimeClasses:
     spinning = union(start[communication], end[communication])
     busy = merge(compute, spinning, union(start[copying], end[copying]))
 
-    blocking = _blocking_copy_calls(facts, rows)
+    blocking = _blocking_copy_calls(trace, host, rows)
     transfer = subtract(
         merge(union(start[copying], end[copying]), union(trace.start[blocking], trace.end[blocking])), compute
     )
@@ -107,31 +106,30 @@ def classify_time(facts: Facts) -> TimeClasses:
     gaps = subtract(Union(np.array([low]), np.array([high])), merge(compute, transfer))
     waiting_for_host, untold = _host_part(gaps, ready_start, ready_launched, int(end.max()))
 
-    leaks, leak_until = _head(facts, rows, launch)
-    requests = facts.host.stalls.request
+    leaks, leak_until = _head(trace, host, rows, launch)
+    requests = host.stalls.request
     stalls = union(trace.start[requests], trace.end[requests])
     unknown = merge(stalls, untold)
     if leaks:
         unknown = merge(unknown, Union(np.array([low]), np.array([leak_until])))
     unknown = intersect(gaps, unknown)
-    host = subtract(intersect(gaps, waiting_for_host), unknown)
-    rest = subtract(subtract(gaps, host), unknown)
+    hosts = subtract(intersect(gaps, waiting_for_host), unknown)
+    rest = subtract(subtract(gaps, hosts), unknown)
     sets = {
         "compute": compute,
         "transfer": transfer,
-        "host": host,
+        "host": hosts,
         "communication": intersect(rest, spinning),
         "dependency": subtract(rest, spinning),
         "unknown": unknown,
     }
-    window_start, window_end = _windows(facts, event)
+    window_start, window_end = _windows(trace, event)
     of_step = np.stack([covered(sets[name], window_start, window_end) for name in CLASSES], axis=1)
     return TimeClasses(device, sets, busy, window_start, window_end, of_step, leaks, leak_until, stalls)
 
 
-def _busiest_device(facts: Facts) -> tuple[np.ndarray, str]:
+def _busiest_device(trace: Trace) -> tuple[np.ndarray, str]:
     """Rows of `device_work` on the device with the most work, in start order, and its ordinal."""
-    trace = facts.trace
     work = trace.device_work
     if len(work) == 0:
         return np.empty(0, np.int64), ""
@@ -144,12 +142,11 @@ def _busiest_device(facts: Facts) -> tuple[np.ndarray, str]:
     return rows[np.argsort(trace.start[work[rows]], kind="stable")], str(of_lane[0][chosen])
 
 
-def _blocking_copy_calls(facts: Facts, rows: np.ndarray) -> np.ndarray:
+def _blocking_copy_calls(trace: Trace, host: Host, rows: np.ndarray) -> np.ndarray:
     """Calls in which a host thread waits for its own copy."""
-    trace = facts.trace
     launch = trace.links.launch[rows]
     copies = distinct(launch[(launch >= 0) & (trace.kind[trace.device_work[rows]] == Kind.MEMCPY)], len(trace))
-    return copies[facts.host.waiting[copies]]
+    return copies[host.waiting[copies]]
 
 
 def _next_work(
@@ -183,16 +180,15 @@ def _host_part(gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray,
     return union(start, np.where(ends_here, until, gaps.end)), union(gaps.start[untold], gaps.end[untold])
 
 
-def _head(facts: Facts, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int]:
+def _head(trace: Trace, host: Host, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int]:
     """Whether earlier work was still running when recording began, and until when the head is unknown."""
-    trace = facts.trace
     event = trace.device_work[rows]
     orphans = trace.links.orphan[rows] == 1
     linked = np.flatnonzero(launch >= 0)
     if len(linked) == 0:
         return False, 0
     # What was launched first tells whether the device was still busy; a blocking copy runs inside its call and cannot.
-    free = linked[~facts.host.waiting[launch[linked]]]
+    free = linked[~host.waiting[launch[linked]]]
     late = False
     if len(free):
         first = free[np.argmin(trace.start[launch[free]])]
@@ -200,9 +196,8 @@ def _head(facts: Facts, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int
     return bool(orphans.any() or late), int(trace.start[event[linked[0]]])
 
 
-def _windows(facts: Facts, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _windows(trace: Trace, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Device window of each step: from the end of the previous step's last device op to the end of its own."""
-    trace = facts.trace
     steps = trace.steps
     step = steps.of_event[event]
     finish = np.full(len(steps), -1, dtype=np.int64)

@@ -13,7 +13,7 @@ from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Backward", "measure_backward"]
 
@@ -42,7 +42,7 @@ class Backward:
     total_forward_ns: int
 
 
-def measure_backward(facts: Facts) -> Backward | None:
+def measure_backward(facts: Core) -> Backward | None:
     """Measure it; None without backward rows in steady steps."""
     trace, parent = facts.trace, facts.host.parent
     steady = np.concatenate((facts.steps.steady, [False]))
@@ -84,7 +84,7 @@ def measure_backward(facts: Facts) -> Backward | None:
     )
 
 
-def _undisturbed(facts: Facts) -> np.ndarray:
+def _undisturbed(facts: Core) -> np.ndarray:
     """Device time of each launching call, ns per event; work beside communication is left out: it is slow for that
     reason (DIS105), and communication belongs to no operator's arithmetic."""
     trace, links = facts.trace, facts.trace.links

@@ -12,7 +12,7 @@ from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["OptimizerStep", "measure_optimizer"]
 
@@ -43,7 +43,7 @@ class OptimizerStep:
     loop_frames: int
 
 
-def measure_optimizer(facts: Facts) -> OptimizerStep | None:
+def measure_optimizer(facts: Core) -> OptimizerStep | None:
     """Measure it; None where no optimizer step is marked in steady steps."""
     trace, host = facts.trace, facts.host
     steady = np.concatenate((facts.steps.steady, [False]))

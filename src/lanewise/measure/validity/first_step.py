@@ -6,15 +6,12 @@ Only records count: a late first launch is a symptom, and "workspace allocation"
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.core import Core, remembered
 from lanewise.measure.intervals import Union, covered, union
 from lanewise.trace.schema import Kind
-
-if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
 
 __all__ = ["LOADING_ROWS", "Cause", "causes_in_first_step", "overhead_rows"]
 
@@ -45,13 +42,14 @@ class Cause:
         return self.in_first_ns - self.in_others_ns
 
 
-def overhead_rows(facts: Facts, *names: str) -> np.ndarray:
+def overhead_rows(facts: Core, *names: str) -> np.ndarray:
     """The profiler's and the driver's own rows (trace-format 9.10) of the given names."""
     rows = facts.trace.of(Kind.OVERHEAD)
     return rows[np.isin(facts.trace.name[rows], facts.trace.name_ids(*names))] if len(rows) else rows
 
 
-def causes_in_first_step(facts: Facts) -> list[Cause]:
+@remembered
+def causes_in_first_step(facts: Core) -> list[Cause]:
     """Causes that a record shows, the one with the largest excess first."""
     trace = facts.trace
     stalls = facts.classes.stalls
@@ -79,11 +77,11 @@ def causes_in_first_step(facts: Facts) -> list[Cause]:
     return sorted((c for c in candidates if c.excess_ns > 0), key=lambda cause: -cause.excess_ns)
 
 
-def _span(facts: Facts, events: np.ndarray) -> Union:
+def _span(facts: Core, events: np.ndarray) -> Union:
     return union(facts.trace.start[events], facts.trace.end[events])
 
 
-def _cause(facts: Facts, label: str, rows: Union, fix: str = "") -> Cause:
+def _cause(facts: Core, label: str, rows: Union, fix: str = "") -> Cause:
     steps = facts.trace.steps
     inside = covered(rows, steps.start, steps.end)
     if len(inside) == 0:

@@ -11,12 +11,12 @@ from lanewise.measure.intervals import covered, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["kernel_variance"]
 
 
-def kernel_variance(facts: Facts) -> Columns:
+def kernel_variance(facts: Core) -> Columns:
     """One row per kernel position that every steady step repeats.
 
     A kernel is the same only if name, grid, block, shared memory **and position in the step** agree: persistent kernels

@@ -10,7 +10,7 @@ import numpy as np
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.measure.core import Core
 
 __all__ = ["Steadiness", "measure_steadiness", "settled_from", "spread_of"]
 
@@ -41,7 +41,7 @@ class Steadiness:
     settled_ns: float
 
 
-def measure_steadiness(facts: Facts) -> Steadiness:
+def measure_steadiness(facts: Core) -> Steadiness:
     """Measure how comparable the steps are."""
     steady = facts.steps.steady
     period = facts.steps.table["period"][steady]
@@ -69,7 +69,7 @@ def settled_from(duration: np.ndarray, within: float = 0.05) -> tuple[int, float
     return int(np.flatnonzero(duration <= level * (1 + within))[0]), level
 
 
-def _operators(facts: Facts) -> tuple[np.ndarray, np.ndarray]:
+def _operators(facts: Core) -> tuple[np.ndarray, np.ndarray]:
     trace, steps = facts.trace, facts.trace.steps
     events = trace.of(Kind.OPERATOR)
     step = steps.of_event[events].astype(np.int64)

@@ -243,7 +243,7 @@ def _flat(value: Any, prefix: str = "") -> list[list[str]]:
 def tables_block(facts: Facts) -> bytes:
     """The profiler's tables with all rows up to a cap, and how the durations of each kernel are distributed."""
     tables = profiler_tables(facts, ("operators", "kernels", "api", "copies"), limit=_TABLE_ROWS)
-    if facts.classes.device == "":
+    if facts.device_records != "some":
         tables = {**cut_tables(measure_section(facts, "cpu").tables, limit=_TABLE_ROWS), **_of_the_host(tables)}
     extra = {
         "tables": {key: _cut_rows(to_plain(block)) for key, block in tables.items()},

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from benchmarks.kernels.cases.case import BF16, Case, randn
 
 from lanewise.kernels import cost
 from lanewise.kernels.activations import ACTIVATIONS
-from lanewise.kernels.cases.case import BF16, Case, randn
 from lanewise.kernels.dispatch import tuning
 from lanewise.kernels.gemm import batched_linear as batched
 from lanewise.kernels.gemm import dual_gemm, gemm_epilogue

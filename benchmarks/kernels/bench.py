@@ -1,4 +1,4 @@
-"""Gate, tune and measure the cases of `lanewise.kernels.cases`; write one JSON document as it goes.
+"""Gate, tune and measure the cases of `benchmarks.kernels.cases`; write one JSON document as it goes.
 
 Order per case: the result is compared with the exact one (outputs start as NaN, inputs are compared afterwards, two
 runs must be bit-equal) and no time is taken if that fails; the candidates of the tuner are timed briefly; then all
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.kernels.cases.case import Case, error
+from benchmarks.kernels.cases.groups import cases
+from benchmarks.kernels.measuring import Samples, calibrate, device_times, machine, ratio_interval
 
-from lanewise.kernels.cases.case import Case, error
-from lanewise.kernels.cases.groups import cases
 from lanewise.kernels.cost import card_named
 from lanewise.kernels.dispatch import tuning
 from lanewise.kernels.dispatch.launcher import Kernel
-from lanewise.kernels.measuring import Samples, calibrate, device_times, machine, ratio_interval
 
 __all__ = ["SCHEMA", "gate", "measure", "run", "tune", "warm"]
 

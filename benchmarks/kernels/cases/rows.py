@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from benchmarks.kernels.cases.case import BF16, Case, randn
+from benchmarks.kernels.other_libraries import liger
 
 from lanewise.kernels import cost
-from lanewise.kernels.cases.case import BF16, Case, randn
-from lanewise.kernels.others import liger
 from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes

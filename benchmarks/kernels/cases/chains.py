@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import torch
+from benchmarks.kernels.cases.case import Case, randn
+from benchmarks.kernels.other_libraries import liger
 
 from lanewise.kernels import (
     cost,
     elementwise,
 )
-from lanewise.kernels.cases.case import Case, randn
-from lanewise.kernels.others import liger
 from lanewise.kernels.pointwise_chain import PointBlocks, pointwise
 
 __all__ = ["pointwise_cases"]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from benchmarks.kernels.cases.case import BF16, Case, randn
+from benchmarks.kernels.cases.rows import row_layouts
 
 from lanewise.kernels import (
     cost,
 )
-from lanewise.kernels.cases.case import BF16, Case, randn
-from lanewise.kernels.cases.rows import row_layouts
 from lanewise.kernels.rows.norm_backward import norm_backward
 from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
 from lanewise.kernels.rows.softmax import softmax_gradient

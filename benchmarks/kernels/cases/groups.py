@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from lanewise.kernels.cases.case import Case
-from lanewise.kernels.cases.chains import pointwise_cases
-from lanewise.kernels.cases.gradients import backward_cases
-from lanewise.kernels.cases.products import batched_cases, dual_cases, gemm_cases, plain_cases
-from lanewise.kernels.cases.rows import norm_cases, softmax_cases
-from lanewise.kernels.cases.whole_mlps import gated_mlp_cases, mlp_cases
+from benchmarks.kernels.cases.case import Case
+from benchmarks.kernels.cases.chains import pointwise_cases
+from benchmarks.kernels.cases.gradients import backward_cases
+from benchmarks.kernels.cases.products import batched_cases, dual_cases, gemm_cases, plain_cases
+from benchmarks.kernels.cases.rows import norm_cases, softmax_cases
+from benchmarks.kernels.cases.whole_mlps import gated_mlp_cases, mlp_cases
 
 __all__ = ["GROUPS", "cases"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from benchmarks.kernels.cases.case import BF16, Case, randn
 
 from lanewise.kernels import cost
-from lanewise.kernels.cases.case import BF16, Case, randn
 from lanewise.kernels.gemm import dual_gemm
 from lanewise.kernels.gemm import fused_gated_mlp as gated_mlps
 from lanewise.kernels.gemm import fused_mlp as mlps
