@@ -12,9 +12,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from lanewise.capture.profiling.profiler import Flags, Session, has_rows  # noqa: E402
+from lanewise.capture.recorder import handler  # noqa: E402
 from lanewise.errors import LanewiseError  # noqa: E402
-from lanewise.record.profiler import Flags, Session, has_rows  # noqa: E402
-from lanewise.record.recorder import handler  # noqa: E402
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 

@@ -18,8 +18,8 @@ from lanewise.capture.accelerator import Device
 from lanewise.capture.clock import StepClock, round_trip_ns
 from lanewise.capture.distortion import ratio_interval
 from lanewise.capture.schedule import Plan, settled_after
+from lanewise.capture.threads import ThreadMark, this_thread
 from lanewise.errors import LanewiseError
-from lanewise.record.threads import ThreadMark, this_thread
 from lanewise.trace.metadata import StepTimes
 
 _LONGEST = 10.0

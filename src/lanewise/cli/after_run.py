@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lanewise.record.say import STDERR, STDOUT, is_as_it_was
+from lanewise.capture.say import STDERR, STDOUT, is_as_it_was
 
 if TYPE_CHECKING:
     from lanewise.capture.recording import Recording

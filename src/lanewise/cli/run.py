@@ -216,8 +216,8 @@ def _source(path: str) -> str:
 def _record(program: Program, given: dict[str, Any]) -> int:
     from lanewise.capture import script
     from lanewise.capture.recording import Recording
+    from lanewise.capture.say import say
     from lanewise.cli.after_run import Afterwards
-    from lanewise.record.say import say
 
     def log(text: str) -> None:
         if not given["quiet"]:

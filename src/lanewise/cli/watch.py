@@ -76,7 +76,7 @@ def _watch(program: Program, given: dict[str, Any]) -> int:
     from lanewise.capture import script
     from lanewise.capture.context.watch import watch as make
     from lanewise.capture.file.save import free_path, rank_suffix
-    from lanewise.record.say import say
+    from lanewise.capture.say import say
 
     def log(text: str) -> None:
         if not given["quiet"]:
