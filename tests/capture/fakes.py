@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from lanewise.capture.accelerator import Device
-from lanewise.capture.clock import StepClock
 from lanewise.capture.schedule import Plan
+from lanewise.capture.timing.clock import StepClock
 from lanewise.capture.window import Window
 
 

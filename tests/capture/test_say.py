@@ -14,7 +14,7 @@ SOURCE = str(Path(__file__).parents[2] / "src")
 
 def said(body: str, **streams: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"import os, sys\nfrom lanewise.record.say import say\n{body}"],
+        [sys.executable, "-W", "error", "-c", f"import os, sys\nfrom lanewise.capture.say import say\n{body}"],
         env={**os.environ, "PYTHONPATH": SOURCE},
         **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams),  # type: ignore[call-overload]
         text=True,

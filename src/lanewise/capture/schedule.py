@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lanewise.capture.clock import quantile
+from lanewise.capture.timing.clock import quantile
 
 _LEAST_NS = 10_000_000
 """Less than 10 ms of steps are not called steady before there are twenty of them: ten steps of tens of microseconds

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from lanewise.capture.accelerator import Device
-from lanewise.capture.clock import StepClock, round_trip_ns
-from lanewise.capture.distortion import ratio_interval
 from lanewise.capture.schedule import Plan, settled_after
-from lanewise.capture.threads import ThreadMark, this_thread
+from lanewise.capture.thread_identity import ThreadMark, this_thread
+from lanewise.capture.timing.clock import StepClock, round_trip_ns
+from lanewise.capture.timing.distortion import ratio_interval
 from lanewise.errors import LanewiseError
 from lanewise.trace.metadata import StepTimes
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from lanewise.capture.clock import quantile
-from lanewise.capture.distortion import ratio_interval
+from lanewise.capture.timing.clock import quantile
+from lanewise.capture.timing.distortion import ratio_interval
 from lanewise.tree.watched import Distortion
 
 __all__ = ["StepTimes", "Turns"]

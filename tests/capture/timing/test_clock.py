@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lanewise.capture.clock import StepClock, quantile
+from lanewise.capture.timing.clock import StepClock, quantile
 from tests.capture.fakes import FakeDevice, FakeTime, clock_of
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 
-from lanewise.capture.distortion import ratio_interval
+from lanewise.capture.timing.distortion import ratio_interval
 
 
 def test_the_interval_covers_the_true_ratio_and_narrows_with_samples() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from lanewise.capture.clock import quantile
+from lanewise.capture.timing.clock import quantile
 
 __all__ = ["ratio_interval"]
 
