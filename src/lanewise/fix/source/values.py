@@ -66,6 +66,8 @@ class Value:
 
 
 UNKNOWN = Value()
+_SELF_AGAIN = frozenset({"to", "cuda", "cpu", "eval", "train", "half", "float", "double", "bfloat16"})
+"""Methods of a module that give itself back."""
 _PENDING = Value("pending")
 _OPPOSITE: dict[str, Literal["", "hides", "shows"]] = {"": "", "hides": "shows", "shows": "hides"}
 NUMBER = Value("number")
@@ -357,19 +359,8 @@ class Values:
             return self._returned(definition)
         if isinstance(node.func, cst.Attribute) and not full:
             of = self._of(node.func.value)
-            if of.what == "module":
-                same = node.func.attr.value in (
-                    "to",
-                    "cuda",
-                    "cpu",
-                    "eval",
-                    "train",
-                    "half",
-                    "float",
-                    "double",
-                    "bfloat16",
-                )
-                return of if same and self._plain_method(of, node.func.attr.value) else UNKNOWN
+            if of.what == "module" and node.func.attr.value in _SELF_AGAIN:
+                return of if self._plain_method(of, node.func.attr.value) else UNKNOWN
             if of.tensor:
                 return self._method(node, node.func.attr.value, of)
             if of.what == "pending":

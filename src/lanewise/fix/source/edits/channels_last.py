@@ -28,10 +28,10 @@ _LAYOUT = (
     "view", "view_as", "stride", "is_contiguous", "as_strided", "data_ptr", "numpy", "storage", "untyped_storage",
     "storage_offset", "set_", "resize_", "ravel", "view_as_complex", "view_as_real", "tobytes", "LBFGS", "Unfold",
     "parameters_to_vector", "vector_to_parameters", "spectral_norm", "weight_norm", "prune", "jit", "export", "onnx",
-    "contiguous_format", "preserve_format", "is_non_overlapping_and_dense", "share_memory_", "named_buffers",
+    "contiguous_format", "preserve_format", "init", "is_non_overlapping_and_dense", "share_memory_", "named_buffers",
 )  # fmt: skip
 """Words of programs that may notice how tensors are laid out, or fail for it."""
-_DRAWS = ("init", "xavier", "kaiming", "orthogonal", "normal_", "uniform_", "bernoulli_", "trunc_normal_", "RReLU")
+_DRAWS = ("xavier", "kaiming", "orthogonal", "normal_", "uniform_", "bernoulli_", "trunc_normal_", "RReLU")
 _LAYERS = LAYERS | {"torch.nn.Sequential", "torch.nn.ModuleList"}
 
 
