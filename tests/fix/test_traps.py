@@ -8,6 +8,7 @@ import sys
 from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -30,7 +31,8 @@ torch.manual_seed(0)
 
 
 def programs(kind: str) -> dict[str, dict[str, str]]:
-    """Per edit the programs on which it changes nothing ("safe"), or breaks or changes a result ("trap")."""
+    """Per edit the programs on which it changes nothing ("safe"), breaks or changes a result ("trap"), or is not meant
+    at all ("none")."""
     found: dict[str, dict[str, str]] = {}
     for path in sorted(FILES.glob("*.txt")):
         for text in path.read_text().split("=== ")[1:]:
@@ -48,7 +50,7 @@ def flat(table: dict[str, dict[str, str]]) -> list[Any]:
     ]
 
 
-SAFE, TRAPS = programs("safe"), programs("trap")
+SAFE, TRAPS, NONE = programs("safe"), programs("trap"), programs("none")
 
 
 @pytest.mark.parametrize(("name", "case", "text"), flat(TRAPS))
@@ -57,6 +59,12 @@ def test_an_edit_that_would_break_it_is_not_called_safe(name: str, case: str, te
     safe = rewrite(HEAD + text, only=[name], safe_only=True)
     assert not safe.changed, case
     compile(rewrite(HEAD + text, only=[name]).after, case, "exec")
+
+
+@pytest.mark.parametrize(("name", "case", "text"), flat(NONE))
+def test_what_is_spelled_alike_or_certainly_breaks_is_not_offered(name: str, case: str, text: str) -> None:
+    compile(HEAD + text, case, "exec")
+    assert not rewrite(HEAD + text, only=[name]).changed, case
 
 
 @pytest.mark.parametrize("name", TRAPS)
@@ -119,3 +127,71 @@ def test_programs_that_broke_print_the_same_with_the_edits(name: str) -> None:
         for text in (source, edited)
     ]
     assert compare_printed(said[:1], said[1:]).same, said
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        """
+        class Cache:
+            def __init__(self):
+                self.k = torch.ones(1, 2, 0, 4)
+
+            def update(self, k):
+                self.k = torch.cat([self.k, k], dim=2)
+                return self.k
+        """,
+        """
+        class Cache:
+            def __init__(self):
+                self.k = torch.ones(1, 2, 0, 4)
+
+            def update(self, k):
+                k = torch.cat((self.k, k), dim=-2)
+                self.k = k
+                return k
+        """,
+        """
+        class Cache:
+            def __init__(self):
+                self.layers = {0: torch.ones(1, 2, 0, 4)}
+
+            def update(self, k):
+                self.layers[0] = torch.cat([self.layers[0], k], -2)
+                return self.layers[0]
+        """,
+    ],
+)
+def test_a_cache_in_a_class_grows_with_room_to_spare(source: str) -> None:
+    torch = pytest.importorskip("torch")
+    edited = rewrite("import torch\n" + dedent(source), only=["growing-cat"])
+    assert [one.safe for one in edited.suggestions] == [False]
+    caches: list[Any] = []
+    for text in ("import torch\n" + dedent(source), edited.after):
+        names: dict[str, Any] = {}
+        exec(compile(text, "cache", "exec"), names)
+        caches.append(names["Cache"]())
+    torch.manual_seed(0)
+    for size in (1, 1, 3, 1, 2):
+        token = torch.randn(1, 2, size, 4)
+        with torch.inference_mode(size == 3):
+            expected, grown = (cache.update(token) for cache in caches)
+        assert torch.equal(expected, grown)
+
+
+@pytest.mark.parametrize(
+    ("held", "new", "dim"),
+    [((0,), (3, 4), 0), ((2, 3), (1, 3), 0), ((2, 3), (2, 1), -1), ((2, 3), (2, 1), 1), ((0, 3), (2, 3), 0)],
+)
+def test_what_is_appended_along_any_dimension_is_what_cat_makes(
+    held: tuple[int, ...], new: tuple[int, ...], dim: int
+) -> None:
+    torch = pytest.importorskip("torch")
+    source = f"import torch\n\nfor x in parts:\n    held = torch.cat([held, x], dim={dim})\n"
+    made = [torch.randn(new) for _ in range(4)]
+    both: list[Any] = []
+    for text in (source, rewrite(source, only=["growing-cat"]).after):
+        names: dict[str, Any] = {"parts": made, "held": torch.ones(held)}
+        exec(compile(text, "grown", "exec"), names)
+        both.append(names["held"])
+    assert torch.equal(both[0], both[1])

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import libcst as cst
+import libcst.matchers as m
 from libcst.metadata import (
     Assignment,
     BaseAssignment,
@@ -20,7 +21,7 @@ from libcst.metadata import (
     ScopeProvider,
 )
 
-__all__ = ["Names", "Write", "text_of"]
+__all__ = ["Names", "Write", "mentioned", "text_of", "written_to"]
 
 _SAME = (
     (re.compile(r"^torch\.optim\.[a-z_]+\.([A-Z]\w*)$"), r"torch.optim.\1"),
@@ -204,3 +205,22 @@ class Names:
 def text_of(node: cst.CSTNode) -> str:
     """The source text of a node."""
     return cst.Module([]).code_for_node(node)
+
+
+def mentioned(node: cst.CSTNode) -> set[str]:
+    """All names in a piece of code."""
+    return {one.value for one in m.findall(node, m.Name()) if isinstance(one, cst.Name)}
+
+
+def written_to(node: cst.CSTNode) -> set[str]:
+    """Names that a statement gives a value, or may change in place."""
+    found: set[str] = set()
+    targets = m.AssignTarget() | m.AugAssign() | m.AnnAssign() | m.NamedExpr() | m.For() | m.Del() | m.WithItem()
+    for one in m.findall(node, targets):
+        part = getattr(one, "target", None) or getattr(one, "asname", None)
+        found |= mentioned(part) if part is not None else set() if isinstance(one, cst.WithItem) else mentioned(one)
+    for call in m.findall(node, m.Call(func=m.Attribute())):
+        func = cst.ensure_type(cst.ensure_type(call, cst.Call).func, cst.Attribute)
+        if func.attr.value.endswith("_"):
+            found |= mentioned(func.value)
+    return found

@@ -34,17 +34,15 @@ class Program:
     Attributes:
         names, values: what is known of its names and expressions.
         words: all names, attributes and keywords in it, and texts that are names.
-        closed: whether it imports nothing but torch, NumPy and the standard library, and finds nothing by its name as
-            text: then what cannot be read in it does not happen.
-        alone: whether no other file of the program may use what is in it.
+        closed: whether it imports nothing but torch, NumPy and the standard library, finds nothing by its name as text,
+            and is used by no other file: then what cannot be read in it does not happen.
     """
 
     def __init__(self, wrapper: MetadataWrapper, *, alone: bool = True) -> None:
         self.names = Names(wrapper)
         self.values = Values(self.names)
-        self.alone = alone
         self.words = frozenset(_words(wrapper.module))
-        self.closed = not (_imports(wrapper.module) - _KNOWN) and not self.words & (_BY_NAME - {"eval"})
+        self.closed = alone and not (_imports(wrapper.module) - _KNOWN) and not self.words & (_BY_NAME - {"eval"})
         self.closed = self.closed and not any(
             self.names.full(call) == "builtins.eval" for call in m.findall(wrapper.module, m.Call())
         )

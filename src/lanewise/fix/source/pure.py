@@ -10,7 +10,23 @@ from lanewise.fix.source.torch_names import ELEMENTWISE, MAKERS, METHODS, RANDOM
 __all__ = ["Purity"]
 
 _SIZES = frozenset(
-    {"size", "dim", "numel", "view", "reshape", "unsqueeze", "to", "float", "double", "long", "int", "expand"}
+    {
+        "size",
+        "dim",
+        "numel",
+        "max",
+        "min",
+        "median",
+        "view",
+        "reshape",
+        "unsqueeze",
+        "to",
+        "float",
+        "double",
+        "long",
+        "int",
+        "expand",
+    }
 )
 _NUMBERS = frozenset({"builtins.int", "builtins.float", "builtins.len", "builtins.abs", "builtins.min", "builtins.max"})
 

@@ -33,6 +33,7 @@ EDITS: dict[str, tuple[str, str]] = {
     "static-compile": ("static_compile", "StaticCompile"),
     "mask-partition": ("mask_partition", "MaskPartition"),
     "cast-around": ("cast_around", "CastAround"),
+    "cast-once": ("cast_once", "CastOnce"),
     "channels-last": ("channels_last", "ChannelsLast"),
     "attention": ("attention", "HandWrittenAttention"),
     "compile-region": ("compile_region", "CompileRegion"),

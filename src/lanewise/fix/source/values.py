@@ -520,6 +520,8 @@ class Values:
             return replace(moved, mask=_OPPOSITE[of.mask] if name == "logical_not" and of.dtype == "bool" else kept)
         if f"torch.{name}" in REDUCTIONS:
             return Value("tensor", None, of.dtype)
+        if name in ("max", "min", "median") and not node.args:
+            return Value("tensor", 0, of.dtype)  # with a dimension it is a pair
         if name.endswith("_") and not name.endswith("__"):
             return of
         return UNKNOWN

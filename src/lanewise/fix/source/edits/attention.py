@@ -9,7 +9,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from lanewise.fix.source.edit import Edit, is_literal, method_call, parse_expression
-from lanewise.fix.source.names import Names, text_of
+from lanewise.fix.source.names import Names, mentioned, text_of, written_to
 from lanewise.fix.source.program import TWICE, Program
 from lanewise.fix.source.pure import Purity
 from lanewise.fix.source.torch_names import LAYERS
@@ -177,7 +177,7 @@ class _Reader:
     def forget(self, statement: cst.CSTNode, known: dict[str, _Scores]) -> None:
         """Drop what a statement gives another value, or may have changed."""
         simple = isinstance(statement, cst.SimpleStatementLine)
-        touched = _written(statement) if simple else _mentioned(statement)
+        touched = written_to(statement) if simple else mentioned(statement)
         for name in touched & set(known):
             del known[name]
         for name in [name for name, one in known.items() if _reaches([statement], one.inputs)]:
@@ -270,25 +270,7 @@ def _only_in(chain: Sequence[cst.CSTNode], product: cst.CSTNode, names: Names) -
     return True
 
 
-def _mentioned(node: cst.CSTNode) -> set[str]:
-    return {one.value for one in m.findall(node, m.Name()) if isinstance(one, cst.Name)}
-
-
-def _written(node: cst.CSTNode) -> set[str]:
-    """Names that a statement gives a value, or may change in place."""
-    found: set[str] = set()
-    targets = m.AssignTarget() | m.AugAssign() | m.AnnAssign() | m.NamedExpr() | m.For() | m.Del() | m.WithItem()
-    for one in m.findall(node, targets):
-        part = getattr(one, "target", None) or getattr(one, "asname", None)
-        found |= _mentioned(part) if part is not None else set() if isinstance(one, cst.WithItem) else _mentioned(one)
-    for call in m.findall(node, m.Call(func=m.Attribute())):
-        func = cst.ensure_type(cst.ensure_type(call, cst.Call).func, cst.Attribute)
-        if func.attr.value.endswith("_"):
-            found |= _mentioned(func.value)
-    return found
-
-
 def _reaches(statements: Sequence[cst.CSTNode], inputs: Sequence[cst.CSTNode]) -> bool:
     """Whether statements write to a name, or an attribute, that inputs are made of."""
-    used = {name for one in inputs for name in _mentioned(one)} - {"self"}
-    return any((_written(one) - {"self"}) & used for one in statements)
+    used = {name for one in inputs for name in mentioned(one)} - {"self"}
+    return any((written_to(one) - {"self"}) & used for one in statements)

@@ -91,7 +91,7 @@ class ChannelsLast(Edit):
 
     def _blind(self, model: Value) -> bool:
         """Whether nothing in the file can tell how results are laid out."""
-        if not self.program.closed or not self.program.alone or self.program.says(_LAYOUT, *_DRAWS, "ropout", "hook"):
+        if not self.program.closed or self.program.says(_LAYOUT, *_DRAWS, "ropout", "hook"):
             return False
         if self.program.says((*_OTHER_RANKS, *TWICE)) or self.program.writes_in_place():
             return False

@@ -59,7 +59,7 @@ class CompileRegion(Edit):
     def _is_known(self, function: cst.FunctionDef) -> bool:
         """Whether everybody who calls the function is in this file, and gives it tensors and numbers."""
         calls = self.names.calls_of(function)
-        if not calls or not self.program.closed or not self.program.alone or self.program.says(_NOT_COMPILED, "hook"):
+        if not calls or not self.program.closed or self.program.says(_NOT_COMPILED, "hook"):
             return False
         params = [*function.params.posonly_params, *function.params.params, *function.params.kwonly_params]
         given = [self.values.argument(function, call, one.name.value) for call in calls for one in params]
