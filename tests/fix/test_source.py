@@ -520,7 +520,7 @@ def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
         (["fix", "a.ipynb"], 3, "a.ipynb is a notebook"),
         (["fix", "-"], 2, "not from standard input"),
         (["fix", "--only", "magic", "broken.py"], 2, "no edit called magic"),
-        (["fix", "folder"], 3, "cannot read folder: Is a directory"),
+        (["fix", "folder"], 3, "folder has no Python file in it"),
         (["fix", "bytes.py"], 3, "cannot read bytes.py: "),
         (["fix", "coding.py"], 3, "unknown encoding"),
     ):

@@ -160,6 +160,8 @@ def _targets(path: Path, given: dict[str, Any]) -> list[_Target]:
 
     findings = _findings(given["trace"]) if given["trace"] else None
     paths, folder = scripts_in(path), path.is_dir()
+    if not paths:
+        raise InputError(f"{path} has no Python file in it")
     sources: list[tuple[Path, Source]] = []
     for one in paths:
         try:
