@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple
 
 import libcst as cst
-from libcst.metadata import ParentNodeProvider, PositionProvider
+
+from lanewise.fix.source.names import text_of
+from lanewise.fix.source.program import Program
 
 __all__ = [
     "Edit",
     "Suggestion",
     "argument",
-    "called",
     "dotted",
     "emptied",
     "is_literal",
@@ -46,39 +47,40 @@ class Edit(cst.CSTTransformer):
     Attributes:
         needs: texts of which one must be in a source for the edit to find anything; most sources need few edits.
         name: stable; what `--only` and `--skip` use. safe, answers: see `Suggestion`.
-        safe_only: leave alone what would not be safe, where that depends on the place.
-        found: what was changed in the file that it was last applied to.
+        program: the file that it is applied to. found: what was changed in it.
+        imports: whether what was written needs `import torch`.
     """
 
-    METADATA_DEPENDENCIES = (PositionProvider, ParentNodeProvider)
     name: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()
     safe: ClassVar[bool] = True
     answers: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program, wanted: Callable[[Suggestion, cst.CSTNode], Suggestion | None]) -> None:
+        """`wanted`: gives a suggestion back, with the line in the file as it was, if it is to be made."""
         super().__init__()
-        self.safe_only = False
+        self.program, self.names, self.values = program, program.names, program.values
+        self._wanted = wanted
         self.found: list[Suggestion] = []
+        self.imports = False
 
-    def note(self, node: cst.CSTNode, what: str, *, safe: bool | None = None) -> None:
-        """Remember a change at a node of the original tree."""
-        position: Any = self.get_metadata(PositionProvider, node)
-        chosen = self.safe if safe is None else safe
-        self.found.append(Suggestion(self.name, int(position.start.line), what, chosen, self.answers))
+    def offer(self, node: cst.CSTNode, what: str, *, safe: bool | None = None) -> bool:
+        """Whether a change at a node of the original tree is to be made; it is remembered if so."""
+        line, _ = self.names.lines(node)
+        one = self._wanted(Suggestion(self.name, line, what, self.safe if safe is None else safe, self.answers), node)
+        if one is not None:
+            self.found.append(one)
+        return one is not None
 
-    def parents(self, node: cst.CSTNode) -> list[cst.CSTNode]:
-        """The nodes around a node of the original tree, innermost first."""
-        around: list[cst.CSTNode] = []
-        parent: Any = self.get_metadata(ParentNodeProvider, node, None)
-        while parent is not None:
-            around.append(parent)
-            parent = self.get_metadata(ParentNodeProvider, parent, None)
-        return around
+    def written(self, full: str, at: cst.CSTNode) -> str:
+        """How a name of torch is written at a node; "" where the file calls something else by that name."""
+        text = self.names.spelled(full, at)
+        self.imports |= text.startswith("torch.") and not self.names.bound("torch", at)
+        return text
 
     def repeated(self, node: cst.CSTNode) -> bool:
         """Whether the node is inside a loop or a function that is not the outermost one: code that may run many times."""
-        around = self.parents(node)
+        around = self.names.parents(node)
         functions = [one for one in around if isinstance(one, cst.FunctionDef)]
         loops = [one for one in around if isinstance(one, cst.For | cst.While)]
         return bool(loops) or len(functions) > 1 or any(f.name.value in _STEP_NAMES for f in functions)
@@ -95,14 +97,6 @@ def dotted(node: cst.CSTNode) -> str:
         head = dotted(node.value)
         return f"{head}.{node.attr.value}" if head else ""
     return ""
-
-
-def called(node: cst.CSTNode, *names: str) -> bool:
-    """Whether the node calls one of these, by its full name or by the last part of it."""
-    if not isinstance(node, cst.Call):
-        return False
-    name = dotted(node.func)
-    return any(name == wanted or name.endswith(f".{wanted}") for wanted in names)
 
 
 def method_call(node: cst.CSTNode, *names: str) -> cst.Call | None:
@@ -156,11 +150,6 @@ def _only_reads(test: cst.BaseExpression) -> bool:
 def parse_expression(text: str) -> cst.BaseExpression:
     """An expression from its text."""
     return cst.parse_expression(text)
-
-
-def text_of(node: cst.CSTNode) -> str:
-    """The source text of a node."""
-    return cst.Module([]).code_for_node(node)
 
 
 def _separated(args: Sequence[cst.Arg]) -> list[cst.Arg]:

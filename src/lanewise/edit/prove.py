@@ -20,7 +20,16 @@ from lanewise.edit.printed import compare_printed
 from lanewise.edit.source_text import Source, write_source
 from lanewise.errors import LanewiseError, UsageError
 
-__all__ = ["Proof", "TooFewStepsError", "last_words", "prove", "record_once", "run_once"]
+__all__ = [
+    "EditedProgramError",
+    "Proof",
+    "TooFewStepsError",
+    "last_words",
+    "prints_the_same",
+    "prove",
+    "record_once",
+    "run_once",
+]
 
 _LONGEST_S = 3600
 _NOTHING = "nothing was recorded"
@@ -31,19 +40,24 @@ class TooFewStepsError(LanewiseError):
     """A program ended before recording began; there is a quick way for as many steps as it has."""
 
 
+class EditedProgramError(LanewiseError):
+    """A program fails with the edits."""
+
+
 class Proof(NamedTuple):
     """What recording both showed.
 
     Attributes:
         comparison: of the recordings. same_output: whether both printed the same, up to rounding.
         output: what differs, for a reader; "" where nothing does, or where that cannot be told.
-        steady: whether the program as it was printed the same in each of its runs.
+        steady: whether the program as it was printed the same in each of its runs. before: what it printed, run by run.
     """
 
     comparison: Comparison
     same_output: bool
     output: str
     steady: bool = True
+    before: tuple[str, ...] = ()
 
     @property
     def printed(self) -> str:
@@ -77,10 +91,10 @@ def prove(
         folder: for the recordings. runs: of each side; with four and more the verdict knows how much runs differ.
 
     Raises:
-        LanewiseError: one of them fails, nothing could be recorded of it, or nothing can be written beside the script; or
-            what was recorded cannot be compared.
+        EditedProgramError: the edited program fails. LanewiseError: the program itself does, nothing could be recorded of
+            it, nothing can be written beside the script, or what was recorded cannot be compared.
     """
-    beside = script.with_name(f".{script.stem}-lanewise-fix-{os.getpid()}.py")
+    beside = _beside(script)
     outputs: dict[str, list[str]] = {"before": [], "after": []}
     quick = False
     try:
@@ -111,7 +125,9 @@ def prove(
     except UsageError as error:
         why = str(error).partition(". ")[0]  # what follows is an option of another command
         raise LanewiseError(f"the recordings with and without the edits say nothing of each other: {why}") from None
-    return Proof(_as_sure_as(comparison, runs), printed.same, printed.difference, printed.steady)
+    return Proof(
+        _as_sure_as(comparison, runs), printed.same, printed.difference, printed.steady, tuple(outputs["before"])
+    )
 
 
 def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str, *, quick: bool = False) -> str:
@@ -128,7 +144,7 @@ def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_LONGEST_S, check=False)
     which = _which(program)
     if done.returncode != 0:
-        raise LanewiseError(f"{which} ends with exit code {done.returncode}: {last_words(done.stderr)}")
+        raise _failed(program)(f"{which} ends with exit code {done.returncode}: {last_words(done.stderr)}")
     if not any(folder.glob(f"{name}*.json.gz")):
         lines = [line for line in done.stderr.splitlines() if _NOTHING in line]
         why = lines[0].partition(_NOTHING)[2].strip(": ") if lines else ""
@@ -150,8 +166,33 @@ def run_once(program: Path, arguments: Sequence[str]) -> str:
     words = [sys.executable, str(program), *arguments]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_LONGEST_S, check=False)
     if done.returncode != 0:
-        raise LanewiseError(f"{_which(program)} ends with exit code {done.returncode}: {last_words(done.stderr)}")
+        raise _failed(program)(f"{_which(program)} ends with exit code {done.returncode}: {last_words(done.stderr)}")
     return done.stdout
+
+
+def prints_the_same(script: Path, edited: Source, arguments: Sequence[str], known: list[str]) -> bool:
+    """Whether a program with edits runs, and prints what it prints without them.
+
+    `known`: what that is; where it is empty, the program is run for it. Raises LanewiseError if it fails by itself.
+    """
+    if not known:
+        known.append(run_once(script, arguments))
+    beside = _beside(script)
+    try:
+        write_source(beside, *edited)
+        return compare_printed(known, [run_once(beside, arguments).replace(beside.name, script.name)]).same
+    except EditedProgramError:
+        return False
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _beside(script: Path) -> Path:
+    return script.with_name(f".{script.stem}-lanewise-fix-{os.getpid()}.py")
+
+
+def _failed(program: Path) -> type[LanewiseError]:
+    return EditedProgramError if program.name.startswith(".") else LanewiseError
 
 
 def _which(program: Path) -> str:

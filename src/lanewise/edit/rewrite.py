@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lanewise.edit.places import Places
 from lanewise.edit.source_text import lines_of
 from lanewise.errors import InputError, MissingDependencyError, UsageError
 
@@ -33,15 +33,13 @@ EDITS: dict[str, tuple[str, str]] = {
     "static-compile": ("static_compile", "StaticCompile"),
     "mask-partition": ("mask_partition", "MaskPartition"),
     "cast-around": ("cast_around", "CastAround"),
+    "cast-once": ("cast_once", "CastOnce"),
     "channels-last": ("channels_last", "ChannelsLast"),
     "attention": ("attention", "HandWrittenAttention"),
     "compile-region": ("compile_region", "CompileRegion"),
 }
 """Edits by name, in the order in which they are applied: module and class."""
 
-
-_IMPORT = re.compile(r"^import torch\b(?!\.)", re.MULTILINE)
-_NAME = re.compile(r"(?<![\w.])torch\.\w")
 
 _HEAD = 2
 """Lines of a diff that name the file."""
@@ -62,41 +60,61 @@ class Rewritten(NamedTuple):
 
 def rewrite(
     source: str, *, only: Sequence[str] = (), skip: Sequence[str] = (), safe_only: bool = False,
-    findings: Collection[str] | None = None,
+    findings: Collection[str] | None = None, alone: bool = True, chosen: Callable[[Suggestion], bool] | None = None,
 ) -> Rewritten:  # fmt: skip
     """Apply the edits to a source text.
 
     Args:
-        only, skip: names of edits. safe_only: leave out edits that may change what is computed.
+        only, skip: names of edits, or `NAME:LINE` for the place in the text as it is. safe_only: leave out edits that may
+            change what is computed. chosen: leave out those it says no to.
         findings: codes of a report on the program: edits that answer none of them are left out; None: all are made.
+        alone: whether no other file of the program uses this one.
 
     Raises:
         MissingDependencyError: libcst is not installed. UsageError: no such edit. InputError: it is no Python.
     """
-    if unknown := [name for name in (*only, *skip) if name not in EDITS]:
+    if unknown := [name for name in (*only, *skip) if name.partition(":")[0] not in EDITS]:
         raise UsageError(f"no edit called {', '.join(unknown)}; there are: {', '.join(EDITS)}")
     cst, metadata = _libcst()
     try:
         tree: Any = cst.parse_module(source)
     except cst.ParserSyntaxError as error:
         raise InputError(f"it is no Python that can be read: {_what_is_wrong(source, error)}") from None
+    from lanewise.edit.program import Program
+
+    def may(one: Suggestion) -> bool:
+        return (
+            (not only or _named(one, only))
+            and not _named(one, skip)
+            and (one.safe or not safe_only)
+            and (chosen is None or chosen(one))
+        )
+
     found: list[Suggestion] = []
+    program: Program | None = None
     for name in EDITS:
-        if (only and name not in only) or name in skip:
+        if only and not any(one.partition(":")[0] == name for one in only):
             continue
-        edit = _edit(name)
-        edit.safe_only = safe_only
-        if findings is not None and not set(edit.answers) & set(findings):
+        module, kind = EDITS[name]
+        make: type[Edit] = getattr(importlib.import_module(f"lanewise.edit.suggestions.{module}"), kind)
+        if findings is not None and not set(make.answers) & set(findings):
             continue
-        if not any(text in source for text in edit.needs):
+        if name in skip or not any(text in source for text in make.needs):
             continue
-        changed: Any = metadata.MetadataWrapper(tree).visit(edit)
-        if edit.found and not (safe_only and not all(one.safe for one in edit.found)):
-            tree = changed
+        if program is None:
+            program = Program(metadata.MetadataWrapper(tree), alone=alone)
+            places = Places(source, program.names)
+        edit = make(program, lambda one, node, places=places: places.wanted(one, node, may))
+        changed: Any = program.names.module.visit(edit)
+        if edit.found:
+            tree = _with_torch(changed) if edit.imports else changed
             found += edit.found
-    if found and not _IMPORT.search(tree.code) and _NAME.search(tree.code):
-        tree = _with_torch(tree)
+            program = None
     return Rewritten(source, tree.code, sorted(found, key=lambda one: one.line))
+
+
+def _named(one: Suggestion, names: Sequence[str]) -> bool:
+    return one.name in names or f"{one.name}:{one.line}" in names
 
 
 def unified_diff(rewritten: Rewritten, name: str) -> str:
@@ -120,11 +138,6 @@ def _what_is_wrong(source: str, error: Any) -> str:
     except (SyntaxError, ValueError) as own:
         return f"line {own.lineno}: {own.msg}" if isinstance(own, SyntaxError) else str(own)
     return f"line {error.raw_line}: {error.message}"
-
-
-def _edit(name: str) -> Edit:
-    module, kind = EDITS[name]
-    return getattr(importlib.import_module(f"lanewise.edit.suggestions.{module}"), kind)()
 
 
 def _with_torch(tree: Any) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.edit.edit import Edit, text_of
+from lanewise.edit.edit import Edit
+from lanewise.edit.names import text_of
 from lanewise.edit.suggestions.growing_cat import after_imports
 
 __all__ = ["BackgroundCall"]
@@ -35,6 +36,7 @@ _maker = Thread(target=_make_calls, daemon=True)
 _maker.start()
 atexit.register(_finish_calls)
 '''
+_TAKEN = (_QUEUE, "_maker", "_make_calls", "_finish_calls", "SimpleQueue", "Thread", "atexit", "traceback")
 _WRITES = ("time.sleep(", "sleep(", "open(", ".write(", "print(", "logging.", "logger.", "json.dump(", ".savetxt(")
 _NOT_ALONE = ("torch.", ".item(", ".backward(", "global ", "nonlocal ", "yield")
 
@@ -47,11 +49,10 @@ class BackgroundCall(Edit):
     safe = False  # it happens later, falls behind if it takes longer than a step, and what it raises is only printed
     answers = ("LAU110", "REG101")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._writers: set[str] = set()
-
     def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
+        self._writers: set[str] = set()
+        if self.program.says(_TAKEN):
+            return
         for one in node.body:
             if isinstance(one, cst.FunctionDef) and _only_writes(one):
                 self._writers.add(one.name.value)
@@ -62,9 +63,11 @@ class BackgroundCall(Edit):
             return updated_node
         name = call.func.value
         plain = all(arg.keyword is None and not arg.star for arg in call.args)
-        if name not in self._writers or not plain:
+        definition = self.names.definition(call.func)
+        here = definition is not None and definition in self.names.module.body
+        what = f"every step waits until {name} is done, whose result nobody uses"
+        if name not in self._writers or not plain or not here or not self.offer(original_node, what):
             return updated_node
-        self.note(original_node, f"every step waits until {name} is done, whose result nobody uses")
         arguments = ", ".join([name, *(text_of(arg.value) for arg in call.args)])
         comma = "" if call.args else ","
         return updated_node.with_changes(value=cst.parse_expression(f"{_QUEUE}.put(({arguments}{comma}))"))

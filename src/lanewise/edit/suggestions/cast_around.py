@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.edit.edit import Edit, dotted, method_call, text_of
+from lanewise.edit.edit import Edit, dotted, method_call
+from lanewise.edit.names import text_of
 
 __all__ = ["CastAround"]
 
@@ -47,5 +48,14 @@ class CastAround(Edit):
         up = method_call(inner.args[0].value, "float")
         if up is None or not isinstance(up.func, cst.Attribute):
             return updated_node
-        self.note(original_node, "a value is cast to single precision and back around an operation that rounds nothing")
+        what = "a value is cast to single precision and back around an operation that rounds nothing"
+        if not self._is_torchs(original_node) or not self.offer(original_node, what):
+            return updated_node
         return inner.with_changes(args=[inner.args[0].with_changes(value=up.func.value), *inner.args[1:]])
+
+    def _is_torchs(self, cast: cst.Call) -> bool:
+        """Whether the operation is one of torch: a function of it, or a method of what is not known to be anything else."""
+        inner = cst.ensure_type(cst.ensure_type(cast.func, cst.Attribute).value, cst.Call)
+        if full := self.names.full(inner):
+            return full.startswith("torch.")
+        return isinstance(inner.func, cst.Attribute) and self.values.of(inner.func.value).what in ("", "tensor")

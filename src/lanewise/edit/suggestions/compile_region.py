@@ -4,93 +4,64 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.edit.edit import Edit, dotted, text_of
+from lanewise.edit.edit import Edit
+from lanewise.edit.only_torch import Operations
+from lanewise.edit.program import TWICE
 
 __all__ = ["CompileRegion"]
 
 _LEAST, _LEAST_REPEATED = 3, 12
-_SCALAR = frozenset({"math", "np", "numpy", "cmath", "operator"})
-_FORBIDDEN = (".item(", ".tolist(", ".numpy(", ".cpu(", "print(", ".backward(", "time.", "open(", ".step(")
-_POINTWISE = frozenset(
-    {"sin", "cos", "tanh", "sigmoid", "relu", "gelu", "silu", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "square"}
-    | {"pow", "clamp", "add", "mul", "sub", "div", "erf", "softplus", "mish"}
-)
+_NOT_COMPILED = (
+    "jit", "script", "trace", "export", "onnx", "pickle", "Pool", "Process", "multiprocessing", "DataLoader", "Thread",
+    "ThreadPoolExecutor", "ProcessPoolExecutor", "checkpoint", "saved_tensors_hooks", "detect_anomaly",
+    "set_detect_anomaly", "TorchDispatchMode", "TorchFunctionMode", "set_default_device", "CUDAGraph", "__torch_function__",
+    "sparse", "to_sparse", "view_as_complex", "complex64", "complex128", "cfloat",
+)  # fmt: skip
+"""What a compiled function cannot do, or not in the same way: to be pickled, traced, differentiated by others."""
 
 
 class CompileRegion(Edit):
-    """Compiles the function: one kernel instead of many."""
+    """Compiles the function: one kernel instead of many.
+
+    Safe where all its calls are in sight and hand over tensors and numbers; not offered where gradients are taken of
+    gradients, or a graph is used twice: what is compiled refuses.
+    """
 
     name = "compile-region"
-    needs = ("torch.", "F.")
+    needs = ("torch",)
     answers = ("LAU101", "LAU102", "LAU103")
 
     def leave_FunctionDef(  # noqa: N802
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef:
-        around = self.parents(original_node)
-        text = text_of(original_node)
+        around = self.names.parents(original_node)
+        owner = self.names.owner(original_node)
         in_class = any(isinstance(one, cst.ClassDef) for one in around)
-        if in_class or original_node.decorators or any(word in text for word in _FORBIDDEN):
+        layer = owner is not None and self.values.is_module_class(owner) and original_node.name.value == "forward"
+        if (in_class and not layer) or original_node.decorators or original_node.asynchronous is not None:
             return updated_node
-        counter = _Operations()
-        original_node.visit(counter)
+        counted = Operations(self.program)
+        original_node.body.visit(counted)
         # Inside of another function there are only single calls to gain from: it has to repeat many.
-        least = _LEAST_REPEATED if any(isinstance(one, cst.FunctionDef) for one in around) else _LEAST
-        if counter.other or not counter.torch or counter.pointwise < least or (counter.library and counter.most == 1):
+        nested = any(isinstance(one, cst.FunctionDef) for one in around)
+        least = _LEAST_REPEATED if nested else _LEAST
+        few = counted.pointwise < least or (counted.products and counted.most == 1)
+        if counted.other or not counted.torch or few or self.program.says(TWICE):
             return updated_node
-        self.note(original_node, f"{original_node.name.value} is a chain of small operations, each launched by itself")
-        decorator = cst.Decorator(decorator=cst.parse_expression("torch.compile"))
-        return updated_node.with_changes(decorators=[decorator])
+        safe = not layer and counted.unproven == 0 and self._is_known(original_node)
+        compile_ = self.written("torch.compile", original_node)
+        name = owner.name.value if owner is not None else original_node.name.value
+        what = f"{name} is a chain of small operations, each launched by itself"
+        if not compile_ or not self.offer(original_node, what, safe=safe):
+            return updated_node
+        return updated_node.with_changes(decorators=[cst.Decorator(decorator=cst.parse_expression(compile_))])
 
-
-_LIBRARY = frozenset({"argsort", "sort", "matmul", "mm", "bmm", "sum", "mean", "amax", "amin"})
-
-
-class _Operations(cst.CSTVisitor):
-    """Pointwise operations of a function, those of libraries, and calls of anything else.
-
-    Attributes:
-        pointwise, library: calls, those in a loop over a written range as often as it goes round. most: rounds of a loop.
-    """
-
-    def __init__(self) -> None:
-        self.pointwise = 0
-        self.library = 0
-        self.other = 0
-        self.torch = 0
-        self.most = 1
-        self._rounds = [1]
-        self._functions = 0
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
-        self._functions += 1
-        self.other += self._functions > 1  # what another function does is its own matter
-
-    def visit_For(self, node: cst.For) -> None:  # noqa: N802
-        rounds = 1
-        if isinstance(node.iter, cst.Call) and dotted(node.iter.func) == "range" and len(node.iter.args) == 1:
-            count = node.iter.args[0].value
-            rounds = int(count.value) if isinstance(count, cst.Integer) and count.value.isdigit() else 1
-        self._rounds.append(self._rounds[-1] * rounds)
-        self.most = max(self.most, self._rounds[-1])
-
-    def leave_For(self, original_node: cst.For) -> None:  # noqa: N802
-        self._rounds.pop()
-
-    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
-        name = dotted(node.func)
-        last = name.rsplit(".", 1)[-1] or (node.func.attr.value if isinstance(node.func, cst.Attribute) else "")
-        if last in _POINTWISE and name.split(".", 1)[0] not in _SCALAR:
-            self.pointwise += self._rounds[-1]
-            # A method may be any object's; with one call of torch the others are tensors, too.
-            self.torch += name.startswith(("torch.", "F."))
-        elif last in _LIBRARY and name.startswith("torch."):
-            self.library += self._rounds[-1]
-        elif last != "range":
-            self.other += 1
-
-    def visit_BinaryOperation(self, node: cst.BinaryOperation) -> None:  # noqa: N802
-        if isinstance(node.operator, cst.MatrixMultiply):
-            self.library += self._rounds[-1]
-        else:
-            self.pointwise += self._rounds[-1]
+    def _is_known(self, function: cst.FunctionDef) -> bool:
+        """Whether everybody who calls the function is in this file, and gives it tensors and numbers."""
+        calls = self.names.calls_of(function)
+        if not calls or not self.program.closed or self.program.says(_NOT_COMPILED, "hook"):
+            return False
+        params = [*function.params.posonly_params, *function.params.params, *function.params.kwonly_params]
+        given = [self.values.argument(function, call, one.name.value) for call in calls for one in params]
+        plain = function.params.star_kwarg is None and not isinstance(function.params.star_arg, cst.Param)
+        return plain and all(one is not None and self.values.of(one).what in ("tensor", "number") for one in given)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.edit.edit import Edit, method_call, text_of
+from lanewise.edit.edit import Edit, method_call
+from lanewise.edit.names import text_of
 
 __all__ = ["ItemInLoop"]
 
@@ -25,21 +26,27 @@ class ItemInLoop(Edit):
             return updated_node
         statements: list[cst.BaseStatement] = []
         sums: list[str] = []
-        for statement in body.body:
-            replaced = _without_item(statement)
+        original = original_node.body.body if isinstance(original_node.body, cst.IndentedBlock) else ()
+        if len(original) != len(body.body):
+            return updated_node
+        for was, statement in zip(original, body.body, strict=True):
+            replaced = _without_item(statement) if self._reads_tensor(was) else None
             if replaced is None or self._used(updated_node, replaced[1]):
                 statements.append(statement)
             else:
                 statements.append(replaced[0])
                 sums.append(replaced[1])
-        if not sums or any(_waits(statement) for statement in statements):
+        what = "a value is read from the device in every round of a loop, to be added up"
+        tensor = self.written("torch.Tensor", original_node)
+        if not sums or not tensor or any(_waits(statement) for statement in statements):
             return updated_node
-        self.note(original_node, "a value is read from the device in every round of a loop, to be added up")
-        whole = self._whole_sum(updated_node, statements, sums)
+        if not self.offer(original_node, what):
+            return updated_node
+        whole = self._whole_sum(updated_node, statements, sums, tensor)
         if whole is not None:
             return whole
         after = [
-            cst.parse_statement(f"if isinstance({name}, torch.Tensor):\n    {name} = {name}.item()\n")
+            cst.parse_statement(f"if isinstance({name}, {tensor}):\n    {name} = {name}.item()\n")
             for name in dict.fromkeys(sums)
         ]
         loop = updated_node.with_changes(body=body.with_changes(body=statements))
@@ -59,19 +66,36 @@ class ItemInLoop(Edit):
         if not name.isidentifier() or texts[0] not in (f"{name} = 0.0", f"{name} = 0"):
             return updated_node
         value = texts[1].removeprefix(f"{name} += ")
-        if value == texts[1] or not value.endswith(".sum().item()") or "\n" in value:
+        if (
+            value == texts[1]
+            or not value.endswith(".sum().item()")
+            or "\n" in value
+            or text_of(added)
+            == text_of(original_node.body.body[-2] if isinstance(original_node.body, cst.IndentedBlock) else added)
+        ):
             return updated_node
-        self.note(original_node, f"{name} is read on every call; as a tensor it is read by whoever needs the number")
+        if not self.offer(
+            original_node, f"{name} is read on every call; as a tensor it is read by whoever needs the number"
+        ):
+            return updated_node
         line = cst.parse_statement(f"return {value.removesuffix('.item()')}")
         body = updated_node.body.with_changes(body=[*(one for one in head if one is not None), line])
         return updated_node.with_changes(body=body)
+
+    def _reads_tensor(self, statement: cst.CSTNode) -> bool:
+        """Whether `.item()` in a statement may be a tensor's: not that of another object of the file."""
+        line = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        call = method_call(line.value, "item") if isinstance(line, cst.AugAssign) else None
+        if call is None or not isinstance(call.func, cst.Attribute) or call.args:
+            return False
+        return self.values.of(call.func.value).what in ("", "tensor")
 
     def _used(self, loop: cst.For, name: str) -> bool:
         """Whether the sum is used in the loop besides being added to: then it is needed in every round."""
         return text_of(loop.body).count(name) > 1
 
     def _whole_sum(
-        self, loop: cst.For, statements: list[cst.BaseStatement], sums: list[str]
+        self, loop: cst.For, statements: list[cst.BaseStatement], sums: list[str], tensor: str
     ) -> cst.FlattenSentinel[cst.BaseStatement] | None:
         """For a loop that does nothing else than add up what it walks over: one sum."""
         only = statements[0] if len(statements) == 1 and isinstance(loop.target, cst.Name) else None
@@ -79,9 +103,9 @@ class ItemInLoop(Edit):
             return None
         over = text_of(loop.iter)
         # A tensor is summed as it is: taking it apart row by row would cost as much as the loop did.
-        values = f"torch.stack(tuple({over}))"
+        values = f"{tensor.removesuffix('Tensor')}stack(tuple({over}))"
         if over.isidentifier():
-            values = f"({over} if isinstance({over}, torch.Tensor) else {values})"
+            values = f"({over} if isinstance({over}, {tensor}) else {values})"
         line = cst.parse_statement(f"{sums[0]} += {values}.sum().item()")
         assert isinstance(line, cst.SimpleStatementLine)
         return cst.FlattenSentinel([line.with_changes(leading_lines=loop.leading_lines)])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
-from lanewise.edit.edit import Edit, argument, called, is_literal, method_call, set_argument, text_of
+from lanewise.edit.edit import Edit, argument, is_literal, method_call, set_argument
+from lanewise.edit.names import text_of
 
 __all__ = ["Loader"]
 
-_WORKERS = "min(8, torch.get_num_threads())"
+_LOADER = "torch.utils.data.DataLoader"
+_WORKERS_AT = 5
+"""Place of `num_workers` among the arguments: who gives as many by place may give it, too."""
 
 
 class Loader(Edit):
@@ -20,13 +23,12 @@ class Loader(Edit):
     safe = False
     answers = ("OPT103", "SYN103")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
         self._loaders: set[str] = set()
         self._batches: list[set[str]] = []
 
     def visit_Assign(self, node: cst.Assign) -> None:  # noqa: N802
-        if called(node.value, "DataLoader") and isinstance(node.value, cst.Call):
+        if self.names.calls(node.value, _LOADER) and isinstance(node.value, cst.Call):
             pinned = argument(node.value, "pin_memory")
             if pinned is None or is_literal(pinned.value, "True"):
                 self._loaders |= {text_of(target.target) for target in node.targets}
@@ -43,24 +45,29 @@ class Loader(Edit):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
         if self._is_copy(original_node):
             return set_argument(updated_node, "non_blocking", "True")
-        if not called(original_node, "DataLoader") or any(arg.star for arg in original_node.args):
+        by_place = sum(arg.keyword is None for arg in original_node.args)
+        if not self.names.calls(original_node, _LOADER) or any(arg.star for arg in original_node.args):
             return updated_node  # what a mapping holds is not known here, and nothing may be given twice
+        threads, cuda = (
+            self.written(f"torch.{name}", original_node) for name in ("get_num_threads", "cuda.is_available")
+        )
+        if by_place > _WORKERS_AT or not threads or not cuda:
+            return updated_node
+        default = f"min(8, {threads}())"
         changed, told = updated_node, list[str]()
         workers = argument(original_node, "num_workers")
         if workers is None or is_literal(workers.value, "0"):
-            changed = set_argument(changed, "num_workers", _WORKERS)
+            changed = set_argument(changed, "num_workers", default)
         elif not isinstance(workers.value, cst.Integer | cst.BooleanOperation | cst.Call):
-            changed = set_argument(changed, "num_workers", f"{text_of(workers.value)} or {_WORKERS}")
+            changed = set_argument(changed, "num_workers", f"{text_of(workers.value)} or {default}")
         if changed is not updated_node:
             told.append("batches are loaded in the training process")
             if argument(changed, "persistent_workers") is None:
                 changed = set_argument(changed, "persistent_workers", "True")
         if argument(original_node, "pin_memory") is None:
-            changed = set_argument(changed, "pin_memory", "torch.cuda.is_available()")
+            changed = set_argument(changed, "pin_memory", f"{cuda}()")
             told.append("from memory that the device cannot read directly")
-        if told:
-            self.note(original_node, ", ".join(told))
-        return changed
+        return changed if told and self.offer(original_node, ", ".join(told)) else updated_node
 
     def _is_copy(self, node: cst.Call) -> bool:
         """Whether it copies a batch of a loader to the device, and waits."""

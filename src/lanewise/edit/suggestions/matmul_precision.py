@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.edit.edit import Edit, called, is_literal, parse_expression
+from lanewise.edit.edit import Edit, is_literal, parse_expression
 
 __all__ = ["MatmulPrecision"]
 
@@ -18,9 +18,10 @@ class MatmulPrecision(Edit):
     answers = ("KER104",)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
-        if not called(original_node, "set_float32_matmul_precision") or len(updated_node.args) != 1:
+        if not self.names.calls(original_node, "torch.set_float32_matmul_precision") or len(updated_node.args) != 1:
             return updated_node
         if is_literal(original_node.args[0].value, '"high"', "'high'", '"medium"', "'medium'"):
             return updated_node
-        self.note(original_node, "single-precision products do not use the tensor cores")
+        if not self.offer(original_node, "single-precision products do not use the tensor cores"):
+            return updated_node
         return updated_node.with_changes(args=[updated_node.args[0].with_changes(value=parse_expression('"high"'))])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.edit.edit import Edit, emptied, method_call, text_of
+from lanewise.edit.edit import Edit, emptied, method_call
+from lanewise.edit.names import text_of
+from lanewise.edit.optimizers import defines
 
 __all__ = ["MovedBack"]
 
@@ -21,8 +23,7 @@ class MovedBack(Edit):
     safe = False  # the module stays on the device after the step
     answers = ("SYN109",)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
         self._moved: list[dict[str, str]] = []
         self._stays: list[dict[str, str]] = []
 
@@ -35,7 +36,7 @@ class MovedBack(Edit):
     ) -> cst.FunctionDef | cst.FlattenSentinel[cst.BaseStatement]:
         self._moved.pop()
         stays = self._stays.pop()
-        inside = any(isinstance(one, cst.FunctionDef) for one in self.parents(original_node))
+        inside = any(isinstance(one, cst.FunctionDef) for one in self.names.parents(original_node))
         if not stays or not inside or not isinstance(updated_node.body, cst.IndentedBlock):
             return updated_node
         own = _own_names(original_node)
@@ -63,15 +64,17 @@ class MovedBack(Edit):
             return updated_node
         owner, where = text_of(call.func.value), text_of(call).removeprefix(text_of(call.func.value))
         # As a statement only modules are moved: a tensor's copy would be thrown away.
+        of = self.values.of(call.func.value)
+        if (of.known and of.what != "module") or defines(of.own, call.func.attr.value):
+            return updated_node
         before = self._moved[-1].setdefault(owner, where)
-        if before == where:
+        if before == where or not self.offer(original_node, f"{owner} is moved to the device and back every time"):
             return updated_node
         self._stays[-1][owner] = before
-        self.note(original_node, f"{owner} is moved to the device and back every time")
         return cst.RemoveFromParent()
 
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If | cst.RemovalSentinel:  # noqa: N802
-        return cst.RemoveFromParent() if emptied(updated_node) else updated_node
+        return cst.RemoveFromParent() if emptied(updated_node) and not emptied(original_node) else updated_node
 
 
 def _moves(statement: cst.BaseStatement, move: str) -> bool:

@@ -6,7 +6,8 @@ import re
 
 import libcst as cst
 
-from lanewise.edit.edit import Edit, called, dotted, is_literal, method_call, text_of
+from lanewise.edit.edit import Edit, dotted, is_literal, method_call
+from lanewise.edit.names import text_of
 
 __all__ = ["NoGrad"]
 
@@ -25,11 +26,8 @@ class NoGrad(Edit):
     safe = False  # results carry no graph any more
     answers = ("OPT104",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._only_infer: list[str] = []
-
     def visit_Module(self, node: cst.Module) -> None:  # noqa: N802
+        self._only_infer: list[str] = []
         if any(word in text_of(node) for word in (*_TRAINS, *_ELSEWHERE)):
             return
         lines = [line for one in node.body if isinstance(one, cst.SimpleStatementLine) for line in one.body]
@@ -37,15 +35,17 @@ class NoGrad(Edit):
 
     def leave_With(self, original_node: cst.With, updated_node: cst.With) -> cst.With:  # noqa: N802
         items: list[cst.WithItem] = []
-        for item in updated_node.items:
+        for was, item in zip(original_node.items, updated_node.items, strict=True):
             call = item.item
             if (
-                called(call, *_MODES)
+                self.names.full(was.item) in _MODES
                 and isinstance(call, cst.Call)
                 and call.args
                 and not is_literal(call.args[0].value, "True")
+                and self.offer(
+                    original_node, f"{dotted(call.func)} is not always on: gradients are recorded for nothing"
+                )
             ):
-                self.note(original_node, f"{dotted(call.func)} is not always on: gradients are recorded for nothing")
                 item = item.with_changes(item=call.with_changes(args=[]))
             items.append(item)
         return updated_node.with_changes(items=items)
@@ -55,14 +55,15 @@ class NoGrad(Edit):
     ) -> cst.FunctionDef:
         text = text_of(original_node)
         infers = ".eval()" in text or any(re.search(rf"(?<![\w.]){name}\(", text) for name in self._only_infer)
-        wanted = infers and not any(word in text for word in (*_TRAINS, *_MODES))
-        if not wanted or any(isinstance(one, cst.FunctionDef) for one in self.parents(original_node)):
+        modes = ("no_grad", "inference_mode", "enable_grad", "set_grad_enabled")
+        wanted = infers and not any(word in text for word in (*_TRAINS, *modes))
+        if not wanted or any(isinstance(one, cst.FunctionDef) for one in self.names.parents(original_node)):
             return updated_node
-        self.note(
-            original_node,
-            f"{original_node.name.value} only infers, and records a graph for a backward pass all the same",
-        )
-        decorator = cst.Decorator(decorator=cst.parse_expression("torch.inference_mode()"))
+        mode = self.written("torch.inference_mode", original_node)
+        what = f"{original_node.name.value} only infers, and records a graph for a backward pass all the same"
+        if not mode or not self.offer(original_node, what):
+            return updated_node
+        decorator = cst.Decorator(decorator=cst.parse_expression(f"{mode}()"))
         return updated_node.with_changes(decorators=[decorator, *updated_node.decorators])
 
 
