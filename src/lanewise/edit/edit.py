@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import libcst as cst
 
-from lanewise.fix.source.names import text_of
-from lanewise.fix.source.program import Program
+from lanewise.edit.names import text_of
+from lanewise.edit.program import Program
 
 __all__ = [
     "Edit",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.fix.source.program import Program
-from lanewise.fix.source.torch_names import ELEMENTWISE, MAKERS, METHODS, POINTWISE, RANDOM, REDUCTIONS
+from lanewise.edit.program import Program
+from lanewise.edit.torch_names import ELEMENTWISE, MAKERS, METHODS, POINTWISE, RANDOM, REDUCTIONS
 
 __all__ = ["Operations", "only_torch"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import libcst as cst
 import libcst.matchers as m
 
-from lanewise.fix.source.names import Names
-from lanewise.fix.source.program import Program
-from lanewise.fix.source.torch_names import MAKERS
+from lanewise.edit.names import Names
+from lanewise.edit.program import Program
+from lanewise.edit.torch_names import MAKERS
 
 __all__ = ["arguments_of", "defines", "dense_parameters", "plain_parameters"]
 

@@ -9,8 +9,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from lanewise.edit.source_text import Source, write_source
 from lanewise.errors import LanewiseError, UsageError
-from lanewise.fix.source.text import Source, write_source
 
 __all__ = ["in_place", "passes"]
 

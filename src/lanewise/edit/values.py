@@ -13,8 +13,8 @@ from typing import Literal
 import libcst as cst
 import libcst.matchers as m
 
-from lanewise.fix.source.names import Names, text_of
-from lanewise.fix.source.torch_names import (
+from lanewise.edit.names import Names, text_of
+from lanewise.edit.torch_names import (
     BLOCKS,
     DTYPES,
     ELEMENTWISE,
