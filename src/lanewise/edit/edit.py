@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 
 import libcst as cst
 
-from lanewise.edit.names import text_of
-from lanewise.edit.program import Program
+from lanewise.edit.analysis.imported_names import text_of
+from lanewise.edit.analysis.whole_file import Program
 
 __all__ = [
     "Edit",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from lanewise.edit.program import Program
+from lanewise.edit.analysis.whole_file import Program
 from lanewise.edit.torch_names import ELEMENTWISE, MAKERS, METHODS, POINTWISE, RANDOM, REDUCTIONS
 
 __all__ = ["Operations", "only_torch"]

@@ -8,8 +8,8 @@ import importlib
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lanewise.edit.places import Places
 from lanewise.edit.source_text import lines_of
+from lanewise.edit.suggestion_places import Places
 from lanewise.errors import InputError, MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def rewrite(
         tree: Any = cst.parse_module(source)
     except cst.ParserSyntaxError as error:
         raise InputError(f"it is no Python that can be read: {_what_is_wrong(source, error)}") from None
-    from lanewise.edit.program import Program
+    from lanewise.edit.analysis.whole_file import Program
 
     def may(one: Suggestion) -> bool:
         return (

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import libcst as cst
 import libcst.matchers as m
 
+from lanewise.edit.analysis.imported_names import Names, mentioned, text_of, written_to
+from lanewise.edit.analysis.pure import Purity
+from lanewise.edit.analysis.whole_file import TWICE, Program
 from lanewise.edit.edit import Edit, is_literal, method_call, parse_expression
-from lanewise.edit.names import Names, mentioned, text_of, written_to
-from lanewise.edit.program import TWICE, Program
-from lanewise.edit.pure import Purity
 from lanewise.edit.torch_names import LAYERS
 
 __all__ = ["HandWrittenAttention"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from lanewise.edit.analysis.imported_names import text_of
 from lanewise.edit.edit import Edit
-from lanewise.edit.names import text_of
 from lanewise.edit.suggestions.growing_cat import after_imports
 
 __all__ = ["BackgroundCall"]

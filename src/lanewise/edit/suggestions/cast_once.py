@@ -5,8 +5,8 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
+from lanewise.edit.analysis.imported_names import mentioned, text_of, written_to
 from lanewise.edit.edit import Edit, method_call
-from lanewise.edit.names import mentioned, text_of, written_to
 
 __all__ = ["CastOnce"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
+from lanewise.edit.analysis.imported_names import text_of
+from lanewise.edit.analysis.values import Value
+from lanewise.edit.analysis.whole_file import TWICE
 from lanewise.edit.edit import Edit
-from lanewise.edit.names import text_of
-from lanewise.edit.program import TWICE
 from lanewise.edit.torch_names import ELEMENTWISE, KEEP_RANK, LAYERS, MAKERS, RANDOM, REDUCTIONS, words
-from lanewise.edit.values import Value
 
 __all__ = ["ChannelsLast"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
+from lanewise.edit.analysis.whole_file import TWICE
 from lanewise.edit.edit import Edit
 from lanewise.edit.only_torch import Operations
-from lanewise.edit.program import TWICE
 
 __all__ = ["CompileRegion"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
+from lanewise.edit.analysis.imported_names import text_of
 from lanewise.edit.edit import Edit, argument, is_literal, method_call, set_argument
-from lanewise.edit.names import text_of
 
 __all__ = ["Loader"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
+from lanewise.edit.analysis.imported_names import text_of
+from lanewise.edit.analysis.optimizer_calls import defines
 from lanewise.edit.edit import Edit, emptied, method_call
-from lanewise.edit.names import text_of
-from lanewise.edit.optimizers import defines
 
 __all__ = ["MovedBack"]
 

@@ -6,8 +6,8 @@ import re
 
 import libcst as cst
 
+from lanewise.edit.analysis.imported_names import text_of
 from lanewise.edit.edit import Edit, dotted, is_literal, method_call
-from lanewise.edit.names import text_of
 
 __all__ = ["NoGrad"]
 

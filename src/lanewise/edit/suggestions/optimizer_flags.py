@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
+from lanewise.edit.analysis.imported_names import text_of
+from lanewise.edit.analysis.optimizer_calls import arguments_of, dense_parameters
 from lanewise.edit.edit import Edit, argument, is_literal, parse_expression, set_argument, without_argument
-from lanewise.edit.names import text_of
-from lanewise.edit.optimizers import arguments_of, dense_parameters
 
 __all__ = ["OptimizerFlags"]
 

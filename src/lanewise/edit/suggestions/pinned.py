@@ -6,8 +6,8 @@ import re
 
 import libcst as cst
 
+from lanewise.edit.analysis.imported_names import text_of
 from lanewise.edit.edit import Edit, argument, dotted, is_literal, method_call, set_argument
-from lanewise.edit.names import text_of
 
 __all__ = ["Pinned"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from lanewise.edit.analysis.imported_names import Names
 from lanewise.edit.edit import Edit, method_call
-from lanewise.edit.names import Names
 
 __all__ = ["SmallCopies"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import libcst as cst
 import libcst.matchers as m
 
+from lanewise.edit.analysis.imported_names import text_of
+from lanewise.edit.analysis.pure import Purity
 from lanewise.edit.edit import Edit, emptied, method_call
-from lanewise.edit.names import text_of
-from lanewise.edit.pure import Purity
 
 __all__ = ["UnusedWait"]
 

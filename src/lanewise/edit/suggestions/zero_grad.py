@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from lanewise.edit.analysis.optimizer_calls import arguments_of, defines, plain_parameters
 from lanewise.edit.edit import Edit, argument, is_literal, method_call, without_argument
-from lanewise.edit.optimizers import arguments_of, defines, plain_parameters
 
 __all__ = ["ZeroGrad"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import libcst as cst
 import libcst.matchers as m
 
-from lanewise.edit.names import Names
-from lanewise.edit.program import Program
+from lanewise.edit.analysis.imported_names import Names
+from lanewise.edit.analysis.whole_file import Program
 from lanewise.edit.torch_names import MAKERS
 
 __all__ = ["arguments_of", "defines", "dense_parameters", "plain_parameters"]

@@ -11,8 +11,8 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lanewise.edit.analysis.imported_names import Names
     from lanewise.edit.edit import Suggestion
-    from lanewise.edit.names import Names
 
 __all__ = ["Places"]
 

@@ -13,7 +13,7 @@ from typing import Literal
 import libcst as cst
 import libcst.matchers as m
 
-from lanewise.edit.names import Names, text_of
+from lanewise.edit.analysis.imported_names import Names, text_of
 from lanewise.edit.torch_names import (
     BLOCKS,
     DTYPES,

@@ -9,9 +9,9 @@ import libcst as cst
 import libcst.matchers as m
 from libcst.metadata import MetadataWrapper
 
-from lanewise.edit.names import Names
+from lanewise.edit.analysis.imported_names import Names
+from lanewise.edit.analysis.values import Values
 from lanewise.edit.torch_names import words
-from lanewise.edit.values import Values
 
 __all__ = ["Program"]
 
