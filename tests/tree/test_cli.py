@@ -37,7 +37,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_the_default_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "110")
     result = run(TRACE)
     assert result.exit_code == 0
     assert "plain.json.gz" in result.output
