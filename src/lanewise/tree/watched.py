@@ -16,6 +16,8 @@ class Distortion:
         ratio: median step with the collector over median step without.
         low, high: 95 % bootstrap interval of the ratio.
         on, off: steps on either side.
+        step_ns: median step without it, ns. notice_ns: what it takes to notice that a step began, ns, which is part of the
+            ratio and not of `step_ns`, and which steps that are not watched pay, too. 0 if unknown.
     """
 
     ratio: float
@@ -23,6 +25,8 @@ class Distortion:
     high: float
     on: int
     off: int
+    step_ns: float = 0.0
+    notice_ns: float = 0.0
 
 
 @dataclass(frozen=True)
