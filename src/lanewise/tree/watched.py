@@ -39,6 +39,7 @@ class Watched:
         frames: how Python frames were read: "raw" (without the GIL), "public" (with it), "recorded" or "none".
         device: whether device work was collected: "collected", or one sentence why not.
         steps_seen, steps_watched: step boundaries that went by, and those with the collector on.
+        start_up_steps: how many of the watched ones count as start-up: the first, which is known only when it has ended.
         every, steps: duty cycle: `steps` of `every` steps; 0, 0 for all.
         seconds: wall time with the collector on.
         callbacks: operators, backward functions and scopes folded.
@@ -54,6 +55,7 @@ class Watched:
     device: str = ""
     steps_seen: int = 0
     steps_watched: int = 0
+    start_up_steps: int = 0
     every: int = 0
     steps: int = 0
     seconds: float = 0.0
@@ -80,6 +82,7 @@ def joined(parts: Sequence[Watched | None]) -> Watched | None:
         known[0],
         steps_seen=sum(part.steps_seen for part in known),
         steps_watched=sum(part.steps_watched for part in known),
+        start_up_steps=sum(part.start_up_steps for part in known),
         seconds=sum(part.seconds for part in known),
         callbacks=sum(part.callbacks for part in known),
         losses=losses,

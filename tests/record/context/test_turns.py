@@ -59,7 +59,7 @@ def test_the_printed_cost_of_tiny_steps_is_the_whole_one(training: bool) -> None
     net, x = torch.nn.Linear(4, 4), torch.ones(4, 4)
     optimizer = torch.optim.SGD(net.parameters())
 
-    def loop(steps: int = 4000) -> float:
+    def loop(steps: int = 200) -> float:
         begin = time.thread_time()
         for _ in range(steps):
             if training:
@@ -70,14 +70,14 @@ def test_the_printed_cost_of_tiny_steps_is_the_whole_one(training: bool) -> None
 
     with torch.set_grad_enabled(training):
         loop()
-        plain = min(loop() for _ in range(5))
+        plain = min(loop() for _ in range(60))
         with lanewise.watch(way="native") as watcher:
             loop(100)
-            whole = min(loop() for _ in range(5))
+            whole = min(loop() for _ in range(60))
     found = watcher.tree.info.watched.distortion
     assert found.notice_ns > 300
-    assert 0.6 < found.ratio / (whole / plain) < 1.6
-    assert 0.6 < found.step_ns / (plain * 1e9) < 1.6
+    assert 0.7 < found.ratio / (whole / plain) < 1.5
+    assert 0.5 < found.step_ns / (plain * 1e9) < 1.6
 
 
 def test_distortion_is_the_ratio_of_medians() -> None:

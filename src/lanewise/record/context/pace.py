@@ -22,6 +22,7 @@ class Pace:
 
     Attributes:
         steps_seen: boundaries so far. steps_on: how many of the steps before them were watched.
+        start_up_steps: how many of these belong to the start-up.
     """
 
     def __init__(self, turns: Turns) -> None:
@@ -37,6 +38,7 @@ class Pace:
         self._on_ns = 0
         self._last = 0
         self._quiet_until = 0
+        self.start_up_steps = 0
 
     @property
     def every(self) -> int:
@@ -87,6 +89,9 @@ class Pace:
         self.steps_seen += 1
         self.steps_on += self._on
         try:
+            if not step:
+                collector.started_up()
+                self.start_up_steps = int(self._on)
             self._switch(self._turns.watched(step + 1))
             self._warming = collector.windowed and not self._on and self._turns.watched(step + 2)
             if self._warming:

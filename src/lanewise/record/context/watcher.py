@@ -211,6 +211,7 @@ class Watcher:
             device=collector.device,
             steps_seen=self._pace.steps_seen,
             steps_watched=self._pace.steps_on,
+            start_up_steps=self._pace.start_up_steps,
             every=self._pace.every,
             steps=self._pace.steps,
             seconds=round(self._pace.on_ns / 1e9, 6),
