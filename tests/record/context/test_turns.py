@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -16,8 +17,7 @@ from tests.record.context.paths import calls, names  # noqa: E402
 def test_a_few_of_every_many() -> None:
     turns = Turns(every=10, steps=2, skip=5)
     assert [step for step in range(40) if turns.watched(step)] == [5, 6, 15, 16, 25, 26, 35, 36]
-    assert not turns.compared(4)
-    assert turns.compared(9)
+    assert [step for step in range(30) if turns.compared(step)] == [5, 6, 13, 14, 15, 16, 23, 24, 25, 26]
 
 
 def test_all_but_those_that_measure() -> None:
@@ -26,6 +26,58 @@ def test_all_but_those_that_measure() -> None:
     assert left_out == [3, 4, 7, 8]
     assert [step for step in range(100) if turns.compared(step)] == list(range(2, 10))
     assert all(Turns(pairs=0).watched(step) for step in range(50))
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [Turns(skip=2, pairs=4), Turns(pairs=0), Turns(every=10, steps=2), Turns(every=2), Turns(every=3, steps=3)],
+)
+def test_quiet_steps_need_nothing(turns: Turns) -> None:
+    for step in range(80):
+        until = turns.quiet_until(step)
+        assert until >= step
+        for quiet in range(step, min(until, 80)):
+            # The step that ends and the one after it are alike, neither is timed, and no window is near.
+            assert turns.watched(quiet) == turns.watched(quiet + 1) == turns.watched(quiet + 2)
+            assert not turns.compared(quiet)
+            assert not turns.compared(quiet + 1)
+
+
+def test_noticing_a_step_is_part_of_what_it_costs() -> None:
+    times = StepTimes()
+    for _ in range(10):
+        times.add(10_000, on=True)
+        times.add(8_000, on=False)
+    found = times.distortion(around=3_000, within=1_000)
+    assert found is not None
+    assert (found.ratio, found.step_ns, found.notice_ns) == (2.2, 5_000, 4_000)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_printed_cost_of_tiny_steps_is_the_whole_one(training: bool) -> None:
+    """Against a clock around the loop, which sees everything: what was printed was half of it."""
+    net, x = torch.nn.Linear(4, 4), torch.ones(4, 4)
+    optimizer = torch.optim.SGD(net.parameters())
+
+    def loop(steps: int = 200) -> float:
+        begin = time.thread_time()
+        for _ in range(steps):
+            if training:
+                optimizer.step()
+            else:
+                net(x)
+        return (time.thread_time() - begin) / steps
+
+    with torch.set_grad_enabled(training):
+        loop()
+        plain = min(loop() for _ in range(60))
+        with lanewise.watch(way="native") as watcher:
+            loop(100)
+            whole = min(loop() for _ in range(60))
+    found = watcher.tree.info.watched.distortion
+    assert found.notice_ns > 300
+    assert 0.7 < found.ratio / (whole / plain) < 1.5
+    assert 0.5 < found.step_ns / (plain * 1e9) < 1.6
 
 
 def test_distortion_is_the_ratio_of_medians() -> None:
