@@ -48,7 +48,7 @@ def watched_lines(watched: Watched) -> list[str]:
         if found.low <= 1 <= found.high and found.high - found.low > _NOISY:
             lines.append(f"steps differ too much to tell what watching costs ({interval})")
         elif found.high > _RANGE * found.low:
-            lines.append(f"a watched step takes {found.low:.2f}x to {found.high:.2f}x the time of another ({interval})")
+            lines.append(f"a watched step takes {found.low:.2f}x to {found.high:.2f}x the time of {other} ({interval})")
         else:
             lines.append(f"a watched step takes {ratio} ({interval})")
         if found.step_ns and found.notice_ns > _NOTICED * found.step_ns:
