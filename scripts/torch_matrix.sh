@@ -10,7 +10,7 @@ set -uo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-tests=(tests/record/context/test_native.py tests/record/context/test_agreement.py tests/record/context/test_endings.py)
+tests=(tests/capture/context/test_native.py tests/capture/context/test_agreement.py tests/capture/context/test_endings.py)
 failed=0
 
 for version in "$@"; do
