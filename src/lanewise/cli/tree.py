@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
+from lanewise.cli.outputs import written
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
@@ -234,25 +235,8 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
 
 
 def _bytes(shown: Tree, format_: str, metric: str = "device") -> bytes:
-    if format_ == "tree":
-        from lanewise.tree.tree_file import dumps
-
-        return dumps(shown)
-    if format_ == "pprof":
-        from lanewise.show.tree.pprof import pprof
-
-        return pprof(shown)
-    if format_ == "collapsed":
-        from lanewise.show.tree.collapsed import collapsed
-
-        return collapsed(shown, metric).encode()
-    if format_ == "hatchet":
-        from lanewise.show.tree.hatchet import hatchet
-
-        return hatchet(shown).encode()
-    from lanewise.show.tree.speedscope import speedscope
-
-    return speedscope(shown).encode()
+    data: str | bytes = written("tree", format_, shown, *([metric] if format_ == "collapsed" else []))
+    return data.encode() if isinstance(data, str) else data
 
 
 def _write(data: bytes, output: Path | None, force: bool) -> None:
