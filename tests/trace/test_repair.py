@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lanewise.errors import InputError, LanewiseError, NotATraceError, TooLargeError
-from lanewise.trace import source
+from lanewise.trace import source, unwrap
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import read
 from lanewise.trace.schema import TABLES
@@ -324,7 +324,7 @@ def test_a_kineto_file_without_events_is_an_empty_trace() -> None:
 
 
 def test_a_compression_bomb_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_RATIO_CHECKED_ABOVE", 4 << 20)
+    monkeypatch.setattr(unwrap, "_RATIO_CHECKED_ABOVE", 4 << 20)
     bomb = gzip.compress(b'{"traceEvents": [' + b" " * (32 << 20))
     with pytest.raises(TooLargeError, match="500 times"):
         read_bytes(bomb)
@@ -487,7 +487,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path: Path, name: str, says: 
 
 
 def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no file in it"):
+    with pytest.raises(InputError, match="no trace in it"):
         source.resolve(tmp_path)
 
 

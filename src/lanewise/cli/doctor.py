@@ -25,12 +25,13 @@ class _Check(NamedTuple):
 
 
 @click.command()
-@click.option("--build", is_flag=True, help="Build the native collector of lanewise watch now, and check it.")
+@click.option("--build", is_flag=True, help="Build the native collector of lanewise watch again if that failed before.")
 @json_option
 def doctor(build: bool, as_json: bool) -> None:
     """Say what this machine can record, and why not. Makes three tiny recordings; takes a few seconds.
 
-    Exit code 1 if nothing at all can be recorded here.
+    The first time the native collector of lanewise watch is compiled, too (up to a minute). Exit code 1 if nothing at
+    all can be recorded here.
     """
     checks = [_python(), *_torch(), _collector(build), _disk(), _clocks(), _sql()]
     able = any(check.ok for check in checks if check.name == "operators")
@@ -68,18 +69,17 @@ def _torch() -> list[_Check]:
 
 
 def _collector(build: bool) -> _Check:
-    """Whether `lanewise watch` can use its native collector."""
+    """Whether `lanewise watch` can use its native collector: what is built is checked, what is not is built."""
     if importlib.util.find_spec("torch") is None:
         return _Check("watch", False, "needs torch")
     from lanewise.errors import LanewiseError
-    from lanewise.record.context.build import cached, make_recipe
+    from lanewise.record.context.build import forget, make_recipe
     from lanewise.record.context.native import Native
 
     try:
-        if not build:
-            made = cached(make_recipe()) is not None
-            return _Check("watch", True, "the collector is built" if made else "built at first use, or by --build")
-        native = Native()
+        if build:
+            forget(make_recipe())
+        native = Native(lambda text: click.echo(text, err=True))
         native.close()
     except LanewiseError as error:
         return _Check("watch", False, f"{error}; short profiler windows are folded instead")

@@ -37,7 +37,8 @@ _WORDS = {
 
 def perfetto_json(facts: Facts, report: Report | None = None) -> Iterator[str]:
     """Pieces of one JSON document; joined they are the file."""
-    yield '{"displayTimeUnit":"ns","traceEvents":[\n'
+    # Marked as ours: it must not pass for a recording where it lies beside one.
+    yield '{"schema":"lanewise.perfetto-export/1","displayTimeUnit":"ns","traceEvents":[\n'
     first = True
     for row in _rows(facts, report):
         yield ("" if first else ",\n") + json.dumps(row, ensure_ascii=True, separators=(",", ":"), allow_nan=False)

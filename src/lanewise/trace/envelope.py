@@ -15,7 +15,7 @@ from lanewise.trace.mend import plain_value
 from lanewise.trace.reading import Reading
 from lanewise.trace.scan import Member, members, skip_space
 
-__all__ = ["Head", "Metadata", "read_head", "read_tail"]
+__all__ = ["Head", "Metadata", "own_kind", "read_head", "read_tail"]
 
 _KINETO_KEYS = {
     "schemaVersion",
@@ -27,6 +27,7 @@ _KINETO_KEYS = {
 }
 _LARGEST_HEAD = 32 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_OWN_SCHEMA = re.compile(rb'\s*\{\s*"schema"\s*:\s*"lanewise\.([a-z-]+)/')
 _LARGEST_VALUE = 1 << 20
 _LARGEST_METADATA = 8 << 20
 
@@ -80,6 +81,8 @@ def read_head(more: Callable[[], bytes], metadata: Metadata, reading: Reading) -
         return _list_head(text, more)
     if text[:1] != b"{":
         raise NotATraceError(_not_json(text))
+    if own := own_kind(text):
+        raise NotATraceError(f"it is a {own} that lanewise wrote, not a trace")
     found, events, text, ended = _walk(text, more)
     closed = False
     if events is None and not _is_foreign(found):
@@ -105,6 +108,15 @@ def read_head(more: Callable[[], bytes], metadata: Metadata, reading: Reading) -
         reading.repair("`traceEvents` is null")
         return Head(True, b"]" + text[events.start + 4 :], False)
     raise NotATraceError("its `traceEvents` is not a list of events")
+
+
+def own_kind(text: bytes) -> str:
+    """What else lanewise writes as JSON, by the beginning of the file: `report`, `baseline`, `plan`; empty if it is none.
+
+    The schema is the first key of all of them.
+    """
+    found = _OWN_SCHEMA.match(text)
+    return found[1].decode().replace("-", " ") if found else ""
 
 
 def _walk(text: bytes, more: Callable[[], bytes]) -> tuple[list[Member], Member | None, bytes, bool]:

@@ -1,6 +1,7 @@
 """A trace file -> columns, in bounded memory.
 
-    source.py     the bytes, unpacked
+    source.py     where the bytes are
+    unwrap.py     the bytes, unpacked
     envelope.py   the head, up to the first event
     chunks.py     cut at row boundaries
     decode/       chunk -> batch of columns, in this process and, for large files, in a second one
@@ -36,8 +37,9 @@ from lanewise.trace.envelope import Head, Metadata, read_head, read_tail
 from lanewise.trace.mend import mended
 from lanewise.trace.reading import Reading
 from lanewise.trace.repair import salvage
-from lanewise.trace.source import DEFAULT_MAX_BYTES, Source, resolve, unwrap
+from lanewise.trace.source import Source, resolve
 from lanewise.trace.store import Store
+from lanewise.trace.unwrap import DEFAULT_MAX_BYTES, unwrap
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace

@@ -1,34 +1,18 @@
-"""Where the bytes of a trace come from, and what they are wrapped in.
-
-A source is a file of any name, a stream on standard input, or a remote file if fsspec is installed. Its first bytes say
-what it is, never its name. Gzip is read member by member, with a bound on what it may grow to.
-"""
+"""Where the bytes of a trace come from: a file of any name, a folder, standard input, or a remote file with fsspec."""
 
 from __future__ import annotations
 
 import os
 import sys
-import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from lanewise.errors import InputError, MissingDependencyError, NotATraceError, TooLargeError, UsageError
-from lanewise.trace.reading import Reading
+from lanewise.errors import InputError, MissingDependencyError, UsageError
+from lanewise.trace.folder import traces_in
 
-__all__ = ["DEFAULT_MAX_BYTES", "Source", "resolve", "unwrap"]
-
-BLOCK_BYTES = 1 << 20
-DEFAULT_MAX_BYTES = 64 << 30
-"""No trace is larger than this when unpacked; a compression bomb may be."""
-
-_RATIO_CHECKED_ABOVE = 256 << 20
-_LARGEST_RATIO = 500
-"""Traces shrink 10 to 40 times. Above this, and above 256 MiB, it is not a trace that is growing."""
-
-_TRACE_ENDINGS = (".json", ".json.gz", ".json.gzip", ".trace", ".trace.gz")
+__all__ = ["Source", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +48,7 @@ def resolve(argument: str | os.PathLike[str] | Source, *, every: bool = False) -
         return [_remote(text)]
     path = Path(text)
     if path.is_dir():
-        return _of_directory(path, every)
+        return [_file(found) for found in traces_in(path, every=every)]
     return [_file(path)]
 
 
@@ -90,21 +74,6 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _of_directory(folder: Path, every: bool) -> list[Source]:
-    try:
-        found = [path for path in folder.iterdir() if path.name.endswith(_TRACE_ENDINGS) and path.is_file()]
-        if not found:  # log directories keep one folder per run or rank
-            found = [path for path in folder.glob("*/*") if path.name.endswith(_TRACE_ENDINGS) and path.is_file()]
-        dated = sorted((path.stat().st_mtime_ns, str(path), path) for path in found)
-    except OSError as error:
-        raise InputError(f"{folder}: {_reason(error)}") from None
-    if not dated:
-        raise InputError(f"{folder}: no file in it ends in .json or .json.gz")
-    if every:
-        return [_file(path) for path in sorted(path for _, _, path in dated)]
-    return [_file(dated[-1][2])]
-
-
 def _remote(url: str) -> Source:
     try:
         import fsspec
@@ -121,165 +90,3 @@ def _remote(url: str) -> Source:
         raise InputError(f"{url}: {error}") from None
     size = details.get("size")
     return Source(url, lambda: filesystem.open(path, "rb"), size if isinstance(size, int) else None)
-
-
-# -- unwrapping --------------------------------------------------------------------------------------------------------
-
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\x28\xb5\x2f\xfd", "it is compressed with zstd; unpack it first: zstd -d FILE"),
-    (b"\xfd7zXZ\x00", "it is compressed with xz; unpack it first: xz -d FILE"),
-    (b"BZh", "it is compressed with bzip2; unpack it first: bzip2 -d FILE"),
-    (b"PK\x03\x04", "it is a zip archive; unpack it first"),
-    (b"SQLite format 3\x00", "it is an SQLite database (an export of Nsight Systems or rocpd), not a JSON trace"),
-    (b"\xff\xfe", "it is UTF-16 text; save it as UTF-8"),
-    (b"\xfe\xff", "it is UTF-16 text; save it as UTF-8"),
-    (b"\x7fELF", "it is an executable, not a trace"),
-    (b"%PDF", "it is a PDF file, not a trace"),
-    (b"PAR1", "it is a Parquet file, not a trace"),
-    (b"ARROW1", "it is an Arrow file, not a trace"),
-    (b"NVR", "it is an Nsight Compute report; export a PyTorch trace with torch.profiler instead"),
-)
-
-
-def refuse_by_magic(head: bytes, name: str) -> None:
-    """Raise `NotATraceError` if the first bytes, or a binary file's name, tell what else this is."""
-    for magic, message in _MAGIC:
-        if head.startswith(magic):
-            raise NotATraceError(message)
-    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        raise NotATraceError("it is a Python pickle (a PyTorch memory snapshot, most likely), not a JSON trace")
-    if head.lstrip()[:1] in (b"{", b"[", b""):
-        return
-    if b"\x00" in head or name.endswith(".pb"):
-        lower = name.lower()
-        if lower.endswith((".nsys-rep", ".qdrep")):
-            raise NotATraceError("it is an Nsight Systems report; record a trace with torch.profiler instead")
-        if lower.endswith(".ncu-rep"):
-            raise NotATraceError("it is an Nsight Compute report; record a trace with torch.profiler instead")
-        if lower.endswith(".pb"):
-            raise NotATraceError("it is a protocol buffer (an XPlane or Perfetto trace), not a JSON trace")
-
-
-def unwrap(
-    stream: BinaryIO, name: str, reading: Reading, max_bytes: int, seen: Callable[[bytes], object]
-) -> Callable[[], bytes]:
-    """A function that gives the trace's text block by block, empty at its end.
-
-    Args:
-        stream: the bytes as stored.
-        name: for judging binary files.
-        reading: where damage is counted; `bytes_read` and `compressed` are kept up to date.
-        max_bytes: bound on the unpacked text.
-        seen: is called with every stored block.
-
-    Raises:
-        NotATraceError: the first bytes tell that it is something else.
-        TooLargeError: while reading, when the text exceeds `max_bytes` or grows like a compression bomb.
-    """
-
-    def stored() -> bytes:
-        try:
-            block = stream.read(BLOCK_BYTES)
-        except OSError as error:
-            reading.truncated = True
-            reading.lose("the storage failed while reading", str(error))
-            return b""
-        reading.bytes_read += len(block)
-        seen(block)
-        return block
-
-    first = stored()
-    while len(first) < 16 and (block := stored()):
-        first += block
-    if first.startswith(b"\x1f\x8b"):
-        reading.compressed = True
-        text = _bounded(_gunzip(first, stored, reading), reading, max_bytes)
-        inner = text()
-        refuse_by_magic(inner, name)
-        if inner.startswith(b"\x1f\x8b"):
-            raise NotATraceError("it is compressed twice; unpack it once: gzip -d FILE")
-        return _with_first(inner, text)
-    refuse_by_magic(first, name)
-    return _bounded(_with_first(first, stored), reading, max_bytes)
-
-
-def _with_first(first: bytes, more: Callable[[], bytes]) -> Callable[[], bytes]:
-    waiting = [first]
-    return lambda: waiting.pop() if waiting else more()
-
-
-def _bounded(more: Callable[[], bytes], reading: Reading, max_bytes: int) -> Callable[[], bytes]:
-    total = 0
-
-    def text() -> bytes:
-        nonlocal total
-        block = more()
-        total += len(block)
-        if total > max_bytes:
-            raise TooLargeError(f"it holds more than {max_bytes:,} bytes of text; raise the bound to read it")
-        if reading.compressed and total > _RATIO_CHECKED_ABOVE and total > _LARGEST_RATIO * reading.bytes_read:
-            raise TooLargeError(f"it grows more than {_LARGEST_RATIO} times when unpacked, as no trace does")
-        return block
-
-    return text
-
-
-def _gunzip(first: bytes, stored: Callable[[], bytes], reading: Reading) -> Callable[[], bytes]:
-    """Unpacked blocks of all gzip members; what a damaged tail still gives is kept."""
-    member = zlib.decompressobj(wbits=31)
-    waiting = first
-    members_read = 0
-    ended = False
-
-    def stop(reason: str, sample: str, *, lost: bool) -> bytes:
-        nonlocal ended
-        ended = True
-        if lost:
-            reading.truncated = True
-            reading.lose(reason, sample)
-        else:
-            reading.repair(reason, sample)
-        return b""
-
-    def text() -> bytes:
-        nonlocal member, waiting, members_read
-        while not ended:
-            if member.eof:
-                members_read += 1
-                waiting = member.unused_data
-                while len(waiting) < 2 and (block := stored()):
-                    waiting += block
-                if not waiting.strip(b"\0"):
-                    return b""
-                if not waiting.startswith(b"\x1f\x8b"):
-                    return stop("bytes after the end of the compressed data", f"{waiting[:16]!r}", lost=False)
-                member = zlib.decompressobj(wbits=31)
-            if not waiting:
-                waiting = stored()
-                if not waiting:
-                    return stop("compressed data that is cut off", "", lost=True)
-            before = member.copy()
-            try:
-                block = member.decompress(waiting, BLOCK_BYTES)
-            except zlib.error as error:
-                # A checksum comes after all data of its member; any other error cuts the data off.
-                if "incorrect" in str(error):
-                    stop("compressed data with a wrong checksum", str(error), lost=False)
-                else:
-                    stop("compressed data that is damaged", str(error), lost=True)
-                return _up_to_damage(before, waiting)
-            waiting = b"" if member.eof else member.unconsumed_tail
-            if block:
-                return block
-        return b""
-
-    return text
-
-
-def _up_to_damage(member: Any, data: bytes) -> bytes:
-    """What `data` unpacks to before the byte that cannot be unpacked: a failing call gives nothing of what it did."""
-    parts: list[bytes] = []
-    with suppress(zlib.error):
-        for at in range(len(data)):
-            parts.append(member.decompress(data[at : at + 1]))
-    return b"".join(parts)

@@ -30,7 +30,8 @@ import numpy as np
 
 from lanewise.trace.reading import Reading
 from lanewise.trace.schema import TABLES
-from lanewise.trace.source import BLOCK_BYTES, Source
+from lanewise.trace.source import Source
+from lanewise.trace.unwrap import BLOCK_BYTES
 
 if TYPE_CHECKING:
     import polars as pl

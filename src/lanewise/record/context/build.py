@@ -1,12 +1,14 @@
 """Compiles the native collector, once per torch and Python, with nothing but a C++ compiler.
 
-The result lies in the user's cache under a key of everything that it depends on. No CUDA toolkit is needed: all headers
-come from Python and torch, and CUPTI's library is opened at run time.
+The result lies in the user's cache under a key of everything that it depends on; so does the outcome of a build that
+failed, which is not tried again at every start. No CUDA toolkit is needed: all headers come from Python and torch, and
+CUPTI's library is opened at run time.
 """
 
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import contextlib
 import fcntl
 import hashlib
@@ -19,37 +21,48 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from lanewise.errors import LanewiseError
+from lanewise.record.context.compiler import BuildError, find_compiler, one_line
 from lanewise.record.torched import torch_part
 
-__all__ = ["MODULE", "BuildError", "Recipe", "cached", "cupti_library", "load", "make_recipe"]
+__all__ = [
+    "MODULE",
+    "BuildError",
+    "Recipe",
+    "cached",
+    "cupti_library",
+    "failed_before",
+    "forget",
+    "load",
+    "make_recipe",
+]
 
 MODULE = "lanewise_context"
 
 _SOURCES = Path(__file__).parent / "native"
 _SECONDS = 300.0
 
-
-class BuildError(LanewiseError):
-    """The collector cannot be compiled or loaded here; the message says why in one line."""
+_REMEMBERED_SECONDS = 7 * 86400.0
+"""After that a build that failed is tried once more: what it failed for need not be part of its key."""
 
 
 class Recipe(NamedTuple):
     """What is compiled, with what.
 
     Attributes:
-        compiler: the C++ compiler's path.
+        compiler: the C++ compiler's path. standard: of the language, `c++20`.
         include: directories of headers. link: directories of libraries.
         flags: for every source. raw_frames: whether the interpreter's own headers are there.
         key: of everything that the result depends on.
     """
 
     compiler: str
+    standard: str
     include: tuple[str, ...]
     link: tuple[str, ...]
     flags: tuple[str, ...]
@@ -58,14 +71,13 @@ class Recipe(NamedTuple):
 
 
 def make_recipe(extra_flags: tuple[str, ...] = ()) -> Recipe:
-    """How to compile for this torch and this Python. BuildError if something is missing."""
+    """How to compile for this torch and this Python; takes a tenth of a second. BuildError if something is missing."""
     if sys.platform != "linux":
         raise BuildError(f"the native collector needs Linux, this is {sys.platform}")
     if sys.implementation.name != "cpython":
         raise BuildError(f"the native collector needs CPython, this is {sys.implementation.name}")
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise BuildError("the native collector does not know Python without the GIL yet")
-    compiler = _compiler()
     python = sysconfig.get_paths()["include"]
     if not os.path.exists(os.path.join(python, "Python.h")):
         raise BuildError(
@@ -75,12 +87,15 @@ def make_recipe(extra_flags: tuple[str, ...] = ()) -> Recipe:
     root = Path(torch.__file__).parent
     if not (root / "include" / "ATen" / "record_function.h").exists():
         raise BuildError(f"torch {torch.__version__} came without its C++ headers")
+    compiler, standard = find_compiler(root, str(torch.__version__))
     raw = os.path.exists(os.path.join(python, "internal", "pycore_frame.h"))
     flags = (
         "-O2",
         "-fPIC",
         "-fvisibility=hidden",
         "-w",
+        # The first error is what we tell; the rest of the file would only take time.
+        "-Wfatal-errors",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(bool(torch_part('torch._C')._GLIBCXX_USE_CXX11_ABI))}",
         # For sanitizers and debuggers.
         *os.environ.get("LANEWISE_NATIVE_FLAGS", "").split(),
@@ -94,12 +109,14 @@ def make_recipe(extra_flags: tuple[str, ...] = ()) -> Recipe:
         platform.python_version(),
         platform.machine(),
         _version_of(compiler),
+        standard,
         *flags,
         str(raw),
         _digest(),
     )
     return Recipe(
         compiler=compiler,
+        standard=standard,
         include=include,
         link=(str(root / "lib"),),
         flags=flags,
@@ -114,8 +131,28 @@ def cached(recipe: Recipe) -> Path | None:
     return path if path.exists() and _is_ours(path) else None
 
 
+def failed_before(recipe: Recipe) -> str:
+    """Why this very build failed the last time, one line; "" if it was never tried, or long ago."""
+    path = _failure(_folder(), recipe)
+    try:
+        if _is_ours(path) and time.time() - path.stat().st_mtime < _REMEMBERED_SECONDS:
+            return one_line(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        pass
+    return ""
+
+
+def forget(recipe: Recipe) -> None:
+    """Try again what failed."""
+    with contextlib.suppress(OSError):
+        _failure(_folder(), recipe).unlink(missing_ok=True)
+
+
 def load(recipe: Recipe | None = None, log: Callable[[str], None] = lambda _: None) -> ModuleType:
-    """The compiled module, built first if need be (10 to 60 seconds, once). BuildError if that fails."""
+    """The compiled module, built first if need be (10 to 60 seconds, once).
+
+    BuildError if that fails, or failed before with the same torch, Python and compiler.
+    """
     if (loaded := sys.modules.get(MODULE)) is not None:
         return loaded
     recipe = recipe or make_recipe()
@@ -128,25 +165,48 @@ def load(recipe: Recipe | None = None, log: Callable[[str], None] = lambda _: No
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
     except ImportError as error:
-        raise BuildError(f"the compiled collector does not load: {_one_line(str(error))}") from error
+        raise BuildError(f"the compiled collector does not load: {one_line(str(error))}") from error
     sys.modules[MODULE] = module
     return module
 
 
 def _build(recipe: Recipe, log: Callable[[str], None]) -> Path:
+    _raise_if_failed(recipe)
     folder = _writable_folder(log)
     with _locked(folder):
-        # Another process may have been faster.
+        # Another process may have been faster, with either outcome.
         final = folder / f"{MODULE}-{recipe.key}.so"
         if final.exists():
             return final
+        _raise_if_failed(recipe)
         log(f"building the collector for torch {torch_part().__version__}, once")
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as work:
             built = Path(work) / final.name
-            _compile(recipe, Path(work), built)
+            try:
+                _compile(recipe, Path(work), built)
+            except BuildError as error:
+                # A full disk says nothing about the next start.
+                if "No space left" not in str(error):
+                    _remember(_failure(folder, recipe), str(error))
+                raise
             os.replace(built, final)
         _forget_old(folder, final)
         return final
+
+
+def _remember(path: Path, why: str) -> None:
+    with contextlib.suppress(OSError):
+        path.write_text(why, encoding="utf-8")
+        path.chmod(0o644)
+
+
+def _raise_if_failed(recipe: Recipe) -> None:
+    if why := failed_before(recipe):
+        raise BuildError(f"{why} (as before; `lanewise doctor --build` tries again)")
+
+
+def _failure(folder: Path, recipe: Recipe) -> Path:
+    return folder / f"{MODULE}-{recipe.key}.failed"
 
 
 def _compile(recipe: Recipe, work: Path, target: Path) -> None:
@@ -161,12 +221,22 @@ def _compile(recipe: Recipe, work: Path, target: Path) -> None:
             raise
         # A Python whose inner structure we do not know: its frames are read in the official way.
         _call(walk)
-    sources = sorted(str(path) for path in _SOURCES.glob("*.cpp"))
+    objects = [frames]
+    with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        calls: list[concurrent.futures.Future[None]] = []
+        for source in sorted(_SOURCES.glob("*.cpp")):
+            objects.append(work / f"{source.stem}.o")
+            words = [f"-std={recipe.standard}", "-c", *recipe.flags, *include, str(source), "-o", str(objects[-1])]
+            calls.append(pool.submit(_call, [recipe.compiler, *words]))
+        for call in concurrent.futures.as_completed(calls):
+            if (error := call.exception()) is not None:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise error
     link = [word for folder in recipe.link for word in ("-L", folder)]
     _call(
         [
-            recipe.compiler, "-std=c++17", "-shared", *recipe.flags, *include, *sources, str(frames), "-o", str(target),
-            *link, "-ltorch_cpu", "-lc10", "-ldl", "-lpthread",
+            recipe.compiler, "-shared", *recipe.flags, *map(str, objects), "-o", str(target),
+            *link, "-ltorch_cpu", "-lc10", "-ldl", "-lrt", "-lpthread",
         ]
     )  # fmt: skip
 
@@ -188,16 +258,7 @@ def _call(words: list[str]) -> None:
         raise BuildError(f"cannot start the compiler: {error.strerror or error}") from error
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["?"]
-        raise BuildError(f"the compiler failed: {_one_line(errors[0])}")
-
-
-def _compiler() -> str:
-    asked = os.environ.get("CXX")
-    for name in (asked,) if asked else ("g++", "c++", "clang++"):
-        if found := shutil.which(name):
-            return found
-    what = f"the compiler that CXX names ({asked})" if asked else "a C++ compiler"
-    raise BuildError(f"{what} is missing (Debian and Ubuntu: apt install g++)")
+        raise BuildError(f"{os.path.basename(words[0])} cannot compile the collector: {one_line(errors[0])}")
 
 
 def _version_of(compiler: str) -> str:
@@ -270,7 +331,7 @@ def _locked(folder: Path) -> Generator[None]:
 def _forget_old(folder: Path, keep: Path, most: int = 8) -> None:
     """Builds for versions that are gone: only the newest few stay."""
     with contextlib.suppress(OSError):
-        built = sorted(folder.glob(f"{MODULE}-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
+        built = sorted(folder.glob(f"{MODULE}-*.*"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in [path for path in built if path != keep][most - 1 :]:
             path.unlink(missing_ok=True)
 
@@ -282,7 +343,3 @@ def _is_ours(path: Path) -> bool:
     except OSError:
         return False
     return status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:300]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from lanewise.errors import LanewiseError
 from lanewise.record.context.native import Native
-from lanewise.record.context.windows import Windows
+from lanewise.record.context.saver import Endings
+from lanewise.record.context.windows import EVERY, Windows
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
@@ -32,6 +33,10 @@ class Collector(Protocol):
     checks: dict[str, str]
     callback_ns: float
     windowed: bool
+
+    def endings(self) -> Endings:
+        """What tells of signals that end the program."""
+        ...
 
     def ready(self) -> None:
         """It will be switched on at the next boundary."""
@@ -74,5 +79,5 @@ def choose(
         if way == "native":
             raise
         reason = str(error) if isinstance(error, LanewiseError) else f"{type(error).__name__}: {error}"
-        log(f"{reason}; short profiler windows are folded instead")
+        log(f"{reason}; short profiler windows are folded instead, one step of {EVERY} or of --every")
         return Windows(frames=frames), reason

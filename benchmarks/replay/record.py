@@ -1,0 +1,140 @@
+"""Time and record every pair: `python -m benchmarks.replay.record --out DIR`.
+
+Each pair has a process of its own: one that fails costs itself alone. Writes `truth.json` after each pair, traces as
+`traces-N.tar` of at most 15 MB at the end, and what the processes print as `log.txt`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import platform
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fresh import call
+from benchmarks.replay.pairs import PAIRS, Pair
+
+__all__ = ["main"]
+
+_TAR_BYTES = 15_000_000
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    args = _arguments(given)
+    out: Path = args.out
+    traces = out / "traces"
+    traces.mkdir(parents=True, exist_ok=True)
+    chosen = _chosen(args)
+    truth: dict[str, Any] = {"schema": 1, "command": " ".join(sys.argv[1:]), "machine": {}, "pairs": [], "failed": {}}
+    began = time.monotonic()
+    truth["machine"] = call(partial(_machine, args.device), seconds=60)
+    for pair in chosen:
+        left = args.budget - (time.monotonic() - began)
+        if left < args.limit / 2:
+            truth["failed"][pair.name] = "not begun: no time was left"
+            continue
+        found = call(partial(_one, pair, args, traces), seconds=min(left, args.limit), output=out / "log.txt")
+        if "error" in found:
+            truth["failed"][pair.name] = found["error"]
+            print(f"{pair.name:28} {found['error'].strip().splitlines()[-1][:160]}", flush=True)
+        else:
+            truth["pairs"].append(found)
+            print(_line(found), flush=True)
+        (out / "truth.json").write_text(json.dumps(truth, indent=1))
+    _pack(traces, out)
+    print(f"{len(truth['pairs'])} pairs, {len(truth['failed'])} failed, {time.monotonic() - began:.0f} s")
+    return 0 if truth["pairs"] else 1
+
+
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder for what is found")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--small", action="store_true", help="tiny sizes and few rounds: a trial, on the CPU, say")
+    parser.add_argument("--only", default="", help="pairs whose name contains one of these words, split by commas")
+    parser.add_argument("--part", default="1/1", help="every n-th pair: 1/2 and 2/2 are two halves")
+    parser.add_argument("--budget", type=float, default=480.0, help="seconds after which no pair begins")
+    parser.add_argument("--limit", type=float, default=75.0, help="seconds for one pair")
+    return parser.parse_args(given)
+
+
+def _chosen(args: argparse.Namespace) -> list[Pair]:
+    words = [word for word in args.only.split(",") if word]
+    part, parts = (int(number) for number in args.part.split("/"))
+    chosen = [pair for pair in PAIRS if not words or any(word in pair.name for word in words)][part - 1 :: parts]
+    return chosen if args.device.startswith("cuda") else [pair for pair in chosen if not pair.needs_cuda]
+
+
+def _one(pair: Pair, args: argparse.Namespace, traces: Path) -> dict[str, Any]:
+    import torch
+    from benchmarks.replay.one import measure
+    from benchmarks.replay.pairs import Place
+
+    place = Place(torch.device(args.device), args.small)
+    return measure(pair, place, traces, **({"rounds": 2, "block_s": 0.002} if args.small else {}))
+
+
+def _machine(device: str) -> dict[str, Any]:
+    """Card, driver and versions."""
+    import torch
+
+    from lanewise import nvml
+
+    try:
+        import triton
+    except ImportError:
+        triton = None
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "triton": triton.__version__ if triton else None,
+        "kernel": platform.release(),
+        "threads": torch.get_num_threads(),
+    }
+    if device.startswith("cuda"):
+        properties = torch.cuda.get_device_properties(device)
+        found |= {"card": properties.name, "multiprocessors": properties.multi_processor_count,
+                  "memory_bytes": properties.total_memory, "driver": nvml.driver_version()}  # fmt: skip
+    return found
+
+
+def _line(found: dict[str, Any]) -> str:
+    slow = next(r for r in found["recordings"] if r["role"] == "slow")
+    return (
+        f"{found['name']:28} slow {found['slow_us']:10.1f}  fixed {found['fixed_us']:10.1f}  gain {found['gain_us']:9.1f}"
+        f"  recorded {slow['recorded']['to_end_us']:10.1f} us  {sum(r['bytes'] for r in found['recordings']) // 1000:5} kB"
+        f"  {found['seconds']:5.1f} s" + ("" if found["same_result"] else f"  RESULTS DIFFER {found['difference']}")
+    )
+
+
+def _pack(traces: Path, out: Path) -> None:
+    """All traces into as few archives as their size allows; the files themselves go."""
+    archive: tarfile.TarFile | None = None
+    used = number = 0
+    for path in sorted(traces.glob("*.json.gz")):
+        data = path.read_bytes()
+        if archive is None or used + len(data) > _TAR_BYTES:
+            if archive:
+                archive.close()
+            number, used = number + 1, 0
+            archive = tarfile.open(out / f"traces-{number}.tar", "w")
+        member = tarfile.TarInfo(path.name)
+        member.size = len(data)
+        archive.addfile(member, io.BytesIO(data))
+        used += len(data) + 1024
+        path.unlink()
+    if archive:
+        archive.close()
+    traces.rmdir()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

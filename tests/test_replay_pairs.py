@@ -1,0 +1,61 @@
+"""The pairs that predictions are tested against: both programs of each compute the same, and are timed and recorded."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks.replay.pairs import PAIRS, Pair, Place  # noqa: E402
+from benchmarks.replay.record import main  # noqa: E402
+
+PLACE = Place(torch.device("cpu"), small=True)
+LOOSER = 2.0  # bfloat16 sums in another order on a CPU
+
+
+def first_result(pair: Pair, fixed: bool) -> torch.Tensor:
+    if pair.setting:
+        pair.setting(fixed)
+    torch.manual_seed(0)
+    step = pair.build(PLACE, fixed)
+    torch.manual_seed(1)
+    result = step().detach().float()
+    if pair.setting:
+        pair.setting(False)
+    return result
+
+
+@pytest.mark.parametrize("pair", [p for p in PAIRS if not p.needs_cuda and not p.compiles], ids=lambda p: p.name)
+def test_both_programs_compute_the_same(pair: Pair):
+    slow, fixed = first_result(pair, False), first_result(pair, True)
+    assert slow.shape == fixed.shape
+    if pair.tolerance is not None:
+        assert (slow - fixed).norm() <= LOOSER * pair.tolerance * slow.norm()
+
+
+def test_each_pair_is_told_apart_and_says_what_it_stands_for():
+    assert len({pair.name for pair in PAIRS}) == len(PAIRS) >= 32
+    assert sum(pair.nothing is not None for pair in PAIRS) >= 5
+    assert all(pair.fix for pair in PAIRS)
+
+
+def test_a_run_leaves_times_and_traces(tmp_path: Path):
+    main(["--out", str(tmp_path), "--device", "cpu", "--small", "--only", "small_copies,softmax"])
+    truth = json.loads((tmp_path / "truth.json").read_text())
+    assert [pair["name"] for pair in truth["pairs"]] == ["small_copies", "softmax"]
+    assert truth["failed"] == {}
+    with tarfile.open(tmp_path / "traces-1.tar") as archive:
+        kept = {member.name: gzip.decompress(archive.extractfile(member).read()) for member in archive}
+    for pair in truth["pairs"]:
+        times = {row["role"]: row["unprofiled"]["median_us"] for row in pair["recordings"]}
+        assert pair["gain_us"] == pytest.approx(times["slow"] - times["fixed"], abs=0.01)
+        for row in pair["recordings"]:
+            events = json.loads(kept.pop(row["file"]))["traceEvents"]
+            assert sum(e["name"].startswith("ProfilerStep#") for e in events) == row["active"]
+            assert (f"{tmp_path}" in json.dumps(events)) is False
+    assert not kept
