@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from lanewise.record.torched import torch_part
+from lanewise.capture.lazy_torch import torch_part
 
 __all__ = ["changed_settings", "put_back", "settings"]
 

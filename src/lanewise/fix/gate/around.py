@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.exchanged import exchanged_values
 from lanewise.fix.gate.inputs import near, other_values
@@ -18,7 +19,6 @@ from lanewise.fix.settings import changed_settings, put_back, settings
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, tensors_of, values_of
-from lanewise.record.torched import torch_part
 
 __all__ = ["Around", "leaves_nothing"]
 

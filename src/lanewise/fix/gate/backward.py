@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.gate.observe import cotangents
 from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, tensors_of, values_of
-from lanewise.record.torched import torch_part
 
 __all__ = ["Backward"]
 

@@ -19,25 +19,25 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.around import Around, leaves_nothing
 from lanewise.fix.gate.backward import Backward
-from lanewise.fix.gate.declared import declared_precision
+from lanewise.fix.gate.declared_precision import declared_precision
 from lanewise.fix.gate.edges import Edges
-from lanewise.fix.gate.evidence import check_evidence
 from lanewise.fix.gate.inputs import Named, adversarial, has_floats, near, shaken
-from lanewise.fix.gate.numbers import NOISE, Error, allowed, allowed_noise, error_of, other_masks, rounded, worst
 from lanewise.fix.gate.observe import Observation, compare_form, gradient_scale, observe, why_not_the_same
 from lanewise.fix.gate.reference import Reference, Truth, make_reference
-from lanewise.fix.gate.steps import StepCheck
+from lanewise.fix.gate.tolerances import NOISE, Error, allowed, allowed_noise, error_of, other_masks, rounded, worst
+from lanewise.fix.gate.training_steps import StepCheck
+from lanewise.fix.gate.work_evidence import check_evidence
 from lanewise.fix.model import Check, NumericClass
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.settings import changed_settings, put_back, settings
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import same_bits, tensors_of, values_of, why_not_comparable
-from lanewise.record.torched import torch_part
 
 __all__ = ["Correctness", "Result", "patches_of"]
 

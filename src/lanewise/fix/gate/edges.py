@@ -13,17 +13,17 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.exchanged import exchanged_values
 from lanewise.fix.gate.inputs import has_floats, other_shapes, out_of_range, shaken
-from lanewise.fix.gate.numbers import NOISE, Error, allowed, allowed_noise, error_of, other_masks, rounded, worst
 from lanewise.fix.gate.observe import Observation, compare_form, gradient_scale, observe
 from lanewise.fix.gate.reference import Reference
+from lanewise.fix.gate.tolerances import NOISE, Error, allowed, allowed_noise, error_of, other_masks, rounded, worst
 from lanewise.fix.model import Check
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, same_bits
-from lanewise.record.torched import torch_part
 
 __all__ = ["Edges"]
 

@@ -6,9 +6,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from lanewise.fix.budget import uninterrupted
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.subject import Subject
-from lanewise.record.torched import torch_part
+from lanewise.fix.time_budget import uninterrupted
 
 __all__ = ["exchanged_values"]
 

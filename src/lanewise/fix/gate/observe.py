@@ -6,7 +6,8 @@ import gc
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from lanewise.fix.gate.numbers import error_of
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.gate.tolerances import error_of
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.telling import told
@@ -21,7 +22,6 @@ from lanewise.fix.tensors import (
     tensors_of,
     values_of,
 )
-from lanewise.record.torched import torch_part
 
 __all__ = ["Observation", "compare_form", "cotangents", "gradient_scale", "observe", "why_not_the_same"]
 
