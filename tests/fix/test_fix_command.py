@@ -13,9 +13,9 @@ import pytest
 if find_spec("libcst") is None:
     pytest.skip("edits sources", allow_module_level=True)
 
-from lanewise.fix.source.blame import bad_ones
-from lanewise.fix.source.rewrite import rewrite
-from lanewise.fix.source.scripts import scripts_in, used_by_others
+from lanewise.edit.blame import bad_ones
+from lanewise.edit.rewrite import rewrite
+from lanewise.edit.scripts import scripts_in, used_by_others
 
 WAITS = "import torch\n\nx = torch.ones(3)\nx.sum().item()\n"
 CHAIN = "def f(x):\n    return torch.sin(x) * x + torch.exp(-x)\n"
@@ -198,8 +198,8 @@ def test_bad_edits_are_found_by_halving(bad: list[int]) -> None:
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="runs a program")
 def test_the_edit_that_changes_the_output_is_named(tmp_path: Path) -> None:
-    from lanewise.fix.source.prove import prints_the_same
-    from lanewise.fix.source.text import read_source
+    from lanewise.edit.prove import prints_the_same
+    from lanewise.edit.source_text import read_source
 
     script = tmp_path / "a.py"
     script.write_text("import torch\n\nprint(torch.ones(2).sum().item())\n")

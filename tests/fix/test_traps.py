@@ -16,8 +16,8 @@ import pytest
 if find_spec("libcst") is None:
     pytest.skip("edits sources", allow_module_level=True)
 
-from lanewise.fix.source.printed import compare_printed
-from lanewise.fix.source.rewrite import rewrite
+from lanewise.edit.printed import compare_printed
+from lanewise.edit.rewrite import rewrite
 
 FILES = Path(__file__).parents[1] / "data" / "fix_traps"
 HEAD = """\

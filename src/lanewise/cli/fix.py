@@ -15,10 +15,10 @@ from lanewise.cli.run import RunCommand
 from lanewise.errors import InputError, LanewiseError, UsageError
 
 if TYPE_CHECKING:
-    from lanewise.fix.source.edit import Suggestion
-    from lanewise.fix.source.prove import Proof
-    from lanewise.fix.source.rewrite import Rewritten
-    from lanewise.fix.source.text import Source
+    from lanewise.edit.edit import Suggestion
+    from lanewise.edit.prove import Proof
+    from lanewise.edit.rewrite import Rewritten
+    from lanewise.edit.source_text import Source
 
 __all__ = ["fix"]
 
@@ -155,8 +155,8 @@ def _tell(text: str) -> None:
 
 def _targets(path: Path, given: dict[str, Any]) -> list[_Target]:
     """What is suggested, file by file. In a folder a file that is no Python is told, and left out."""
-    from lanewise.fix.source.scripts import scripts_in, used_by_others
-    from lanewise.fix.source.text import check_writable, read_source
+    from lanewise.edit.scripts import scripts_in, used_by_others
+    from lanewise.edit.source_text import check_writable, read_source
 
     findings = _findings(given["trace"]) if given["trace"] else None
     paths, folder = scripts_in(path), path.is_dir()
@@ -185,7 +185,7 @@ def _targets(path: Path, given: dict[str, Any]) -> list[_Target]:
 
 
 def _target(path: Path, source: Source, given: dict[str, Any], findings: list[str] | None, *, alone: bool) -> _Target:
-    from lanewise.fix.source.rewrite import rewrite
+    from lanewise.edit.rewrite import rewrite
 
     def make(chosen: Sequence[tuple[str, int]] | None, *, safe: bool = not given["unsafe"]) -> Rewritten:
         return rewrite(
@@ -212,7 +212,7 @@ def _findings(trace: str) -> list[str]:
 
 def _picked(target: _Target) -> _Target:
     """The target with the changes that are wanted, one by one."""
-    from lanewise.fix.source.rewrite import unified_diff
+    from lanewise.edit.rewrite import unified_diff
 
     chosen: list[tuple[str, int]] = []
     for key in dict.fromkeys((one.name, one.line) for one in target.rewritten.suggestions):
@@ -233,7 +233,7 @@ def _line(path: Path, one: Suggestion) -> str:
 
 def _print_suggestions(targets: Sequence[_Target], given: dict[str, Any], *, as_patch: bool) -> None:
     """To the terminal; or, where nothing else follows, as a patch in the encoding of each file."""
-    from lanewise.fix.source.rewrite import patch_of, unified_diff
+    from lanewise.edit.rewrite import patch_of, unified_diff
 
     for target in targets:
         for one in target.rewritten.suggestions if not given["pick"] else ():
@@ -268,7 +268,7 @@ def _say_what_next(ctx: click.Context, changed: bool, arguments: list[str]) -> N
 
 
 def _write(targets: Sequence[_Target]) -> None:
-    from lanewise.fix.source.text import write_source
+    from lanewise.edit.source_text import write_source
 
     for one in targets:
         write_source(one.path, *one.edited)
@@ -278,7 +278,7 @@ def _write(targets: Sequence[_Target]) -> None:
 
 
 def _proof(target: _Target, arguments: list[str], given: dict[str, Any]) -> Proof:
-    from lanewise.fix.source.prove import EditedProgramError, prove
+    from lanewise.edit.prove import EditedProgramError, prove
 
     with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
         try:
@@ -293,7 +293,7 @@ def _proof(target: _Target, arguments: list[str], given: dict[str, Any]) -> Proo
 
 def print_proof(proof: Proof) -> None:
     """The comparison, and whether both printed the same."""
-    from lanewise.show.diff_terminal import print_diff
+    from lanewise.show.diff.diff_terminal import print_diff
 
     print_diff(proof.comparison, console())
     _tell(proof.printed)
@@ -312,7 +312,7 @@ def _may_write(proof: Proof, target: _Target, arguments: list[str]) -> bool:
 
 def _tested(targets: Sequence[_Target], command: str) -> bool:
     """Whether the tests pass with the edits. Raises LanewiseError if they fail without them."""
-    from lanewise.fix.source.tested import in_place, passes
+    from lanewise.edit.tested import in_place, passes
 
     _tell(f"{command}, without the edits")
     right, said = passes(command)
@@ -338,7 +338,7 @@ def _tested(targets: Sequence[_Target], command: str) -> bool:
 
 def _blame_by_output(target: _Target, arguments: list[str], before: Sequence[str]) -> None:
     """Say which edits change what is printed, or make the program fail."""
-    from lanewise.fix.source.prove import prints_the_same
+    from lanewise.edit.prove import prints_the_same
 
     if len(target.rewritten.suggestions) > 1:
         known = list(before)
@@ -351,7 +351,7 @@ def _blame_by_output(target: _Target, arguments: list[str], before: Sequence[str
 
 
 def _blame(targets: Sequence[_Target], holds: Callable[[Sequence[tuple[Path, str, int]]], bool]) -> None:
-    from lanewise.fix.source.blame import bad_ones
+    from lanewise.edit.blame import bad_ones
 
     every = dict.fromkeys((one.path, each.name, each.line) for one in targets for each in one.rewritten.suggestions)
     if len(every) > 1:
@@ -367,8 +367,8 @@ def _blame(targets: Sequence[_Target], holds: Callable[[Sequence[tuple[Path, str
 def _json(targets: Sequence[_Target], proof: Proof | None, written: bool) -> str:
     import msgspec
 
-    from lanewise.fix.source.rewrite import unified_diff
-    from lanewise.show.json import to_plain
+    from lanewise.edit.rewrite import unified_diff
+    from lanewise.show.report.json import to_plain
 
     data = [
         {
@@ -386,8 +386,8 @@ def _json(targets: Sequence[_Target], proof: Proof | None, written: bool) -> str
 
 
 def _page(targets: Sequence[_Target], proof: Proof | None, written: bool) -> str:
-    from lanewise.fix.source.rewrite import unified_diff
-    from lanewise.show.fix_page import fix_html
+    from lanewise.edit.rewrite import unified_diff
+    from lanewise.show.plan.fix_page import fix_html
 
     (one,) = targets
     diff = unified_diff(one.rewritten, _name_in_diff(one.path))
@@ -396,15 +396,15 @@ def _page(targets: Sequence[_Target], proof: Proof | None, written: bool) -> str
 
 def _show_plan(path: Path, given: dict[str, Any]) -> None:
     try:
-        from lanewise.fix.saved import read_report
-        from lanewise.show.plan_text import plan_json, print_plan
+        from lanewise.fix.plans.saved_plan import read_report
+        from lanewise.show.plan.plan_text import plan_json, print_plan
     except ModuleNotFoundError as error:
         raise LanewiseError(f"this needs {error.name}: pip install {error.name}") from None
     report = read_report(path)
     if given["as_json"]:
         emit(plan_json(report), given["output"], given["force"])
     elif given["output"] is not None:
-        from lanewise.show.plan_page import plan_html
+        from lanewise.show.plan.plan_page import plan_html
 
         emit(plan_html(report), given["output"], given["force"])
     else:
