@@ -665,7 +665,7 @@ def test_edits_that_break_the_program_are_not_written(tmp_path: Path) -> None:
         """)
     )
     before = script.read_text()
-    done = lanewise("fix", "--apply", "--runs", 1, "--only", "optimizer-flags", script.name, cwd=tmp_path)
+    done = lanewise("fix", "--apply", "--unsafe", "--runs", 1, "--only", "optimizer-flags", script.name, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "the edited program ends with exit code" in done.stderr
     assert script.read_text() == before
