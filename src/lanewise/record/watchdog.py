@@ -10,6 +10,8 @@ import ctypes
 import threading
 from collections.abc import Callable
 
+from lanewise.record.threads import own_threads
+
 __all__ = ["Watchdog"]
 
 _EVERY_S = 0.05
@@ -41,6 +43,7 @@ class Watchdog:
         self._over.set()
 
     def _watch(self) -> None:
+        own_threads.add(threading.get_native_id())
         while not self._over.wait(_EVERY_S):
             if self._pending:
                 continue

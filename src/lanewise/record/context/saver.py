@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lanewise.record.inside import our_modules
+
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
 
@@ -153,11 +155,13 @@ class Saver(threading.Thread):
 
 def write(tree: Tree, path: Path) -> None:
     """Complete or not at all. OSError if it cannot be written."""
-    from lanewise.tree.store import dumps
+    with our_modules():
+        from lanewise.tree.store import dumps
 
+        data = dumps(tree)
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        partial.write_bytes(dumps(tree))
+        partial.write_bytes(data)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

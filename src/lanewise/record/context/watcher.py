@@ -23,6 +23,7 @@ from lanewise.record.context.turns import Turns
 from lanewise.record.finder import StepFinder
 from lanewise.record.functions import FunctionSteps
 from lanewise.record.imported import ImportWatch
+from lanewise.record.inside import our_modules
 from lanewise.tree.watched import Watched
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class Watcher:
             self._failed(error)
 
     def _read(self, collector: Collector) -> Tree:
-        with self._lock:
+        with self._lock, our_modules():
             return collector.tree(self._watched(collector), source=self._source, lines=self._lines)
 
     def _watched(self, collector: Collector) -> Watched:

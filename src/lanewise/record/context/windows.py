@@ -14,8 +14,11 @@ from lanewise.errors import LanewiseError
 from lanewise.record import contents, faults
 from lanewise.record.context.saver import NoEndings
 from lanewise.record.device import current_device
+from lanewise.record.inside import our_modules
+from lanewise.record.own_frames import OwnFrames
 from lanewise.record.own_profiler import OwnProfiler
 from lanewise.record.profiler import Flags, Session, profiler_is_running
+from lanewise.record.threads import own_threads
 from lanewise.tree.watched import Watched
 
 if TYPE_CHECKING:
@@ -94,13 +97,15 @@ class Windows:
         with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
             path = Path(folder) / "window.json"
             session.export(str(path))
+            path.write_bytes(OwnFrames(own_threads).without(path.read_bytes()))
             found = contents.scan(path)
             wrong = faults.find(found, self._flags, session.messages, session.missing)
             lossy = [fault for fault in wrong if faults.worth_a_retry([fault])]
             if lossy or not found.operators:
                 self._discard("windows", lossy[0].sentence if lossy else "a window without operators was left out")
                 return
-            self._fold(path)
+            with our_modules():
+                self._fold(path)
             self._operators += found.operators
 
     def close(self) -> None:
