@@ -65,7 +65,7 @@ _LOOK = """
 import traceback
 print(sys.argv, sys.path[0], sys.flags.safe_path, __name__, __file__, __package__, __spec__, __cached__)
 print(sorted(k for k in os.environ if "LANEWISE" in k or k == "PYTHONPATH"), os.environ.get("PYTHONPATH"))
-print([type(f).__name__ for f in sys.meta_path], sys.excepthook is sys.__excepthook__, len(traceback.extract_stack()))
+print(sys.excepthook is sys.__excepthook__, len(traceback.extract_stack()))
 print("sitecustomize" in sys.modules, "click" in sys.modules, [p for p in sys.path if "lanewise" in p])
 print(sorted(globals())[:8], sys.gettrace(), sys.getprofile(), sys.getrecursionlimit())
 """

@@ -10,7 +10,6 @@ import sys
 
 
 def _first() -> None:
-    before = frozenset(sys.modules) - {__name__}
     order = os.environ.pop("LANEWISE_ORDER", "")
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [path for path in sys.path if path != folder]
@@ -22,18 +21,16 @@ def _first() -> None:
         del os.environ["PYTHONPATH"]
     _theirs()
     if order:
-        _begin(order, before)
+        _begin(order, frozenset(sys.modules))
     if __name__ not in sys.modules:
         # As where nobody has such a module.
         raise ImportError(name=__name__)
 
 
 def _theirs() -> None:
-    import importlib
-
     del sys.modules[__name__]
     try:
-        importlib.import_module(__name__)
+        __import__(__name__)
     except ImportError as error:
         if error.name != __name__:
             raise
