@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def bare_lanewise() -> None:
-    """Makes `lanewise.record` importable without the packages that reading and explaining need."""
+    """Makes `lanewise.capture` importable without the packages that reading and explaining need."""
     sys.path.insert(0, str(ROOT / "src"))
     for name in ("lanewise", "lanewise.trace"):
         package = types.ModuleType(name)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
+from lanewise.cli.outputs import written
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
+    from lanewise.tree.start_up import StartUp
     from lanewise.tree.views import Placement
 
 __all__ = ["tree"]
@@ -62,6 +64,14 @@ _FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "hatchet")
     help="Backward work under its forward operator, or where it ran.",
 )
 @click.option("--phase", "phases", type=click.Choice(_PHASES), multiple=True, help="Only this phase. Repeatable.")
+@click.option(
+    "--start-up",
+    "start_up",
+    type=click.Choice(["out", "apart", "in"]),
+    default="out",
+    show_default=True,
+    help="What a watched program did until its first step had ended: left out, below its own root, or with the rest.",
+)
 @click.option("--match", "text", metavar="TEXT", default="", help="Only contexts named so, with all above and below.")
 @click.option("--step", "steps", type=int, multiple=True, help="Only this recorded step. Repeatable.")
 @click.option("--stream", "streams", multiple=True, help="Only device work of this stream. Repeatable.")
@@ -101,6 +111,7 @@ def tree(
     metric: str,
     placement: Placement,
     phases: tuple[str, ...],
+    start_up: StartUp,
     text: str,
     steps: tuple[int, ...],
     streams: tuple[str, ...],
@@ -124,11 +135,17 @@ def tree(
     """
     from lanewise.errors import UsageError
     from lanewise.tree import algebra, views
+    from lanewise.tree.start_up import start_up_of, with_start_up
 
     format_ = "json" if as_json else format_
     whole = _load(sources, steps, streams, cache)
+    if format_ != "tree" or baseline is not None:
+        everything, whole = whole, with_start_up(whole, start_up)
+    else:
+        everything = whole
     if baseline is not None:
-        whole = algebra.subtract(algebra.per_step(whole), algebra.per_step(_load((baseline,), steps, streams, cache)))
+        before = with_start_up(_load((baseline,), steps, streams, cache), start_up)
+        whole = algebra.subtract(algebra.per_step(whole), algebra.per_step(before))
     if format_ == "tree":
         _write(_bytes(whole, "tree"), output, force)
         return
@@ -148,7 +165,7 @@ def tree(
     elif view == "modules":
         shown = views.modules(shown)
     if format_ == "json":
-        from lanewise.show.tree_json import tree_json
+        from lanewise.show.tree.tree_json import tree_json
 
         emit(tree_json(shown, metric, view=view), output, force)
     elif format_ in {"collapsed", "speedscope", "hatchet"}:
@@ -156,19 +173,28 @@ def tree(
     elif format_ == "pprof":
         _write(_bytes(shown, format_), output, force)
     else:
-        from lanewise.show.tree_terminal import header, tree_rows, tree_text
+        from lanewise.show.tree.tree_terminal import header, tree_rows, tree_text
 
         if output is not None:
             raise UsageError("-o writes data: add --to and a format")
+        from lanewise.report.quantity import format_quantity
+
         rows = tree_rows(shown, metric, min_share=min_share / 100, limit=limit, depth=depth)
         screen = console()
         screen.print(header(whole if view == "top-down" and not phases and not text else shown))
+        if whole is not everything and start_up == "out" and baseline is None:
+            early = int(everything.value("host")[start_up_of(everything)].sum())
+            screen.print(
+                f"start-up left out: {format_quantity('time', early)} of host time until the first step had ended"
+                " (--start-up apart shows it)",
+                style="dim",
+            )
         screen.print(tree_text(shown, rows, metric, width=screen.width, roots=roots))
 
 
 def _load(sources: tuple[str, ...], steps: tuple[int, ...], streams: tuple[str, ...], cache: bool) -> Tree:
     from lanewise.errors import UsageError
-    from lanewise.tree.store import is_tree, load
+    from lanewise.tree.tree_file import is_tree, load
 
     trees: list[Tree] = []
     for source in sources:
@@ -194,14 +220,14 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
     sort = {"device": "total_device", "host": "total_host", "launches": "total_launches"}.get(metric, metric)
     table = flat(shown, by, sort=sort)
     if format_ == "json":
-        from lanewise.show.tree_json import flat_json
+        from lanewise.show.tree.tree_json import flat_json
 
         emit(flat_json(shown, table, by), output, force)
     elif format_ is not None or output is not None:
         raise UsageError("a flat view is printed, or written as --json")
     else:
-        from lanewise.show.terminal import table_renderable
-        from lanewise.show.tree_terminal import flat_block, header
+        from lanewise.show.report.terminal import table_renderable
+        from lanewise.show.tree.tree_terminal import flat_block, header
 
         screen = console()
         screen.print(header(shown))
@@ -209,25 +235,8 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
 
 
 def _bytes(shown: Tree, format_: str, metric: str = "device") -> bytes:
-    if format_ == "tree":
-        from lanewise.tree.store import dumps
-
-        return dumps(shown)
-    if format_ == "pprof":
-        from lanewise.show.pprof import pprof
-
-        return pprof(shown)
-    if format_ == "collapsed":
-        from lanewise.show.collapsed import collapsed
-
-        return collapsed(shown, metric).encode()
-    if format_ == "hatchet":
-        from lanewise.show.hatchet import hatchet
-
-        return hatchet(shown).encode()
-    from lanewise.show.speedscope import speedscope
-
-    return speedscope(shown).encode()
+    data: str | bytes = written("tree", format_, shown, *([metric] if format_ == "collapsed" else []))
+    return data.encode() if isinstance(data, str) else data
 
 
 def _write(data: bytes, output: Path | None, force: bool) -> None:

@@ -1,0 +1,80 @@
+"""How a tree was collected, as lines of text: what was watched, what it cost, what is missing."""
+
+from __future__ import annotations
+
+from lanewise.tree.watched import Watched
+
+__all__ = ["watched_lines"]
+
+_LOSSES = {
+    "truncated": "operators beyond the limit of contexts",
+    "depth_cut": "frames left out of deep stacks",
+    "stack_overflow": "operators nested too deeply",
+    "unlinked_backward": "backward functions without their forward operator",
+    "scopes_elsewhere": "scopes closed on another thread",
+    "scopes_out_of_order": "scopes closed out of order",
+    "threads_refused": "threads beyond the limit",
+    "names_refused": "names beyond the limit",
+    "frames_failed": "contexts without frames",
+    "errors": "internal errors",
+    "windows_discarded": "windows discarded as unsound",
+    "records_unmatched": "device work without its launch",
+    "graphs_before": "device works of graphs captured earlier, placed where they were launched",
+    "records_unfinished": "device records without times",
+    "kernels_missing": "kernels without a record, as when another profiler takes the device over",
+    "records_dropped": "device records that the driver dropped",
+}
+
+_NOISY = 0.2
+"""Width of an interval around 1 that says nothing."""
+_RANGE = 1.5
+"""From this ratio of its ends on an interval supports no single number."""
+
+_NOTICED = 0.02
+"""Share of a step from which noticing it is worth a word."""
+
+_NO_DEVICE = ("not collected: no device was used", "not collected: this torch is a CPU build")
+"""Nothing to tell of."""
+
+
+def watched_lines(watched: Watched) -> list[str]:
+    """One line on what was watched, one on what it cost, then one for each loss and each check that failed."""
+    lines = [_what(watched)]
+    if watched.distortion is not None:
+        found = watched.distortion
+        other = "a step of the program alone" if found.notice_ns else "another"
+        ratio = f"{found.ratio:.3f}x the time of {other}"
+        interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, {found.on} and {found.off} steps of this run"
+        if found.low <= 1 <= found.high and found.high - found.low > _NOISY:
+            lines.append(f"steps differ too much to tell what watching costs ({interval})")
+        elif found.high > _RANGE * found.low:
+            lines.append(f"a watched step takes {found.low:.2f}x to {found.high:.2f}x the time of {other} ({interval})")
+        else:
+            lines.append(f"a watched step takes {ratio} ({interval})")
+        if found.step_ns and found.notice_ns > _NOTICED * found.step_ns:
+            alone = (found.step_ns + found.notice_ns) / found.step_ns
+            lines.append(
+                f"{found.notice_ns / 1000:.1f} us of every step, watched or not, go to noticing that it began:"
+                f" {alone:.2f}x a step of {found.step_ns / 1000:.1f} us"
+            )
+    elif watched.callback_ns:
+        lines.append(
+            f"folding one operator took {watched.callback_ns:.0f} ns at the start; what a step costs was not measured"
+        )
+    lines += [f"lost: {number:,} {_LOSSES.get(name, name)}" for name, number in sorted(watched.losses.items())]
+    lines += [text for text in watched.checks.values() if text]
+    if watched.device.startswith("not collected: ") and watched.device not in _NO_DEVICE:
+        lines.append(f"device work was {watched.device}")
+    if watched.reason:
+        lines.append(f"not the native collector: {watched.reason}")
+    return lines
+
+
+def _what(watched: Watched) -> str:
+    way = "watched" if watched.way == "native" else "watched through short profiler windows"
+    parts = [f"{way} for {watched.seconds:,.1f} s"]
+    if watched.steps_seen:
+        parts.append(f"{watched.steps_watched:,} of {watched.steps_seen:,} steps")
+    if watched.callbacks:
+        parts.append(f"{watched.callbacks:,} operators and scopes")
+    return ", ".join(parts)
