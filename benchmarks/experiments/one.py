@@ -34,10 +34,10 @@ def record(order: dict[str, Any]) -> dict[str, Any]:
 
     if order["device"] == "cuda":
         torch.cuda.synchronize()
-    from lanewise.record.plan import Plan
-    from lanewise.record.profiler import Flags
-    from lanewise.record.recording import Options, Recording
-    from lanewise.trace.recorded import to_json
+    from lanewise.capture.profiling.profiler import Flags
+    from lanewise.capture.recording import Options, Recording
+    from lanewise.capture.schedule import Plan
+    from lanewise.trace.metadata import to_json
 
     script = str(ROOT / "examples" / order["script"])
     options = Options(

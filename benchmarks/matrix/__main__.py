@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +99,8 @@ def _run(case: Case, words: list[str], folder: Path) -> tuple[int, str, str]:
         first = ""
         if case.signal:
             first = process.stdout.readline()
+            # It goes on to wait, where the signal is to find it.
+            time.sleep(0.5)
             process.send_signal(case.signal)
         out, err = process.communicate(input=case.stdin, timeout=240)
     except subprocess.TimeoutExpired:

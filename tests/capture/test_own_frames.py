@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lanewise.record.own_frames import OwnFrames
+from lanewise.capture.own_frames import OwnFrames
 
 
 def frame(name: str, number: int, parent: int | None, thread: int = 1) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def names(events: list[dict[str, Any]], threads: set[int] = set()) -> list[str]:
 def test_our_frames_go_with_what_they_call() -> None:
     events = [
         frame("train.py(3): train", 1, None),
-        frame("/usr/lib/lanewise/record/window.py(161): boundary", 2, 1),
+        frame("/usr/lib/lanewise/capture/window.py(161): boundary", 2, 1),
         frame("<built-in function perf_counter_ns>", 3, 2),
         frame("torch/nn/modules/module.py(1779): _call_impl", 4, 1),
     ]
@@ -46,7 +46,7 @@ def test_our_frames_go_with_what_they_call() -> None:
 
 def test_the_programs_own_frames_inside_of_a_wrapper_of_ours_stay() -> None:
     events = [
-        frame("lanewise/record/functions.py(150): stepping", 1, None),
+        frame("lanewise/capture/boundaries/functions.py(150): stepping", 1, None),
         frame('train.py(9): step "1" {', 2, 1),
     ]
     assert names(events) == ['train.py(9): step "1" {']
@@ -56,7 +56,7 @@ def test_our_threads_go_and_programs_of_our_name_stay() -> None:
     events = [
         frame("threading.py(1002): _bootstrap", 1, None, thread=9),
         frame("mine/lanewise_record/window.py(1): boundary", 2, None),
-        frame("record/window.py(1): boundary", 3, None),
-        {**frame("lanewise/record/window.py(1): boundary", 4, None), "cat": "user_annotation"},
+        frame("capture/window.py(1): boundary", 3, None),
+        {**frame("lanewise/capture/window.py(1): boundary", 4, None), "cat": "user_annotation"},
     ]
     assert names(events, {9}) == [event["name"] for event in events[1:]]

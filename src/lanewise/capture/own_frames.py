@@ -13,7 +13,9 @@ _FRAME = re.compile(
     rb'"pid": [^\n,]*,\s+"tid": (?P<tid>\d+),(?P<rest>\s(?:(?!  \}).*\n)*?)  \},\n'
 )
 _NUMBERS = re.compile(rb'"Python parent id": (\d+|null), "Python id": (\d+)')
-_OURS = re.compile(rb"(?:^|/)lanewise/" + re.escape(Path(__file__).parent.name.encode()) + rb"/[^/]*\.py\(\d+\): (\w+)")
+_OURS = re.compile(
+    rb"(?:^|/)lanewise/" + re.escape(Path(__file__).parent.name.encode()) + rb"/(?:\w+/)*\w+\.py\(\d+\): (\w+)"
+)
 _AROUND_THE_PROGRAM = {b"stepping", b"recorded", b"watched"}
 """Functions of ours that call the program's: only they themselves go."""
 

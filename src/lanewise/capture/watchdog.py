@@ -11,7 +11,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 
-from lanewise.record.threads import own_threads
+from lanewise.capture.thread_identity import own_threads
 
 __all__ = ["Watchdog"]
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lanewise.record.say import STDERR, STDOUT, is_as_it_was, say
+from lanewise.capture.say import STDERR, STDOUT, is_as_it_was, say
 from lanewise.search import installed_first
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["Afterwards", "how_it_ended", "main", "start"]
 
 _MAIN = """
 import sys; sys.path[:] = {search!r}
-from lanewise.cli.recorded import main
+from lanewise.cli.after_run import main
 main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else None)
 """
 """The report is made with the modules that were there before the program, whatever lies in its folder."""
@@ -35,9 +35,9 @@ main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) 
 
 def start(order: dict[str, Any]) -> None:
     """Begins in the program's process, before its first line; `order` is what `lanewise run` was told."""
-    from lanewise.record.plan import Plan
-    from lanewise.record.profiler import Flags
-    from lanewise.record.recording import Options, Recording
+    from lanewise.capture.profiling.profiler import Flags
+    from lanewise.capture.recording import Options, Recording
+    from lanewise.capture.schedule import Plan
 
     options = Options(**order["options"])
     options = replace(
@@ -74,7 +74,8 @@ class Afterwards:
         self._process = os.getpid()
         # The program may go elsewhere; the project is where the command was given.
         self._project = os.getcwd()
-        self._search = installed_first()
+        # This lanewise first, wherever it came from.
+        self._search = [str(Path(__file__).resolve().parents[2]), *installed_first()]
 
     def register(self) -> None:
         """Run when the process ends: registered before the program's own handlers, and so called after them."""

@@ -214,7 +214,7 @@ def _source(path: str) -> str:
 
 
 def _record(program: Program, given: dict[str, Any]) -> NoReturn:
-    from lanewise.record.script import become
+    from lanewise.capture.script import become
 
     order = {
         "options": asdict(_options(program, given)) | {"out": str(given["out"])},
@@ -222,4 +222,4 @@ def _record(program: Program, given: dict[str, Any]) -> NoReturn:
         "as_json": given["as_json"],
         "quiet": given["quiet"],
     }
-    become(program, "lanewise.cli.recorded", order)
+    become(program, "lanewise.cli.after_run", order)

@@ -12,7 +12,7 @@ from lanewise.cli.run import RunCommand, program_here
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
-    from lanewise.record.script import Program
+    from lanewise.capture.script import Program
 
 __all__ = ["watch"]
 
@@ -71,9 +71,9 @@ def watch(ctx: click.Context, **given: Any) -> None:
 
 
 def _watch(program: Program, given: dict[str, Any]) -> NoReturn:
-    from lanewise.record.save import free_path, rank_suffix
-    from lanewise.record.say import say
-    from lanewise.record.script import become
+    from lanewise.capture.file.save import free_path, rank_suffix
+    from lanewise.capture.say import say
+    from lanewise.capture.script import become
 
     asked: Path = given["out"] or Path(f"{program.name}{rank_suffix(os.environ)}.lw")
     if not asked.absolute().parent.is_dir():

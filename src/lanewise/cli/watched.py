@@ -9,18 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lanewise.record.inside import our_modules
-from lanewise.record.say import say
+from lanewise.capture.inside import our_modules
+from lanewise.capture.say import say
 
 if TYPE_CHECKING:
-    from lanewise.record.context.watcher import Watcher
+    from lanewise.capture.context.watcher import Watcher
 
 __all__ = ["start"]
 
 
 def start(order: dict[str, Any]) -> None:
     """Begins in the program's process, before its first line; `order` is what `lanewise watch` was told."""
-    from lanewise.record.context.watch import watch
+    from lanewise.capture.context.watch import watch
 
     def log(text: str) -> None:
         if not order["quiet"]:
@@ -44,7 +44,7 @@ def start(order: dict[str, Any]) -> None:
 
 def _tell(watcher: Watcher, out: Path, log: Callable[[str], None]) -> None:
     from lanewise.errors import LanewiseError
-    from lanewise.show.watched_text import watched_lines
+    from lanewise.show.tree.watched_text import watched_lines
 
     try:
         tree = watcher.tree

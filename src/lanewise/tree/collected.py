@@ -257,7 +257,7 @@ def _hidden(kind: np.ndarray, text_of: np.ndarray, texts: Sequence[str]) -> np.n
     return step | (ours & (kind == CollectedKind.FRAME))
 
 
-_OURS = re.compile(r"^(?:.*/)?lanewise/(?!kernels/|fix/)\w+/[^/]*\.py\(\d+\): ")
+_OURS = re.compile(r"^(?:.*/)?lanewise/capture/(?:\w+/)*\w+\.py\(\d+\): ")
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from lanewise.record.steps import ForwardSteps, OptimizerSteps, Source, being_compiled
+from lanewise.capture.boundaries.step_boundaries import ForwardSteps, OptimizerSteps, Source, being_compiled
 
 __all__ = ["Boundaries", "StepFinder"]
 

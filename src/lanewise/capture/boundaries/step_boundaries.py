@@ -16,10 +16,10 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Protocol, cast
 
-from lanewise.record.imported import ImportWatch
-from lanewise.record.modules import SeenModules
-from lanewise.record.threads import ThreadMark, this_thread
-from lanewise.record.torched import torch_part
+from lanewise.capture.boundaries.import_hooks import ImportWatch
+from lanewise.capture.boundaries.module_names import SeenModules
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.capture.thread_identity import ThreadMark, this_thread
 
 __all__ = ["ForwardSteps", "OptimizerSteps", "Source", "being_compiled", "never_compiled"]
 
@@ -190,7 +190,8 @@ class ForwardSteps:
 
     def look_only_at(self, module: Any) -> None:
         """In place of `install`: only calls of this module matter."""
-        self._outermost_found(module)
+        self._module, self.label, self._active = weakref.ref(module), _kind(module), True
+        self._look()
 
     def uninstall(self) -> None:
         """Remove the hook."""

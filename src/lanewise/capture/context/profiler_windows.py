@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING
 from lanewise.capture.accelerator import current_device
 from lanewise.capture.context.saver import NoEndings
 from lanewise.capture.file import event_counts
+from lanewise.capture.inside import our_modules
+from lanewise.capture.own_frames import OwnFrames
 from lanewise.capture.profiling import faults
 from lanewise.capture.profiling.own_profiler import OwnProfiler
 from lanewise.capture.profiling.profiler import Flags, Session, profiler_is_running
+from lanewise.capture.thread_identity import own_threads
 from lanewise.errors import LanewiseError
-from lanewise.capture.file import event_counts
-from lanewise.capture.profiling import faults
-from lanewise.record.context.saver import NoEndings
-from lanewise.record.device import current_device
-from lanewise.record.inside import our_modules
-from lanewise.record.own_frames import OwnFrames
-from lanewise.record.own_profiler import OwnProfiler
-from lanewise.record.profiler import Flags, Session, profiler_is_running
-from lanewise.record.threads import own_threads
 from lanewise.tree.watched import Watched
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lanewise.record.inside import our_modules
-from lanewise.record.threads import own_threads
+from lanewise.capture.inside import our_modules
+from lanewise.capture.thread_identity import own_threads
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree

@@ -23,16 +23,8 @@ from lanewise.capture.context.noticing import Noticing, cost_of_noticing
 from lanewise.capture.context.pace import Pace
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
 from lanewise.capture.context.turns import Turns
+from lanewise.capture.inside import our_modules
 from lanewise.errors import LanewiseError, UsageError
-from lanewise.record.context import running
-from lanewise.record.context.collector import Collector, choose
-from lanewise.record.context.pace import Pace
-from lanewise.record.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
-from lanewise.record.context.turns import Turns
-from lanewise.record.finder import StepFinder
-from lanewise.record.functions import FunctionSteps
-from lanewise.record.imported import ImportWatch
-from lanewise.record.inside import our_modules
 from lanewise.tree.watched import Watched
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lanewise.capture.file.compressed import TwoPartWriter, replace_first_part
+from lanewise.capture.own_frames import OwnFrames
+from lanewise.capture.thread_identity import own_threads
 from lanewise.errors import LanewiseError
-from lanewise.record.compressed import TwoPartWriter, replace_first_part
-from lanewise.record.own_frames import OwnFrames
-from lanewise.record.threads import own_threads
-from lanewise.trace.recorded import KEY
+from lanewise.trace.metadata import KEY
 
 __all__ = ["discard", "free_path", "is_whole", "rank_suffix", "rewrite_facts", "write_trace"]
 

@@ -42,13 +42,16 @@ def _begin(order: str, before: frozenset[str]) -> None:
     if not there:
         sys.path.append(home)
     try:
-        from lanewise.record.inside import begin
+        from lanewise.capture.inside import begin
 
         begin(order, before)
     except Exception as error:
         if os.environ.get("LANEWISE_DEBUG"):
             raise
-        os.write(2, f"lanewise: nothing is recorded: {type(error).__name__}: {error}\n".encode())
+        try:
+            os.write(2, f"lanewise: nothing is recorded: {type(error).__name__}: {error}\n".encode())
+        except OSError:
+            return
     finally:
         if not there:
             sys.path.remove(home)
