@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.host_lanes import dispatching
-from lanewise.measure.intervals import Union, clip, merge, subtract, union
+from lanewise.trace.intervals import Union, clip, merge, subtract, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

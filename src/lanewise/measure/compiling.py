@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.intervals import covered, union
+from lanewise.trace.intervals import covered, union
 from lanewise.trace.nesting import nearest
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lanewise.measure.columns import Columns
 from lanewise.measure.flops import work_of
-from lanewise.measure.intervals import covered, union
+from lanewise.trace.intervals import covered, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

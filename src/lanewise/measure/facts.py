@@ -31,9 +31,13 @@ from lanewise.measure.regime import Regime, judge
 from lanewise.measure.regions import Regions, measure_regions
 from lanewise.measure.roofline import Roof, roofline
 from lanewise.measure.signatures import Signatures
-from lanewise.measure.step_table import StepTable, compile_rows, measure_steps
+from lanewise.measure.step_table import StepTable, compile_rows, measure_steps, steady_steps
 from lanewise.measure.table import api_table, copy_table, kernel_table, operator_table
+from lanewise.measure.unprofiled import Unprofiled, without_profiler
+from lanewise.replay.build import build_graph
+from lanewise.replay.graph import StepGraph
 from lanewise.trace.health import Health, examine
+from lanewise.trace.intervals import union
 from lanewise.trace.model import Trace
 from lanewise.trace.once import once
 
@@ -94,6 +98,11 @@ class Facts:
     def leaves(self) -> Leaves:
         """Operators of the steady steps that launch device work themselves, in host order."""
         return measure_leaves(self)
+
+    @once
+    def launches_inside(self) -> np.ndarray:
+        """Number of launching calls in each event's subtree, itself included; int64, shape (events,)."""
+        return self.host.accumulate(np.bincount(self.launches.call, minlength=len(self.trace)))
 
     @once
     def lines(self) -> Columns:
@@ -177,6 +186,23 @@ class Facts:
     def steps(self) -> StepTable:
         """One row per step, and the steady ones."""
         return measure_steps(self)
+
+    @once
+    def steady(self) -> np.ndarray:
+        """Which steps statistics use, bool, shape (steps,)."""
+        return steady_steps(self)
+
+    @once
+    def graph(self) -> StepGraph:
+        """The run of steady steps as a graph of what waits for what, as recorded."""
+        requests = self.host.stalls.request
+        stalls = union(self.trace.start[requests], self.trace.end[requests])
+        return build_graph(self.trace, waiting=self.host.waiting, steady=self.steady, stalls=stalls)
+
+    @once
+    def unprofiled(self) -> Unprofiled:
+        """The step without the profiler, timed or computed."""
+        return without_profiler(self)
 
     @once
     def regime(self) -> Regime:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.intervals import Union, union
+from lanewise.trace.intervals import Union, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.intervals import covered
+from lanewise.trace.intervals import covered
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns
-from lanewise.measure.idle import CLASSES, WORK
-from lanewise.measure.intervals import covered
+from lanewise.measure.idle import CLASSES
+from lanewise.trace.intervals import covered
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -86,42 +86,25 @@ def measure_steps(facts: Facts) -> StepTable:
     for column, name in enumerate(CLASSES):
         columns[name] = classes.of_step[:, column]
 
-    steady = _steady(facts, count)
+    steady = facts.steady
     chosen = steady if steady.any() else np.ones(count, dtype=bool)
     period_ns = float(np.median(period[chosen])) if count else 0.0
-    class_ns = _class_means(classes.of_step[chosen], period_ns) if has_device and count else {}
-    step_ns, rebased, host_scale = period_ns, False, 1.0
-    if facts.unprofiled_ns and has_device:
-        # The device does the same work without the profiler; what shrinks is the host's share (diagnoses.md section 1).
-        rest = sum(class_ns.values()) - class_ns["host"] - class_ns["unknown"]
-        recorded_host = class_ns["host"] + class_ns["unknown"]
-        class_ns["host"] = max(0.0, facts.unprofiled_ns - rest)
-        host_scale = min(1.0, class_ns["host"] / recorded_host) if recorded_host else 1.0
-        class_ns["unknown"] = 0.0
-        step_ns, rebased = float(facts.unprofiled_ns), True
-    elif facts.unprofiled_ns:
-        step_ns, rebased = float(facts.unprofiled_ns), True
-    return StepTable(Columns(columns), steady, period_ns, step_ns, rebased, class_ns, host_scale)
+    unprofiled = facts.unprofiled
+    return StepTable(
+        Columns(columns),
+        steady,
+        period_ns,
+        unprofiled.step_ns,
+        unprofiled.timed,
+        unprofiled.class_ns,
+        unprofiled.host_scale,
+    )
 
 
-def _class_means(of_step: np.ndarray, period_ns: float) -> dict[str, float]:
-    """Time of the classes in a typical step; they sum to the median period.
-
-    The device's work is its own median: it does not shrink where a few steps wait so long that work is a small part of
-    the sum of all steps. Within work and within idle time, classes have the shares that they have over all steps.
-    """
-    is_work = np.array([name in WORK for name in CLASSES])
-    work_ns = float(np.median(of_step[:, is_work].sum(axis=1)))
-    result = np.zeros(len(CLASSES))
-    for chosen, whole in ((is_work, work_ns), (~is_work, max(0.0, period_ns - work_ns))):
-        total = of_step[:, chosen].sum()
-        result[chosen] = of_step[:, chosen].sum(axis=0) / total * whole if total else 0.0
-    scale = period_ns / result.sum() if result.sum() else 0.0
-    return dict(zip(CLASSES, (result * scale).tolist(), strict=True))
-
-
-def _steady(facts: Facts, count: int) -> np.ndarray:
-    """All but the first recorded step and those in which something compiles, unless compiling is the normal state."""
+def steady_steps(facts: Facts) -> np.ndarray:
+    """Which steps statistics use: all but the first recorded one and those in which something compiles, unless compiling is
+    the normal state; bool, shape (steps,)."""
+    count = len(facts.trace.steps)
     steady = np.ones(count, dtype=bool)
     if not facts.trace.steps.recorded or count < 2:
         return steady

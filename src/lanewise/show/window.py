@@ -11,13 +11,13 @@ import numpy as np
 
 from lanewise.measure.facts import Facts
 from lanewise.measure.idle import CLASSES
-from lanewise.measure.intervals import clip
 from lanewise.measure.kernel_names import short_name
 from lanewise.show.args import ARGUMENT_TABLES, arguments
 from lanewise.show.packing import pack
 from lanewise.show.payload import cut, families_of, names_block, overview_columns
 from lanewise.show.timeline import timeline_of
 from lanewise.trace.distinct import distinct
+from lanewise.trace.intervals import clip
 from lanewise.trace.schema import TABLES, Kind
 
 __all__ = ["Windows"]

@@ -12,6 +12,7 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.diagnose.select import counted, host_cost, of_step, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.ranks import collectives
+from lanewise.replay.change import cheaper
 from lanewise.report.quantity import byte_size, share, time
 
 _BUCKET = 25 << 20
@@ -20,7 +21,6 @@ _BUCKET = 25 << 20
 @rule(
     "DIS103",
     "small-collectives",
-    side="host",
     title="{collectives} {per} of less than {limit} each ({bytes} in all): starting them costs the host {host}, "
     "{share} of the step.",
 )
@@ -59,6 +59,8 @@ def small_collectives(
         )
     count_all = len(event) / steps
     needed = math.ceil(float(np.maximum(size, 0).sum()) / steps / _BUCKET)
+    owners = np.unique(facts.host.outermost_operator[call])
+    owners = owners[owners >= 0]
     rows: list[dict[str, Any]] = []
     names = [found.key[row][1] for row in np.flatnonzero(mine).tolist()]
     for name, bytes_ in sorted({(n, int(s)) for n, s in zip(names, size.tolist(), strict=True)}):
@@ -76,7 +78,8 @@ def small_collectives(
             "host": time(host),
             "share": share(of_step(facts, host)),
         },
-        gain_ns=max(0.0, (count_all - needed) / count_all * host),
+        change=cheaper(owners, min(1.0, needed / count_all)),
+        spread=0.3,
         evidence=[
             table(
                 "Collectives",
@@ -90,5 +93,5 @@ def small_collectives(
             )
         ],
         location=locate(facts, int(call[0])),
-        claims=np.unique(call).tolist(),
+        events=np.unique(call).tolist(),
     )

@@ -9,10 +9,11 @@ import numpy as np
 from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import covered, subtract, union
 from lanewise.measure.ranks import Ranks
+from lanewise.replay.change import shorten
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import count, share, text, time
+from lanewise.trace.intervals import covered, subtract, union
 
 _CLOCK_SPREAD_NS = 1_000_000
 
@@ -20,7 +21,6 @@ _CLOCK_SPREAD_NS = 1_000_000
 @rule(
     "DIS102",
     "straggler",
-    side="communication",
     title="Rank {late} comes last to {share} of the collectives; the others wait for it {waiting} per step "
     "({of_step} of the "
     "step).",
@@ -110,11 +110,10 @@ def straggler(
             "gain": time(gain),
             "regime": text(everyone[late].regime.name),
         },
-        # On the late rank the time is that of its own findings: claiming it here would count it twice.
-        gain_ns=0.0 if late == 0 else gain,
+        change=None if late == 0 else shorten(ranks.event[chosen, 0], ranks.shortest[chosen]),
         confidence="high" if ranks.clock_spread >= 0 else "medium",
         evidence=evidence,
-        claims=ranks.event[chosen, 0].tolist(),
+        events=ranks.event[chosen, 0].tolist(),
     )
 
 

@@ -9,6 +9,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.measure.bubbles import host_bubbles
 from lanewise.measure.facts import Facts
+from lanewise.replay.change import cut
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import text, time
 
@@ -18,7 +19,6 @@ _LONGEST_NAME = 60
 @rule(
     "LAU110",
     "host-bubble",
-    side="host",
     title="For {time} {per} nobody dispatches anything ({times}, the longest {longest}); the time passes in {where}.",
 )
 def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.05) -> Outcome:
@@ -85,8 +85,7 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
             "longest": time(float(length.max())),
             "where": text(trace.name_of(frame)[:_LONGEST_NAME] if frame >= 0 else "code that the trace does not show"),
         },
-        gain_ns=per_step,
-        inflated=False,
+        change=cut(bubbles.start, bubbles.end),
         evidence=evidence,
         steps=np.unique(bubbles.step).tolist() if trace.steps.recorded else (),
         location=locate(facts, frame),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import (
     claim,
     counted,
     device_sum,
-    either_side,
     enclosing,
     host_cost,
     named,
@@ -26,7 +26,6 @@ from lanewise.trace.schema import Kind
 @rule(
     "MEM105",
     "zero-grad-fill",
-    side="device",
     title="zero_grad fills {gradients} {per} with zeros instead of dropping them; with what backward then adds to them, "
     "{device} on the GPU, {host} on the host.",
 )
@@ -67,7 +66,6 @@ def zero_grad_fill(facts: Facts) -> Outcome:
         host_ns += part * host_cost(facts, trace.links.launch[added])
         if part == 1.0:
             rows = np.concatenate((rows, added))
-    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
     return Found(
         values={
             "gradients": counted(len(mine) / steady_count(facts), "gradient or list", "gradients or lists"),
@@ -75,10 +73,9 @@ def zero_grad_fill(facts: Facts) -> Outcome:
             "device": time(device_ns),
             "host": time(host_ns),
         },
-        gain_ns=gain,
-        side=side,
+        change=remove(facts, trace.device_work[rows]),
         location=locate(facts, int(zeroing[0])),
-        claims=claim(facts, rows),
+        events=claim(facts, rows),
     )
 
 

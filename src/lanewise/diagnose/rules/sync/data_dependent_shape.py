@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.sync.readbacks import find_readbacks, host_events_inside
 from lanewise.diagnose.select import climb, counted, per, sites
 from lanewise.measure.facts import Facts
+from lanewise.replay.change import drop_wait
 from lanewise.report.quantity import text, time
 
 # Indexing that asks for the positions of what a mask selects.
@@ -20,7 +22,6 @@ _AROUND = ("aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::i
 @rule(
     "SYN102",
     "data-dependent-shape",
-    side="host",
     title="{calls} {per} to operators whose result size depends on the data ({operator} first): the host stops "
     "and spends {cost} on each.",
 )
@@ -69,6 +70,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             }
         )
     rows.sort(key=lambda row: -row["total"])
+    waits = host_events_inside(facts, root)
     worst = int(asked[np.argmax(cost)])
     return Found(
         values={
@@ -77,8 +79,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             "operator": text(trace.name_of(worst)),
             "cost": time(float(np.median(cost))),
         },
-        gain_ns=float(cost.sum()) / steps,
-        inflated=False,
+        change=remove(facts, found.copy) + drop_wait(waits[facts.host.waiting[waits]]),
         evidence=[
             table(
                 "Operators that wait for the size of their result",
@@ -92,5 +93,5 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             )
         ],
         location=locate(facts, worst),
-        claims=np.concatenate((root, host_events_inside(facts, root))).tolist(),
+        events=np.concatenate((root, host_events_inside(facts, root))).tolist(),
     )
