@@ -1,53 +1,97 @@
 # Targets with a `##` are listed by `make help`.
 PYTHON ?= python3
+# What the tests see of torch: `none`, or what pip is to install, such as TORCH=torch==2.14.0. By default any that is
+# there, or a CPU build of this one. Each world has an environment of its own.
+TORCH ?= torch==2.13.0
+ifeq ($(TORCH),none)
+VENV ?= .venv-no-torch
+else
 VENV ?= .venv
+endif
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check $(shell test -t 2 || echo --quiet)
+# What has been put into the environment, each as a file.
+HAS := $(VENV)/has
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint thresholds types layers docs check bench-reader bench-diagnosis clean
+.NOTPARALLEL:
+.PHONY: help setup torch demo test test-all lint thresholds types layers docs docs-check page readers check bench-reader bench-diagnosis clean
 
 help: ## list these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(BIN)/lanewise: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet -e '.[dev]'
+$(HAS)-python:
+	@echo "Making a virtual environment in $(VENV) ..."
+	@$(PYTHON) scripts/make_environment.py $(VENV) $(if $(filter none,$(TORCH)),--without-torch)
 	@touch $@
 
-setup: $(BIN)/lanewise ## make the virtual environment with everything that development needs
+# What reads a trace and explains it; the page, which takes a minute, comes with `make setup`.
+$(HAS)-lanewise: pyproject.toml | $(HAS)-python
+	@echo "Installing lanewise and the five packages that it needs ..."
+	@LANEWISE_PAGE=skip $(PIP) install -e .
+	@touch $@
 
-demo: $(BIN)/lanewise ## explain a bundled H100 trace (and record a CPU program if torch is installed)
+torch: $(HAS)-python
+ifneq ($(TORCH),none)
+	@test "$$(cat $(HAS)-torch 2>/dev/null)" = "$(TORCH)" || \
+	  scripts/bring_torch.sh $(VENV) "$(TORCH)" $(if $(filter file,$(origin TORCH)),or-none)
+	@echo "$(TORCH)" >$(HAS)-torch
+endif
+
+$(HAS)-dev: pyproject.toml | $(HAS)-python
+	@echo "Installing what development needs, and building the page ..."
+	@$(PIP) install -e '.[dev]'
+	@touch $@ $(HAS)-lanewise
+
+setup: torch $(HAS)-dev ## make the virtual environment with everything that development needs, torch for the CPU too
+
+demo: $(HAS)-lanewise ## explain a bundled H100 trace (and record a CPU program if torch is installed)
 	@$(BIN)/lanewise demo
+	@echo "lanewise is in $(BIN)"
 
-test: $(BIN)/lanewise ## run the fast tests
-	$(BIN)/pytest -m "not slow and not gpu" -n auto --dist loadfile
+test: setup ## run the fast tests; with TORCH=none those that do without torch
+	@$(BIN)/pytest -m "not slow and not gpu" -n auto --dist loadfile
 
-test-all: $(BIN)/lanewise ## run all tests but those that need a GPU
+test-all: setup ## run all tests but those that need a GPU
 	$(BIN)/pytest -m "not gpu"
 
-lint: $(BIN)/lanewise ## style
+lint: $(HAS)-dev ## style
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
-thresholds: $(BIN)/lanewise ## which thresholds of rules no test pins (two minutes)
+thresholds: $(HAS)-dev ## which thresholds of rules no test pins (two minutes)
 	$(BIN)/python scripts/pinned_thresholds.py
 
-types: $(BIN)/lanewise ## strict types
+types: $(HAS)-dev ## strict types
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-layers: $(BIN)/lanewise ## data flows one way
+layers: $(HAS)-dev ## data flows one way
 	$(BIN)/lint-imports
 
-docs: $(BIN)/lanewise ## regenerate the generated pages of docs/
+docs: $(HAS)-dev ## regenerate the generated pages of docs/
 	$(BIN)/python scripts/generate_docs.py
 
-check: lint types layers test-all ## everything that CI checks
+docs-check: $(HAS)-dev ## whether the generated pages are up to date
+	$(BIN)/python scripts/generate_docs.py --check
 
-bench-reader: $(BIN)/lanewise ## speed and memory of the reader beside its peers
+page: $(HAS)-dev ## types, style and unit tests of the page (needs Node.js)
+	cd web && npm ci --ignore-scripts --silent && npm run --silent check
+
+# Exports of the call tree are read back by the readers of the tools that they are for.
+readers:
+	cd tests/tree/readers && npm ci --ignore-scripts --silent
+
+check: setup lint types layers docs-check page readers ## everything that CI checks, the tests without torch and with it
+	@echo "Tests without torch:"
+	@$(MAKE) --no-print-directory test TORCH=none VENV=$(VENV)-no-torch
+	@echo "Tests with torch:"
+	@$(MAKE) --no-print-directory test
+
+bench-reader: $(HAS)-dev ## speed and memory of the reader beside its peers
 	$(BIN)/python benchmarks/reader/bench.py
 
-bench-diagnosis: $(BIN)/lanewise ## how right the diagnoses are on labelled recordings
+bench-diagnosis: $(HAS)-dev ## how right the diagnoses are on labelled recordings
 	$(BIN)/python -m benchmarks.diagnosis
 
 clean: ## remove what was built
-	rm -rf $(VENV) dist build site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-no-torch dist build site .pytest_cache .ruff_cache .hypothesis

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
+
+import pytest
 
 import lanewise
+from lanewise.errors import MissingDependencyError
+
+NEED_TORCH = {"Plan", "load_plan", "optimize"}
 
 
-def test_all_is_sorted_and_every_name_resolves() -> None:
+def test_all_is_sorted_and_every_name_resolves_or_says_what_it_needs() -> None:
     assert lanewise.__all__ == sorted(lanewise.__all__)
     for name in lanewise.__all__:
-        assert getattr(lanewise, name) is not None
+        if name in NEED_TORCH and find_spec("torch") is None:
+            with pytest.raises(MissingDependencyError, match=rf"lanewise\.{name} needs torch.*pip install torch"):
+                getattr(lanewise, name)
+        else:
+            assert getattr(lanewise, name) is not None
 
 
 def test_importing_lanewise_imports_nothing_heavy() -> None:
@@ -42,7 +52,6 @@ def test_frames_carry_names_and_derived_columns() -> None:
 
 def test_a_trace_cannot_be_changed() -> None:
     import numpy as np
-    import pytest
 
     from lanewise.bundled import bundled_path
 

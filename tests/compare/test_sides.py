@@ -53,7 +53,7 @@ def test_a_report_compares_times_and_findings_only(tmp_path: Path) -> None:
     difference = comparison.differences[0]
     assert difference.device == []
     assert any("old is a report" in warning for warning in difference.warnings)
-    assert difference.verdict.startswith("The step takes")
+    assert difference.verdict.startswith("The step took")
     assert difference.waterfall.a_ns + sum(item.ns for item in difference.waterfall.items) == difference.waterfall.b_ns
 
 
@@ -210,6 +210,11 @@ def test_repeats_settle_what_one_run_cannot() -> None:
     one = step_of(repeats(1.0, 1, seed=1), repeats(1.4, 1, seed=2))
     many = step_of(repeats(1.0, 6, seed=1), repeats(1.4, 6, seed=2))
     assert one.step.verdict == "not enough samples"
+    # Noise is no fact: neither a difference nor whose it is.
+    assert "these runs do not tell them apart" in one.verdict
+    assert "instead of" not in one.verdict
+    assert "host time" not in one.verdict
+    assert "instead of" in many.verdict
     assert one.step.further_unit == "runs"
     assert many.step.verdict == "slower"
     assert (many.step.unit, many.step.a_count) == ("runs", 6)

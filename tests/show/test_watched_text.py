@@ -13,11 +13,8 @@ from lanewise.tree.watched import Distortion, Watched
     [
         (1.05, 1.4, "a watched step takes 1.200x the time of another (95 % interval 1.050 to 1.400"),
         (0.95, 1.1, "a watched step takes 1.200x the time of another (95 % interval 0.950 to 1.100"),
-        (
-            0.7,
-            1.6,
-            "steps differ too much to tell what watching costs: 1.200x the time of another (95 % interval 0.700",
-        ),
+        (0.7, 1.6, "steps differ too much to tell what watching costs (95 % interval 0.700 to 1.600"),
+        (1.1, 2.4, "a watched step takes 1.10x to 2.40x the time of another (95 % interval 1.100 to 2.400"),
     ],
 )
 def test_what_watching_costs_or_that_it_cannot_be_told(low: float, high: float, said: str) -> None:

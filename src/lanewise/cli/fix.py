@@ -40,7 +40,10 @@ class _Fix(RunCommand):
 )
 @click.option("--prove", is_flag=True, help="Record the program with and without them, in turns, and compare.")
 @click.option(
-    "--apply", "write", is_flag=True, help="Prove them, and write them to the script unless they make it slower."
+    "--apply",
+    "write",
+    is_flag=True,
+    help="Prove them, and write them to the script unless it fails, prints something else or gets slower.",
 )
 @click.option("--no-proof", is_flag=True, help="With --apply: write them without recording anything.")
 @click.option("--unsafe", is_flag=True, help="Also what may change results beyond rounding; read the diff first.")
@@ -57,8 +60,8 @@ def fix(ctx: click.Context, **given: Any) -> None:
     """Suggest changes of a program's source, prove that they help, and apply them.
 
     Suggestions are printed as a diff. With --apply the program is recorded with and without them, in turns, and the
-    script is only changed if it still runs and does not get slower. For a PLAN.json of lanewise.optimize: show it.
-    With -o all of it becomes a page, one file to send; with --json that file.
+    script is only changed if it still runs, prints the same and does not get slower. For a PLAN.json of
+    lanewise.optimize: show it. With -o all of it becomes a page, one file to send; with --json that file.
     """
     from lanewise.fix.source.text import check_writable, read_source, write_source
 
@@ -67,6 +70,8 @@ def fix(ctx: click.Context, **given: Any) -> None:
         raise UsageError("what to fix? lanewise fix SCRIPT [ARGS]")
     if program[0] == "-":
         raise UsageError("a program is edited in its file, not from standard input: lanewise fix SCRIPT")
+    if given["only_diff"] and given["write"]:
+        raise UsageError("--diff changes nothing, --apply writes: leave one of them out")
     script, arguments = Path(program[0]), program[1:]
     if given["output"] is not None:
         check_output(given["output"], given["force"])
@@ -169,16 +174,24 @@ def _proof(script: Path, edited: Source, arguments: list[str], given: dict[str, 
     with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
         proof = prove(script, edited, arguments, Path(folder), runs=given["runs"], tell=tell)
     if not given["as_json"]:
-        from lanewise.show.diff_terminal import print_diff
-
-        print_diff(proof.comparison, console())
-        click.echo(f"lanewise: {proof.printed}", err=True)
+        print_proof(proof)
     return proof
+
+
+def print_proof(proof: Proof) -> None:
+    """The comparison, and whether both printed the same."""
+    from lanewise.show.diff_terminal import print_diff
+
+    print_diff(proof.comparison, console())
+    click.echo(f"lanewise: {proof.printed}", err=True)
 
 
 def _may_write(proof: Proof | None) -> bool:
     if proof is None:
         return True
+    if proof.changes_output:
+        click.echo("lanewise: the edits change what it prints: nothing is written", err=True)
+        return False
     if proof.verdict == "slower":
         click.echo("lanewise: it is slower with the edits: nothing is written", err=True)
         return False

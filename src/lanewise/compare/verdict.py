@@ -234,6 +234,11 @@ def _step_sentences(a: Arm, b: Arm, difference: Difference) -> str:
     parts: list[str] = []
     if abs(delta) <= 0.005 * max(before, after):
         parts.append(f"The step takes {_time(after)} on both sides")
+    elif difference.step.verdict not in {"faster", "slower"}:
+        # What the runs do not show is not stated, and nobody's either.
+        same = difference.step.verdict == "no difference"
+        known = "no difference" if same else "these runs do not tell them apart"
+        parts.append(f"The step took {_time(before)} and {_time(after)}: {known}")
     else:
         word = "more" if delta > 0 else "less"
         parts.append(f"The step takes {_time(after)} instead of {_time(before)}, {_time(abs(delta))} {word}")

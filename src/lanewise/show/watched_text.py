@@ -27,6 +27,8 @@ _LOSSES = {
 
 _NOISY = 0.2
 """Width of an interval around 1 that says nothing."""
+_RANGE = 1.5
+"""From this ratio of its ends on an interval supports no single number."""
 
 _NO_DEVICE = ("not collected: no device was used", "not collected: this torch is a CPU build")
 """Nothing to tell of."""
@@ -40,7 +42,9 @@ def watched_lines(watched: Watched) -> list[str]:
         ratio = f"{found.ratio:.3f}x the time of another"
         interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, {found.on} and {found.off} steps of this run"
         if found.low <= 1 <= found.high and found.high - found.low > _NOISY:
-            lines.append(f"steps differ too much to tell what watching costs: {ratio} ({interval})")
+            lines.append(f"steps differ too much to tell what watching costs ({interval})")
+        elif found.high > _RANGE * found.low:
+            lines.append(f"a watched step takes {found.low:.2f}x to {found.high:.2f}x the time of another ({interval})")
         else:
             lines.append(f"a watched step takes {ratio} ({interval})")
     elif watched.callback_ns:

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch", reason="the benchmark's stages do")
+
 from benchmarks.context.stages import packed
 from benchmarks.context.summary import summary
 from benchmarks.context.table import rows

@@ -10,12 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from lanewise.compare.arm import ENOUGH_RUNS
 from lanewise.compare.diff import diff
 from lanewise.compare.model import Comparison
+from lanewise.compare.verdict import step_sentence
 from lanewise.errors import LanewiseError, UsageError
+from lanewise.fix.source.printed import compare_printed
 from lanewise.fix.source.text import Source, write_source
 
-__all__ = ["Proof", "TooFewStepsError", "last_words", "prove", "record_once"]
+__all__ = ["Proof", "TooFewStepsError", "last_words", "prove", "record_once", "run_once"]
 
 _LONGEST_S = 3600
 _NOTHING = "nothing was recorded"
@@ -30,7 +35,8 @@ class Proof(NamedTuple):
     """What recording both showed.
 
     Attributes:
-        comparison: of the recordings. same_output: whether both printed the same. output: what differs, for a reader.
+        comparison: of the recordings. same_output: whether both printed the same, up to rounding.
+        output: what differs, for a reader; "" where nothing does, or where that cannot be told.
         steady: whether the program as it was printed the same in each of its runs.
     """
 
@@ -43,10 +49,15 @@ class Proof(NamedTuple):
     def printed(self) -> str:
         """What there is to say about what both printed."""
         if self.same_output:
-            return "it prints the same"
-        if not self.steady:
+            return "it prints the same" + ("" if self.steady else ", besides what changes from run to run anyway")
+        if not self.changes_output:
             return "it prints something else in every run, without the edits too: give it a seed to compare that"
         return f"it prints something else: {self.output}"
+
+    @property
+    def changes_output(self) -> bool:
+        """Whether the edits are known to change what is printed."""
+        return not self.same_output and bool(self.output)
 
     @property
     def verdict(self) -> str:
@@ -60,6 +71,7 @@ def prove(
     """Run both several times, in turns, and compare their recordings.
 
     The edited program is written beside the script for as long as it runs, so that it finds the same files and modules.
+    Which of the two goes first changes from turn to turn: what gets slower or faster with time favours neither.
 
     Args:
         folder: for the recordings. runs: of each side; with four and more the verdict knows how much runs differ.
@@ -74,7 +86,8 @@ def prove(
     try:
         write_source(beside, *edited)
         for number in range(runs):
-            for side, program in (("before", script), ("after", beside)):
+            turn = (("before", script), ("after", beside))
+            for side, program in turn if number % 2 == 0 else reversed(turn):
                 tell(f"recording {side}, run {number + 1} of {runs}")
                 name = f"{side}{number}"
                 try:
@@ -86,6 +99,11 @@ def prove(
                     quick = True
                     said = record_once(program, arguments, folder / side, name, quick=quick)
                 outputs[side].append(said.replace(program.name, script.name))
+        printed = compare_printed(outputs["before"], outputs["after"])
+        if not printed.same and len(outputs["before"]) == 1:
+            tell("it printed something else: running it once more without the edits, to see whether it always does")
+            outputs["before"].append(run_once(script, arguments))
+            printed = compare_printed(outputs["before"], outputs["after"])
     finally:
         beside.unlink(missing_ok=True)
     try:
@@ -93,9 +111,7 @@ def prove(
     except UsageError as error:
         why = str(error).partition(". ")[0]  # what follows is an option of another command
         raise LanewiseError(f"the recordings with and without the edits say nothing of each other: {why}") from None
-    before, after = outputs["before"][-1], outputs["after"][-1]
-    same, steady = before == after, len(set(outputs["before"])) == 1
-    return Proof(comparison, same, "" if same else _difference(before, after), steady)
+    return Proof(_as_sure_as(comparison, runs), printed.same, printed.difference, printed.steady)
 
 
 def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str, *, quick: bool = False) -> str:
@@ -110,7 +126,7 @@ def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str
     ours = [sys.executable, "-m", "lanewise", "run", "--no-explain", "-o", str(folder.absolute()), "--name", name]
     words = [*ours, *(["--quick"] if quick else []), str(program), *arguments]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_LONGEST_S, check=False)
-    which = "the program" if not program.name.startswith(".") else "the edited program"
+    which = _which(program)
     if done.returncode != 0:
         raise LanewiseError(f"{which} ends with exit code {done.returncode}: {last_words(done.stderr)}")
     if not any(folder.glob(f"{name}*.json.gz")):
@@ -129,8 +145,29 @@ def last_words(errors: str) -> str:
     return (exceptions or said or ["no message"])[-1][:200]
 
 
-def _difference(before: str, after: str) -> str:
-    for a, b in zip(before.splitlines(), after.splitlines(), strict=False):
-        if a != b:
-            return f"{a.strip()[:80]!r} became {b.strip()[:80]!r}"
-    return "one of them prints more lines"
+def run_once(program: Path, arguments: Sequence[str]) -> str:
+    """Run a program without recording it; what it printed. Raises LanewiseError if it fails."""
+    words = [sys.executable, str(program), *arguments]
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_LONGEST_S, check=False)
+    if done.returncode != 0:
+        raise LanewiseError(f"{_which(program)} ends with exit code {done.returncode}: {last_words(done.stderr)}")
+    return done.stdout
+
+
+def _which(program: Path) -> str:
+    return "the edited program" if program.name.startswith(".") else "the program"
+
+
+def _as_sure_as(comparison: Comparison, runs: int) -> Comparison:
+    """Without what one run per side cannot know: how much runs differ."""
+    if runs > 1:
+        return comparison
+    (difference,) = comparison.differences
+    step = msgspec.structs.replace(
+        difference.step, verdict="not enough samples", low=None, high=None, p=None, mde=None, unit="runs",
+        a_count=1, b_count=1, further=ENOUGH_RUNS, further_unit="runs",
+    )  # fmt: skip
+    text = difference.verdict.replace(step_sentence(difference.step), step_sentence(step))
+    return msgspec.structs.replace(
+        comparison, differences=[msgspec.structs.replace(difference, step=step, verdict=text)]
+    )

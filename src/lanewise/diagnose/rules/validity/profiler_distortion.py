@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from lanewise.diagnose.evidence import per_step, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, ratio, share, time
 from lanewise.trace.recorded import from_metadata
 from lanewise.trace.schema import Kind
+
+_RANGE = (
+    "Recording made the step {low} to {high} as long: {recorded} with the profiler, {unprofiled} without it, and steps "
+    "that vary. Shares refer to the time without it; recorded host times are too long by a factor in that range."
+)
+_UNKNOWN = (
+    "Steps vary too much to tell what recording did to them: {recorded} with the profiler, {unprofiled} without it, a "
+    "ratio between {low} and {high}. Shares refer to the time without it and are no better known: record again while "
+    "nothing else runs on the machine."
+)
 
 
 @rule(
@@ -18,7 +32,13 @@ from lanewise.trace.schema import Kind
     "Shares refer to the time without it; recorded host times are too long by about that factor.",
 )
 def profiler_distortion(
-    facts: Facts, *, ratio_from: float = 1.2, cost_of_row_us: float = 2.0, likely_from: float = 0.2
+    facts: Facts,
+    *,
+    ratio_from: float = 1.2,
+    cost_of_row_us: float = 2.0,
+    likely_from: float = 0.2,
+    range_from: float = 1.5,
+    noise_from: float = 3.0,
 ) -> Outcome:
     """The profiler changed what it measured.
 
@@ -28,7 +48,9 @@ def profiler_distortion(
 
     Where lanewise recorded, the ratio is the one it measured: over the steps after host times had settled, and without
     what a recorder does between two steps, which is no part of the program. Of another recording it is the median step
-    of the trace over the time given by `--step-time`.
+    of the trace over the time given by `--step-time`. The ratio is stated as a number only where its 95 % interval is
+    narrower than 1.5x, and as a range up to 3x. Beyond that, or where the interval reaches down to 1, nothing is claimed:
+    steps differ more by themselves than recording made them.
 
     Costs: nothing without a profiler. Where the step time without it is known, all shares refer to that, and the host's
     part is what shrinks.
@@ -71,25 +93,28 @@ def profiler_distortion(
         )
     ]
     if facts.unprofiled_ns:
-        recorded_ns, times = _measured(facts, facts.unprofiled_ns)
-        if times <= ratio_from:
-            return Clear(f"the recorded step takes {times:.2f}x the un-profiled one")
-        return Found(
-            values={
-                "ratio": ratio(times),
-                "recorded": time(recorded_ns),
-                "unprofiled": time(facts.unprofiled_ns),
-                "rows": count(round(rows)),
-            },
-            evidence=evidence,
-        )
+        cost = _measured(facts, facts.unprofiled_ns)
+        values = {
+            "ratio": ratio(cost.ratio),
+            "low": ratio(cost.low),
+            "high": ratio(cost.high),
+            "recorded": time(cost.recorded_ns),
+            "unprofiled": time(facts.unprofiled_ns),
+            "rows": count(round(rows)),
+        }
+        width = cost.high / max(cost.low, 1e-9)
+        if width > noise_from or (cost.low <= 1 and cost.ratio > ratio_from):
+            return Found(title=_UNKNOWN, values=values, evidence=evidence, confidence="low")
+        if cost.ratio <= ratio_from:
+            return Clear(f"the recorded step takes {cost.ratio:.2f}x the un-profiled one")
+        return Found(title=_RANGE if width > range_from else None, values=values, evidence=evidence)
     if facts.regime.name not in {"host", "mixed"}:
         return NotApplicable(f"the run is {facts.regime.name}-bound: what the profiler costs the host is hidden")
-    cost = rows * cost_of_row_us * 1e3
-    part = cost / max(1.0, steps.period_ns)
+    estimated = rows * cost_of_row_us * 1e3
+    part = estimated / max(1.0, steps.period_ns)
     if part <= likely_from:
         return Clear(
-            f"{rows:,.0f} operator rows per step cost about {cost / 1e3:,.0f} us, {part:.0%} of it; the step time "
+            f"{rows:,.0f} operator rows per step cost about {estimated / 1e3:,.0f} us, {part:.0%} of it; the step time "
             f"without the profiler is not known"
         )
     return Found(
@@ -100,17 +125,35 @@ def profiler_distortion(
             "each": time(cost_of_row_us * 1e3),
             "share": share(part),
             "recorded": time(steps.period_ns),
-            "cost": time(cost),
+            "cost": time(estimated),
         },
         evidence=evidence,
         confidence="low",
     )
 
 
-def _measured(facts: Facts, unprofiled_ns: int) -> tuple[float, float]:
-    """The recorded step time, ns, and its ratio to the un-profiled one: the recorder's own where there is one."""
+class _Cost(NamedTuple):
+    """Recorded step time, ns; its ratio to the un-profiled one, and the 95 % interval of that or what stands for it."""
+
+    recorded_ns: float
+    ratio: float
+    low: float
+    high: float
+
+
+def _measured(facts: Facts, unprofiled_ns: int) -> _Cost:
+    """The recorder's own measurement where there is one, else that of the trace's steps."""
     recorded = from_metadata(facts.trace.metadata)
     if recorded is not None and recorded.distortion and recorded.profiled is not None and recorded.unprofiled_step_us:
         if unprofiled_ns == round(recorded.unprofiled_step_us * 1e3):
-            return recorded.profiled.median_us * 1e3, recorded.distortion
-    return facts.steps.period_ns, facts.steps.period_ns / unprofiled_ns
+            times, low, high = recorded.distortion, recorded.distortion_low, recorded.distortion_high
+            if low is None or high is None:
+                # Too few samples for an interval: what the middle 60 % of them leave room for.
+                before = recorded.unprofiled or recorded.profiled
+                low = min(times, recorded.profiled.p20_us / before.p80_us)
+                high = max(times, recorded.profiled.p80_us / before.p20_us)
+            return _Cost(recorded.profiled.median_us * 1e3, times, low, high)
+    period = facts.steps.table["period"][facts.steps.steady]
+    low, high = np.quantile(period, (0.2, 0.8)) if len(period) else (facts.steps.period_ns,) * 2
+    middle = facts.steps.period_ns
+    return _Cost(middle, *(float(ns) / unprofiled_ns for ns in (middle, min(low, middle), max(high, middle))))
