@@ -48,7 +48,7 @@ def known() -> set[str]:
 
 def costs_something(finding: Finding) -> bool:
     """Whether a finding speaks of time that this run would get back."""
-    return finding.on_bottleneck and not finding.claims_from and finding.kind != "note"
+    return finding.on_bottleneck and not finding.events_from and finding.kind != "note"
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from lanewise.measure.facts import Facts
-from lanewise.measure.static_regions import StaticRegion
 from lanewise.replay.change import Change, Events, add, cheaper, cut, shorten
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -111,15 +110,31 @@ def _same_owner(outer: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
     return inside & (outer[np.clip(other, 0, max(0, len(outer) - 1))] == outer[at])
 
 
-def replayed(facts: Facts, region: StaticRegion) -> Change:
-    """A region of launches as one CUDA graph in each step: the host does nothing between its first and its last launch."""
-    trace = facts.trace
-    step = trace.steps.of_event[region.calls]
-    first = np.unique(step, return_index=True)[1]
-    last = len(step) - 1 - np.unique(step[::-1], return_index=True)[1]
-    owner = facts.host.outermost_operator[region.calls]
-    outer = np.where(owner >= 0, owner, region.calls)
-    return cut(trace.start[outer[first]], trace.end[outer[last]]) + add(host_ns=_GRAPH_LAUNCH_NS)
+def replayed(facts: Facts, calls: np.ndarray) -> Change:
+    """Launches as CUDA graphs: in each run of them between two waits the host makes one call, and the device goes from one
+    operation to the next without a pause."""
+    trace, every = facts.trace, facts.launches.call
+    waits = np.flatnonzero(facts.host.waiting)
+    points = np.concatenate((every, waits))
+    step = trace.steps.of_event[points]
+    order = np.lexsort((trace.start[points], trace.lane[points], step))
+    points, step = points[order], step[order]
+    mine = np.isin(points, calls) & ~facts.host.waiting[points]
+    fresh = np.concatenate(([True], (step[1:] != step[:-1]) | (trace.lane[points][1:] != trace.lane[points][:-1])))
+    first = np.flatnonzero(mine & (fresh | ~np.concatenate(([False], mine[:-1]))))
+    last = np.flatnonzero(mine & (np.concatenate((fresh[1:], [True])) | ~np.concatenate((mine[1:], [False]))))
+    owner = facts.host.outermost_operator[points]
+    outer = np.where((owner >= 0) & (facts.host.wait_inside[np.maximum(owner, 0)] == 0), owner, points)
+    work = trace.device_work[np.isin(trace.links.launch, calls)]
+    later = np.setdiff1d(
+        work, work[np.isin(trace.links.launch[np.searchsorted(trace.device_work, work)], points[first])]
+    )
+    steps = max(1, int(facts.steady.sum()))
+    return (
+        cut(trace.start[outer[first]], trace.end[outer[last]])
+        + add(host_ns=_GRAPH_LAUNCH_NS * len(first) / steps)
+        + Change(nodes=later)
+    )
 
 
 # Launching a captured graph takes the host about this long.

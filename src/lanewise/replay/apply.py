@@ -13,6 +13,12 @@ from lanewise.trace.schema import Kind
 
 __all__ = ["apply"]
 
+# An API call that neither waits nor copies takes the host about this long.
+_CALL_NS = 6_000.0
+
+# Nodes of a replayed graph follow each other this closely: 0.29 us in the median, 0.38 at the 90th percentile, on an H200.
+_NODE_PAUSE_NS = 350.0
+
 _DEVICE = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 
 
@@ -27,14 +33,19 @@ def apply(graph: StepGraph, change: Change) -> StepGraph:
     second, lane, ready = graph.second.copy(), graph.lane, graph.ready
     silent = host & (graph.event >= 0) & idle.takes_away()
     left = idle.left()
-    gap[host] = (np.maximum(gap - graph.own, 0.0) * left + np.where(silent, 0.0, graph.own))[host]
-    quiet = silent | (host & _is_one_of(graph.event, change.unwaited))
+    unwaited = host & _is_one_of(graph.event, change.unwaited)
+    own = np.where(silent, 0.0, np.where(unwaited, np.minimum(graph.own, _CALL_NS), graph.own))
+    gap[host] = (np.maximum(gap - graph.own, 0.0) * left + own)[host]
+    quiet = silent | unwaited
     dependency[quiet & host] = -1
 
     launches = host & (graph.event >= 0) & _begins_in(graph, graph.event, _spans(graph, gone_rows))
     parent = np.maximum(graph.dependency, 0)
     gone = ~host & ((launches[parent] & (graph.dependency >= 0)) | _is_one_of(graph.event, change.gone))
     duration[gone], gap[gone], dependency[gone], second[gone] = 0.0, 0.0, -1, -1
+    if len(change.nodes):
+        hit = ~host & _is_one_of(graph.event, change.nodes)
+        gap[hit] = np.minimum(gap[hit], _NODE_PAUSE_NS)
     if len(change.shorter):
         order = np.argsort(change.shorter, kind="stable")
         ids = change.shorter[order]
@@ -65,7 +76,7 @@ class _Idle:
             for lines in (self._away, self._nothing):
                 lines[0] = merge(lines.get(0, Union.empty()), cuts)
         # Shares are rounded, so that as many sets of time are enough.
-        keep = np.ceil(np.clip(change.keep, 0, 1) * 20) / 20
+        keep = np.round(np.clip(change.keep, 0, 1), 3)
         self._less = {
             float(share): _spans(graph, change.cheaper[~whole & (keep == share)]) for share in np.unique(keep[~whole])
         }

@@ -52,6 +52,7 @@ class Change:
         shorter, shorter_ns: device work, and what it takes instead, ns.
         apart: device work on a stream of its own.
         aside: host rows done by another thread.
+        nodes: device work that follows what is before it as the nodes of a graph do, without the pause of a launch.
         host_ns, device_ns: work added per step.
     """
 
@@ -65,6 +66,7 @@ class Change:
     shorter_ns: np.ndarray = field(default_factory=lambda: np.empty(0))
     apart: np.ndarray = field(default_factory=_none)
     aside: np.ndarray = field(default_factory=_none)
+    nodes: np.ndarray = field(default_factory=_none)
     host_ns: float = 0.0
     device_ns: float = 0.0
 
@@ -83,6 +85,7 @@ class Change:
             shorter_ns=both(self.shorter_ns, other.shorter_ns),
             apart=both(self.apart, other.apart),
             aside=both(self.aside, other.aside),
+            nodes=both(self.nodes, other.nodes),
             host_ns=self.host_ns + other.host_ns,
             device_ns=self.device_ns + other.device_ns,
         )

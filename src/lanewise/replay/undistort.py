@@ -27,6 +27,10 @@ __all__ = ["COSTS", "Costs", "scaled_to", "slower", "undistort"]
 _TYPICAL = 0.25
 
 
+# Of a stretch full of Python frames at least this share is left.
+_LEFT_OF_FRAMES = 0.15
+
+
 @dataclass(frozen=True)
 class Costs:
     """What recording costs the host, ns.
@@ -57,8 +61,10 @@ def undistort(graph: StepGraph, costs: Costs = COSTS) -> StepGraph:
     host = graph.on_host
     work = np.maximum(graph.gap - graph.profiler, 0.0)
     work = np.where(host, _typical(graph, work), work)
-    price = graph.rows @ np.array([costs.operator, costs.call, costs.frame, 0.0])
-    price += np.where(host & (graph.event < 0), costs.step, 0.0)
+    # A frame's row is nearly all that a small Python function costs while it is recorded; an operator does more.
+    work = np.where(host, np.maximum(work - graph.rows[:, 2] * costs.frame, _LEFT_OF_FRAMES * work), work)
+    price = graph.rows[:, 0] * costs.operator + graph.rows[:, 1] * costs.call
+    price = price + np.where(host & (graph.event < 0), costs.step, 0.0)
     gap = np.where(host, np.maximum(work - price, costs.left * work), graph.gap)
     # A lag behind a launch or a wait is the driver's work and the device's; one behind another stream is the device's.
     lag = np.where((graph.dependency != -1) & (graph.lag > 0), graph.lag * costs.latency, graph.lag)

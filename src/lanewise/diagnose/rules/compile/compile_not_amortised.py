@@ -63,7 +63,7 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
             continue
         calls = len(mine) / steady_count(facts)
         small.append(mine)
-        keeps.append(np.full(len(mine), per_call * eager / host))
+        keeps.append(np.full(len(mine), max(0.0, 1 - (host - per_call * eager) / float(trace.duration[mine].mean()))))
         rows.append(
             {
                 "region": trace.names[int(name)],

@@ -10,7 +10,7 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.ranks import Ranks
-from lanewise.replay.change import shorten
+from lanewise.replay.change import Change, shorten
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import count, share, text, time
 from lanewise.trace.intervals import covered, subtract, union
@@ -110,11 +110,19 @@ def straggler(
             "gain": time(gain),
             "regime": text(everyone[late].regime.name),
         },
-        change=None if late == 0 else shorten(ranks.event[chosen, 0], ranks.shortest[chosen]),
+        change=None if late == 0 else _in_time(facts, ranks, chosen, gain * steps),
         confidence="high" if ranks.clock_spread >= 0 else "medium",
         evidence=evidence,
         events=ranks.event[chosen, 0].tolist(),
     )
+
+
+def _in_time(facts: Facts, ranks: Ranks, chosen: np.ndarray, gain_ns: float) -> Change:
+    """The collectives of this rank without so much of their waiting as the others could do without the late one."""
+    events = ranks.event[chosen, 0]
+    waits = np.maximum(facts.trace.duration[events] - ranks.shortest[chosen], 0)
+    part = min(1.0, gain_ns / max(1.0, float(waits.sum())))
+    return shorten(events, facts.trace.duration[events] - part * waits)
 
 
 def _skew(ranks: Ranks, chosen: np.ndarray) -> Block:

@@ -64,7 +64,7 @@ def graph_candidate(facts: Facts, *, launches_from: int = 20) -> Outcome:
             "device": time(region.device_ns),
             "per": per(facts),
         },
-        change=replayed(facts, region),
+        change=replayed(facts, region.calls),
         spread=0.2,
         confidence="high" if region.shapes and region.compared > 2 else "medium",
         evidence=evidence,

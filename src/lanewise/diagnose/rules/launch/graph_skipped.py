@@ -65,7 +65,7 @@ def graph_skipped(facts: Facts) -> Outcome:
     values = {"mode": text(mode), "regions": count(round(len(calls) / steady, 1))}
     return Found(
         values=values,
-        change=replayed(facts, region) if region is not None else None,
+        change=replayed(facts, region.calls) if region is not None else None,
         spread=0.2,
         evidence=[
             TextBlock(

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from lanewise.diagnose.changes import replayed
 from lanewise.diagnose.evidence import by_line, in_steady_steps, locate, per_step, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.replay.change import one_launch
 from lanewise.report.quantity import QuantityType, count, time
 
 _SHOWN: dict[str, tuple[QuantityType, str]] = {
@@ -57,9 +57,6 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         return Clear(f"the median kernel takes {median / 1e3:.1f} us")
     cost_of_call = np.zeros(len(trace), dtype=np.int64)
     cost_of_call[facts.launches.call] = facts.launches.host_cost
-    operators = np.unique(facts.host.outermost_operator[calls])
-    # What waits for the device in between stays, whatever launches the rest.
-    operators = operators[(operators >= 0) & (facts.host.wait_inside[operators] == 0)]
     edges = [0, 2, 5, 10, 20, 50, 100, float("inf")]
     in_us = trace.duration[kernels] / 1e3
     counts = np.histogram(in_us, bins=edges)[0]
@@ -78,7 +75,7 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
             "host_cost": time(float(np.median(cost_of_call[calls]))),
             "queue_delay": time(facts.regime.queue_delay_ns),
         },
-        change=one_launch(operators),
+        change=replayed(facts, calls),
         bound=True,
         evidence=[
             table("Kernel durations per step", {"range": ("text", "duration"), "kernels": ("count", "kernels")}, rows),

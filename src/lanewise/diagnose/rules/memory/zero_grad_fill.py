@@ -64,8 +64,8 @@ def zero_grad_fill(facts: Facts) -> Outcome:
         added = leaves.rows(additions)
         device_ns += part * device_sum(facts, added)
         host_ns += part * host_cost(facts, trace.links.launch[added])
-        if part == 1.0:
-            rows = np.concatenate((rows, added))
+        gone = leaves.rows(additions[_first_of_steps(trace.steps.of_event[leaves.operator[additions]], part)])
+        rows = np.concatenate((rows, gone))
     return Found(
         values={
             "gradients": counted(len(mine) / steady_count(facts), "gradient or list", "gradients or lists"),
@@ -85,6 +85,13 @@ def _additions(facts: Facts) -> np.ndarray:
     accumulate = named(facts, (Kind.OPERATOR,), "torch::autograd::AccumulateGrad")
     adds = trace.name_mask(r"^aten::add_$")[trace.name[operator]]
     return np.flatnonzero(adds & (enclosing(facts, accumulate, operator) >= 0))
+
+
+def _first_of_steps(step: np.ndarray, part: float) -> np.ndarray:
+    """The first so many of each step, as a mask; `step` is in order."""
+    begin = np.searchsorted(step, step)
+    number = np.bincount(step, minlength=int(step.max(initial=0)) + 1)[step]
+    return np.arange(len(step)) - begin < np.round(part * number)
 
 
 def _filled(facts: Facts, fills: np.ndarray) -> int:

@@ -12,11 +12,15 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.sync.readbacks import find_readbacks, host_events_inside
 from lanewise.diagnose.select import climb, counted, per, sites
 from lanewise.measure.facts import Facts
-from lanewise.replay.change import drop_wait
+from lanewise.replay.change import add
 from lanewise.report.quantity import text, time
 
 # Indexing that asks for the positions of what a mask selects.
 _AROUND = ("aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::index_put", "aten::argwhere")
+
+
+# The operator with a fixed shape that takes its place (`where`, a multiplication by the mask).
+_OPERATOR_NS = 8_000.0
 
 
 @rule(
@@ -70,7 +74,6 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             }
         )
     rows.sort(key=lambda row: -row["total"])
-    waits = host_events_inside(facts, root)
     worst = int(asked[np.argmax(cost)])
     return Found(
         values={
@@ -79,7 +82,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             "operator": text(trace.name_of(worst)),
             "cost": time(float(np.median(cost))),
         },
-        change=remove(facts, found.copy) + drop_wait(waits[facts.host.waiting[waits]]),
+        change=remove(facts, root) + add(host_ns=_OPERATOR_NS * len(root) / steps),
         evidence=[
             table(
                 "Operators that wait for the size of their result",
