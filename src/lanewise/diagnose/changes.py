@@ -62,7 +62,9 @@ def fuse(facts: Facts, groups: Sequence[np.ndarray], to_ns: Sequence[float] | np
     return remove(facts, np.setdiff1d(every, kept)) + shorten(kept, np.asarray(to_ns, dtype=np.float64))
 
 
-def batch(facts: Facts, rows: np.ndarray, calls: np.ndarray, *, launches: float, steps: int) -> Change:
+def batch(
+    facts: Facts, rows: np.ndarray, calls: np.ndarray, *, launches: float, steps: int, least_ns: float = 1_500.0
+) -> Change:
     """Host rows that launch one small kernel after another launch a few for all tensors at once.
 
     The host's work shrinks with the number of launches; the kernels' own work stays, but not what starting each costs.
@@ -71,12 +73,13 @@ def batch(facts: Facts, rows: np.ndarray, calls: np.ndarray, *, launches: float,
         facts: the measures.
         rows: host rows that hold the launches. calls: the launches in them. steps: steps that they are of.
         launches: how many are left in a step.
+        least_ns: what a kernel takes that does nothing: about 1.5 us on a data-centre card.
     """
     trace = facts.trace
     keep = min(1.0, launches * steps / max(1, len(calls)))
     work = trace.device_work[np.isin(trace.links.launch, calls) & (trace.links.launch >= 0)]
     spared = work[round(len(work) * keep) :]
-    beyond = np.maximum(trace.duration[spared] - _KERNEL_AT_LEAST_NS, 0).sum() / max(1, steps)
+    beyond = np.maximum(trace.duration[spared] - least_ns, 0).sum() / max(1, steps)
     return cheaper(rows, keep) + Change(gone=spared) + add(device_ns=float(beyond))
 
 
@@ -97,10 +100,6 @@ def without_stretch(facts: Facts, calls: np.ndarray) -> Change:
     end = np.where(_same_owner(outer, last, 1), next_begin, trace.end[outer[last]])
     work = trace.device_work[np.isin(trace.links.launch, calls) & (trace.links.launch >= 0)]
     return remove(facts, work) + cut(begin, end)
-
-
-# A kernel that does nothing takes about this long on a data-centre card.
-_KERNEL_AT_LEAST_NS = 1_500
 
 
 def _same_owner(outer: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:

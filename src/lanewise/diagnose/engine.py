@@ -88,7 +88,12 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
     """Findings with what they would give, in the order in which they are shown."""
     unprofiled = facts.unprofiled
     problems = [(rule, outcome) for rule, outcome in found if rule.kind == "problem" and outcome.change is not None]
-    wishes = [Wish(outcome.change, outcome.spread, rule.general) for rule, outcome in problems if outcome.change]
+    # What cannot be bounded well from the trace counts on what the others leave, too.
+    wishes = [
+        Wish(outcome.change, outcome.spread, rule.general or outcome.bound)
+        for rule, outcome in problems
+        if outcome.change
+    ]
     factor = COSTS.spread if not unprofiled.timed else _TIMED_SPREAD
     effects = best_first(unprofiled.graph, unprofiled.step_ns, wishes, factor=factor)
     of_rule = dict(zip((rule.code for rule, _ in problems), effects, strict=True))

@@ -137,9 +137,12 @@ def _classes(facts: Facts, graph: StepGraph, replayed: Replayed, step_ns: float)
 def _blocking(facts: Facts, graph: StepGraph, replayed: Replayed) -> Union:
     """When the host sat in copies that block it, in a replay."""
     copies = facts.trace.links.names_of("copy")
-    waits = np.flatnonzero(graph.on_host & (graph.event >= 0) & (graph.dependency != -1))
+    waits = np.flatnonzero(graph.on_host & (graph.event >= 0) & (graph.own > 0))
     waits = waits[copies[facts.trace.name[graph.event[waits]]]]
-    waits = waits[graph.dependency[waits] >= 0]
-    work = graph.dependency[waits]
-    began = np.minimum(replayed.end[work] - graph.duration[work], replayed.end[waits])
-    return union(np.rint(began).astype(np.int64), np.rint(replayed.end[waits]).astype(np.int64))
+    work = np.maximum(graph.dependency[waits], 0)
+    launch = np.where(graph.dependency[waits] >= 0, graph.dependency[work], -1)
+    end = replayed.end[waits]
+    # From the call on: the driver copies to a buffer of its own before the device does anything.
+    began = np.where(launch >= 0, replayed.end[np.maximum(launch, 0)], end - graph.own[waits])
+    began = np.minimum(began, end)
+    return union(np.rint(began).astype(np.int64), np.rint(end).astype(np.int64))

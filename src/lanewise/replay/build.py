@@ -25,8 +25,10 @@ _CLOCK = 5_000
 _HELD = 20_000
 # Another stream's operation that held it back ended at most this long before.
 _NEAR = 30_000
-# A wait returns this soon after what it waited for.
-_RETURN = 200_000
+# A wait returns this soon after what it waited for; usually much sooner.
+_RETURN, _USUAL_RETURN = 60_000, 12_000.0
+# A wait or a delay of this length has a reason, even if none is recorded.
+_LONG = 200_000
 # A call that launches takes 5 to 10 us; far above its own median, with this many operations queued, the queue was full.
 _SLOW, _SLOW_RATIO, _DEEP = 30_000, 8.0, 64
 # Used where a recording holds no drained or no queued launch to measure them by.
@@ -159,9 +161,10 @@ def _waits(
     usual = _usual(trace, events, duration, waited)
     own = np.where(waited, np.minimum(usual, duration), duration)
     back = float(np.median((trace.end[events] - end)[waited])) if waited.any() else _LATENCY
+    back = min(back, _USUAL_RETURN)
     lag = np.where(waited, (trace.end[events] - end).astype(np.float64), back)
     # What had ended long before did not end this wait, and a wait for something that is not recorded depends on nothing.
-    unexplained = ~waited & (duration > _RETURN)
+    unexplained = ~waited & (duration > _LONG)
     return events, own, np.where(unexplained, -1, target), lag
 
 
@@ -412,7 +415,7 @@ class _Nodes:
             self.earlier[int(lane[row])] = int(self.start[row] - min(idle[row], usual))
             pause[row] = min(idle[row], usual) if same[row] else 0.0
         held &= ~head
-        first = ~same & has_launch & (delay > _RETURN) & ~head
+        first = ~same & has_launch & (delay > _LONG) & ~head
         suspects = np.flatnonzero(held | first)
         second = np.full(count, -1, dtype=np.int64)
         second_lag = np.zeros(count)

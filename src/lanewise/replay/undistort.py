@@ -80,12 +80,12 @@ def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:
     def at(factor: float) -> StepGraph:
         return slower(graph, factor)
 
-    low, high = 0.02, 4.0
+    low, high = 0.02, 1e3
     if abs(simulate(graph).step_ns / step_ns - 1) < 0.02 or simulate(at(low)).step_ns > 0.9 * step_ns:
         return graph
     if simulate(at(high)).step_ns < step_ns:
         return at(high)
-    for _ in range(14):
+    for _ in range(24):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if simulate(at(middle)).step_ns < step_ns else (low, middle)
     return at((low * high) ** 0.5)

@@ -25,7 +25,7 @@ def program(gradients: int = 20, *, name: str = COPY, compute: float = 500, dura
 
 def test_host_bound_it_costs_the_rows() -> None:
     finding = found("DIS106", program(compute=10))
-    assert finding.gain_ns == pytest.approx(20 * 9_000)
+    assert finding.gain_ns == pytest.approx(20 * 9_000, rel=0.01)
     assert title("DIS106", finding).startswith(
         "DDP copies 20 gradients per step between its buckets and `.grad`: 180.0 us"
     )

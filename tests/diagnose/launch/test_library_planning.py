@@ -79,7 +79,7 @@ def test_a_few_launches_of_milliseconds_each_are_planning_too() -> None:
                 b.launch(call=5)
         return b
 
-    found("LAU104", launching(2_001).build())
+    found("LAU104", launching(2_100).build())
     cleared("LAU104", launching(1_999).build())
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from lanewise.diagnose.changes import batch
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, of_step, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.ranks import collectives
-from lanewise.replay.change import cheaper
 from lanewise.report.quantity import byte_size, share, time
 
 _BUCKET = 25 << 20
@@ -57,7 +57,6 @@ def small_collectives(
         return Clear(
             f"{number:g} small collectives per step; all calls cost the host {of_step(facts, host):.1%} of the step"
         )
-    count_all = len(event) / steps
     needed = math.ceil(float(np.maximum(size, 0).sum()) / steps / _BUCKET)
     owners = np.unique(facts.host.outermost_operator[call])
     owners = owners[owners >= 0]
@@ -78,7 +77,9 @@ def small_collectives(
             "host": time(host),
             "share": share(of_step(facts, host)),
         },
-        change=cheaper(owners, min(1.0, needed / count_all)),
+        change=batch(
+            facts, owners, call, launches=needed, steps=steps, least_ns=float(facts.trace.duration[event].min())
+        ),
         spread=0.3,
         evidence=[
             table(
