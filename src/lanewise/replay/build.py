@@ -465,7 +465,7 @@ class _Nodes:
         """Recorded rows that begin in each point's host work, by ROWS."""
         trace, points = self.trace, self.points
         result = np.zeros((len(begin), len(_ROW_KINDS)), dtype=np.int64)
-        if len(begin) == 0:
+        if len(begin) == 0 or len(trace) == 0:
             return result
         span = int(max(trace.end.max(), points.time.max())) + 2
         low = int(min(trace.start.min(), begin.min()))
