@@ -133,7 +133,7 @@ def measure_run(facts: Facts, findings: list[Finding], *, contexts: bool = False
         sample_ns=chosen,
         classes=dict(table.class_ns) if table.rebased else _recorded_classes(table),
         regime=facts.regime.name,
-        busy_share=facts.regime.busy_share,
+        busy_share=facts.regime.busy_share if table.rebased else _recorded_busy(table),
         host_scale=table.host_scale if table.rebased else 1.0,
         work=measure_work(facts),
         counts=rows,
@@ -147,6 +147,12 @@ def measure_run(facts: Facts, findings: list[Finding], *, contexts: bool = False
         tree=context_tree(facts) if contexts else None,
         trains=any("backward" in cost.name.lower() for cost in host if cost.group != "launch"),
     )
+
+
+def _recorded_busy(table: StepTable) -> float:
+    """Share of a steady step as recorded in which the device does anything."""
+    busy = table.table["busy"][table.steady]
+    return min(1.0, float(np.median(busy)) / table.period_ns) if len(busy) and table.period_ns else 0.0
 
 
 def _recorded_classes(table: StepTable) -> dict[str, float]:

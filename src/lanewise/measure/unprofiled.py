@@ -96,6 +96,8 @@ def _host_work(graph: StepGraph) -> float:
 def _classes(facts: Facts, graph: StepGraph, replayed: Replayed, step_ns: float) -> dict[str, float]:
     """Time per class in the last round of a replay, per step, as they are told apart in the recording."""
     trace = facts.trace
+    if not facts.classes.device:
+        return {}
     mine = ~graph.on_host & (graph.duration > 0)
     mine &= (trace["lanes"]["process"] == facts.classes.device)[trace.lane[np.maximum(graph.event, 0)]]
     rows = np.flatnonzero(mine)
