@@ -41,9 +41,7 @@ def test_explain_json_is_one_versioned_object_in_the_shown_order() -> None:
         for block in finding["evidence"]:
             if block["type"] == "table":
                 assert all(column["key"] in row for row in block["rows"] for column in block["columns"])
-    problems = [f for f in report["findings"] if f["kind"] == "problem" and f["on_bottleneck"] and not f["claims_from"]]
-    gains = [f["recoverable_us_per_step"] for f in problems]
-    assert gains == sorted(gains, reverse=True)
+    gains = [f["recoverable_us_per_step"] for f in report["findings"] if f["kind"] == "problem"]
     assert sum(gains) <= report["regime"]["step_us"] + 1e-3
 
 

@@ -127,6 +127,8 @@ def test_what_was_timed_is_the_step() -> None:
 def test_no_host_work_explains_a_time_below_the_devices() -> None:
     graph = undistort(loop(host=20, kernel=50).graph)
     assert scaled_to(graph, 100_000) is graph
+    host_bound = undistort(loop(host=200, kernel=50).graph)
+    assert simulate(scaled_to(host_bound, 100_000)).step_ns == pytest.approx(4 * 50_000, rel=0.1)
 
 
 def test_the_computed_step_lies_in_its_interval() -> None:

@@ -121,17 +121,19 @@ def _classes(facts: Facts, graph: StepGraph, replayed: Replayed, step_ns: float)
     launched = np.where(launcher >= 0, replayed.end[np.maximum(launcher, 0)] + LATENCY_NS, -1).astype(np.int64)
     gaps = subtract(Union(np.array([low]), np.array([max(high, low + 1)])), merge(compute, transfer))
     order = np.argsort(start[next_work], kind="stable")
-    host, _ = host_part(gaps, start[next_work][order], launched[order], int(end.max()))
-    host = intersect(gaps, host)
-    rest = subtract(gaps, host)
+    host, untold = host_part(gaps, start[next_work][order], launched[order], int(end.max()))
+    untold = intersect(gaps, untold)
+    host = subtract(intersect(gaps, host), untold)
+    rest = subtract(subtract(gaps, host), untold)
     sets = {
         "compute": compute,
         "transfer": transfer,
         "host": host,
         "communication": intersect(rest, spinning),
         "dependency": subtract(rest, spinning),
+        "unknown": untold,
     }
-    time = {name: float(clip(sets[name], low, high).total) if name in sets else 0.0 for name in CLASSES}
+    time = {name: float(clip(sets[name], low, high).total) for name in CLASSES}
     total = sum(time.values())
     return {name: value * step_ns / total for name, value in time.items()} if total else {}
 

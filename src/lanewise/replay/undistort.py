@@ -74,21 +74,21 @@ def undistort(graph: StepGraph, costs: Costs = COSTS) -> StepGraph:
 def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:
     """The graph with its host work scaled so that a step takes what was measured without a profiler.
 
-    Unchanged where no host work explains the measured time: the device needs longer than that, or binds the step anyway.
+    Where the device alone needs longer, as little host work is left as makes no difference; where the device binds the step
+    whatever the host does, the host's work stays as it is.
     """
 
-    def at(factor: float) -> StepGraph:
-        return slower(graph, factor)
+    def at(factor: float) -> float:
+        return simulate(slower(graph, factor)).step_ns
 
     low, high = 0.02, 1e3
-    if abs(simulate(graph).step_ns / step_ns - 1) < 0.02 or simulate(at(low)).step_ns > 0.9 * step_ns:
+    target = max(step_ns, 1.01 * at(low))
+    if abs(at(1.0) / target - 1) < 0.02:
         return graph
-    if simulate(at(high)).step_ns < step_ns:
-        return at(high)
     for _ in range(24):
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if simulate(at(middle)).step_ns < step_ns else (low, middle)
-    return at((low * high) ** 0.5)
+        low, high = (middle, high) if at(middle) < target else (low, middle)
+    return slower(graph, (low * high) ** 0.5)
 
 
 def slower(graph: StepGraph, factor: float) -> StepGraph:
