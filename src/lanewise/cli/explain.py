@@ -17,6 +17,7 @@ from lanewise.cli.common import (
     project_settings,
     step_time_option,
 )
+from lanewise.cli.outputs import formats, written
 
 __all__ = ["explain"]
 
@@ -65,7 +66,7 @@ def explain(
     """
     from lanewise.diagnose.explain import explain as explain_trace
     from lanewise.diagnose.explain import report_of
-    from lanewise.diagnose.kept import find_report, keep_report
+    from lanewise.diagnose.report_cache import find_report, keep_report
 
     settings = project_settings(select, ignore)
     source, *others = sources
@@ -77,29 +78,20 @@ def explain(
         report = explain_trace(trace, unprofiled_us=step_time, settings=settings)
         if cache:
             keep_report(report, trace, settings, step_time)
-    if as_json or format_ == "json":
-        from lanewise.show.json import report_json
-
-        emit(report_json(report), output, force)
-    elif format_ == "sarif":
-        from lanewise.show.sarif import report_sarif
-
-        emit(report_sarif(report), output, force)
-    elif format_ == "md":
-        from lanewise.show.markdown import report_markdown
-
-        emit(report_markdown(report), output, force)
+    form = "json" if as_json else format_
+    if form in formats("report"):
+        emit(written("report", form, report), output, force)
     elif output is not None:
         from io import StringIO
 
         from rich.console import Console
 
-        from lanewise.show.terminal import render
+        from lanewise.show.report.terminal import render
 
         buffer = StringIO()
         Console(file=buffer, width=110, highlight=False, markup=False).print(render(report, verbose=verbose))
         emit(buffer.getvalue(), output, force)
     else:
-        from lanewise.show.terminal import print_report
+        from lanewise.show.report.terminal import print_report
 
         print_report(report, console(), verbose=verbose)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lanewise.diagnose.evidence import table, table_of
-from lanewise.diagnose.measures.cpu import operators_source, steps_source
-from lanewise.measure.chain import Link
+from lanewise.diagnose.sections.cpu import operators_source, steps_source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
-from lanewise.measure.idle import CLASSES
 from lanewise.measure.kernel_names import short_name
-from lanewise.measure.regime import REGIMES
+from lanewise.measure.launch.dispatch_chain import Link
+from lanewise.measure.regime.regime import REGIMES
+from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.gain import gain_text, helps
 from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBlock
 from lanewise.report.quantity import QuantityType, format_quantity
@@ -287,12 +287,12 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
     regime = next((f for f in findings if f.kind == "regime"), None)
     problems = [f for f in findings if helps(f)]
     parts = [regime.title] if regime else []
-    if facts.classes.device == "":
+    if facts.device_records != "some":
         parts = [_cpu_sentence(facts)]
     if problems:
         first = problems[0]
         parts.append(f"Start with {first.code} ({first.name}): {gain_text(first)}.")
-    elif regime and facts.classes.device and regime.fix:
+    elif regime and facts.device_records == "some" and regime.fix:
         parts.append(f"No single finding stands out. {regime.fix[0].upper()}{regime.fix[1:]}")
     return " ".join(parts)
 
@@ -306,8 +306,8 @@ def _cpu_sentence(facts: Facts) -> str:
     top = ", ".join(f"{row['name']} ({format_quantity('share', row['host_self'] / total)})" for row in rows)
     where = f": {format_quantity('time', facts.steps.step_ns)} per step" if facts.trace.steps.recorded else ""
     ran = f"Everything ran on the CPU{where}."
-    if facts.health.launches:
+    if facts.device_records == "lost":
         ran = "What the GPU did is missing from this recording, so that nothing can be said about it: record again."
-    elif facts.trace.reading.truncated:
+    elif facts.device_records == "cut off":
         ran = "The file is cut off, and nothing of a GPU stands before that: whether one worked cannot be said."
     return f"{ran} Most of the operators' own time: {top}."

@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
-from lanewise.fix.found import Found, find_parts, refuse_distributed
-from lanewise.fix.tensors import Call, map_tensors, tensors_of, why_not_comparable
-from lanewise.record.torched import torch_part
+from lanewise.fix.program_parts import Found, find_parts, refuse_distributed
+from lanewise.fix.tensors import Call, tensors_of, why_not_comparable
 
 __all__ = ["Entry", "Kind", "Subject", "make_subject"]
 
@@ -136,10 +136,6 @@ class Subject:
         """Until the device has done everything, on every stream."""
         if self.cuda:
             torch.cuda.synchronize(self.device)
-
-    def to_device(self, value: Any) -> Any:
-        """A value with its tensors where the work is."""
-        return map_tensors(lambda tensor: tensor.to(self.device), value)
 
     def _device(self) -> Any:
         tensors = [*self.parameters()[:1], *tensors_of(self.calls)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.idle import CLASSES, LATENCY_NS, host_part
+from lanewise.measure.regime.time_classes import CLASSES, LATENCY_NS, host_part
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import Replayed, simulate
 from lanewise.replay.undistort import COSTS, scaled_to, slower, undistort
@@ -19,7 +19,7 @@ from lanewise.trace.intervals import Union, clip, intersect, merge, subtract, un
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.measure.facts import Facts
+    from lanewise.trace.model import Trace
 
 __all__ = ["Unprofiled", "without_profiler"]
 
@@ -58,12 +58,20 @@ class Unprofiled:
         return self.recorded_ns / self.step_ns if self.step_ns else 1.0
 
 
-def without_profiler(facts: Facts) -> Unprofiled:
-    """Replay the run of a trace without what recording cost."""
-    recorded = facts.graph
+def without_profiler(
+    trace: Trace, recorded: StepGraph, *, device: str, communicating: np.ndarray, timed_ns: int | None
+) -> Unprofiled:
+    """Replay the run of a trace without what recording cost.
+
+    Args:
+        trace: the trace. recorded: its graph.
+        device: the busiest device, "" for none.
+        communicating: whether each device op is communication, bool, shape (device,).
+        timed_ns: what a step takes without the profiler, if somebody timed it.
+    """
     graph = undistort(recorded)
     recorded_ns = simulate(recorded).step_ns
-    timed = float(facts.unprofiled_ns or 0)
+    timed = float(timed_ns or 0)
     if timed:
         graph = scaled_to(graph, timed)
     replayed = simulate(graph)
@@ -84,7 +92,7 @@ def without_profiler(facts: Facts) -> Unprofiled:
         high_ns=high,
         timed=bool(timed),
         recorded_ns=recorded_ns,
-        class_ns=_classes(facts, graph, replayed, step_ns),
+        class_ns=_classes(trace, graph, replayed, step_ns, device, communicating) if device else {},
         host_scale=min(1.0, after / before) if before else 1.0,
     )
 
@@ -93,13 +101,12 @@ def _host_work(graph: StepGraph) -> float:
     return float(graph.gap[graph.on_host].sum())
 
 
-def _classes(facts: Facts, graph: StepGraph, replayed: Replayed, step_ns: float) -> dict[str, float]:
+def _classes(
+    trace: Trace, graph: StepGraph, replayed: Replayed, step_ns: float, device: str, communicating: np.ndarray
+) -> dict[str, float]:
     """Time per class in the last round of a replay, per step, as they are told apart in the recording."""
-    trace = facts.trace
-    if not facts.classes.device:
-        return {}
     mine = ~graph.on_host & (graph.duration > 0)
-    mine &= (trace["lanes"]["process"] == facts.classes.device)[trace.lane[np.maximum(graph.event, 0)]]
+    mine &= (trace["lanes"]["process"] == device)[trace.lane[np.maximum(graph.event, 0)]]
     rows = np.flatnonzero(mine)
     if len(rows) == 0:
         return {}
@@ -109,13 +116,13 @@ def _classes(facts: Facts, graph: StepGraph, replayed: Replayed, step_ns: float)
     low = round(replayed.round_start)
     high = low + round(replayed.step_ns * max(1, graph.steps))
     work_row = np.searchsorted(trace.device_work, event)
-    communication = facts.is_family("communication")[work_row]
+    communication = communicating[work_row]
     copying = trace.kind[event] != Kind.KERNEL
     compute_ops = ~communication & ~copying
     compute = union(start[compute_ops], end[compute_ops])
     spinning = union(start[communication], end[communication])
     copies = union(start[copying], end[copying])
-    transfer = subtract(merge(copies, _blocking(facts, graph, replayed)), compute)
+    transfer = subtract(merge(copies, _blocking(trace, graph, replayed)), compute)
     next_work = np.flatnonzero(~communication)
     launcher = graph.dependency[rows[next_work]]
     launched = np.where(launcher >= 0, replayed.end[np.maximum(launcher, 0)] + LATENCY_NS, -1).astype(np.int64)
@@ -138,11 +145,11 @@ def _classes(facts: Facts, graph: StepGraph, replayed: Replayed, step_ns: float)
     return {name: value * step_ns / total for name, value in time.items()} if total else {}
 
 
-def _blocking(facts: Facts, graph: StepGraph, replayed: Replayed) -> Union:
+def _blocking(trace: Trace, graph: StepGraph, replayed: Replayed) -> Union:
     """When the host sat in copies that block it, in a replay."""
-    copies = facts.trace.links.names_of("copy")
+    copies = trace.links.names_of("copy")
     waits = np.flatnonzero(graph.on_host & (graph.event >= 0) & (graph.own > 0))
-    waits = waits[copies[facts.trace.name[graph.event[waits]]]]
+    waits = waits[copies[trace.name[graph.event[waits]]]]
     work = np.maximum(graph.dependency[waits], 0)
     launch = np.where(graph.dependency[waits] >= 0, graph.dependency[work], -1)
     end = replayed.end[waits]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Setting
 from lanewise.fix.candidates.predictions import kernel_named, operator_appears
-from lanewise.fix.gate.declared import TF32
+from lanewise.fix.gate.declared_precision import TF32
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
-from lanewise.record.torched import torch_part
 
 __all__ = ["candidates"]
 
@@ -42,7 +42,6 @@ def candidates(subject: Subject) -> list[Candidate]:
                         kernel_named("products run on the tensor cores", ("tf32", "s1688", "tensorop", "gmma")),
                     ),
                     answers=("KER104",),
-                    tunes=True,
                 )
             )
     if not torch.is_autocast_enabled(subject.device.type) and subject.kind != "step":

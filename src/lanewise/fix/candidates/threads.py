@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Setting
 from lanewise.fix.candidates.predictions import setting_is
 from lanewise.fix.subject import Subject
-from lanewise.record.torched import torch_part
 from lanewise.trace.cores import usable_cores
 
 __all__ = ["candidates"]
@@ -29,7 +29,6 @@ def candidates(subject: Subject) -> list[Candidate]:
             f"{count} {'thread' if count == 1 else 'threads'} per operator instead of {now}",
             lambda _, count=count: Setting(torch.get_num_threads, torch.set_num_threads, count),
             predictions=(setting_is("torch.threads", lambda count=count: count),),
-            tunes=True,
         )
         for count in sorted({1, max(1, cores // 2), cores})
         if count != now

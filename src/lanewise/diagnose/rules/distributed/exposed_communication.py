@@ -9,8 +9,8 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per
+from lanewise.measure.distributed.ranks import collectives
 from lanewise.measure.facts import Facts
-from lanewise.measure.ranks import collectives
 from lanewise.replay.change import shorten
 from lanewise.report.quantity import share, time
 from lanewise.trace.intervals import covered, subtract, union

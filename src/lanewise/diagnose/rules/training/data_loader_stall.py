@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.measure.bubbles import loader_rows
 from lanewise.measure.facts import Facts
+from lanewise.measure.launch.bubbles import loader_rows
 from lanewise.replay.change import overlap
 from lanewise.report.quantity import share, text, time
 from lanewise.trace.intervals import covered, intersect, union
