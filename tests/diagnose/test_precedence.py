@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lanewise.diagnose import engine
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.rule import Found, Rule, rule
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import Change, one_launch, shorten
 from lanewise.report.model import Finding

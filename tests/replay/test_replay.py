@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lanewise.diagnose.changes import batch, fuse, remove, replayed
+from lanewise.diagnose.what_if.remedies import batch, fuse, remove, replayed
 from lanewise.measure.facts import Facts
 from lanewise.replay.apply import apply
 from lanewise.replay.change import Change, add, cheaper, cut, drop_wait, move, one_launch, overlap, shorten

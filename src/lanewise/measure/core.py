@@ -18,7 +18,7 @@ from lanewise.measure.regime.step_table import StepTable, compile_rows, measure_
 from lanewise.measure.regime.time_classes import TimeClasses, classify_time
 from lanewise.measure.signatures import Signatures
 from lanewise.measure.unprofiled import Unprofiled, without_profiler
-from lanewise.replay.build import build_graph
+from lanewise.replay.build_graph import build_graph
 from lanewise.replay.graph import StepGraph
 from lanewise.trace.health import Health, examine
 from lanewise.trace.intervals import union

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, share, time
 

@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.compile.compilation import compile_ids, compile_time_of_step, outer_compile_rows
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Block, TableBlock, TextBlock

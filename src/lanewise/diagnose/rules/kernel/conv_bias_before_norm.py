@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import claim, counted, enclosing, host_cost, named, outermost, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.changes import fuse
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
+from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import byte_size, time

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.changes import replayed
 from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
+from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.static_regions import static_region
 from lanewise.report.quantity import count, time

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lanewise.diagnose.changes import replayed
 from lanewise.diagnose.evidence import in_steady_steps, locate
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.static_regions import static_region
 from lanewise.report.model import TextBlock

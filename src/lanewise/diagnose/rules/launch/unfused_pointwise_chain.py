@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.changes import fuse
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.launch_cost import own_cost
 from lanewise.report.quantity import count, text, time

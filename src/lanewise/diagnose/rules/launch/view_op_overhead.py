@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import host_window, in_steady_steps, line_hint, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, device_sum, host_cost, named, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.library_setup import opaque_operators
 from lanewise.measure.signatures import Argument, Tensor

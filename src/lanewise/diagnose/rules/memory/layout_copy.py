@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, parent_name, share_of_time
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.memory.duplicate_copy import OUT_OF_PLACE
 from lanewise.diagnose.select import claim, counted, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 

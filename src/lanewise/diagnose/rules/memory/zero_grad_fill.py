@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import (
@@ -17,6 +16,7 @@ from lanewise.diagnose.select import (
     outermost,
     per,
 )
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import time

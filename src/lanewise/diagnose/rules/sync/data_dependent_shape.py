@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.readbacks import find_readbacks, host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import climb, counted, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import add
 from lanewise.report.quantity import text, time

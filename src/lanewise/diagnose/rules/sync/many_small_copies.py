@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.operator_kinds import is_collective, is_framework
 from lanewise.report.quantity import byte_size, time

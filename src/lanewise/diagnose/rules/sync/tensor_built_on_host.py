@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import climb, counted, enclosing, named, outermost, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import whole_of
 from lanewise.report.quantity import byte_size, text, time

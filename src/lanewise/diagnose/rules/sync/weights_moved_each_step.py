@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.changes import remove
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.readbacks import host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import of_step, outermost, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, count, share, time
 from lanewise.trace.nesting import nearest

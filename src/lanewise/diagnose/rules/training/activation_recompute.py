@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.changes import without_stretch
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import without_stretch
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 

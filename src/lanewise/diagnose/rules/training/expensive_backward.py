@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-from lanewise.diagnose.changes import rescale
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns
+from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.backward_work import Backward
 from lanewise.report.quantity import count, ratio, share, text, time

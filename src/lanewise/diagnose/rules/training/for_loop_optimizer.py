@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.changes import batch
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import batch
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, time
 

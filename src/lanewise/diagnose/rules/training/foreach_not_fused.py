@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.changes import rescale
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.optimizer_step import OptimizerStep
 from lanewise.replay.change import cheaper
