@@ -90,6 +90,22 @@ class Subject:
                 seen.setdefault(id(module), module)
         return list(seen.values())
 
+    def named_modules(self) -> list[tuple[str, Any]]:
+        """All modules of all roots, each once, by the path from its root."""
+        seen: dict[int, tuple[str, Any]] = {}
+        for root in self.found.modules:
+            for name, module in root.named_modules():
+                seen.setdefault(id(module), (name, module))
+        return list(seen.values())
+
+    def named(self, kind: Literal["parameters", "buffers"]) -> list[str]:
+        """Names of all parameters or buffers, in their order."""
+        seen: dict[int, str] = {}
+        for root in self.found.modules:
+            for name, tensor in root.named_parameters() if kind == "parameters" else root.named_buffers():
+                seen.setdefault(id(tensor), name)
+        return list(seen.values())
+
     def parameters(self) -> list[Any]:
         """All parameters, each once."""
         seen: dict[int, Any] = {}
