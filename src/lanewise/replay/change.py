@@ -9,7 +9,8 @@
     overlap(events)            host work is done by another thread, beside the rest
     add(host_ns, device_ns)    work that the fix itself needs, per step
 
-`lanewise.diagnose.what_if.remedies` has those that need to know what belongs together (`remove`, `merge`, `rescale`). A change says
+`lanewise.diagnose.what_if.remedies` has those that need to know what belongs together (`remove`, `fuse`, `rescale`). A
+change says
 nothing about time saved: `apply` makes it, and `simulate` tells what the step is then.
 """
 
