@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns
-from lanewise.measure.intervals import covered, union
 from lanewise.measure.kernel.flops import work_of
+from lanewise.trace.intervals import covered, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
