@@ -113,7 +113,7 @@ def test_whatever_changes_in_a_part_sends_calls_to_the_original(
     name: str, told_by_python: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not told_by_python:
-        monkeypatch.setattr("lanewise.fix.guard.ground.changed_among", _Unknown)
+        monkeypatch.setattr("lanewise.fix.call_kinds.ground.changed_among", _Unknown)
     net = Net().eval().requires_grad_(False)
     patch = patched(net, (X,))
     for _ in range(3):
