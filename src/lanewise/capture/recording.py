@@ -31,7 +31,7 @@ from lanewise.capture.profiling.fork_safety import end_without_destructors
 from lanewise.capture.profiling.own_profiler import OwnProfiler
 from lanewise.capture.profiling.profiler import Flags, Session, has_rows, profiler_is_running
 from lanewise.capture.schedule import Plan
-from lanewise.capture.watchdog import Watchdog
+from lanewise.capture.timing.watchdog import Watchdog
 from lanewise.capture.window import Window
 from lanewise.errors import LanewiseError
 from lanewise.trace.metadata import Fault, Recorded, to_json
