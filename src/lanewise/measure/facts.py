@@ -12,6 +12,7 @@ from lanewise.measure.columns import Columns, sums
 from lanewise.measure.cpu import CpuTime, measure_cpu
 from lanewise.measure.critical_path import CriticalPath, critical_path
 from lanewise.measure.device import Device, device_of
+from lanewise.measure.functions import measure_functions
 from lanewise.measure.host import Host, measure_host
 from lanewise.measure.idle import TimeClasses, classify_time
 from lanewise.measure.kernel_groups import KernelGroup, kernel_groups
@@ -84,6 +85,11 @@ class Facts:
     def cpu(self) -> CpuTime:
         """Operators by arguments and own time, for a run on the CPU."""
         return measure_cpu(self)
+
+    @once
+    def functions(self) -> Columns:
+        """Python functions by own time; see `measure_functions`."""
+        return measure_functions(self)
 
     @once
     def kernel_groups(self) -> list[KernelGroup]:
