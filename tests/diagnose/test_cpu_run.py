@@ -67,11 +67,9 @@ def sleeping(*, stacks: bool, loader: str = "") -> Trace:
     with frame("train.py(1): <module>"):
         for _ in range(4):
             with b.step(head=0, tail=0):
-                with frame("data.py(4): data_slow"), frame("<built-in function sleep>"):
-                    with (
-                        b.span(f"enumerate(DataLoader)#{loader}.__next__", head=0, tail=0) if loader else nullcontext()
-                    ):
-                        b.wait(850)
+                fetch = b.span(f"enumerate(DataLoader)#{loader}.__next__", head=0, tail=0) if loader else nullcontext()
+                with frame("data.py(4): data_slow"), frame("<built-in function sleep>"), fetch:
+                    b.wait(850)
                 with frame("train.py(7): step"):
                     with b.op("aten::mm", head=0, tail=0):
                         b.wait(100)
