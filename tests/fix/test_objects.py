@@ -84,9 +84,10 @@ def test_the_kind_of_a_call_tells_apart_objects_of_other_classes_and_shapes() ->
         return call_kind(((value,), {}), False)
 
     x, wide = torch.randn(2), torch.randn(3)
-    assert kind(Output(x, (x,))) == kind(Output(x + 1, (x,)))
-    others = [Output(wide, (x,)), Output(x, (x, x)), Output(x, (x,), "other"), Cache(x), x]
-    assert len({kind(value) for value in (Output(x, (x,)), *others)}) == 1 + len(others)
+    y = torch.randn(2)
+    assert kind(Output(x, (y,))) == kind(Output(x + 1, (x,)))
+    others = [Output(wide, (x,)), Output(x, (x, y)), Output(x, (y,), "other"), Output(x, (x,)), Cache(x), x]
+    assert len({kind(value) for value in (Output(x, (y,)), *others)}) == 1 + len(others)
 
 
 @pytest.mark.parametrize("wrong", [False, True])

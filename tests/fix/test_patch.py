@@ -97,7 +97,7 @@ def test_modes_are_part_of_the_kind(net: Net) -> None:
     net.train()
     assert float(net(X)[0, 0]) < 50
     assert patch.dispatch.fallbacks == {"grad mode": 1, "autocast": 1, "training mode": 1}
-    net.double()
+    net.eval().double()
     net(X.double())
     assert patch.dispatch.fallbacks["dtype"] == 1
 
@@ -148,6 +148,36 @@ def test_two_patches_come_off_in_reverse(net: Net) -> None:
     assert torch.equal(net(X), before + 100)
     first.disable()
     assert torch.equal(net(X), before)
+
+
+def test_two_patches_undone_in_the_order_in_which_they_were_applied_leave_nothing(net: Net) -> None:
+    before, names = net(X), set(vars(net))
+    first, second = patched(net, X), ForwardPatch(net, marked)
+    second.enable()
+    second.dispatch.learning = True
+    assert torch.equal(net(X), before + 200)
+    second.dispatch.learning = False
+    first.disable()
+    assert torch.equal(net(X), before), "it was proven on top of what is gone"
+    second.disable()
+    assert torch.equal(net(X), before)
+    assert set(vars(net)) == names
+    second.enable()
+    assert "forward" in vars(net)
+    second.disable()
+    assert set(vars(net)) == names
+
+
+def test_what_somebody_put_on_top_of_a_patch_stays_when_it_is_undone(net: Net) -> None:
+    before = net(X)
+    patch = patched(net, X)
+    below = net.forward
+    theirs = lambda x: below(x) + 7  # noqa: E731 - as a user would
+    net.forward = theirs
+    assert torch.equal(net(X), before + 107)
+    patch.disable()
+    assert net.forward is theirs
+    assert torch.equal(net(X), before + 7)
 
 
 @pytest.mark.parametrize("kind", ["DistributedDataParallel", "FullyShardedDataParallel"])

@@ -118,12 +118,14 @@ def _chain(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.T
 
 
 def _compiled(function: Function) -> Function:
+    """Compiled when it is first called: to compile touches the device, which the parent of all pairs must not."""
     made: list[Function] = []
 
     def call(*arguments: torch.Tensor) -> torch.Tensor:
+        if not made:
+            made.append(torch.compile(function, dynamic=False))
         return made[0](*arguments)
 
-    made.append(torch.compile(function, dynamic=False))
     return call
 
 

@@ -24,7 +24,7 @@ def _graphed(step: Callable[[], torch.Tensor]) -> Step:
     with torch.cuda.graph(graph):
         out = step()
 
-    def replay() -> torch.Tensor:
+    def replay(_kept: Step = step) -> torch.Tensor:  # what the graph reads must live as long as the graph
         graph.replay()
         return out
 

@@ -27,7 +27,7 @@ __all__ = ["watch"]
     default=None,
     help="File for the tree.  [default: the script's name with .lw]",
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file; by default a number is put into the name.")
 @click.option("--every", metavar="N", type=click.IntRange(1), help="Watch only some of every N steps.")
 @click.option(
     "--steps", metavar="K", type=click.IntRange(1), default=1, show_default=True, help="How many of every N steps."
@@ -57,9 +57,9 @@ __all__ = ["watch"]
     "--save-every",
     metavar="S",
     type=click.FloatRange(0),
-    default=60.0,
+    default=5.0,
     show_default=True,
-    help="Seconds between two writes of the file; 0 for none before the end.",
+    help="Seconds between two writes of the file, more where that takes long; 0 for none before the end.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing of our own.")
 @click.pass_context
@@ -75,17 +75,18 @@ def watch(ctx: click.Context, **given: Any) -> None:
 def _watch(program: Program, given: dict[str, Any]) -> int:
     from lanewise.record import script
     from lanewise.record.context.watch import watch as make
-    from lanewise.record.save import rank_suffix
+    from lanewise.record.save import free_path, rank_suffix
 
     def log(text: str) -> None:
         if not given["quiet"]:
             click.echo(f"lanewise: {text}", err=True)
 
-    out: Path = given["out"] or Path(f"{program.name}{rank_suffix(os.environ)}.lw")
-    if out.exists() and not given["force"]:
-        raise UsageError(f"{out} exists; add --force to overwrite it, or choose another with -o")
-    if not out.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {out.parent} for the file")
+    asked: Path = given["out"] or Path(f"{program.name}{rank_suffix(os.environ)}.lw")
+    if not asked.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {asked.parent} for the file")
+    out = asked if given["force"] else free_path(asked.parent, asked.stem, asked.suffix)
+    if out != asked:
+        log(f"{asked} exists, so the tree goes to {out}; --force overwrites")
     watcher = make(
         out,
         every=given["every"] or 0,

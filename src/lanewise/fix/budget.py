@@ -105,6 +105,9 @@ class Budget:
             if not _shields:  # it rings again
                 raise OutOfTime
 
+        # A user's own alarm goes on afterwards, late if it would have rung meanwhile.
+        theirs = (0.0, 0.0) if self._deadlines else signal.getitimer(signal.ITIMER_REAL)
+        began = time.monotonic()
         before = signal.signal(signal.SIGALRM, ring)
         hook, sys.unraisablehook = sys.unraisablehook, _quiet(sys.unraisablehook)
         self._deadlines.append(min([time.monotonic() + seconds, *self._deadlines]))
@@ -118,6 +121,8 @@ class Budget:
             sys.unraisablehook = hook
             if self._deadlines:
                 self._arm()
+            elif theirs[0]:
+                signal.setitimer(signal.ITIMER_REAL, max(theirs[0] - (time.monotonic() - began), 1e-6), theirs[1])
 
     def _arm(self) -> None:
         # Again and again: a compiler may catch everything, and what is raised while an object is freed is lost.

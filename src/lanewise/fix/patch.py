@@ -1,18 +1,22 @@
 """Exchanging the `forward` of one module object, or the implementation of one `Entry`, with a guarded faster one.
 
 Nothing but the one object is touched: not its class, not its weights, not torch. The replacement takes only calls of a
-proven kind; every other call runs the original, exactly, and is counted under the part of the guard that sent it there.
+proven kind, and only while what it was built on is as it was; every other call runs the original, exactly, and is counted
+under the part of the guard that sent it there.
 """
 
 from __future__ import annotations
 
 import copy
+import inspect
+import sys
 import types
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.fix.guard import call_kind, why_not
+from lanewise.fix.ground import Ground
+from lanewise.fix.guard import call_key, call_kind, why_not
 from lanewise.fix.subject import Entry
 from lanewise.record.torched import torch_part
 
@@ -20,6 +24,19 @@ __all__ = ["Dispatch", "ForwardPatch"]
 
 torch: Any = torch_part()
 _compiling: Any = torch.compiler.is_compiling
+_tracing: Any = torch._C._get_tracing_state
+_CALLERS = frozenset({torch.nn.Module._call_impl.__code__, torch.nn.Module._slow_forward.__code__})
+_references: Any = sys.getrefcount
+
+# Something looks at every operator, or differentiates or batches what it is given (`torch.func`, dual numbers): values are
+# not what they seem then, and a fast path would hide its operators.
+_modes: Any = torch._C._len_torch_dispatch_stack
+_transforms: Any = torch._C._functorch.peek_interpreter_stack
+_forward_ad: Any = torch.autograd.forward_ad
+
+_UNDONE = "undone"
+_MOST_REFUSED = 256
+"""Kinds of calls whose reason is remembered."""
 
 
 class Dispatch:
@@ -27,7 +44,10 @@ class Dispatch:
 
     Attributes:
         original: what it replaces. fast: what takes the calls of a proven kind; a callable that has to know the kind itself
-            has an attribute `by_kind`, which is given kind, args and kwargs, and the kind is not found out twice.
+            has an attribute `by_kind`, which is given its key, args and kwargs, and the kind is not found out twice.
+        proven: by key, the kinds of the calls that are taken. ground: what the fast path was built on.
+        learning: whether the calls that are made now are of a proven kind.
+        withdrawn: why no call is taken any more; "" while they are. restores: what stood here before, None for nothing.
         calls, hits: how many it saw and how many took the fast path. fallbacks: the others, by reason.
     """
 
@@ -36,28 +56,81 @@ class Dispatch:
         self.original = original
         self.fast = fast
         self._by_kind: Callable[..., Any] | None = getattr(fast, "by_kind", None)
-        self.proven: set[tuple[Any, ...]] = set()
+        self._module = owner if isinstance(owner, torch.nn.Module) else None
+        self.ground = (
+            Ground([owner], root=owner)
+            if self._module is not None
+            else Ground(getattr(owner, "modules", ()), getattr(owner, "original", None))
+        )
+        self.proven: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._refused: dict[tuple[Any, ...], str] = {}
         self.learning = False
+        self.withdrawn = ""
+        self.restores: Any = None
         self.hits = 0
         self.fallbacks: Counter[str] = Counter()
+        # A shallow copy of a module, and a replica, has the same dictionary of hooks, and the same forward: this.
+        self._shared = vars(owner).get("_forward_hooks", {}) if self._module is not None else {}
+        self._holders = _references(self._shared)
 
     @property
     def calls(self) -> int:
         """Calls seen."""
         return self.hits + self.fallbacks.total()
 
+    @property
+    def lanewise_below(self) -> Callable[..., Any]:
+        """What it stands in for, by the name under which patches are recognised."""
+        return self.original
+
+    @property
+    def __code__(self) -> Any:
+        """Of the original: exporters look at it."""
+        return self.original.__code__
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # Inside somebody else's compiled region the original is what can be traced.
-        if _compiling():
+        # Inside somebody else's compiled region or trace the original is what can be traced.
+        if _compiling() or _tracing() is not None:
             return self.original(*args, **kwargs)
-        kind = call_kind((args, kwargs), self.owner.training if isinstance(self.owner, torch.nn.Module) else False)
-        if kind not in self.proven:
+        module = self._module
+        if module is not None and _references(self._shared) != self._holders:
+            other = _caller(inspect.currentframe())
+            if other is not None and other is not module:
+                return self._of(other)(*args, **kwargs)
+        reason = self.withdrawn or self.ground.gone()
+        if reason and not self.learning:
+            return self._fall_back(reason, args, kwargs)
+        if _modes() or _transforms() is not None or _forward_ad._current_level >= 0:
+            return self._fall_back("transform", args, kwargs)
+        key = call_key(args, kwargs, False if module is None else module.training)
+        if key not in self.proven:
             if not self.learning:
-                self.fallbacks[why_not(kind, list(self.proven))] += 1
-                return self.original(*args, **kwargs)
-            self.proven.add(kind)
+                return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
+            self.proven[key] = call_kind((args, kwargs), False if module is None else module.training)
+            self._refused.clear()
         self.hits += 1
-        return self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(kind, args, kwargs)
+        result = self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
+        if self.learning:
+            self.ground.allow_own()
+        return result
+
+    def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Any:
+        self.fallbacks[reason] += 1
+        return self.original(*args, **kwargs)
+
+    def _why_not(self, key: Any, args: Any, kwargs: Any) -> str:
+        if (reason := self._refused.get(key)) is None:
+            kind = call_kind((args, kwargs), False if self._module is None else self._module.training)
+            reason = why_not(kind, list(self.proven.values()))
+            if len(self._refused) < _MOST_REFUSED:
+                self._refused[key] = reason
+        return reason
+
+    def _of(self, module: Any) -> Callable[..., Any]:
+        """The original of another module that has the same attributes."""
+        if getattr(self.original, "__self__", None) is self._module:
+            return types.MethodType(self.original.__func__, module)  # type: ignore[attr-defined]
+        return self.original
 
     # A copy of the module, in memory or in a file, is the module without the patch: what was proven and compiled holds
     # for this object in this process.
@@ -87,7 +160,6 @@ class ForwardPatch:
         self.target = target
         self._make_fast = fast
         self._dispatch: Dispatch | None = None
-        self._before: Any = None
         self._on = False
 
     @property
@@ -110,7 +182,8 @@ class ForwardPatch:
         else:
             # What lies below may be another patch than last time.
             self._dispatch.original = before
-        self._before = self.target.implementation if entry else vars(self.target).get("forward")
+            self._dispatch.withdrawn = ""
+        self._dispatch.restores = self.target.implementation if entry else vars(self.target).get("forward")
         # An interrupt may come anywhere: from here on `disable` has something to undo.
         self._on = True
         if entry:
@@ -119,16 +192,41 @@ class ForwardPatch:
             self.target.forward = self._dispatch
 
     def disable(self) -> None:
-        """Take the patch off: the object is as it was before."""
+        """Take the patch off: the object is as it was before, but for what others have done to it since."""
         if not self._on:
             return
-        if isinstance(self.target, Entry):
-            self.target.implementation = self._before
-        elif self._before is None:
+        self._on = False
+        mine, entry = self.dispatch, isinstance(self.target, Entry)
+        now = self.target.implementation if entry else vars(self.target).get("forward")
+        before = mine.restores
+        while isinstance(before, Dispatch) and before.withdrawn == _UNDONE:
+            before = before.restores
+        if now is not mine:
+            # Somebody has put something on top since: that stays, and this takes no more calls.
+            mine.withdrawn = _UNDONE
+            _withdraw(now, mine)
+        elif entry:
+            self.target.implementation = before
+        elif before is None:
             vars(self.target).pop("forward", None)
         else:
-            self.target.forward = self._before
-        self._on = False
+            self.target.forward = before
+
+
+def _withdraw(top: Any, gone: Dispatch) -> None:
+    """What stands on a patch that is gone was proven on top of it: it takes no more calls, either."""
+    above: list[Dispatch] = []
+    while isinstance(top, Dispatch) and top is not gone:
+        above.append(top)
+        top = top.original
+    for one in above if top is gone else ():
+        one.withdrawn = "the plan below it was undone"
+
+
+def _caller(called: Any) -> Any:
+    """The module that is being called, where that can be told from the frame of a forward; None elsewhere."""
+    frame = called.f_back
+    return frame.f_locals.get("self") if frame.f_code in _CALLERS else None
 
 
 def _same(value: Any) -> Any:

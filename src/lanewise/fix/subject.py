@@ -20,11 +20,16 @@ Kind = Literal["inference", "training", "step"]
 
 
 class Entry:
-    """What `plan` hands out for a function: a callable whose implementation can be exchanged."""
+    """What `plan` hands out for a function: a callable whose implementation can be exchanged.
 
-    def __init__(self, original: Callable[..., Any]) -> None:
+    Attributes:
+        modules: that the function uses.
+    """
+
+    def __init__(self, original: Callable[..., Any], modules: Sequence[Any] = ()) -> None:
         functools.update_wrapper(self, original, updated=())
         self.original = original
+        self.modules = list(modules)
         self.implementation = original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -172,7 +177,7 @@ def make_subject(target: Any, example_inputs: Any) -> Subject:
         raise UsageError(f"optimize() compares results: {problem}")
     if any(tensor.is_inference() for tensor in held):
         raise UsageError("weights made under torch.inference_mode() cannot be put back: make the module outside of it")
-    entry = module if module is not None else target if isinstance(target, Entry) else Entry(target)
+    entry = module if module is not None else target if isinstance(target, Entry) else Entry(target, found.modules)
     return Subject(entry, module, found, calls, _kind(module, found, calls))
 
 

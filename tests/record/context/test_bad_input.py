@@ -56,9 +56,16 @@ def test_a_script_is_watched_and_its_tree_read(tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert "aten::addmm" in shown.stdout
     assert "of host time" in shown.stdout
+    kept = (tmp_path / "train.lw").read_bytes()
     again = run(TRAIN, folder=tmp_path)
-    assert again.returncode == 2
+    assert (again.returncode, again.stdout) == (0, "done\n")
+    assert "train-2.lw" in again.stderr
     assert "--force" in again.stderr
+    assert (tmp_path / "train.lw").read_bytes() == kept
+    assert calls(load(tmp_path / "train-2.lw"), "aten::linear") > 0
+    named = run("import torch\ntorch.ones(2).add(1)", "-o", "train.lw", folder=tmp_path)
+    assert named.returncode == 0
+    assert calls(load(tmp_path / "train-3.lw"), "aten::add") == 1
 
 
 def test_no_compiler_is_one_sentence_and_the_fallback(tmp_path: Path) -> None:

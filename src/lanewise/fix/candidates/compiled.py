@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -135,7 +136,12 @@ def _compiled(subject: Subject, original: Callable[..., Any], mode: str) -> Call
     if not options.get("triton.cudagraphs"):
         return compiled
 
+    thread = threading.get_ident()
+
     def with_own_results(*args: Any, **kwargs: Any) -> Any:
+        # The compiler's graphs belong to the thread in which they were captured.
+        if threading.get_ident() != thread:
+            return original(*args, **kwargs)
         # A replay writes where the last one did: what the caller holds would change.
         torch.compiler.cudagraph_mark_step_begin()
         return map_tensors(lambda tensor: tensor.clone(), compiled(*args, **kwargs))

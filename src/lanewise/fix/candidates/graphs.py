@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +11,7 @@ from lanewise.fix.budget import uninterrupted
 from lanewise.fix.candidates.candidate import Candidate, Several
 from lanewise.fix.candidates.compiled import compiler
 from lanewise.fix.candidates.predictions import graph_replays
-from lanewise.fix.guard import call_kind
+from lanewise.fix.guard import call_key
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
@@ -20,6 +21,8 @@ __all__ = ["candidates", "of_compiled", "with_parts"]
 
 torch: Any = torch_part()
 _pytree: Any = torch_part("torch.utils._pytree")
+_precision: Any = torch.get_float32_matmul_precision
+_deterministic: Any = torch.are_deterministic_algorithms_enabled
 
 _WARM_UPS = 3
 _ANSWERS = ("LAU101", "LAU103", "LAU106", "LAU110")
@@ -127,7 +130,7 @@ def _own_workspace(device: Any) -> Generator[None]:
 class _Graph:
     """One captured call: its static arguments and results, and the addresses that it relies on."""
 
-    def __init__(self, original: Callable[..., Any], args: Any, kwargs: Any, device: Any, where: list[int]) -> None:
+    def __init__(self, original: Callable[..., Any], args: Any, kwargs: Any, device: Any, where: list[Any]) -> None:
         self.where = where
         arguments = map_tensors(lambda tensor: tensor.detach().clone(), (args, kwargs))
         self._arguments = tensors_of(arguments)
@@ -146,9 +149,16 @@ class _Graph:
         # Objects such as a language model's cache are leaves of a tree, with tensors in them.
         self._objects = len(tensors_of(self._result)) > sum(isinstance(leaf, torch.Tensor) for leaf in self._results)
         self._alone = isinstance(self._result, torch.Tensor)
+        self._device = device
+        self._stream: Any = torch.cuda.current_stream(device)
         self._held = arguments  # what is not a tensor in them, too
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
+        stream = torch.cuda.current_stream(self._device)
+        if stream != self._stream:
+            # Arguments and results lie in one place for all streams: the last call may still be reading and writing.
+            stream.wait_stream(self._stream)
+            self._stream = stream
         plain = not kwargs and all(type(arg) is torch.Tensor for arg in args)
         for mine, given in zip(self._arguments, args if plain else tensors_of((args, kwargs)), strict=True):
             mine.copy_(given)
@@ -200,6 +210,8 @@ def _captured(
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         graphs: dict[Any, _Graph] = {}
+        # One thread at a time writes the arguments, replays, and takes the results.
+        alone = threading.RLock()
         work = prepare(original) if prepare is not None else original
 
         def by_kind(kind: Any, args: Any, kwargs: Any) -> Any:
@@ -207,15 +219,17 @@ def _captured(
             records = torch.is_grad_enabled() and weights.record()
             if _making or records or torch.cuda.is_current_stream_capturing():
                 return work(*args, **kwargs)
-            where = weights.addresses()
-            found = graphs.get(kind)
-            if found is None or found.where != where:
-                # Weights that were exchanged lie elsewhere: the graph would go on reading the old ones.
-                found = graphs[kind] = _Graph(work, args, kwargs, subject.device, where)
-            return found(args, kwargs)
+            # Weights that were exchanged lie elsewhere: the graph would go on reading the old ones. And its kernels are
+            # those that were chosen for the precision of that time.
+            where = [*weights.addresses(), _precision(), _deterministic()]
+            with alone:
+                found = graphs.get(kind)
+                if found is None or found.where != where:
+                    found = graphs[kind] = _Graph(work, args, kwargs, subject.device, where)
+                return found(args, kwargs)
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            return by_kind(call_kind((args, kwargs), False), args, kwargs)
+            return by_kind(call_key(args, kwargs, False), args, kwargs)
 
         forward.by_kind = by_kind  # type: ignore[attr-defined]
         return forward

@@ -61,7 +61,9 @@ class _Weights:
         if not self._on:
             return
         for weight, own in self._pairs(self._own):
-            if weight.data_ptr() != own.data_ptr():
+            if _form(weight) != _form(own):  # somebody has given it another type or device since: that stays
+                weight.data = weight.data.contiguous()
+            elif weight.data_ptr() != own.data_ptr():
                 weight.data = own.copy_(weight.data)
         self._on = False
 

@@ -13,6 +13,8 @@ __all__ = ["candidates"]
 
 torch: Any = torch_part()
 
+_SCALING = "_step_supports_amp_scaling"
+
 
 def candidates(subject: Subject) -> list[Candidate]:
     """Fused, then batched updates, for optimizers that know them and do not use them."""
@@ -53,6 +55,7 @@ class _Way:
         self._optimizers = optimizers
         self._flags = {"fused": way == "fused", "foreach": way == "foreach"}
         self._before: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._scaling: list[tuple[Any, Any]] = []
 
     def enable(self) -> None:
         """Set the flags."""
@@ -62,7 +65,8 @@ class _Way:
             for group in (optimizer.defaults, *optimizer.param_groups):
                 self._before.append((group, {name: group.get(name) for name in self._flags}))
                 group.update(self._flags)
-            optimizer._step_supports_amp_scaling = self._flags["fused"]
+            self._scaling.append((optimizer, vars(optimizer).get(_SCALING)))
+            setattr(optimizer, _SCALING, self._flags["fused"])
             _place_counters(optimizer, fused=self._flags["fused"])
 
     def disable(self) -> None:
@@ -71,6 +75,10 @@ class _Way:
             group, flags = self._before[-1]
             group.update(flags)
             self._before.pop()
+        while self._scaling:
+            optimizer, before = self._scaling.pop()
+            # What a gradient scaler asks for; an optimizer that was never fused does not have it.
+            vars(optimizer).pop(_SCALING, None) if before is None else setattr(optimizer, _SCALING, before)
         for optimizer in self._optimizers:
             _place_counters(optimizer, fused=any(group.get("fused") for group in optimizer.param_groups))
 

@@ -236,7 +236,7 @@ def _compile(recipe: Recipe, work: Path, target: Path) -> None:
     _call(
         [
             recipe.compiler, "-shared", *recipe.flags, *map(str, objects), "-o", str(target),
-            *link, "-ltorch_cpu", "-lc10", "-ldl", "-lpthread",
+            *link, "-ltorch_cpu", "-lc10", "-ldl", "-lrt", "-lpthread",
         ]
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lanewise.errors import LanewiseError
 from lanewise.record.context.native import Native
+from lanewise.record.context.saver import Endings
 from lanewise.record.context.windows import EVERY, Windows
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ class Collector(Protocol):
     checks: dict[str, str]
     callback_ns: float
     windowed: bool
+
+    def endings(self) -> Endings:
+        """What tells of signals that end the program."""
+        ...
 
     def ready(self) -> None:
         """It will be switched on at the next boundary."""

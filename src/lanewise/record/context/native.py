@@ -11,6 +11,7 @@ from lanewise.errors import LanewiseError
 from lanewise.record.context import build
 from lanewise.record.context.loops import loops
 from lanewise.record.context.modules import ModuleNames
+from lanewise.record.context.saver import NativeEndings
 from lanewise.record.context.selfcheck import check_device, check_operators, cost_of_callback
 from lanewise.record.context.sites import frame_name, line_of
 from lanewise.record.context.stands import first_difference
@@ -115,6 +116,10 @@ class Native:
             self._module.off()
         self._module.device_flush()
         return self._module.snapshot()
+
+    def endings(self) -> NativeEndings:
+        """Takes the signals that end the program."""
+        return NativeEndings(self._module)
 
     def ready(self) -> None:
         """Nothing to warm up."""

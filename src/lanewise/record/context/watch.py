@@ -49,7 +49,7 @@ def watch(
         way: "native", "windows" (short windows of torch's profiler), or "auto": the first that works.
         step_on: a step begins when this function is called: `train_step` of the script or `module:train_step`.
         max_nodes: contexts in all; what comes after is counted under `<truncated>`.
-        save_every: seconds between two writes of the file; 0 for none before the end.
+        save_every: seconds between two writes of the file, as long as they are cheap; 0 for none before the end.
         source: name of the program, for the tree.
         log: is told what takes time and what goes wrong.
 

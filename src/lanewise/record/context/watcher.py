@@ -18,7 +18,7 @@ from lanewise.errors import LanewiseError, UsageError
 from lanewise.record.context import running
 from lanewise.record.context.collector import Collector, choose
 from lanewise.record.context.pace import Pace
-from lanewise.record.context.saver import SAVE_EVERY_SECONDS, Saver, write
+from lanewise.record.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
 from lanewise.record.context.turns import Turns
 from lanewise.record.finder import StepFinder
 from lanewise.record.functions import FunctionSteps
@@ -74,6 +74,7 @@ class Watcher:
         self._finished = False
         self._process = os.getpid()
         self._saver: Saver | None = None
+        self._endings: Endings | None = None
         self._lock = threading.Lock()
         self._tree: Tree | None = None
 
@@ -128,6 +129,8 @@ class Watcher:
                 write(self._tree, self.out)
             except (OSError, LanewiseError) as error:
                 self._say(f"cannot write {self.out}: {getattr(error, 'strerror', None) or error}")
+        if self._endings is not None:
+            self._endings.let_go()
 
     @property
     def tree(self) -> Tree:
@@ -181,8 +184,9 @@ class Watcher:
             target = self._step_on
             self._finder.install([lambda found: FunctionSteps(found, target)] if target else [])
             self._pace.begin(self._collector)
-            if self.out is not None and self._save_every > 0:
-                self._saver = Saver(self, self.out, self._save_every)
+            if self.out is not None:
+                self._endings = self._collector.endings()
+                self._saver = Saver(self, self.out, self._save_every, self._endings, self._log)
                 self._saver.start()
         except Exception as error:
             self._failed(error)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lanewise.errors import LanewiseError
 from lanewise.record import contents, faults
+from lanewise.record.context.saver import NoEndings
 from lanewise.record.device import current_device
 from lanewise.record.profiler import Flags, Session, profiler_is_running
 from lanewise.tree.watched import Watched
@@ -49,6 +50,10 @@ class Windows:
         self._tree: Tree | None = None
         self._operators = 0
         self._discarded = 0
+
+    def endings(self) -> NoEndings:
+        """Nothing here can take a signal."""
+        return NoEndings()
 
     def ready(self) -> None:
         """Attach the profiler: the next step warms it up."""

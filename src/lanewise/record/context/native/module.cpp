@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "device.h"
+#include "endings.h"
 #include "operators.h"
 #include "places.h"
 #include "threads.h"
@@ -315,6 +316,31 @@ PyObject* on_now(PyObject*, PyObject*) { return PyBool_FromLong(is_on()); }
 
 PyObject* open_now(PyObject*, PyObject*) { return PyLong_FromLong(open_contexts()); }
 
+PyObject* endings_on_now(PyObject*, PyObject*) {
+  endings_on();
+  Py_RETURN_NONE;
+}
+
+PyObject* endings_off_now(PyObject*, PyObject*) {
+  endings_off();
+  Py_RETURN_NONE;
+}
+
+PyObject* wait_for_ending(PyObject*, PyObject* args) {
+  double seconds = 0;
+  if (!PyArg_ParseTuple(args, "d", &seconds)) return nullptr;
+  int number = 0;
+  Py_BEGIN_ALLOW_THREADS;
+  number = wait_ending(seconds);
+  Py_END_ALLOW_THREADS;
+  return PyLong_FromLong(number);
+}
+
+PyObject* wake_waiting(PyObject*, PyObject*) {
+  wake_ending();
+  Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {
     {"configure", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(configure)),
      METH_VARARGS | METH_KEYWORDS, "What to collect and how; while off."},
@@ -328,6 +354,10 @@ PyMethodDef methods[] = {
     {"device_off", device_off, METH_NOARGS, "Wait for the device's records and let go of it."},
     {"device_detach", device_detach, METH_NOARGS, "Take CUPTI out of the process: '' or why not."},
     {"snapshot", snapshot, METH_NOARGS, "All trees as they are now, as columns."},
+    {"endings_on", endings_on_now, METH_NOARGS, "Take the signals that would end the process."},
+    {"endings_off", endings_off_now, METH_NOARGS, "Give them back; one that came meanwhile ends the process."},
+    {"wait_ending", wait_for_ending, METH_VARARGS, "The signal that ends the process, 0 after so many seconds."},
+    {"wake_ending", wake_waiting, METH_NOARGS, "Whoever waits for an ending goes on."},
     {"frames", frames, METH_VARARGS, "The calling thread's frames as the walk sees them."},
     {"is_on", on_now, METH_NOARGS, "Whether callbacks are on."},
     {"open_contexts", open_now, METH_NOARGS, "Contexts that the calling thread has open."},

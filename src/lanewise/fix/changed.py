@@ -1,0 +1,192 @@
+"""Which of some dictionaries have been changed since they were last looked at, at next to no cost where none was.
+
+Modules keep everything in dictionaries: modes, attributes, parameters, parts, hooks. A guard that compared all of them in
+every call would cost more than most calls save. CPython knows when a dictionary changes: since 3.12 it tells watchers
+(`PyDict_Watch`), before that every dictionary has a version. Where there is neither, all are looked at each time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+__all__ = ["Changed", "changed_among"]
+
+
+class Changed(Protocol):
+    """Knows which dictionaries were changed.
+
+    It holds the dictionaries themselves: none of them is freed, and its address given to another, while it is asked about.
+    """
+
+    def none(self) -> bool:
+        """Whether no dictionary has been changed."""
+        ...
+
+    def which(self) -> Iterable[int]:
+        """Numbers of those that have been, or may have been."""
+        ...
+
+    def settle(self, at: int) -> None:
+        """The dictionary of this number counts as unchanged from now on."""
+        ...
+
+
+def changed_among(dicts: Sequence[dict[Any, Any]]) -> Changed:
+    """What tells which of these are changed from now on."""
+    if (watcher := _watcher()) is not None:
+        return _Watched(dicts, watcher)
+    return _Versioned(dicts) if _has_versions() else _Unknown(dicts)
+
+
+class _Unknown:
+    """Any may have been changed."""
+
+    def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
+        self._dicts = dicts
+
+    def none(self) -> bool:
+        return not self._dicts
+
+    def which(self) -> Iterable[int]:
+        return range(len(self._dicts))
+
+    def settle(self, at: int) -> None:
+        pass
+
+
+_VERSION_AT = 24
+"""Offset of `ma_version_tag` in a dictionary of CPython 3.11: after count, type and size."""
+
+
+class _Memory:
+    """A range of this process's memory, as numpy sees arrays of others."""
+
+    def __init__(self, start: int, words: int) -> None:
+        self.__array_interface__ = {"data": (start, True), "shape": (words,), "typestr": "<u8", "version": 3}
+
+
+class _Versioned:
+    """By the version of each, all read at once."""
+
+    def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
+        self._dicts = dicts
+        places = np.array([id(one) + _VERSION_AT for one in dicts], dtype=np.int64)
+        first = int(places.min()) if len(places) else 0
+        self._memory: Any = np.asarray(_Memory(first, (int(places.max()) - first) // 8 + 1)) if len(places) else places
+        self._at = (places - first) // 8
+        self._seen: Any = self._memory.take(self._at)
+        self._bytes = self._seen.tobytes()
+
+    def none(self) -> bool:
+        return self._memory.take(self._at).tobytes() == self._bytes
+
+    def which(self) -> Iterable[int]:
+        return np.flatnonzero(self._memory.take(self._at) != self._seen).tolist()
+
+    def settle(self, at: int) -> None:
+        self._seen[at] = self._memory[self._at[at]]
+        self._bytes = self._seen.tobytes()
+
+
+def _has_versions() -> bool:
+    if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11) or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return False
+    tried: dict[str, int] = {"a": 1}
+    versions = _Versioned([tried])
+    still = versions.none()
+    tried["a"] = 2
+    return still and not versions.none()
+
+
+class _Watched:
+    """By a watcher, which is told of every change before it is made."""
+
+    def __init__(self, dicts: Sequence[dict[Any, Any]], watcher: int) -> None:
+        self._dicts, self._watcher = dicts, watcher
+        # A set that others hold, too: what is told of a change must not keep the dictionaries.
+        self._touched: set[int] = set()
+        for at, one in enumerate(dicts):
+            _told.setdefault(id(one), []).append((self._touched, at))
+            _api("PyDict_Watch", ctypes.c_int(watcher), ctypes.py_object(one))
+
+    def none(self) -> bool:
+        return not self._touched
+
+    def which(self) -> Iterable[int]:
+        return sorted(self._touched)
+
+    def settle(self, at: int) -> None:
+        self._touched.discard(at)
+
+    def __del__(self) -> None:
+        # The dictionaries are freed after this: none that is watched ever is.
+        for one in self._dicts if _watcher() is not None else ():
+            left = [(touched, at) for touched, at in _told.get(id(one), []) if touched is not self._touched]
+            if left:
+                _told[id(one)] = left
+            else:
+                _told.pop(id(one), None)
+                _api("PyDict_Unwatch", ctypes.c_int(self._watcher), ctypes.py_object(one))
+
+
+_told: dict[int, list[tuple[set[int], int]]] = {}
+"""By address of a dictionary: who is told of its changes, and under which number."""
+
+_watchers: list[tuple[int, Any]] = []
+"""The watcher of this process and the function that it calls; -1 where there can be none."""
+
+
+def _watcher() -> int | None:
+    if not _watchers:
+        _watchers.append(_new_watcher())
+        if not _tells():
+            _watchers[0] = (-1, _watchers[0][1])
+    number = _watchers[0][0]
+    return None if number < 0 else number
+
+
+def _tells() -> bool:
+    """Whether a change of an object's attribute is told: versions of Python that keep them in the object do not always."""
+
+    class Object:
+        def __init__(self) -> None:
+            self.value = 0
+
+    number, tried = _watchers[0][0], Object()
+    if number < 0:
+        return False
+    seen = _Watched([vars(tried)], number)
+    tried.value = 1
+    return not seen.none()
+
+
+def _new_watcher() -> tuple[int, Any]:
+    def tell(event: int, where: int, key: int, value: int) -> int:
+        for touched, at in _told.get(where, ()):
+            touched.add(at)
+        return 0
+
+    kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    called = kind(tell)
+    try:
+        number = int(_api("PyDict_AddWatcher", called))
+    except (AttributeError, RuntimeError):  # another Python; or eight others watch
+        return -1, None
+
+    def end() -> None:
+        """Before the function that it calls is gone."""
+        _watchers[0] = (-1, called)
+        _api("PyDict_ClearWatcher", ctypes.c_int(number))
+
+    atexit.register(end)
+    return number, called
+
+
+def _api(name: str, *args: Any) -> Any:
+    return getattr(ctypes.pythonapi, name)(*args)
