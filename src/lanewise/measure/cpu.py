@@ -82,8 +82,8 @@ def measure_cpu(facts: Facts) -> CpuTime:
     above = float((operators["time"] - operators["calls"] * operators["best"]).sum()) / max(1, operators["time"].sum())
     rows = loader_rows(facts)
     loader = covered(subtract(union(trace.start[rows], trace.end[rows]), time), start, end)
-    shares = (float(part[steady].sum()) / length if length else 0.0 for part in (inside, loader))
-    return CpuTime(operators, steps, *shares, above)
+    within, loading = (float(part[steady].sum()) / length if length else 0.0 for part in (inside, loader))
+    return CpuTime(operators, steps, within, loading, above)
 
 
 def _operators(facts: Facts, events: np.ndarray) -> Columns:

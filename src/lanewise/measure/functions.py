@@ -52,8 +52,9 @@ def measure_functions(facts: Facts) -> Columns:
     time = np.bincount(row, weights=np.maximum(own[spending], 0), minlength=len(pairs))
     called = (trace.kind[spending] == Kind.PYTHON) & (in_steps[spending] > 0)
     calls = np.bincount(row[called], minlength=len(pairs))
-    outer_names, inner_names = (["" if row < 0 else trace.names[row] for row in side.tolist()] for side in pairs.T)
-    return _columns(outer_names, inner_names, calls, time, length)
+    texts = [*(str(name) for name in trace.names), ""]  # the last is for no frame
+    outside, inside = pairs[:, 0].tolist(), pairs[:, 1].tolist()
+    return _columns([texts[row] for row in outside], [texts[row] for row in inside], calls, time, length)
 
 
 def _same_built_in(names: list[str], rows: np.ndarray) -> np.ndarray:
