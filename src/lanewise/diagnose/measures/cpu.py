@@ -83,7 +83,9 @@ def functions_source(facts: Facts) -> Source:
         "time": data["time"] / steps,
     }
     per = " per step" if facts.trace.steps.recorded else ""
-    headings = _FUNCTIONS if per else {**_FUNCTIONS, "calls": ("count", "calls"), "share": ("share", "share")}
+    headings: dict[str, tuple[QuantityType, str]] = dict(_FUNCTIONS)
+    if not per:
+        headings |= {"calls": ("count", "calls"), "share": ("share", "share")}
     return Source(f"Python functions, by own time{per}", Columns(columns), headings)
 
 
