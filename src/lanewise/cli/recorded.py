@@ -49,10 +49,15 @@ class Afterwards:
             except (OSError, ValueError, AttributeError):
                 continue
         trace = self._recording.trace
+        unseen = self._recording.add_unseen()
         if trace is None:
             # A problem has been told when it arose.
             if not self._recording.problem:
-                self._log(_why_nothing(self._recording))
+                self._log(_why_nothing(self._recording, elsewhere=any(f.code == "child-processes" for f in unseen)))
+        if trace is None or not self._explain:
+            for fault in unseen:  # where there is a report, it says so
+                self._log(fault.sentence)
+        if trace is None:
             return
         shown = _shown(trace)
         if self._explain and os.environ.get("RANK", "0") == "0":
@@ -82,10 +87,12 @@ class Afterwards:
             self._log(f"cannot explain: {error}")
 
 
-def _why_nothing(recording: Recording) -> str:
+def _why_nothing(recording: Recording, *, elsewhere: bool) -> str:
     steps = max(recording.window.steps, 0)
     if "torch" not in sys.modules:
         return "nothing was recorded: the program never imported torch"
+    if steps == 0 and elsewhere:
+        return "nothing was recorded: this process made no step"
     if steps == 0:
         return (
             "nothing was recorded: no step was found; name the function that makes one (--step-on FN), or use --whole"

@@ -11,7 +11,7 @@ frameworks that run torch's profiler themselves.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import os
 import shutil
 import sys
@@ -30,6 +30,7 @@ from lanewise.record.plan import Plan
 from lanewise.record.profiler import Flags
 from lanewise.record.recording import Options, Recording
 from lanewise.record.save import discard, free_path, is_whole, rank_suffix, write_trace
+from lanewise.record.wrapped import wrapped
 from lanewise.trace.recorded import Recorded, to_json
 
 __all__ = ["Recorder", "handler", "record"]
@@ -72,14 +73,8 @@ class Recorder:
         if not callable(target):
             raise UsageError("record() decorates a function, or takes a torch.profiler.profile as its handler")
 
-        @functools.wraps(target)
-        def recorded(*args: Any, **kwargs: Any) -> Any:
-            if self._recording is not None:
-                return target(*args, **kwargs)
-            with self:
-                return target(*args, **kwargs)
-
-        recorded.recorder = self  # type: ignore[attr-defined]
+        recorded = wrapped(target, lambda: self if self._recording is None else contextlib.nullcontext())
+        recorded.recorder = self
         return recorded
 
     def start(self) -> None:

@@ -29,6 +29,7 @@ from lanewise.record.plan import Plan
 from lanewise.record.profiler import Flags, Session, profiler_is_running
 from lanewise.record.save import discard, free_path, is_whole, rank_suffix, rewrite_facts, write_trace
 from lanewise.record.size import TraceSize
+from lanewise.record.unseen import Unseen
 from lanewise.record.watchdog import Watchdog
 from lanewise.record.window import Window
 from lanewise.trace.recorded import Fault, Recorded, to_json
@@ -86,6 +87,7 @@ class Recording:
         self._session: Session | None = None
         self._raw: Path | None = None
         self._first_part = 0
+        self._unseen = Unseen()
         self._process = os.getpid()
         self._begun = time.perf_counter()
         self._finished = False
@@ -131,6 +133,20 @@ class Recording:
         self._own.uninstall()
         self.finder.uninstall()
         self.finder.remove_late()
+        self._unseen.program_ended()
+
+    def add_unseen(self) -> list[Fault]:
+        """At the very end of the process: what no recording of it shows, added to the trace where there is one."""
+        nothing = self.facts is None
+        all_threads = self.options.flags.all_threads or nothing
+        found = self._unseen.faults(whole=self.options.whole or nothing, all_threads=all_threads)
+        if found and self.facts is not None and self.trace is not None and not self.problem and not self._aside:
+            self.facts = replace(self.facts, faults=[*self.facts.faults, *found])
+            try:
+                self._first_part = rewrite_facts(self.trace, to_json(self.facts), self._first_part)
+            except LanewiseError as error:
+                self._log(str(error))
+        return found
 
     # -- the course ----------------------------------------------------------------------------------------------
 
@@ -161,6 +177,7 @@ class Recording:
         self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watchdog.start()
         self._session = Session(self.options.flags, device.name)
+        self._unseen.recording_begins()
         return self._session, TraceSize(self.options.flags)
 
     def _recorded(self) -> bool:
@@ -169,6 +186,7 @@ class Recording:
         Answers whether to record once more, which cures the loss of device records at the start of a first session.
         """
         self._watchdog.stop()
+        self._unseen.recording_ended()
         session = self._session
         if session is None:
             return False
@@ -186,7 +204,9 @@ class Recording:
         self.facts = self._describe(session)
         steps = self.window.measured.active
         count = f"{steps} step{'' if steps == 1 else 's'}" if steps else "no complete step"
-        count = "all there is, without steps" if self.options.whole else count
+        if self.options.whole:
+            cut = self.window.measured.stopped_by == "size"
+            count = "the beginning, up to --max-size, without steps" if cut else "all there is, without steps"
         self._log(f"recorded {count}, {found.size / 1e6:.1f} MB")
         # At once: the program may be killed, or end by os._exit, while the steps after recording are timed.
         self._save()
