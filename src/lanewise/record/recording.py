@@ -185,8 +185,8 @@ class Recording:
 
         Answers whether to record once more, which cures the loss of device records at the start of a first session.
         """
+        self._unseen.recording_ended()  # while the watchdog's thread is known as ours
         self._watchdog.stop()
-        self._unseen.recording_ended()
         session = self._session
         if session is None:
             return False
