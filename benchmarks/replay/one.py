@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from lanewise import nvml
 
-__all__ = ["OPTIONS", "measure"]
+__all__ = ["OPTIONS", "measure", "ratio"]
 
 # Sets of options that people record with: what each costs differs, and with it the distortion.
 OPTIONS: dict[str, dict[str, bool]] = {
@@ -33,6 +33,7 @@ OPTIONS: dict[str, dict[str, bool]] = {
 }
 _WARM_S, _WARM_STEPS = 0.15, 8
 _ROUNDS, _BLOCK_S, _LEAST, _MOST, _LEAD = 10, 0.04, 3, 2000, 2
+_GAUGE = 500
 _WAIT, _WARMUP = 2, 3
 _LARGEST, _FEWEST = 400_000, 3
 _SIDES = ("slow", "fixed")
@@ -68,7 +69,7 @@ def measure(
         "slow_us": times["slow"]["median_us"],
         "fixed_us": times["fixed"]["median_us"],
         "gain_us": round(times["slow"]["median_us"] - times["fixed"]["median_us"], 3),
-        "gain_by_round_us": [round(a - b, 3) for a, b in zip(*(times[s]["blocks_us"] for s in _SIDES), strict=True)],
+        "fixed_over_slow": ratio(*(times[side]["blocks_us"] for side in _SIDES)),
         "clocks": clocks,
         "seconds": round(time.monotonic() - began, 2),
         "recordings": recordings,
@@ -124,10 +125,21 @@ def _in_turns(programs: dict[str, _Program], rounds: int, block_s: float) -> dic
         pace = program.block(_LEAST)
         steps[side] = max(_LEAST, min(_MOST, round(block_s * 1e6 / pace)))
     blocks: dict[str, list[float]] = {side: [] for side in programs}
+    gauges: dict[str, list[float]] = {side: [] for side in programs}
     for turn in range(rounds):
         for side in _SIDES if turn % 2 else _SIDES[::-1]:
+            gauges[side].append(_gauge())
             blocks[side].append(round(programs[side].block(steps[side]), 3))
-    return {side: _summary(blocks[side], steps[side]) for side in programs}
+    return {side: _summary(blocks[side], steps[side]) | {"gauge_us": gauges[side]} for side in programs}
+
+
+def _gauge() -> float:
+    """us that a small operator takes on the CPU now: a virtual machine's host has faster and slower minutes."""
+    x = torch.zeros(8)
+    start = time.perf_counter_ns()
+    for _ in range(_GAUGE):
+        x.add(1)
+    return round((time.perf_counter_ns() - start) / _GAUGE / 1e3, 4)
 
 
 def _summary(blocks: list[float], steps: int) -> dict[str, Any]:
@@ -145,6 +157,17 @@ def _summary(blocks: list[float], steps: int) -> dict[str, Any]:
     }
 
 
+def ratio(slow: list[float], fixed: list[float]) -> dict[str, float]:
+    """Fixed over slow, round by round.
+
+    A host that changes its speed between rounds, as that of a virtual machine does, changes it for both programs of one.
+    """
+    each = sorted(b / a for a, b in zip(slow, fixed, strict=True))
+    last = len(each) - 1
+    low, high = each[int(0.2 * last)], each[-1 - int(0.2 * last)]
+    return {"median": round(median(each), 4), "p20": round(low, 4), "p80": round(high, 4)}
+
+
 def _difference(slow: torch.Tensor, fixed: torch.Tensor) -> float:
     """Relative distance of two results."""
     if slow.shape != fixed.shape:
@@ -157,6 +180,7 @@ def _record(program: _Program, pair: Pair, place: Place, options: str, path: Pat
     """Record as many steps as fit into a small file."""
     active = pair.active
     while True:
+        gauge = _gauge()
         events = _recorded(program, place, active, OPTIONS[options])
         packed = gzip.compress(events, 6, mtime=0)
         if len(packed) <= _LARGEST or active <= _FEWEST:
@@ -165,7 +189,13 @@ def _record(program: _Program, pair: Pair, place: Place, options: str, path: Pat
     path.write_bytes(packed)
     chosen = {"record_shapes": False, "with_stack": False, "profile_memory": False, "with_modules": False}
     recorded = {"active": active, "wait": _WAIT, "warmup": _WARMUP, "options": chosen | OPTIONS[options]}
-    return {"file": path.name, "bytes": len(packed), **recorded, "recorded": _as_recorded(json.loads(events))}
+    return {
+        "file": path.name,
+        "bytes": len(packed),
+        **recorded,
+        "gauge_us": gauge,
+        "recorded": _as_recorded(json.loads(events)),
+    }
 
 
 def _recorded(program: _Program, place: Place, active: int, options: dict[str, bool]) -> bytes:

@@ -22,7 +22,7 @@ from benchmarks.fix.forked import warm_imports
 from benchmarks.fresh import call
 from benchmarks.replay.pairs import PAIRS, Pair
 
-__all__ = ["main"]
+__all__ = ["main", "write"]
 
 _TAR_BYTES = 15_000_000
 
@@ -48,10 +48,21 @@ def main(given: Sequence[str] | None = None) -> int:
         else:
             truth["pairs"].append(found)
             print(_line(found), flush=True)
-        (out / "truth.json").write_text(json.dumps(truth, indent=1))
+        write(truth, out / "truth.json")
+    write(truth, out / "truth.json")
     _pack(traces, out)
     print(f"{len(truth['pairs'])} pairs, {len(truth['failed'])} failed, {time.monotonic() - began:.0f} s")
     return 1 if truth["failed"] else 0
+
+
+def write(truth: dict[str, Any], path: Path) -> None:
+    """One line for each recording: many, and read by people, too."""
+    text = json.dumps({**truth, "pairs": []}, indent=1)
+    pairs = []
+    for pair in truth["pairs"]:
+        rows = ",\n".join("   " + json.dumps(row) for row in pair["recordings"])
+        pairs.append("  " + json.dumps({**pair, "recordings": []})[:-2] + "\n" + rows + "\n  ]}")
+    path.write_text(text.replace('"pairs": []', '"pairs": [\n' + ",\n".join(pairs) + "\n ]") + "\n")
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:

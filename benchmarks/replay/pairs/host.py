@@ -182,7 +182,6 @@ PAIRS = [
         "loading-thread_bound",
         partial(_loading, width=1024, rows=256, layers=8, seconds=3e-3),
         **_AHEAD,
-        nothing="a batch takes longer to make than the rest of the step: the thread is waited for instead",
     ),
     Pair("loading-balanced", partial(_loading, width=4096, rows=4096, layers=8, seconds=1.5e-3, read=True), **_AHEAD),
     Pair(
