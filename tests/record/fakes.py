@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+
 from lanewise.record.clock import StepClock
+from lanewise.record.device import Device
 from lanewise.record.plan import Plan
 from lanewise.record.window import Window
 
@@ -45,10 +48,12 @@ class FakeDevice:
 
 
 class FakeProfiler:
-    """Writes down what is asked of it."""
+    """Writes down what is asked of it, and on which threads it is stopped."""
 
-    def __init__(self, log: list[str]) -> None:
+    def __init__(self, log: list[str], of_all_threads: bool, stopped_on: list[int]) -> None:
         self.log = log
+        self.of_all_threads = of_all_threads
+        self.stopped_on = stopped_on
 
     def prepare(self) -> None:
         self.log.append("prepare")
@@ -57,6 +62,7 @@ class FakeProfiler:
         self.log.append("start")
 
     def stop(self) -> None:
+        self.stopped_on.append(threading.get_ident())
         self.log.append("stop")
 
     def abandon(self) -> None:
@@ -103,17 +109,23 @@ class Bench:
         self.bytes_per_step = bytes_per_step
         self.bytes = 0
         self.again = False
+        self.of_all_threads = False
+        self.stopped_on: list[int] = []
         self.time = FakeTime()
         self.device = FakeDevice(self.time, "cpu")
         self.window = Window(
             plan,
-            profiler=lambda _: (FakeProfiler(self.log), FakeSize(self)),
+            profiler=self._session,
             device=lambda: self.device,
             annotation=FakeAnnotation(self.log),
             recorded=self._recorded,
             done=lambda: self.log.append("done"),
             now=self.time.now,
         )
+
+    def _session(self, _: Device, all_threads: bool) -> tuple[FakeProfiler, FakeSize]:
+        self.of_all_threads = all_threads
+        return FakeProfiler(self.log, all_threads, self.stopped_on), FakeSize(self)
 
     def _recorded(self) -> bool:
         self.log.append("recorded")

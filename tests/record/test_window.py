@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
+from lanewise.errors import LanewiseError
+from lanewise.record import window
 from lanewise.record.plan import Plan
 from lanewise.record.window import Phase
 from tests.record.fakes import Bench
@@ -210,3 +213,75 @@ def test_lost_device_records_are_recorded_once_more_without_timing_again() -> No
     ]
     assert bench.window.measured.unprofiled is not None
     assert bench.window.measured.unprofiled.steps == 3
+
+
+def _in_a_thread(work: Callable[[], None]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_steps_go_on_in_the_next_thread_when_theirs_has_ended() -> None:
+    """A thread per request: identifiers of threads are given away again, so that they tell nothing."""
+    bench = Bench(SMALL)
+    for _ in range(14):
+        _in_a_thread(lambda: bench.steps(1))
+    assert [word for word in bench.log if "step" not in word] == ["prepare", "start", "stop", "recorded", "done"]
+    assert bench.window.measured.active == 4
+    assert bench.of_all_threads
+
+
+def test_a_thread_that_ends_stops_what_only_it_can_stop() -> None:
+    bench = Bench(SMALL)
+    stopped_on: list[int] = []
+    _in_a_thread(lambda: (bench.steps(9), stopped_on.append(threading.get_ident()))[0])
+    assert bench.log[-3:] == ["stop", "recorded", "done"]
+    assert bench.stopped_on == stopped_on
+    assert bench.window.measured.stopped_by == "thread ended"
+    bench.window.finish("program ended")
+    assert bench.log.count("stop") == 1
+
+
+def test_steps_of_other_threads_do_not_count_while_theirs_lives() -> None:
+    bench = Bench(SMALL)
+    bench.steps(2)
+    _in_a_thread(lambda: bench.steps(5))
+    assert bench.window.steps == 1
+
+
+def test_the_end_on_another_thread_comes_at_the_next_boundary() -> None:
+    bench = Bench(SMALL)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        bench.steps(9)
+        begun.set()
+        go_on.wait(10)
+        bench.steps(1)
+        go_on.clear()
+        go_on.wait(10)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(10)
+    threading.Timer(0.05, go_on.set).start()
+    bench.window.finish("program ended")
+    assert bench.log[-3:] == ["stop", "recorded", "done"]
+    assert bench.stopped_on == [thread.ident]
+    go_on.set()
+    thread.join()
+
+
+def test_a_thread_that_never_comes_to_a_boundary_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "_LONGEST_WAIT", 0.01)
+    bench = Bench(SMALL)
+    begun, over = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (bench.steps(9), begun.set(), over.wait(10)))
+    thread.start()
+    begun.wait(10)
+    with pytest.raises(LanewiseError, match="only it can stop the profiler"):
+        bench.window.finish("program ended")
+    assert "stop" not in bench.log
+    over.set()
+    thread.join()
+    assert "stop" not in bench.log

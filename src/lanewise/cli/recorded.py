@@ -7,12 +7,15 @@ and must not have our packages imported into it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lanewise.record.say import STDERR, STDOUT, is_as_it_was
 
 if TYPE_CHECKING:
     from lanewise.record.recording import Recording
@@ -44,10 +47,9 @@ class Afterwards:
         if os.getpid() != self._process:
             return
         for stream in (sys.stdout, sys.stderr):
-            try:
+            # Whatever the program has put there.
+            with contextlib.suppress(Exception):
                 stream.flush()
-            except (OSError, ValueError, AttributeError):
-                continue
         trace = self._recording.trace
         unseen = self._recording.add_unseen()
         if trace is None:
@@ -81,9 +83,18 @@ class Afterwards:
         # program's.
         home = str(Path(__file__).resolve().parents[2])
         environment["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [environment.get("PYTHONPATH")])])
+        # The streams may be the program's files by now.
+        report = STDOUT if self._as_json else STDERR
         try:
-            subprocess.run(words, stdout=None if self._as_json else 2, env=environment, check=False)
-        except OSError as error:
+            subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=report if is_as_it_was(report) else subprocess.DEVNULL,
+                stderr=STDERR if is_as_it_was(STDERR) else subprocess.DEVNULL,
+                env=environment,
+                check=False,
+            )
+        except (OSError, ValueError) as error:
             self._log(f"cannot explain: {error}")
 
 
@@ -108,7 +119,7 @@ def _why_nothing(recording: Recording, *, elsewhere: bool) -> str:
 def _shown(path: Path) -> str:
     try:
         relative = os.path.relpath(path)
-    except ValueError:
+    except (ValueError, OSError):  # on another drive; the program's folder is gone
         return str(path)
     return relative if not relative.startswith("..") else str(path)
 

@@ -217,10 +217,11 @@ def _record(program: Program, given: dict[str, Any]) -> int:
     from lanewise.cli.recorded import Afterwards
     from lanewise.record import script
     from lanewise.record.recording import Recording
+    from lanewise.record.say import say
 
     def log(text: str) -> None:
         if not given["quiet"]:
-            click.echo(f"lanewise: {text}", err=True)
+            say(text)
 
     options = _options(program, given)
     recording = Recording(options, log=log)

@@ -76,10 +76,11 @@ def _watch(program: Program, given: dict[str, Any]) -> int:
     from lanewise.record import script
     from lanewise.record.context.watch import watch as make
     from lanewise.record.save import free_path, rank_suffix
+    from lanewise.record.say import say
 
     def log(text: str) -> None:
         if not given["quiet"]:
-            click.echo(f"lanewise: {text}", err=True)
+            say(text)
 
     asked: Path = given["out"] or Path(f"{program.name}{rank_suffix(os.environ)}.lw")
     if not asked.absolute().parent.is_dir():

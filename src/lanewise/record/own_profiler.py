@@ -44,6 +44,12 @@ class OwnProfiler:
         self._found = found
         self._starting = starting
         self._restore: list[Callable[[], None]] = []
+        self._open: set[int] = set()
+
+    @property
+    def running(self) -> bool:
+        """Whether a profiler of the program has begun and not ended, on any thread."""
+        return bool(self._open)
 
     @property
     def exported(self) -> Path | None:
@@ -59,6 +65,11 @@ class OwnProfiler:
         inner, outer = torch_part("torch.autograd.profiler"), torch_part("torch.profiler.profiler")
         self._watch(inner.profile, "_prepare_trace", before=self._prepares)
         self._watch(inner.profile, "__exit__", after=self._stopped)
+        # They keep no rows, and refuse to begin beside another profiler.
+        for name in ("emit_nvtx", "emit_itt"):
+            if hasattr(inner, name):
+                self._watch(getattr(inner, name), "__enter__", before=self._prepares)
+                self._watch(getattr(inner, name), "__exit__", after=self._left)
         self._watch(inner.profile, "export_chrome_trace", after=self._exports)
         # Compressed files are written by the outer class, from a temporary one of the inner: the outer's name comes
         # last.
@@ -102,9 +113,14 @@ class OwnProfiler:
         self._restore.append(restore)
 
     def _prepares(self, this: Any, *_: Any) -> None:
+        self._open.add(id(this))
         self._starting()
 
+    def _left(self, this: Any, *_: Any) -> None:
+        self._open.discard(id(this))
+
     def _stopped(self, this: Any, *_: Any) -> None:
+        self._left(this)
         self.unexported = this
 
     def _exports(self, this: Any, path: Any = None, *_: Any, **more: Any) -> None:

@@ -14,12 +14,13 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lanewise.errors import LanewiseError
 from lanewise.record import history
 from lanewise.record.own_profiler import OURS
 from lanewise.record.stderr import profiler_messages
 from lanewise.record.torched import torch_part
 
-__all__ = ["Flags", "Session", "profiler_is_running"]
+__all__ = ["Flags", "Session", "has_rows", "profiler_is_running"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +47,10 @@ class Flags:
 
 
 class Session:
-    """One recording. Methods are called once each, in order, on the thread that runs the steps.
+    """One recording. Methods are called once each, in order, on one thread unless the session is `of_all_threads`.
 
     Attributes:
+        of_all_threads: the session belongs to no thread, known once prepared.
         messages: lines that the profiler wrote to standard error meanwhile.
         costs_ms: `start` (attach and begin), `stop`, `export`.
         missing: names of requested flags that this torch does not offer.
@@ -59,8 +61,10 @@ class Session:
         self.messages: list[str] = []
         self.costs_ms: dict[str, float] = {}
         self.missing: list[str] = []
+        self.of_all_threads = False
         self._device = device
         self._profile: Any = None
+        self._running = False
 
     def prepare(self) -> None:
         """Attach to the device; from here on rows are collected and thrown away."""
@@ -75,14 +79,23 @@ class Session:
         """Keep rows from here on."""
         with self._timed("start"), profiler_messages(self.messages):
             self._profile._start_trace()
+            self._running = True
 
     def stop(self) -> None:
-        """Stop and detach."""
+        """Stop and detach. LanewiseError where this thread has no session to stop: torch would end the process."""
+        self._running = False
+        if not self.of_all_threads and not profiler_is_running():
+            raise LanewiseError("torch's profiler was stopped by something else, or on another thread")
         with self._timed("stop"), profiler_messages(self.messages):
             self._profile.__exit__(None, None, None)
 
     def export(self, path: str) -> None:
-        """Write the trace as JSON. Destructive: a second export of the same recording fails in torch."""
+        """Write the trace as JSON. Destructive: a second export of the same recording fails in torch.
+
+        LanewiseError if there is nothing to export.
+        """
+        if not has_rows(self._profile):
+            raise LanewiseError("torch's profiler kept no rows: another session took its place")
         with self._timed("export"), profiler_messages(self.messages):
             self._profile.export_chrome_trace(path)
         self._profile = None
@@ -90,7 +103,7 @@ class Session:
     def abandon(self) -> None:
         """Stop if running and forget everything; never raises."""
         try:
-            if self._profile is not None and profiler_is_running():
+            if self._running:
                 self.stop()
         except Exception:
             pass
@@ -128,6 +141,7 @@ class Session:
         offered = {name: value for name, value in wanted.items() if name in signature and value}
         asked = {"enable_cuda_sync_events": "sync_events", "profile_all_threads": "all_threads"}
         self.missing = [flag for name, flag in asked.items() if wanted[name] and name not in offered]
+        self.of_all_threads = "profile_all_threads" in offered
         return config(**offered)
 
     def _protect_cuda_graphs(self) -> None:
@@ -162,3 +176,13 @@ def profiler_is_running() -> bool:
         return False
     asked = getattr(torch.autograd, "_profiler_enabled", None)
     return bool(asked and asked())
+
+
+def has_rows(profile: Any) -> bool:
+    """Whether a stopped profiler, torch's inner or outer one, has something to export; torch crashes where it has not.
+
+    A session that another one took the place of, or that was never started, has none.
+    """
+    results = getattr(getattr(profile, "profiler", profile), "kineto_results", None)
+    began = getattr(results, "trace_start_ns", None) or getattr(results, "trace_start_us", None)
+    return results is not None and (began is None or bool(began()))

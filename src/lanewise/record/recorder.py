@@ -27,7 +27,7 @@ from lanewise._version import __version__
 from lanewise.errors import LanewiseError, MissingDependencyError, UsageError
 from lanewise.record import contents, environment, faults, own_profiler
 from lanewise.record.plan import Plan
-from lanewise.record.profiler import Flags
+from lanewise.record.profiler import Flags, has_rows
 from lanewise.record.recording import Options, Recording
 from lanewise.record.save import discard, free_path, is_whole, rank_suffix, write_trace
 from lanewise.record.wrapped import wrapped
@@ -147,9 +147,13 @@ class Recorder:
             self._take_cycle(profiler)
         except (LanewiseError, OSError) as error:
             self.problem = f"lanewise saved no trace: {error}"
-            warnings.warn(self.problem, stacklevel=3)
+            # Where warnings are errors, this one would end the training.
+            with contextlib.suppress(Warning):
+                warnings.warn(self.problem, stacklevel=3)
 
     def _take_cycle(self, profiler: Any) -> None:
+        if not has_rows(profiler):
+            raise LanewiseError("this profiler kept no rows: it never ran, or another one took its place")
         folder = self._options.out
         folder.mkdir(parents=True, exist_ok=True)
         stem = f"{self._options.name}{rank_suffix(os.environ)}"

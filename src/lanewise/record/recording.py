@@ -26,7 +26,7 @@ from lanewise.record.functions import FunctionSteps
 from lanewise.record.imported import ImportWatch
 from lanewise.record.own_profiler import OwnProfiler
 from lanewise.record.plan import Plan
-from lanewise.record.profiler import Flags, Session, profiler_is_running
+from lanewise.record.profiler import Flags, Session, has_rows, profiler_is_running
 from lanewise.record.save import discard, free_path, is_whole, rank_suffix, rewrite_facts, write_trace
 from lanewise.record.size import TraceSize
 from lanewise.record.unseen import Unseen
@@ -128,6 +128,9 @@ class Recording:
                 self._take_theirs()
             except Exception as error:
                 self._failed(error)
+            if self.trace is None and not self.problem:
+                self.problem = "nothing was recorded: the program's own profiler kept no rows"
+                self._log(self.problem)
         self._finished = True
         self._watchdog.stop()
         self._own.uninstall()
@@ -138,7 +141,7 @@ class Recording:
     def add_unseen(self) -> list[Fault]:
         """At the very end of the process: what no recording of it shows, added to the trace where there is one."""
         nothing = self.facts is None
-        all_threads = self.options.flags.all_threads or nothing
+        all_threads = nothing or (self._session is not None and self._session.flags.all_threads)
         found = self._unseen.faults(whole=self.options.whole or nothing, all_threads=all_threads)
         if found and self.facts is not None and self.trace is not None and not self.problem and not self._aside:
             self.facts = replace(self.facts, faults=[*self.facts.faults, *found])
@@ -171,14 +174,15 @@ class Recording:
             done=self._done,
         )
 
-    def _attach(self, device: Device) -> tuple[Session, TraceSize]:
+    def _attach(self, device: Device, all_threads: bool) -> tuple[Session, TraceSize]:
         if profiler_is_running():
             raise LanewiseError("another torch profiler is recording in this process")
         self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watchdog.start()
-        self._session = Session(self.options.flags, device.name)
+        flags = replace(self.options.flags, all_threads=self.options.flags.all_threads or all_threads)
+        self._session = Session(flags, device.name)
         self._unseen.recording_begins()
-        return self._session, TraceSize(self.options.flags)
+        return self._session, TraceSize(flags)
 
     def _recorded(self) -> bool:
         """Recording has stopped: bring the rows to disk before anything else happens to the process.
@@ -192,7 +196,7 @@ class Recording:
             return False
         self._raw = self._export(session)
         found = contents.scan(self._raw)
-        self._faults = faults.find(found, self.options.flags, session.messages, session.missing)
+        self._faults = faults.find(found, session.flags, session.messages, session.missing)
         if faults.worth_a_retry(self._faults) and not self._ending and not self._again:
             self._log(f"{self._faults[0].sentence}; recording once more")
             self._again = True
@@ -237,7 +241,7 @@ class Recording:
             self.trace = written
             return
         theirs = self._own.unexported
-        if theirs is None:
+        if theirs is None or not has_rows(theirs):
             return
         self._raw = self._make_raw()
         theirs.export_chrome_trace(str(self._raw))
@@ -336,7 +340,7 @@ class Recording:
             active=measured.active,
             settled_after=measured.settled_after,
             stopped_by=measured.stopped_by,
-            flags=self.options.flags.as_dict(),
+            flags=session.flags.as_dict(),
             costs_ms=session.costs_ms,
             command=self._command(),
             rank=_number("RANK"),

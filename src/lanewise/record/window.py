@@ -6,22 +6,29 @@ has started in the process, because a process that ever had one attached stays s
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from lanewise.errors import LanewiseError
 from lanewise.record.clock import StepClock, round_trip_ns
 from lanewise.record.device import Device
 from lanewise.record.distortion import ratio_interval
 from lanewise.record.plan import Plan, settled_after
+from lanewise.record.threads import ThreadMark, this_thread
 from lanewise.trace.recorded import StepTimes
 
 _LONGEST = 10.0
 """A step, or a program without any, is cut after so many times the length that all recorded steps may have."""
 
 _TINY_NS = 1_000_000
+
+_LONGEST_WAIT = 1.0
+"""Seconds that the thread of the steps has to come to the end of one, if another thread ends the recording."""
 
 __all__ = ["Annotation", "Measured", "Phase", "Profiler", "Window"]
 
@@ -40,6 +47,8 @@ class Phase(enum.Enum):
 class Profiler(Protocol):
     """What a window needs of a profiler session; see `profiler.Session`."""
 
+    @property
+    def of_all_threads(self) -> bool: ...
     def prepare(self) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -88,11 +97,13 @@ class Measured:
 class Window:
     """Drives one recording; `boundary` is the only call on the program's path.
 
-    Boundaries count on the thread of the first one only: a profiler session belongs to a thread.
+    Boundaries count on the thread of the first one only: a profiler session belongs to a thread. If that thread ends,
+    the steps go on in the next one (a thread per request); a session that begins after that is of all threads.
 
     Args:
         plan: how many steps of each kind.
-        profiler: makes the session and the size predictor when recording begins, never earlier.
+        profiler: makes the session and the size predictor when recording begins, never earlier; told whether the
+            session has to be of all threads.
         device: asks for the device in use; called when timing and recording begin.
         annotation: marks steps in the trace.
         recorded: called at the boundary where recording has stopped; if it answers True, steps are recorded once more.
@@ -104,7 +115,7 @@ class Window:
         self,
         plan: Plan,
         *,
-        profiler: Callable[[Device], tuple[Profiler, Size]],
+        profiler: Callable[[Device, bool], tuple[Profiler, Size]],
         device: Callable[[], Device],
         annotation: Annotation,
         recorded: Callable[[], bool],
@@ -121,7 +132,10 @@ class Window:
         self._recorded = recorded
         self._done = done
         self._now = now
-        self._thread = 0
+        self._owner: weakref.ref[ThreadMark] | None = None
+        self._moved = False
+        self._wanted = ""
+        self._over = threading.Event()
         self._at = 0
         self._busy = False
         self._clock: StepClock | None = None
@@ -151,11 +165,9 @@ class Window:
         stamp = self._now()
         if self.phase is Phase.DONE or self._busy:
             return
-        thread = threading.get_ident()
-        if self._thread != thread:
-            if self._thread:
-                return
-            self._thread = thread
+        mark = this_thread()
+        if (self._owner is None or self._owner() is not mark) and not self._takes_over(mark):
+            return
         self._busy = True
         try:
             self.steps += 1
@@ -170,11 +182,11 @@ class Window:
     def restart(self) -> None:
         """A better source of boundaries was found: forget what the other one counted. Ignored once recording began."""
         if self.phase in (Phase.SKIP, Phase.TIMED):
-            self.phase, self.steps, self._at, self._thread, self._clock = Phase.SKIP, -1, 0, 0, None
+            self.phase, self.steps, self._at, self._owner, self._clock = Phase.SKIP, -1, 0, None, None
 
     def begin_whole(self) -> None:
         """Record from here to `finish`, without steps."""
-        self._thread = threading.get_ident()
+        self._own(this_thread())
         self._whole = True
         self._attach()
         self._begin_rows()
@@ -210,6 +222,9 @@ class Window:
     def finish(self, reason: str) -> None:
         """The program ends, or recording must: stop, and keep what there is."""
         if self.phase is Phase.ACTIVE:
+            if not self._may_stop():
+                self._ask_owner(reason)
+                return
             self._end_rows(reason)
         elif self.phase is Phase.WARMUP and self._profiler is not None:
             self._profiler.abandon()
@@ -225,6 +240,47 @@ class Window:
         """Ignore every boundary from here on, and finish nothing."""
         self.phase = Phase.DONE
         self._done = _nothing
+
+    # -- threads -------------------------------------------------------------------------------------------------
+
+    def _own(self, mark: ThreadMark) -> None:
+        self._owner = weakref.ref(mark, self._owner_ended)
+
+    def _takes_over(self, mark: ThreadMark) -> bool:
+        """Whether the steps are those of this thread from now on: the first, or the next after one that ended."""
+        if self._owner is not None:
+            if self._owner() is not None or not (self._may_stop() or self.phase in (Phase.SKIP, Phase.TIMED)):
+                return False
+            self._moved = True
+        self._own(mark)
+        return True
+
+    def _may_stop(self) -> bool:
+        """Whether the session, if there is one, can be stopped on this thread."""
+        if self._profiler is None or self._profiler.of_all_threads:
+            return True
+        return self._owner is not None and self._owner() is this_thread()
+
+    def _owner_ended(self, owner: weakref.ref[ThreadMark]) -> None:
+        """The thread of the steps ends, and this is its last act: what only it can stop, it stops."""
+        profiler = self._profiler
+        if owner is not self._owner or profiler is None or profiler.of_all_threads or not self.attached:
+            return
+        with contextlib.suppress(Exception):
+            self._busy = True
+            if self.phase is Phase.ACTIVE:
+                self._end_rows("thread ended")
+            else:
+                profiler.abandon()
+                self.measured.stopped_by = "thread ended"
+            self._become_done()
+
+    def _ask_owner(self, reason: str) -> None:
+        """Has the thread of the steps end the recording at its next boundary. LanewiseError if it comes to none."""
+        self._wanted = reason
+        if not self._over.wait(_LONGEST_WAIT):
+            self.disable()
+            raise LanewiseError("the thread that runs the steps is still in one, and only it can stop the profiler")
 
     # -- what a boundary does in each phase ----------------------------------------------------------------------
 
@@ -254,11 +310,15 @@ class Window:
     def _record(self) -> None:
         clock = self._running_clock()
         self._annotation.end()
-        passing = _in_passing(clock, self.plan.active_max)
-        reason = "" if passing else self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
+        passing = not self._wanted and _in_passing(clock, self.plan.active_max)
+        reason = (
+            "" if passing else self._wanted or self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
+        )
         if reason:
             if self._end_rows(reason):
                 self._begin_warmup()
+            elif self._wanted:
+                self._become_done()
             else:
                 self._begin_after()
         else:
@@ -289,7 +349,7 @@ class Window:
             self._annotation.begin(self.steps)
 
     def _attach(self) -> None:
-        self._profiler, self._size = self._make_profiler(self._make_device())
+        self._profiler, self._size = self._make_profiler(self._make_device(), self._moved)
         self._profiler.prepare()
 
     def _begin_active(self) -> None:
@@ -356,7 +416,10 @@ class Window:
     def _become_done(self) -> None:
         self.phase = Phase.DONE
         done, self._done = self._done, _nothing
-        done()
+        try:
+            done()
+        finally:
+            self._over.set()
 
     def _running_clock(self) -> StepClock:
         if self._clock is None:

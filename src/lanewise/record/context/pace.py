@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 import time
+import weakref
 from dataclasses import replace
 
 from lanewise.record.context.collector import Collector
 from lanewise.record.context.turns import StepTimes, Turns
 from lanewise.record.context.windows import EVERY
+from lanewise.record.threads import ThreadMark, this_thread
 from lanewise.tree.watched import Distortion
 
 __all__ = ["Pace"]
 
 
 class Pace:
-    """When a collector is on. The first thread that reports a boundary is the one whose steps count.
+    """When a collector is on. The first thread that reports a boundary is the one whose steps count, and when it has
+    ended the next.
 
     Args:
         turns: which steps are watched.
@@ -30,7 +32,7 @@ class Pace:
         self._turns = turns
         self._collector: Collector | None = None
         self._times = StepTimes()
-        self._thread = 0
+        self._owner: weakref.ref[ThreadMark] | None = None
         self._on = False
         self._warming = False
         self._on_since = 0
@@ -68,11 +70,11 @@ class Pace:
         collector = self._collector
         if collector is None:
             return
-        thread = threading.get_ident()
-        if self._thread != thread:
-            if self._thread:
+        mark, owner = this_thread(), self._owner() if self._owner is not None else None
+        if owner is not mark:
+            if owner is not None:
                 return
-            self._thread = thread
+            self._owner = weakref.ref(mark)
         now = time.perf_counter_ns()
         step = self.steps_seen
         if self._last and not self._warming and self._turns.compared(step):

@@ -14,6 +14,7 @@ from lanewise.errors import LanewiseError
 from lanewise.record import contents, faults
 from lanewise.record.context.saver import NoEndings
 from lanewise.record.device import current_device
+from lanewise.record.own_profiler import OwnProfiler
 from lanewise.record.profiler import Flags, Session, profiler_is_running
 from lanewise.tree.watched import Watched
 
@@ -44,7 +45,10 @@ class Windows:
         self.frames = "recorded" if frames else "none"
         self.device = "not collected: no device was used"
         self.checks: dict[str, str] = {}
-        self._flags = Flags(shapes=False, stacks=frames)
+        # As the native collector does; and the next step may come on another thread.
+        self._flags = Flags(shapes=False, stacks=frames, all_threads=True)
+        self._own = OwnProfiler(lambda _: None, self._stand_back)
+        self._own.install()
         self._session: Session | None = None
         self._recording = False
         self._tree: Tree | None = None
@@ -59,7 +63,7 @@ class Windows:
         """Attach the profiler: the next step warms it up."""
         if self._session is not None:
             return
-        if profiler_is_running():
+        if self._own.running or profiler_is_running():
             self._discard("another profiler", "another torch profiler was running, so a window was left out")
             return
         device = current_device().name
@@ -101,7 +105,18 @@ class Windows:
 
     def close(self) -> None:
         """What is open is folded if it was recording, else thrown away."""
-        self.off()
+        try:
+            self.off()
+        finally:
+            self._own.uninstall()
+
+    def _stand_back(self) -> None:
+        """The program starts a profiler of its own, and two cannot run at once: it gets the process."""
+        session, self._session = self._session, None
+        self._recording = False
+        if session is not None:
+            session.abandon()
+            self._discard("another profiler", "the program started its own torch profiler, so a window was left out")
 
     def tree(self, watched: Watched, *, source: str, lines: bool) -> Tree:
         """The sum of all windows so far. LanewiseError without any."""
