@@ -30,14 +30,14 @@ _MINUTES = 5
 
 
 class PageBuildHook(BuildHookInterface[Any]):
-    """Adds `lanewise/show/page/` to what is packaged."""
+    """Adds `lanewise/show/page/built/` to what is packaged."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the page unless it is up to date; a wheel and a source archive include it."""
         root = Path(self.root)
-        out = root / "src" / "lanewise" / "show" / "page"
+        out = root / "src" / "lanewise" / "show" / "page" / "built"
         wish = os.environ.get("LANEWISE_PAGE", "")
         if wish != "skip":
             reason = build_page(root / "web", out)
@@ -50,7 +50,7 @@ class PageBuildHook(BuildHookInterface[Any]):
                 )
         if (out / "page.js").exists() and version != "editable":
             # The folder is ignored by git, so that hatch has to be told of it.
-            build_data.setdefault("artifacts", []).append("src/lanewise/show/page/*")
+            build_data.setdefault("artifacts", []).append("src/lanewise/show/page/built/*")
 
 
 def build_page(web: Path, out: Path) -> str:

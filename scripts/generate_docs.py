@@ -13,7 +13,7 @@ from accuracy_page import accuracy_section
 from speed_page import speed_page
 
 from lanewise.diagnose.registry import builtin_rules
-from lanewise.show.rules import rule_markdown
+from lanewise.show.report.rule_pages import rule_markdown
 from lanewise.trace.schema import TABLES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

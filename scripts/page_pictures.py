@@ -14,8 +14,8 @@ from playwright.sync_api import sync_playwright
 
 from lanewise.bundled import bundled_path
 from lanewise.diagnose.explain import facts_of, report_of
-from lanewise.show.diff_page import diff_html
-from lanewise.show.html import report_html
+from lanewise.show.diff.diff_page import diff_html
+from lanewise.show.page.html import report_html
 from lanewise.trace.reader import read
 
 OUT = Path(__file__).resolve().parents[1] / "docs" / "images"

@@ -16,8 +16,8 @@ echo "== AddressSanitizer"
 LANEWISE_NATIVE_FLAGS="-fsanitize=address -fno-omit-frame-pointer -g -O1" \
   LD_PRELOAD="$(gcc -print-file-name=libasan.so) $CXXLIB" \
   ASAN_OPTIONS="detect_leaks=0 exitcode=99" \
-  "$PYTHON" -m pytest tests/record/context/test_native.py tests/record/context/test_agreement.py \
-  tests/record/context/test_device.py -k "not times"
+  "$PYTHON" -m pytest tests/capture/context/test_native.py tests/capture/context/test_agreement.py \
+  tests/capture/context/test_device.py -k "not times"
 
 echo "== ThreadSanitizer"
 # Without random addresses: newer kernels place mappings where this sanitizer keeps its shadow. Without the tests that
@@ -25,7 +25,7 @@ echo "== ThreadSanitizer"
 LANEWISE_NATIVE_FLAGS="-fsanitize=thread -g -O1" \
   LD_PRELOAD="$(gcc -print-file-name=libtsan.so) $CXXLIB" \
   TSAN_OPTIONS="exitcode=0 log_path=$LOGS/tsan" \
-  setarch -R "$PYTHON" -m pytest tests/record/context/test_native.py tests/record/context/test_device.py \
+  setarch -R "$PYTHON" -m pytest tests/capture/context/test_native.py tests/capture/context/test_device.py \
   -k "not windows"
 if grep -h "lanewise_context" "$LOGS"/* 2>/dev/null; then
   cat "$LOGS"/*

@@ -8,9 +8,9 @@ import pytest
 
 from lanewise.diagnose.explain import explain
 from lanewise.errors import NotATraceError
-from lanewise.measure.idle import CLASSES
-from lanewise.show.json import report_json
-from lanewise.show.markdown import report_markdown
+from lanewise.measure.regime.time_classes import CLASSES
+from lanewise.show.report.json import report_json
+from lanewise.show.report.markdown import report_markdown
 from lanewise.trace.reader import read
 from tests.support.corpus import CORPUS, DATA
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from importlib.util import find_spec
 import pytest
 
 import lanewise
+from lanewise import kernels
 from lanewise.errors import MissingDependencyError
 
 NEED_TORCH = {"Plan", "load_plan", "optimize"}
@@ -67,3 +69,37 @@ def test_two_runs_compare_from_python() -> None:
     comparison = lanewise.diff(a, b)
     assert isinstance(comparison, lanewise.Comparison)
     assert comparison.differences[0].verdict
+
+
+_ALONE = """
+import sys, lanewise
+for name in sys.argv[1:]:
+    try:
+        getattr(lanewise, name)
+    except lanewise.LanewiseError:
+        pass  # torch is not installed here
+for name in lanewise.__all__:
+    value = getattr(lanewise, name, None) if name not in {need} else vars(lanewise).get(name)
+    assert not isinstance(value, type(sys)), f"{{name}} is a module after {{sys.argv[1:]}}"
+try:
+    assert type(lanewise.record()).__name__ == "Recorder"
+except lanewise.LanewiseError:
+    pass
+assert callable(lanewise.watch) and callable(lanewise.diff) and callable(lanewise.read)
+"""
+
+
+def test_public_names_hold_in_any_order() -> None:
+    """A package that is imported becomes an attribute of its parent: none may take the place of a public name."""
+    names = list(lanewise.__all__)
+    code = _ALONE.format(need=sorted(NEED_TORCH))
+    orders = (["optimize"], ["watch"], ["handler", "record"], ["Recorder"], ["Plan", "load_plan"], names, names[::-1])
+    for first in orders:
+        done = subprocess.run([sys.executable, "-c", code, *first], capture_output=True, text=True)
+        assert done.returncode == 0, (first, done.stderr)
+
+
+def test_no_public_name_is_also_a_module() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(lanewise.__path__)}
+    assert not modules & set(lanewise.__all__)
+    assert not {module.name for module in pkgutil.iter_modules(kernels.__path__)} & set(lanewise.kernels.__all__)

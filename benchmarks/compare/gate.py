@@ -12,12 +12,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lanewise.compare.arm import Arm
+from lanewise.capture.recorder import record
 from lanewise.compare.budget import parse_budgets
 from lanewise.compare.check import check
 from lanewise.compare.diff import run_of
-from lanewise.compare.run import Run
-from lanewise.record.recorder import record
+from lanewise.compare.sides.arm import Arm
+from lanewise.compare.sides.run import Run
 from lanewise.trace.reader import read
 
 _PRODUCTS = 60

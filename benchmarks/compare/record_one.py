@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from lanewise.record.recorder import record
+from lanewise.capture.recorder import record
 
 STEPS = 110
 

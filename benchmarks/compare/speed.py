@@ -14,7 +14,7 @@ from benchmarks.compare.repeat import repeated
 
 _DIFF = """
 import json, sys, time
-from lanewise.compare.arm import Arm
+from lanewise.compare.sides.arm import Arm
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.diff import run_of
 from lanewise.trace.reader import read

@@ -67,7 +67,7 @@ def _build() -> dict[str, Any]:
     """The collector is compiled before anything is measured, and not in the process that all others are copies of."""
     from benchmarks.context import empty
 
-    from lanewise.record.context import build
+    from lanewise.capture.context import native_build as build
 
     build.load()
     empty.compiled()

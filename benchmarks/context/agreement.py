@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.context.programs import PROGRAMS
 
 import lanewise
-from lanewise.record.profiler import Flags, Session
+from lanewise.capture.profiling.profiler import Flags, Session
 from lanewise.tree.model import KIND_NAMES, LEAVES, PHASES, Tree
 from lanewise.tree.views import top_down
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lanewise.record.context import build
+from lanewise.capture.context import native_build as build
 
 __all__ = ["compiled", "load"]
 

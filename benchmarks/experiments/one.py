@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def bare_lanewise() -> None:
-    """Makes `lanewise.record` importable without the packages that reading and explaining need."""
+    """Makes `lanewise.capture` importable without the packages that reading and explaining need."""
     sys.path.insert(0, str(ROOT / "src"))
     for name in ("lanewise", "lanewise.trace"):
         package = types.ModuleType(name)
@@ -33,11 +33,11 @@ def record(order: dict[str, Any]) -> dict[str, Any]:
 
     if order["device"] == "cuda":
         torch.cuda.synchronize()
-    from lanewise.record.plan import Plan
-    from lanewise.record.profiler import Flags
-    from lanewise.record.recording import Options, Recording
-    from lanewise.record.script import Program, run
-    from lanewise.trace.recorded import to_json
+    from lanewise.capture.profiling.profiler import Flags
+    from lanewise.capture.recording import Options, Recording
+    from lanewise.capture.schedule import Plan
+    from lanewise.capture.script import Program, run
+    from lanewise.trace.metadata import to_json
 
     program = Program(script=str(ROOT / "examples" / order["script"]), arguments=tuple(order["arguments"]))
     options = Options(

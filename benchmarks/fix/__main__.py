@@ -25,7 +25,7 @@ from benchmarks.fix.one import optimize_one
 from benchmarks.fix.warm import use_caches, warm
 from benchmarks.fix.workloads import WORKLOADS, missing
 
-from lanewise.fix.budget import seconds_of
+from lanewise.fix.time_budget import seconds_of
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -114,7 +114,7 @@ def _machine(logs: Path) -> dict[str, Any]:
     def describe() -> None:
         import torch
 
-        from lanewise.record.environment import describe
+        from lanewise.capture.machine import describe
 
         facts = describe()
         found = {name: facts.get(name, {}) for name in ("versions", "host", "device")}

@@ -22,7 +22,7 @@ from benchmarks.fix.forked import run_one
 from benchmarks.fix.twins import measure_twins
 
 from lanewise.compare.statistics import estimate
-from lanewise.fix.source.rewrite import rewrite
+from lanewise.edit.rewrite import rewrite
 
 BAD = Path(__file__).parents[2] / "examples" / "bad"
 WITHIN = 1.10

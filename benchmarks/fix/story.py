@@ -26,10 +26,10 @@ from benchmarks.fix.forked import run_one, warm_imports
 
 from lanewise.compare.diff import diff
 from lanewise.diagnose.explain import explain
-from lanewise.fix.budget import seconds_of
+from lanewise.edit.prove import last_words
 from lanewise.fix.model import PlanReport
-from lanewise.fix.source.prove import last_words
-from lanewise.show.plan_text import plan_json, plan_markdown
+from lanewise.fix.time_budget import seconds_of
+from lanewise.show.plan.plan_text import plan_json, plan_markdown
 from lanewise.trace.reader import read
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,7 @@
 """Measure the kernels on this machine's card: `python -m benchmarks.kernels OUT.json [--group softmax ...]`.
 
 ID kernels. Question: which kernels beat the best alternative on this card, and by how much? Cases, arms, costs and
-checks are those of `lanewise.kernels.cases`; the rules of timing those of `lanewise.kernels.measuring`.
+checks are those of `benchmarks.kernels.cases`; the rules of timing those of `benchmarks.kernels.measuring`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lanewise.kernels.bench import run, warm
-from lanewise.kernels.cases.groups import GROUPS
+from benchmarks.kernels.bench import run, warm
+from benchmarks.kernels.cases.groups import GROUPS
+from benchmarks.kernels.charts import write_charts
 
 
 def main() -> None:
@@ -25,6 +26,8 @@ def main() -> None:
     parser.add_argument("--tune-only", action="store_true", help="time the candidates and nothing else")
     parser.add_argument("--compile-only", action="store_true", help="fill the caches of compiled kernels and stop")
     parser.add_argument("--workers", type=int, default=0, help="processes that compile ahead")
+    parser.add_argument("--keep", action="store_true", help="keep the fastest configurations for this card")
+    parser.add_argument("--plot", type=Path, help="write a chart per kind of kernel into this folder")
     options = parser.parse_args()
     modes = ("compile", "max-autotune") if options.max_autotune else ("compile",)
     if options.compile_only:
@@ -32,7 +35,7 @@ def main() -> None:
         took = warm(tuple(options.group), options.workers, ahead, options.seconds, options.match, not options.no_tuning)
         print(f"compiled in {took:.1f} s")
         return
-    run(
+    document = run(
         options.out,
         tuple(options.group),
         seconds=options.seconds,
@@ -42,8 +45,12 @@ def main() -> None:
         workers=options.workers,
         match=options.match,
         tune_only=options.tune_only,
+        keep=options.keep,
         say=lambda text: print(text, flush=True),
     )
+    if options.plot is not None:
+        for path in write_charts([document], options.plot):
+            print(f"wrote {path}")
 
 
 if __name__ == "__main__":

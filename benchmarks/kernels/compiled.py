@@ -19,10 +19,14 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from lanewise.kernels import matmul, norms_backward, norms_forward, parts_twice, softmax_kernels
 from lanewise.kernels.activations import ACTIVATIONS
-from lanewise.kernels.matmul import TileBlocks
-from lanewise.kernels.rowwise import Layout, split_meta
+from lanewise.kernels.gemm import matmul
+from lanewise.kernels.gemm.matmul import TileBlocks
+from lanewise.kernels.rows import norm_backward as norms_backward
+from lanewise.kernels.rows import norm_forward as norms_forward
+from lanewise.kernels.rows import softmax_kernels
+from lanewise.kernels.rows import two_pass as parts_twice
+from lanewise.kernels.rows.row_layout import Layout, split_meta
 
 HOPPER = GPUTarget("cuda", 90, 32)
 

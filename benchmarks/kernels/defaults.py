@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from lanewise.kernels.batched import batched_blocks
-from lanewise.kernels.dual_gemm import gated_blocks
-from lanewise.kernels.gemm_epilogue import skinny_blocks, tile_blocks
-from lanewise.kernels.mlps import default_blocks
-from lanewise.kernels.norms_backward import backward_layout
-from lanewise.kernels.rowwise import Layout, layout
+from lanewise.kernels.gemm.batched_linear import batched_blocks
+from lanewise.kernels.gemm.dual_gemm import gated_blocks
+from lanewise.kernels.gemm.fused_mlp import default_blocks
+from lanewise.kernels.gemm.gemm_epilogue import skinny_blocks, tile_blocks
+from lanewise.kernels.rows.norm_backward import backward_layout
+from lanewise.kernels.rows.row_layout import Layout, layout
 
 __all__ = ["behind", "shipped"]
 

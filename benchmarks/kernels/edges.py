@@ -18,22 +18,18 @@ from typing import Any
 import torch
 
 from lanewise import kernels
-from lanewise.kernels import (
-    batched,
-    dual_gemm,
-    gated_mlps,
-    gemm_epilogue,
-    guard,
-    layer_norms,
-    matmul,
-    mlps,
-    rms_norms,
-    softmaxes,
-    tuning,
-)
 from lanewise.kernels.activations import ACTIVATIONS
-from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
-from lanewise.kernels.rowwise import Layout, next_power_of_2
+from lanewise.kernels.dispatch import eligibility as guard
+from lanewise.kernels.dispatch import tuning
+from lanewise.kernels.gemm import batched_linear as batched
+from lanewise.kernels.gemm import dual_gemm, gemm_epilogue, matmul
+from lanewise.kernels.gemm import fused_gated_mlp as gated_mlps
+from lanewise.kernels.gemm import fused_mlp as mlps
+from lanewise.kernels.gemm.matmul import SkinnyBlocks, TileBlocks
+from lanewise.kernels.rows import layer_norm as layer_norms
+from lanewise.kernels.rows import rms_norm as rms_norms
+from lanewise.kernels.rows import softmax as softmaxes
+from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
 
 BF16 = torch.bfloat16
 functional = torch.nn.functional

@@ -3,7 +3,7 @@
 ID kernels-host. Question: does the remembered launch cost no more than 1.5 times an aten operator's call? Small
 inputs, so that the device is never the limit; wall time of 200 back-to-back calls per round, arms in random order.
 "graph" is a CUDA graph of the eager arm on fixed inputs, replayed. Forward and backward: "lanewise" is what a call gets
-(PyTorch's own below a size, see `lanewise.kernels.guard`), "kernel" the kernel whatever the size.
+(PyTorch's own below a size, see `lanewise.kernels.dispatch.eligibility`), "kernel" the kernel whatever the size.
 """
 
 from __future__ import annotations
@@ -14,22 +14,15 @@ from pathlib import Path
 
 import torch
 import triton
+from benchmarks.kernels.measuring import host_times, machine
 
-from lanewise.kernels import (
-    add_rms_norm,
-    guard,
-    layer_norm,
-    layer_norms,
-    mlp,
-    mlps,
-    pointwise,
-    rms_norm,
-    rms_norms,
-    softmax,
-)
+from lanewise.kernels import add_rms_norm, layer_norm, mlp, pointwise, rms_norm, softmax
+from lanewise.kernels.dispatch import eligibility as guard
 from lanewise.kernels.elementwise import _add_masked, add_masked, silu_mul
-from lanewise.kernels.measuring import host_times, machine
-from lanewise.kernels.softmax_kernels import _softmax_rows
+from lanewise.kernels.gemm import fused_mlp as mlps
+from lanewise.kernels.rows import layer_norm as layer_norms
+from lanewise.kernels.rows import rms_norm as rms_norms
+from lanewise.kernels.rows.softmax_kernels import _softmax_rows
 
 
 def graph_of(function, inputs: tuple):

@@ -10,9 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kernels.charts import write_charts
 from benchmarks.kernels.defaults import behind
-
-from lanewise.kernels.charts import write_charts
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

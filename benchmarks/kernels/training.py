@@ -2,8 +2,9 @@
 
 ID kernels-training. Forward and backward pass of the norms and of softmax by PyTorch ("eager") and by the kernels
 whatever the size ("kernel"): wall time of back-to-back calls, which is the host's cost for small inputs and the device's
-for large ones, and device time alone (a CUDA graph over rotated inputs). `lanewise.kernels.guard.train_from_elements` is
-the size from which on the wall time of every kernel is below eager's.
+for large ones, and device time alone (a CUDA graph over rotated inputs).
+`lanewise.kernels.dispatch.eligibility.train_from_elements` is the size from which on the wall time of every kernel is
+below eager's.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.kernels.measuring import device_times, host_times, machine
 
-from lanewise.kernels import guard, layer_norm, layer_norms, rms_norm, rms_norms, softmax, softmaxes
-from lanewise.kernels.measuring import device_times, host_times, machine
+from lanewise.kernels import layer_norm, rms_norm, softmax
+from lanewise.kernels.dispatch import eligibility as guard
+from lanewise.kernels.rows import layer_norm as layer_norms
+from lanewise.kernels.rows import rms_norm as rms_norms
+from lanewise.kernels.rows import softmax as softmaxes
 
 COLS = 4096
 

@@ -40,11 +40,11 @@ def step_finder() -> dict[str, Any]:
     import torch
 
     sys.path.insert(0, str(ROOT))
-    from tests.record.fakes import Bench
+    from tests.capture.fakes import Bench
 
-    from lanewise.record.finder import StepFinder
-    from lanewise.record.functions import FunctionSteps
-    from lanewise.record.plan import Plan
+    from lanewise.capture.boundaries.finder import StepFinder
+    from lanewise.capture.boundaries.functions import FunctionSteps
+    from lanewise.capture.schedule import Plan
 
     torch.set_num_threads(1)
     module, value = torch.nn.Identity().eval(), torch.ones(1)
@@ -135,9 +135,9 @@ import json, subprocess, sys, time
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from lanewise.record.recording import Options, Recording
-from lanewise.record.plan import Plan
-from lanewise.record.profiler import Flags
+from lanewise.capture.recording import Options, Recording
+from lanewise.capture.schedule import Plan
+from lanewise.capture.profiling.profiler import Flags
 megabytes, folder = int(sys.argv[1]), Path(sys.argv[2])
 per_step = int(megabytes * 1e6 / 445 / 10)
 plan = Plan(skip=1, timed_min=1, timed_max=1, active_min=10, active_max=10, after=0)
@@ -152,7 +152,7 @@ while recording.trace is None:
     recording.step()
 saved = time.perf_counter()
 recording.finish()
-words = [sys.executable, "-m", "lanewise.cli.recorded", str(recording.trace), "text", str(folder)]
+words = [sys.executable, "-m", "lanewise.cli.after_run", str(recording.trace), "text", str(folder)]
 done = subprocess.run(words, capture_output=True, text=True, check=True)
 assert "Can you trust it?" in done.stdout
 explained = time.perf_counter()

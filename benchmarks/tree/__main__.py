@@ -26,7 +26,7 @@ _BUILD = """
 import json, resource, sys, time
 from lanewise.trace.reader import read
 from lanewise.tree.build import build
-from lanewise.tree.store import dumps
+from lanewise.tree.tree_file import dumps
 trace = read(sys.argv[1], cache=False)
 peak_read = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 wall, cpu = time.perf_counter(), time.process_time()
@@ -47,8 +47,8 @@ print(json.dumps({
 _VIEW = """
 import json, sys, time
 wall, cpu = time.perf_counter(), time.process_time()
-from lanewise.show.tree_terminal import tree_rows, tree_text
-from lanewise.tree.store import load
+from lanewise.show.tree.tree_terminal import tree_rows, tree_text
+from lanewise.tree.tree_file import load
 from lanewise.tree.views import top_down
 tree = top_down(load(sys.argv[1]))
 text = tree_text(tree, tree_rows(tree)).plain

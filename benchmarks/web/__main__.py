@@ -32,7 +32,7 @@ from typing import Any
 from benchmarks.web import served, speedscope
 
 from lanewise.diagnose.explain import facts_of, report_of
-from lanewise.show.html import report_html
+from lanewise.show.page.html import report_html
 from lanewise.trace.reader import read
 
 FLAGS = [

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 from lanewise._version import __version__
 
 if TYPE_CHECKING:
+    from lanewise.capture.context.watch import watch
+    from lanewise.capture.context.watcher import Watcher
+    from lanewise.capture.recorder import Recorder, handler, record
     from lanewise.compare.diff import diff
     from lanewise.compare.model import Comparison
     from lanewise.diagnose.explain import explain
     from lanewise.diagnose.settings import Settings, load_settings
     from lanewise.errors import InputError, LanewiseError, NotATraceError, UsageError
     from lanewise.fix.optimize import optimize
-    from lanewise.fix.plan import Plan, load_plan
+    from lanewise.fix.plans.plan import Plan, load_plan
     from lanewise.measure.facts import Facts
-    from lanewise.measure.snapshot import Snapshot, read_snapshot
-    from lanewise.record.context.watch import watch
-    from lanewise.record.context.watcher import Watcher
-    from lanewise.record.recorder import Recorder, handler, record
+    from lanewise.measure.memory.snapshot import Snapshot, read_snapshot
     from lanewise.report.model import Finding, Report
     from lanewise.trace.model import Trace
     from lanewise.trace.reader import read
@@ -70,26 +70,26 @@ _HOMES = {
     "InputError": "lanewise.errors",
     "LanewiseError": "lanewise.errors",
     "NotATraceError": "lanewise.errors",
-    "Plan": "lanewise.fix.plan",
-    "Recorder": "lanewise.record.recorder",
+    "Plan": "lanewise.fix.plans.plan",
+    "Recorder": "lanewise.capture.recorder",
     "Report": "lanewise.report.model",
     "Settings": "lanewise.diagnose.settings",
-    "Snapshot": "lanewise.measure.snapshot",
+    "Snapshot": "lanewise.measure.memory.snapshot",
     "Trace": "lanewise.trace.model",
     "Tree": "lanewise.tree.model",
     "UsageError": "lanewise.errors",
-    "Watcher": "lanewise.record.context.watcher",
+    "Watcher": "lanewise.capture.context.watcher",
     "build_tree": "lanewise.tree.build",
     "diff": "lanewise.compare.diff",
     "explain": "lanewise.diagnose.explain",
-    "handler": "lanewise.record.recorder",
-    "load_plan": "lanewise.fix.plan",
+    "handler": "lanewise.capture.recorder",
+    "load_plan": "lanewise.fix.plans.plan",
     "load_settings": "lanewise.diagnose.settings",
     "optimize": "lanewise.fix.optimize",
     "read": "lanewise.trace.reader",
-    "read_snapshot": "lanewise.measure.snapshot",
-    "record": "lanewise.record.recorder",
-    "watch": "lanewise.record.context.watch",
+    "read_snapshot": "lanewise.measure.memory.snapshot",
+    "record": "lanewise.capture.recorder",
+    "watch": "lanewise.capture.context.watch",
 }
 # Names that the module itself spells differently.
 _SPELLED = {"build_tree": "build"}

@@ -19,7 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from lanewise.compare.check import CheckReport
-    from lanewise.compare.run import Run
+    from lanewise.compare.sides.run import Run
     from lanewise.report.model import Report
     from lanewise.trace.model import Trace
 
@@ -95,9 +95,9 @@ class Recorded:
 
     def check(self, **limits: Any) -> CheckReport:
         """Decide limits, written as in the mark. Raises UsageError for one that does not exist."""
-        from lanewise.compare.arm import Arm
         from lanewise.compare.budget import parse_budgets
         from lanewise.compare.check import check
+        from lanewise.compare.sides.arm import Arm
 
         return check(Arm("this test", [self.run]), parse_budgets(_table(limits), source=f"mark {_MARK}"))
 
@@ -119,10 +119,10 @@ class Recorder:
 
         A few calls before are left out (they compile and fill caches) and some are timed without the profiler.
         """
-        from lanewise.record.plan import Plan
-        from lanewise.record.profiler import Flags
-        from lanewise.record.recorder import Recorder as Recording
-        from lanewise.record.recording import Options
+        from lanewise.capture.profiling.profiler import Flags
+        from lanewise.capture.recorder import Recorder as Recording
+        from lanewise.capture.recording import Options
+        from lanewise.capture.schedule import Plan
 
         plan = Plan(skip=2, timed_min=5, timed_max=10, timed_seconds=0.5, warmup=1, active_min=steps,
                     active_max=steps, after=0)  # fmt: skip
@@ -163,7 +163,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     """Record a marked test as a whole if it does not use the fixture."""
     if pyfuncitem.get_closest_marker(_MARK) is None or _FIXTURE in pyfuncitem.fixturenames:
         return (yield)
-    from lanewise.record.recorder import record
+    from lanewise.capture.recorder import record
 
     config: Any = pyfuncitem.config
     recorder = Recorder(pyfuncitem, config._tmp_path_factory.mktemp("lanewise"))
@@ -176,8 +176,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 def _hold(node: pytest.Item, recorded: Recorded, limits: Mapping[str, Any]) -> None:
     """Fail the test for every limit that is exceeded; report those that cannot be decided."""
-    from lanewise.show.check_text import summary_line
-    from lanewise.show.text import clean
+    from lanewise.show.check.check_text import summary_line
+    from lanewise.show.safe_text import clean
 
     report = recorded.check(**limits)
     over = [result for result in report.results if result.status == "over"]

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lanewise.cli.main import cli
-from lanewise.show.html import bundle
+from lanewise.show.page.html import bundle
 from tests.support.corpus import REPOSITORY
 
 pytest.importorskip("torch")
@@ -48,7 +48,7 @@ VERBS = {
     "fix": "fix --trace {it} program.py",
     "ranks": "ranks {it}",
 }
-WITHOUT_TRACE = {"run", "watch", "rule", "doctor", "bench", "demo"}
+WITHOUT_TRACE = {"run", "watch", "rule", "doctor", "demo"}
 ONE_IS_NO_JOB = {"ranks"}
 
 

@@ -18,8 +18,8 @@ import pytest
 
 from lanewise.bundled import bundled_path
 from lanewise.errors import MissingDependencyError
-from lanewise.show.html import bundle
-from lanewise.show.packing import unpack
+from lanewise.show.page.html import bundle
+from lanewise.show.page.packing import unpack
 from tests.cli.test_verbs import MNIST, run
 
 try:
@@ -92,7 +92,7 @@ def test_view_serves_until_it_is_interrupted(options: list[str], view: str) -> N
 
 
 def test_without_the_built_page_view_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lanewise.show import html
+    from lanewise.show.page import html
 
     monkeypatch.setattr(html, "files", lambda _: tmp_path)
     with pytest.raises(MissingDependencyError, match=r"Node\.js 20"):

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.compare.arm import Arm
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.diff import run_of
 from lanewise.compare.model import Comparison
+from lanewise.compare.sides.arm import Arm
 from lanewise.trace.model import Trace
 from tests.support.builder import TraceBuilder
 

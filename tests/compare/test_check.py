@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lanewise.compare.arm import Arm
 from lanewise.compare.budget import parse_budgets
 from lanewise.compare.check import BudgetResult, CheckReport, check
 from lanewise.compare.diff import run_of
+from lanewise.compare.sides.arm import Arm
 from lanewise.errors import UsageError
 from lanewise.trace.schema import Kind
 from tests.compare.programs import PROGRAM, Do, change, insert, pointwise, record

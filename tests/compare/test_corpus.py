@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from lanewise.compare.arm import Arm, short_labels
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.model import Difference
-from lanewise.compare.run import Run, measure_run
+from lanewise.compare.sides.arm import Arm, short_labels
+from lanewise.compare.sides.run import Run, measure_run
 from lanewise.diagnose.engine import diagnose
 from lanewise.errors import UsageError
 from tests.support.corpus import facts_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lanewise.compare.model import Change, Difference
-from lanewise.compare.words import change_label
+from lanewise.compare.outcome.descriptions import change_label
 from tests.compare.programs import (
     HEAD,
     LAYER,

@@ -24,7 +24,7 @@ def record_step(folder: Path, name: str, seconds: float) -> None:
     """One recording of STEPS steps."""
     import torch
 
-    from lanewise.record.recorder import record
+    from lanewise.capture.recorder import record
 
     weight, batch = torch.randn(16, 16), torch.randn(4, 16)
     with record(out=folder, name=name, whole=False, quick=True, active=STEPS) as recorder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lanewise.trace.recorded import Recorded, StepTimes, from_metadata, to_json
+from lanewise.trace.metadata import Recorded, StepTimes, from_metadata, to_json
 
 
 def test_samples_come_back_in_order() -> None:

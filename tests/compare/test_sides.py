@@ -10,14 +10,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from lanewise.compare.arm import Arm, paired, short_labels
-from lanewise.compare.baseline import dump_baseline, load_baseline
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.diff import arms_of, diff, run_of
 from lanewise.compare.model import Difference
+from lanewise.compare.sides.arm import Arm, paired, short_labels
+from lanewise.compare.sides.baseline import dump_baseline, load_baseline
 from lanewise.diagnose.explain import explain
 from lanewise.errors import InputError, UsageError
-from lanewise.show.json import report_json
+from lanewise.show.report.json import report_json
 from lanewise.trace.model import Trace
 from tests.compare.programs import PROGRAM, Do, change_all, compare_traces, insert, pointwise, record
 from tests.support.builder import H100, TraceBuilder

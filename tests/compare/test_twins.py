@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lanewise.compare.arm import Arm
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.diff import diff, run_of
 from lanewise.compare.model import Difference
+from lanewise.compare.sides.arm import Arm
 from lanewise.tree.build import build
-from lanewise.tree.store import save
+from lanewise.tree.tree_file import save
 from tests.compare.programs import PROGRAM, Do, change_all, fuse, record
 from tests.support.builder import TraceBuilder
 

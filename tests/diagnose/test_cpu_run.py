@@ -15,8 +15,8 @@ from lanewise.cli.main import cli
 from lanewise.diagnose.explain import explain, facts_of
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
-from lanewise.show.markdown import report_markdown
-from lanewise.show.terminal import print_report
+from lanewise.show.report.markdown import report_markdown
+from lanewise.show.report.terminal import print_report
 from lanewise.trace.model import Trace
 from lanewise.trace.schema import Kind
 from tests.support.builder import TraceBuilder
@@ -289,7 +289,7 @@ def test_a_trace_without_operators_has_nothing_to_say() -> None:
 
 def test_a_recorded_cpu_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    from lanewise.record.demo import record_demo
+    from lanewise.capture.demo import record_demo
 
     monkeypatch.chdir(tmp_path)
     report = record_demo()

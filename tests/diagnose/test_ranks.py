@@ -13,10 +13,10 @@ from click.testing import CliRunner
 import lanewise
 from lanewise.cli import common
 from lanewise.cli.main import cli
-from lanewise.diagnose.measures.ranks import job_of, ranks_section
+from lanewise.diagnose.sections.ranks import job_of, ranks_section
 from lanewise.errors import UsageError
 from lanewise.measure.facts import Facts
-from lanewise.show.tables import cut_tables
+from lanewise.show.report.tables import cut_tables
 from lanewise.trace.reader import read
 from tests.diagnose.distributed.jobs import rank
 from tests.support.builder import TraceBuilder

@@ -14,7 +14,7 @@ from lanewise.bundled import bundled_path
 from lanewise.cli.main import cli
 from lanewise.diagnose.settings import Settings, load_settings, narrowed
 from lanewise.errors import InputError, LanewiseError, UsageError
-from lanewise.trace import store
+from lanewise.trace.file import parquet_cache as store
 
 MNIST = bundled_path("mnist")
 

@@ -13,9 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from lanewise.record.outlook import look  # noqa: E402
-from lanewise.record.recorder import handler, record  # noqa: E402
-from lanewise.record.script import Program, run  # noqa: E402
+from lanewise.capture.outlook import look  # noqa: E402
+from lanewise.capture.recorder import handler, record  # noqa: E402
+from lanewise.capture.script import Program, run  # noqa: E402
 
 ROOT = Path(__file__).parents[2] / "examples"
 

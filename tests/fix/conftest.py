@@ -60,7 +60,7 @@ class WorkClock:
 @pytest.fixture
 def work_clock(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> WorkClock:
     """Arms are timed by the work that they do; on a busy machine a second thread would be waited for without end."""
-    from lanewise.fix.gate import repeats, timing
+    from lanewise.fix.gate.speed import repeats, timing
 
     clock = WorkClock()
     for module in (repeats, timing):

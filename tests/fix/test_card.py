@@ -11,21 +11,21 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
-from lanewise.fix.budget import Budget
 from lanewise.fix.candidates.catalogue import catalogue
-from lanewise.fix.gate.clocks import sm_clock
 from lanewise.fix.gate.correctness import Correctness
 from lanewise.fix.gate.inputs import other_values
+from lanewise.fix.gate.speed.clocks import sm_clock
 from lanewise.fix.gate.worklist import WorkList
 from lanewise.fix.model import Attempt
 from lanewise.fix.optimize import optimize
-from lanewise.fix.plan import Plan
+from lanewise.fix.plans.plan import Plan
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject
-from lanewise.fix.trial.bench import make_bench
+from lanewise.fix.time_budget import Budget
 from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.prepare import first_calls
+from lanewise.fix.trial.workbench import make_bench
 from tests.fix import programs
 from tests.fix.programs import planted
 from tests.fix.test_planted import WRONG, checked

@@ -114,7 +114,7 @@ def test_a_whole_mlp_in_one_kernel_is_tried_where_it_has_rows_for_the_card(
 
 def test_the_kernels_that_a_trace_must_show_exist() -> None:
     """Their names are those of the Triton functions: renaming one must not make every gain uncredited."""
-    sources = "".join(path.read_text() for path in (Path(lanewise.__file__).parent / "kernels").glob("*.py"))
+    sources = "".join(path.read_text() for path in (Path(lanewise.__file__).parent / "kernels").rglob("*.py"))
     for kernel, names in fused._KERNELS.items():
         if kernel != "liger":
             assert all(f"def {name}(" in sources or f"{name}(" in sources for name in names), kernel

@@ -20,8 +20,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from lanewise.fix.call_kinds import call_key, call_kind
 from lanewise.fix.changed import _Unknown, changed_among
-from lanewise.fix.guard import call_key, call_kind
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Entry
 from lanewise.fix.telling import told

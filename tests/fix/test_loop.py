@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import lanewise
-from lanewise.show.plan_text import plan_markdown
+from lanewise.show.plan.plan_text import plan_markdown
 from lanewise.trace.cores import usable_cores
 
 BUDGET_S = 25.0

@@ -18,24 +18,24 @@ from torch import nn
 
 import lanewise
 from lanewise.errors import InputError, LanewiseError, UsageError
-from lanewise.fix.budget import Budget, OutOfTime, seconds_of
-from lanewise.fix.candidates.attention import with_backend
+from lanewise.fix.candidates.attention_backend import with_backend
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.candidates.fused import match_module
 from lanewise.fix.gate.correctness import Correctness
-from lanewise.fix.kept_plans import find_plan, keep_plan
 from lanewise.fix.model import SCHEMA, Attempt
 from lanewise.fix.optimize import optimize
 from lanewise.fix.patch import ForwardPatch
-from lanewise.fix.plan import load_plan
+from lanewise.fix.plans.plan import load_plan
+from lanewise.fix.plans.plan_cache import find_plan, keep_plan
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject, make_subject
-from lanewise.fix.trial.bench import make_bench
+from lanewise.fix.time_budget import Budget, OutOfTime, seconds_of
 from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.prepare import first_calls
-from lanewise.show.plan_text import plan_json, plan_markdown, plan_sentence, render_plan
+from lanewise.fix.trial.workbench import make_bench
+from lanewise.show.plan.plan_text import plan_json, plan_markdown, plan_sentence, render_plan
 from lanewise.trace.cores import usable_cores
 from tests.fix.conftest import WorkClock
 from tests.fix.programs import Repeats, done_once, planted
@@ -113,8 +113,8 @@ def test_a_gain_that_the_trace_does_not_show_is_not_credited(work_clock: WorkClo
 def test_after_a_profiler_a_small_gain_is_not_kept_and_the_plan_says_why(
     work_clock: WorkClock, monkeypatch: pytest.MonkeyPatch, profilers: list[str]
 ) -> None:
+    from lanewise.capture.profiling import history
     from lanewise.fix.trial import course
-    from lanewise.record import history
 
     monkeypatch.setattr(history, "_noted", [])
     monkeypatch.setattr(course, "profilers_so_far", lambda: list(profilers))

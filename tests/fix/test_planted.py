@@ -16,10 +16,10 @@ from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.gate.correctness import Correctness, Result
 from lanewise.fix.model import Attempt
 from lanewise.fix.optimize import optimize
-from lanewise.fix.plan import Plan
+from lanewise.fix.plans.plan import Plan
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject
-from lanewise.show.plan_text import plan_sentence
+from lanewise.show.plan.plan_text import plan_sentence
 from tests.fix import programs
 from tests.fix.conftest import WorkClock
 from tests.fix.programs import planted

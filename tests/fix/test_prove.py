@@ -15,9 +15,9 @@ if find_spec("libcst") is None:
     pytest.skip("edits sources", allow_module_level=True)
 
 from lanewise.cli.main import main
-from lanewise.fix.source import prove as proving
-from lanewise.fix.source.printed import compare_printed
-from lanewise.fix.source.text import Source
+from lanewise.edit import prove as proving
+from lanewise.edit.printed import compare_printed
+from lanewise.edit.source_text import Source
 
 Said = dict[str, list[str]]
 Apply = Callable[..., tuple[int, str, str]]

@@ -14,12 +14,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from lanewise.fix.budget import Budget, OutOfTime, uninterrupted
 from lanewise.fix.candidates.candidate import Candidate
-from lanewise.fix.gate.clocks import clock_note
-from lanewise.fix.gate.repeats import Repeats, only_for_seen_inputs
-from lanewise.fix.gate.timing import NULL, Samples, timing_of
+from lanewise.fix.gate.speed.clocks import clock_note
+from lanewise.fix.gate.speed.repeats import Repeats, only_for_seen_inputs
+from lanewise.fix.gate.speed.timing import NULL, Samples, timing_of
 from lanewise.fix.model import Attempt, Timing
+from lanewise.fix.time_budget import Budget, OutOfTime, uninterrupted
 from lanewise.fix.trial.attempt import _unfinished
 from lanewise.fix.trial.confidence import confidence, margin, profiler_note
 from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
@@ -347,7 +347,7 @@ def test_what_must_not_be_left_half_done_is_ended_first() -> None:
 def test_right_results_of_low_precision_may_be_apart_by_what_passes() -> None:
     import torch
 
-    from lanewise.fix.gate.timing import _alike
+    from lanewise.fix.gate.speed.timing import _alike
 
     a = torch.ones(100, dtype=torch.bfloat16)
     b = a.clone()
@@ -377,10 +377,10 @@ def test_arms_that_ran_at_other_clocks_are_told() -> None:
 def test_latency_is_that_of_calls_that_are_waited_for(goal: str, waits: bool) -> None:
     import torch
 
-    from lanewise.fix.gate.timing import _block
+    from lanewise.fix.gate.speed.timing import _block
     from lanewise.fix.state import State
     from lanewise.fix.subject import make_subject
-    from lanewise.fix.trial.bench import Bench
+    from lanewise.fix.trial.workbench import Bench
 
     said: list[str] = []
     subject: Any = make_subject(torch.nn.Linear(2, 2).eval(), torch.randn(1, 2))

@@ -13,9 +13,9 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
-from lanewise.fix.budget import Budget, OutOfTime
 from lanewise.fix.candidates import layout, optimizers
 from lanewise.fix.subject import make_subject
+from lanewise.fix.time_budget import Budget, OutOfTime
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timer signals")

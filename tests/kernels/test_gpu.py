@@ -11,33 +11,33 @@ import torch.nn.functional as F
 
 from lanewise.kernels import (
     add_rms_norm,
-    batched,
     bias_gelu,
     counts,
     gated_linear,
     gated_mlp,
-    gated_mlps,
     layer_norm,
-    layer_norms,
     linear_act,
-    matmul,
     mlp,
-    mlps,
-    norms_backward,
-    norms_forward,
     pointwise,
     rms_norm,
-    rms_norms,
     silu_mul,
     softmax,
-    softmax_kernels,
-    softmaxes,
-    tuning,
 )
 from lanewise.kernels.activations import ACTIVATIONS
-from lanewise.kernels.launch import Kernel, direct
-from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
-from lanewise.kernels.rowwise import Layout
+from lanewise.kernels.dispatch import tuning
+from lanewise.kernels.dispatch.launcher import Kernel, direct
+from lanewise.kernels.gemm import batched_linear as batched
+from lanewise.kernels.gemm import fused_gated_mlp as gated_mlps
+from lanewise.kernels.gemm import fused_mlp as mlps
+from lanewise.kernels.gemm import matmul
+from lanewise.kernels.gemm.matmul import SkinnyBlocks, TileBlocks
+from lanewise.kernels.rows import layer_norm as layer_norms
+from lanewise.kernels.rows import norm_backward as norms_backward
+from lanewise.kernels.rows import norm_forward as norms_forward
+from lanewise.kernels.rows import rms_norm as rms_norms
+from lanewise.kernels.rows import softmax as softmaxes
+from lanewise.kernels.rows import softmax_kernels
+from lanewise.kernels.rows.row_layout import Layout
 from tests.kernels.helpers import error, gradients, same
 
 pytestmark = pytest.mark.gpu

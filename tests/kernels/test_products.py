@@ -6,23 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lanewise.kernels import (
-    batched,
-    batched_linear_act,
-    counts,
-    dual_gemm,
-    gated_linear,
-    gated_mlps,
-    gemm_epilogue,
-    linear_act,
-    matmul,
-    mlp,
-    mlps,
-    tuning,
-)
+from lanewise.kernels import batched_linear_act, counts, gated_linear, linear_act, mlp
 from lanewise.kernels.activations import ACTIVATIONS
-from lanewise.kernels.matmul import SkinnyBlocks, TileBlocks
-from lanewise.kernels.mlps import Blocks
+from lanewise.kernels.dispatch import tuning
+from lanewise.kernels.gemm import batched_linear as batched
+from lanewise.kernels.gemm import dual_gemm, gemm_epilogue, matmul
+from lanewise.kernels.gemm import fused_gated_mlp as gated_mlps
+from lanewise.kernels.gemm import fused_mlp as mlps
+from lanewise.kernels.gemm.fused_mlp import Blocks
+from lanewise.kernels.gemm.matmul import SkinnyBlocks, TileBlocks
 from tests.kernels.helpers import error, same
 
 interpreter = pytest.mark.skipif(torch.cuda.is_available(), reason="fp32 cuts that only the interpreter takes")

@@ -9,21 +9,14 @@ import math
 import pytest
 import torch
 
-from lanewise.kernels import (
-    add_layer_norm,
-    add_rms_norm,
-    counts,
-    layer_norm,
-    layer_norms,
-    norms_forward,
-    parts_twice,
-    rms_norm,
-    rms_norms,
-    softmax,
-    softmaxes,
-    tuning,
-)
-from lanewise.kernels.rowwise import Layout, next_power_of_2
+from lanewise.kernels import add_layer_norm, add_rms_norm, counts, layer_norm, rms_norm, softmax
+from lanewise.kernels.dispatch import tuning
+from lanewise.kernels.rows import layer_norm as layer_norms
+from lanewise.kernels.rows import norm_forward as norms_forward
+from lanewise.kernels.rows import rms_norm as rms_norms
+from lanewise.kernels.rows import softmax as softmaxes
+from lanewise.kernels.rows import two_pass as parts_twice
+from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
 from tests.kernels.helpers import FLOORS, error, gradients, same
 
 # Rank 1 to 4, one row, one column, primes, powers of two and their neighbours, and rows shared by several programs.

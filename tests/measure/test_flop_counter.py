@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lanewise.measure.flops import work_of
+from lanewise.measure.kernel.flops import work_of
 from lanewise.measure.signatures import Signature, Signatures, Tensor
 from lanewise.trace.reader import read
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanewise.measure.facts import Facts
-from lanewise.measure.flops import FORMULAS, work_of
+from lanewise.measure.kernel.flops import FORMULAS, work_of
 from lanewise.measure.signatures import Signature, Tensor
 from tests.support.builder import TraceBuilder
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from lanewise.compare.arm import Arm
 from lanewise.compare.budget import parse_budgets
 from lanewise.compare.check import BudgetResult, CheckReport, check
 from lanewise.compare.diff import run_of
+from lanewise.compare.sides.arm import Arm
 from lanewise.report.model import Location
-from lanewise.show.check_text import check_json, check_markdown, render_check, summary_line
-from lanewise.show.diff_json import diff_json
-from lanewise.show.diff_markdown import diff_markdown
-from lanewise.show.diff_terminal import print_diff
-from lanewise.show.github import benchmark_json, workflow_commands
-from lanewise.show.sarif import check_sarif
+from lanewise.show.check.check_text import check_json, check_markdown, render_check, summary_line
+from lanewise.show.check.github import benchmark_json, workflow_commands
+from lanewise.show.check.sarif import check_sarif
+from lanewise.show.diff.diff_json import diff_json
+from lanewise.show.diff.diff_markdown import diff_markdown
+from lanewise.show.diff.diff_terminal import print_diff
 from tests.compare.programs import PROGRAM, Do, compare_traces, insert, pointwise, record
 from tests.show.test_hostile_names import HOSTILE
 

@@ -11,11 +11,11 @@ from rich.console import Console
 from lanewise.diagnose.explain import explain
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
-from lanewise.show.json import report_json
-from lanewise.show.markdown import report_markdown
-from lanewise.show.tables import profiler_tables, tables_csv
-from lanewise.show.terminal import print_report
-from lanewise.show.text import clean
+from lanewise.show.report.json import report_json
+from lanewise.show.report.markdown import report_markdown
+from lanewise.show.report.tables import profiler_tables, tables_csv
+from lanewise.show.report.terminal import print_report
+from lanewise.show.safe_text import clean
 from tests.support.builder import TraceBuilder
 
 HOSTILE = [

@@ -15,14 +15,14 @@ import pytest
 from click.testing import CliRunner
 
 from lanewise.cli.main import cli
-from lanewise.diagnose.measures.overlap import overlap_section
-from lanewise.diagnose.measures.roofline import reached
+from lanewise.diagnose.sections.overlap import overlap_section
+from lanewise.diagnose.sections.roofline import reached
 from lanewise.errors import InputError, NotATraceError, UsageError
 from lanewise.measure.facts import Facts
-from lanewise.show.tables import MEASURES, PARTS, PROFILER_TABLES, cut_tables, measure_section
+from lanewise.show.report.tables import MEASURES, PARTS, PROFILER_TABLES, cut_tables, measure_section
 from lanewise.trace.reader import read
-from tests.measure.test_memory import Allocator
-from tests.measure.test_snapshot import MB, block, snapshot
+from tests.measure.memory.test_allocator import Allocator
+from tests.measure.memory.test_snapshot import MB, block, snapshot
 from tests.show.test_hostile_names import HOSTILE
 from tests.support.builder import TraceBuilder
 from tests.support.corpus import DATA

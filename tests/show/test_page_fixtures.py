@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lanewise.report.quantity import format_quantity
-from lanewise.show.packing import unpack
+from lanewise.show.page.packing import unpack
 
 WEB = Path(__file__).resolve().parents[2] / "web" / "test"
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.measure.facts import Facts
-from lanewise.measure.idle import CLASSES
-from lanewise.show.packing import unpack
-from lanewise.show.payload import timeline_block
-from lanewise.show.series import queue_series, thin
-from lanewise.show.timeline import _drawing_order, cause_intervals, timeline_of
+from lanewise.measure.regime.time_classes import CLASSES
+from lanewise.show.page.packing import unpack
+from lanewise.show.page.payload import timeline_block
+from lanewise.show.page.series import queue_series, thin
+from lanewise.show.page.timeline import _drawing_order, cause_intervals, timeline_of
 from lanewise.trace.schema import Kind
 from tests.support.builder import TraceBuilder
 from tests.web.traces import training

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.trace.model import Trace
-from lanewise.trace.reading import Reading
+from lanewise.trace.reading_losses import Reading
 from lanewise.trace.schema import TABLES, Kind
 
 NS = 1_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lanewise.errors import InputError, NotATraceError
-from lanewise.trace.folder import traces_in
+from lanewise.trace.file.folder import traces_in
 from lanewise.trace.reader import read
 
 TRACE = json.dumps(

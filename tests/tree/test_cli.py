@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from lanewise.cli.tree import tree
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.tree.build import build
-from lanewise.tree.store import load, save
+from lanewise.tree.tree_file import load, save
 from tests.support.builder import TraceBuilder
 from tests.tree.samples import CASES
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.show.tree_terminal import header, tree_rows, tree_text
+from lanewise.show.tree.tree_terminal import header, tree_rows, tree_text
 from lanewise.tree.algebra import merge, per_step
 from lanewise.tree.collected import Collected, CollectedKind, CollectedLeaf, CollectedThread, tree_of
-from lanewise.tree.contexts import LOST_MARK
+from lanewise.tree.from_trace.contexts import LOST_MARK
 from lanewise.tree.model import NodeKind, Tree
-from lanewise.tree.store import dumps, loads
+from lanewise.tree.tree_file import dumps, loads
 from lanewise.tree.views import top_down
 from lanewise.tree.watched import Distortion, Watched
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
-from lanewise.show.collapsed import collapsed, parse_collapsed
+from lanewise.show.tree.collapsed import collapsed, parse_collapsed
 from lanewise.trace.model import Trace
 from lanewise.tree import views
 from lanewise.tree.algebra import merge, subtract
@@ -13,7 +13,7 @@ from lanewise.tree.build import build
 from lanewise.tree.flat import BY, flat
 from lanewise.tree.limits import limit_nodes
 from lanewise.tree.model import METRICS, PHASES, Tree
-from lanewise.tree.store import dumps, loads
+from lanewise.tree.tree_file import dumps, loads
 from tests.tree.programs import Action, play, programs
 
 relaxed = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])

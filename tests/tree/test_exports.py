@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanewise.errors import UsageError
-from lanewise.show.collapsed import collapsed, parse_collapsed
-from lanewise.show.hatchet import hatchet
-from lanewise.show.pprof import pprof
-from lanewise.show.speedscope import speedscope
-from lanewise.show.tree_json import flat_json, tree_json
+from lanewise.show.tree.collapsed import collapsed, parse_collapsed
+from lanewise.show.tree.hatchet import hatchet
+from lanewise.show.tree.pprof import pprof
+from lanewise.show.tree.speedscope import speedscope
+from lanewise.show.tree.tree_json import flat_json, tree_json
 from lanewise.tree import views
 from lanewise.tree.algebra import subtract
 from lanewise.tree.build import build

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lanewise.show.terminal import table_renderable
-from lanewise.show.tree_terminal import flat_block, header, tree_rows, tree_text
+from lanewise.show.report.terminal import table_renderable
+from lanewise.show.tree.tree_terminal import flat_block, header, tree_rows, tree_text
 from lanewise.tree import views
 from lanewise.tree.build import build
 from lanewise.tree.flat import BY, flat
-from lanewise.tree.source import find_source
+from lanewise.tree.source_excerpt import find_source
 from tests.support.builder import TraceBuilder
 from tests.tree.samples import case_tree, corpus_tree, small_tree
 from tests.tree.test_exports import named

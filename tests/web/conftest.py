@@ -12,7 +12,7 @@ import pytest
 
 from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.errors import MissingDependencyError
-from lanewise.show.html import bundle, report_html
+from lanewise.show.page.html import bundle, report_html
 from lanewise.trace.model import Trace
 from tests.web.waiting import until
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.trace.model import Trace
-from lanewise.trace.reading import Reading
+from lanewise.trace.reading_losses import Reading
 from lanewise.trace.schema import Kind
 from tests.support.builder import TraceBuilder
 
@@ -111,8 +111,8 @@ def test_times_at_the_end_of_the_range(page_of: Open) -> None:
 
 def test_a_broken_block_is_said_and_the_report_stays(page_of: Open, open_page: Open, tmp_path: Any) -> None:
     from lanewise.diagnose.explain import facts_of, report_of
-    from lanewise.show.html import page as put_together
-    from lanewise.show.payload import overview_block
+    from lanewise.show.page.html import page as put_together
+    from lanewise.show.page.payload import overview_block
 
     b = TraceBuilder()
     with b.step(), b.op("aten::add"):

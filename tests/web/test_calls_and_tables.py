@@ -10,7 +10,7 @@ from typing import Any
 from lanewise.bundled import bundled_path
 from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.measure.facts import Facts
-from lanewise.show.html import report_html
+from lanewise.show.page.html import report_html
 from lanewise.trace.reader import read
 from tests.support.builder import TraceBuilder
 from tests.web.traces import training

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lanewise.compare.arm import Arm
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.diff import run_of
+from lanewise.compare.sides.arm import Arm
 from lanewise.diagnose.explain import facts_of
-from lanewise.show.diff_page import diff_html, diff_tree
+from lanewise.show.diff.diff_page import diff_html, diff_tree
 from lanewise.trace.model import Trace
 from tests.support.builder import TraceBuilder
 from tests.web.waiting import until

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lanewise.diagnose.explain import facts_of, report_of
-from lanewise.show.html import json_for_html, report_html
+from lanewise.show.page.html import json_for_html, report_html
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import read
-from lanewise.trace.reading import Reading
+from lanewise.trace.reading_losses import Reading
 from tests.support.builder import H100, TraceBuilder
 from tests.web.waiting import until
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lanewise.show.plan_page import plan_html
-from tests.show.test_plan_page import plan
+from lanewise.show.plan.plan_page import plan_html
+from tests.show.plan.test_plan_page import plan
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

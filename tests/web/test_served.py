@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lanewise.diagnose.explain import facts_of, report_of
-from lanewise.show.server import PageServer
+from lanewise.show.page.server import PageServer
 from tests.web.traces import training
 from tests.web.waiting import until
 

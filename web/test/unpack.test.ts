@@ -3,7 +3,7 @@ import { fromBase64, inflate, unpack, unpackBase64 } from '../src/data/unpack'
 import packed from './packed.json'
 
 describe('unpack', () => {
-  it('reads what lanewise/show/packing.py wrote', async () => {
+  it('reads what lanewise/show/page/packing.py wrote', async () => {
     const { columns, extra } = await unpackBase64<{ names: string[] }>(packed.base64)
     for (const [name, values] of Object.entries(packed.columns)) expect([...columns[name]], name).toEqual(values)
     expect(extra.names).toEqual(packed.extra.names)

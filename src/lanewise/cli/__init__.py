@@ -1,1 +1,4 @@
-"""The command line: one thin file per verb - parse, call, show."""
+"""The command line: one thin file per verb - parse, call, show.
+
+More than fifteen files: one for each verb, named after it.
+"""

@@ -45,9 +45,9 @@ def save(sources: tuple[str, ...], output: Path, label: str, step_time: float | 
     """
     from dataclasses import replace
 
-    from lanewise.compare.arm import Arm
-    from lanewise.compare.baseline import dump_baseline
     from lanewise.compare.diff import arms_of
+    from lanewise.compare.sides.arm import Arm
+    from lanewise.compare.sides.baseline import dump_baseline
 
     times = [step_time] * len(sources) if step_time is not None else []
     # All findings are kept: what a project leaves out may change, and comparisons leave it out themselves.

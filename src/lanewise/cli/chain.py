@@ -23,13 +23,13 @@ def chain(source: str, step: int | None, limit: int, as_json: bool, cache: bool)
     "launch to start" is measured from the start of the call to the start of the kernel.
     """
     from lanewise.measure.facts import Facts
-    from lanewise.show.chain import chain_json, chain_table
+    from lanewise.show.report.chain_table import chain_json, chain_table
 
     facts = Facts(open_trace(source, cache=cache))
     data = facts.chain(step_row(facts.trace, step))
     if as_json:
         click.echo(chain_json(facts, data))
     else:
-        from lanewise.show.terminal import table_renderable
+        from lanewise.show.report.terminal import table_renderable
 
         console().print(table_renderable(chain_table(facts, data, limit)))

@@ -81,10 +81,10 @@ def check(
     Every TRACE (or directory of them) is one more run of the same program. Budgets stand in [tool.lanewise.budget]; a
     limit on a time is decided by an interval over the runs, never by a mean, and stays undecided where it lies inside.
     """
-    from lanewise.compare.arm import Arm
     from lanewise.compare.budget import find_budget_file, read_budgets
     from lanewise.compare.check import check as decide
     from lanewise.compare.diff import arms_of
+    from lanewise.compare.sides.arm import Arm
     from lanewise.errors import UsageError
 
     path = budget_file or find_budget_file(Path.cwd())
@@ -107,17 +107,17 @@ def check(
     report = decide(arm, budgets.budgets, baseline=old, budget_file=budgets.path)
     _also(report, sarif, benchmark, force)
     if as_json or format_ == "json":
-        from lanewise.show.check_text import check_json
+        from lanewise.show.check.check_text import check_json
 
         emit(check_json(report), output, force)
     elif format_ == "md":
-        from lanewise.show.check_text import check_markdown
+        from lanewise.show.check.check_text import check_markdown
 
         emit(check_markdown(report), output, force)
     elif output is not None:
         raise UsageError("-o writes data: add --format md or json")
     elif not github:
-        from lanewise.show.check_text import render_check
+        from lanewise.show.check.check_text import render_check
 
         console().print(render_check(report))
     if github:
@@ -139,19 +139,19 @@ def _can_be_found(budgets: BudgetFile, settings: Settings) -> None:
 
 def _also(report: CheckReport, sarif: Path | None, benchmark: Path | None, force: bool) -> None:
     if sarif is not None:
-        from lanewise.show.sarif import check_sarif
+        from lanewise.show.check.sarif import check_sarif
 
         emit(check_sarif(report), sarif, force)
     if benchmark is not None:
-        from lanewise.show.github import benchmark_json
+        from lanewise.show.check.github import benchmark_json
 
         emit(benchmark_json(report), benchmark, force)
 
 
 def _to_github(report: CheckReport) -> None:
     from lanewise.errors import UsageError
-    from lanewise.show.check_text import check_markdown, summary_line
-    from lanewise.show.github import workflow_commands
+    from lanewise.show.check.check_text import check_markdown, summary_line
+    from lanewise.show.check.github import workflow_commands
 
     click.echo(workflow_commands(report), nl=False)
     click.echo(summary_line(report))

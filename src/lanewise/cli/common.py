@@ -101,8 +101,8 @@ def open_ranks(sources: Sequence[str], *, cache: bool, step_time: float | None =
         UsageError: fewer than two traces, the same one twice, or nothing in common.
     """
     from lanewise.diagnose.explain import facts_of
-    from lanewise.diagnose.measures.ranks import job_of
-    from lanewise.trace.source import resolve
+    from lanewise.diagnose.sections.ranks import job_of
+    from lanewise.trace.file.source import resolve
 
     names: list[str] = []
     for source in sources:

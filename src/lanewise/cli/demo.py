@@ -19,7 +19,7 @@ __all__ = ["demo"]
 def demo(name: str | None, list_: bool, as_json: bool) -> None:
     """Show it working: explain a bundled H100 trace, and record a small CPU program first if torch is installed."""
     from lanewise.diagnose.explain import explain
-    from lanewise.show.terminal import print_report
+    from lanewise.show.report.terminal import print_report
     from lanewise.trace.reader import read
 
     if list_:
@@ -27,12 +27,12 @@ def demo(name: str | None, list_: bool, as_json: bool) -> None:
             click.echo(f"{key:14} {text}")
         return
     if as_json:
-        from lanewise.show.json import report_json
+        from lanewise.show.report.json import report_json
 
         click.echo(report_json(explain(read(str(bundled_path(name or "mnist")), cache=False))))
         return
     if name is None and importlib.util.find_spec("torch") is not None:
-        from lanewise.record.demo import record_demo
+        from lanewise.capture.demo import record_demo
 
         click.echo("Recording a small program on this machine's CPU, into lanewise-out/ ...", err=True)
         print_report(record_demo(), console())

@@ -71,16 +71,16 @@ def diff(
     )
     comparison = compare_arms(arms, anyway=anyway)
     if as_json or format_ == "json":
-        from lanewise.show.diff_json import diff_json
+        from lanewise.show.diff.diff_json import diff_json
 
         emit(diff_json(comparison), output, force)
     elif format_ == "md":
-        from lanewise.show.diff_markdown import diff_markdown
+        from lanewise.show.diff.diff_markdown import diff_markdown
 
         emit(diff_markdown(comparison), output, force)
     elif output is not None:
         raise UsageError("-o writes data: add --format md or json")
     else:
-        from lanewise.show.diff_terminal import print_diff
+        from lanewise.show.diff.diff_terminal import print_diff
 
         print_diff(comparison, console(), verbose=verbose)

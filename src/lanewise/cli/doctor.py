@@ -56,8 +56,8 @@ def _python() -> _Check:
 def _torch() -> list[_Check]:
     if importlib.util.find_spec("torch") is None:
         return [_Check("torch", False, "not installed: pip install torch")]
-    from lanewise.record.probe import PROBES, run_probe
-    from lanewise.record.torched import torch_part
+    from lanewise.capture.lazy_torch import torch_part
+    from lanewise.capture.probe import PROBES, run_probe
 
     torch = torch_part()
     built = torch.version.cuda or getattr(torch.version, "hip", None) or "CPU only"
@@ -72,9 +72,9 @@ def _collector(build: bool) -> _Check:
     """Whether `lanewise watch` can use its native collector: what is built is checked, what is not is built."""
     if importlib.util.find_spec("torch") is None:
         return _Check("watch", False, "needs torch")
+    from lanewise.capture.context.native import Native
+    from lanewise.capture.context.native_build import forget, make_recipe
     from lanewise.errors import LanewiseError
-    from lanewise.record.context.build import forget, make_recipe
-    from lanewise.record.context.native import Native
 
     try:
         if build:

@@ -65,7 +65,7 @@ def explain(
     """
     from lanewise.diagnose.explain import explain as explain_trace
     from lanewise.diagnose.explain import report_of
-    from lanewise.diagnose.kept import find_report, keep_report
+    from lanewise.diagnose.report_cache import find_report, keep_report
 
     settings = project_settings(select, ignore)
     source, *others = sources
@@ -78,15 +78,15 @@ def explain(
         if cache:
             keep_report(report, trace, settings, step_time)
     if as_json or format_ == "json":
-        from lanewise.show.json import report_json
+        from lanewise.show.report.json import report_json
 
         emit(report_json(report), output, force)
     elif format_ == "sarif":
-        from lanewise.show.sarif import report_sarif
+        from lanewise.show.check.sarif import report_sarif
 
         emit(report_sarif(report), output, force)
     elif format_ == "md":
-        from lanewise.show.markdown import report_markdown
+        from lanewise.show.report.markdown import report_markdown
 
         emit(report_markdown(report), output, force)
     elif output is not None:
@@ -94,12 +94,12 @@ def explain(
 
         from rich.console import Console
 
-        from lanewise.show.terminal import render
+        from lanewise.show.report.terminal import render
 
         buffer = StringIO()
         Console(file=buffer, width=110, highlight=False, markup=False).print(render(report, verbose=verbose))
         emit(buffer.getvalue(), output, force)
     else:
-        from lanewise.show.terminal import print_report
+        from lanewise.show.report.terminal import print_report
 
         print_report(report, console(), verbose=verbose)

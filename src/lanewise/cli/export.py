@@ -72,7 +72,7 @@ def _text(trace: Trace, format_: str, step_time: float | None) -> Iterable[str]:
     from lanewise.diagnose.explain import facts_of, report_of
 
     if format_ == "speedscope":
-        from lanewise.show.speedscope import speedscope
+        from lanewise.show.tree.speedscope import speedscope
         from lanewise.tree.build import build
         from lanewise.tree.views import top_down
 
@@ -80,10 +80,10 @@ def _text(trace: Trace, format_: str, step_time: float | None) -> Iterable[str]:
     facts = facts_of(trace, unprofiled_us=step_time)
     report = report_of(facts, project_settings())
     if format_ == "perfetto":
-        from lanewise.show.perfetto import perfetto_json
+        from lanewise.show.export.perfetto import perfetto_json
 
         return perfetto_json(facts, report)
-    from lanewise.show.html import report_html
+    from lanewise.show.page.html import report_html
 
     return [report_html(facts, report)]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -14,9 +15,10 @@ from lanewise.cli.run import RunCommand
 from lanewise.errors import InputError, LanewiseError, UsageError
 
 if TYPE_CHECKING:
-    from lanewise.fix.source.prove import Proof
-    from lanewise.fix.source.rewrite import Rewritten
-    from lanewise.fix.source.text import Source
+    from lanewise.edit.edit import Suggestion
+    from lanewise.edit.prove import Proof
+    from lanewise.edit.rewrite import Rewritten
+    from lanewise.edit.source_text import Source
 
 __all__ = ["fix"]
 
@@ -34,10 +36,26 @@ class _Fix(RunCommand):
         return own, program
 
 
-@click.command(cls=_Fix, options_metavar="[OPTIONS] SCRIPT [ARGS]... | PLAN.json")
+class _Target(NamedTuple):
+    """A file, what is suggested for it, how many suggestions are hidden as unsafe, and how to make some of them."""
+
+    path: Path
+    source: Source
+    rewritten: Rewritten
+    hidden: int
+    make: Callable[[Sequence[tuple[str, int]]], Rewritten]
+
+    @property
+    def edited(self) -> Source:
+        """The file with its edits."""
+        return self.source._replace(text=self.rewritten.after)
+
+
+@click.command(cls=_Fix, options_metavar="[OPTIONS] SCRIPT [ARGS]... | FOLDER | PLAN.json")
 @click.option(
     "--diff", "only_diff", is_flag=True, help="Print the suggestions as a diff and change nothing (the default)."
 )
+@click.option("--check", is_flag=True, help="Print no diff, and exit with 1 if there is anything to suggest.")
 @click.option("--prove", is_flag=True, help="Record the program with and without them, in turns, and compare.")
 @click.option(
     "--apply",
@@ -45,10 +63,16 @@ class _Fix(RunCommand):
     is_flag=True,
     help="Prove them, and write them to the script unless it fails, prints something else or gets slower.",
 )
-@click.option("--no-proof", is_flag=True, help="With --apply: write them without recording anything.")
+@click.option(
+    "--test",
+    metavar="COMMAND",
+    help="What judges them instead of recordings, such as 'pytest -q': it runs without and with the edits in the files.",
+)
+@click.option("--no-proof", is_flag=True, help="With --apply: write them without running anything.")
 @click.option("--unsafe", is_flag=True, help="Also what may change results beyond rounding; read the diff first.")
-@click.option("--only", multiple=True, metavar="NAME", help="Only these edits.")
-@click.option("--skip", multiple=True, metavar="NAME", help="Not these edits.")
+@click.option("--only", multiple=True, metavar="NAME[:LINE]", help="Only these edits, or the one at that line.")
+@click.option("--skip", multiple=True, metavar="NAME[:LINE]", help="Not these edits, or not the one at that line.")
+@click.option("--pick", is_flag=True, help="Show each change by itself and ask whether to make it.")
 @click.option(
     "--trace", "trace", metavar="TRACE", help="A recording of the program: only edits that answer its findings."
 )
@@ -60,89 +84,172 @@ def fix(ctx: click.Context, **given: Any) -> None:
     """Suggest changes of a program's source, prove that they help, and apply them.
 
     Suggestions are printed as a diff. With --apply the program is recorded with and without them, in turns, and the
-    script is only changed if it still runs, prints the same and does not get slower. For a PLAN.json of
+    script is only changed if it still runs, prints the same and does not get slower; otherwise the edits that are to
+    blame are named. A comment `# lanewise: ignore[NAME]` at a line declines an edit there. For a PLAN.json of
     lanewise.optimize: show it. With -o all of it becomes a page, one file to send; with --json that file.
     """
-    from lanewise.fix.source.text import check_writable, read_source, write_source
-
-    program: list[str] = ctx.meta["program"]
-    if not program:
-        raise UsageError("what to fix? lanewise fix SCRIPT [ARGS]")
-    if program[0] == "-":
-        raise UsageError("a program is edited in its file, not from standard input: lanewise fix SCRIPT")
-    if given["only_diff"] and given["write"]:
-        raise UsageError("--diff changes nothing, --apply writes: leave one of them out")
-    script, arguments = Path(program[0]), program[1:]
+    script, arguments = _checked(ctx.meta["program"], given)
     if given["output"] is not None:
         check_output(given["output"], given["force"])
-    if script.suffix == ".json":
+    if script.suffix == ".json" and not script.is_dir():
         if arguments:
             raise UsageError(f"{script} is a plan, which takes no arguments: {' '.join(arguments)}")
         _show_plan(script, given)
         return
-    source = read_source(script)
-    if given["write"]:
-        check_writable(script)
-    rewritten, hidden = _rewritten(script, source.text, given)
-    edited = source._replace(text=rewritten.after)
+    targets = [_picked(one) for one in _targets(script, given)] if given["pick"] else _targets(script, given)
+    changed = [one for one in targets if one.rewritten.changed]
+    judged = given["test"] is not None or given["prove"] or (given["write"] and not given["no_proof"])
+    proof, holds = None, True
     if not given["as_json"]:
-        only_diff = not given["prove"] and not given["write"]
-        _print_suggestions(rewritten, hidden, script, source.encoding if only_diff else "")
-        if only_diff:
-            _say_what_next(ctx, rewritten, arguments)
-    proof = None
-    if rewritten.changed and (given["prove"] or (given["write"] and not given["no_proof"])):
-        proof = _proof(script, edited, arguments, given)
-    written = False
-    if given["write"] and rewritten.changed and _may_write(proof):
-        write_source(script, *edited)
-        written = True
+        _print_suggestions(targets, given, as_patch=not judged and not given["write"])
+        if not judged and not given["write"] and not given["check"]:
+            _say_what_next(ctx, bool(changed), arguments)
+    if changed and given["test"] is not None:
+        holds = _tested(changed, given["test"])
+    elif changed and judged:
+        proof = _proof(changed[0], arguments, given)
+        holds = _may_write(proof, changed[0], arguments)
+    written = bool(changed) and given["write"] and holds
+    if written:
+        _write(changed)
     if given["as_json"]:
-        emit(_json(rewritten, script, proof, written), given["output"], given["force"])
+        emit(_json(targets, proof, written), given["output"], given["force"])
     elif given["output"] is not None:
-        emit(_page(rewritten, script, proof, written), given["output"], given["force"])
-    if not given["as_json"] and given["write"] and rewritten.changed:
-        click.echo(f"lanewise: {'wrote' if written else 'left'} {script}", err=True)
-    if given["write"] and rewritten.changed and not written:
+        emit(_page(targets, proof, written), given["output"], given["force"])
+    for one in changed if given["write"] and not given["as_json"] else ():
+        _tell(f"{'wrote' if written else 'left'} {one.path}")
+    if changed and (given["check"] or (given["write"] and not written) or not holds):
         sys.exit(1)
 
 
-def _rewritten(script: Path, source: str, given: dict[str, Any]) -> tuple[Rewritten, int]:
-    """What is suggested, and how many suggestions were left out for not being safe."""
-    from lanewise.fix.source.rewrite import rewrite
+def _checked(program: list[str], given: dict[str, Any]) -> tuple[Path, list[str]]:
+    """The script, or folder, and its arguments. Raises UsageError for what does not go together."""
+    if not program:
+        raise UsageError("what to fix? lanewise fix SCRIPT [ARGS]")
+    if program[0] == "-":
+        raise UsageError("a program is edited in its file, not from standard input: lanewise fix SCRIPT")
+    for flag, name in (("only_diff", "--diff"), ("check", "--check")):
+        if given[flag] and given["write"]:
+            raise UsageError(f"{name} changes nothing, --apply writes: leave one of them out")
+    if given["test"] is not None and (given["prove"] or given["no_proof"]):
+        raise UsageError("--test is the proof: leave --prove and --no-proof out")
+    script, arguments = Path(program[0]), program[1:]
+    if script.is_dir():
+        if arguments:
+            raise UsageError(f"{script} is a folder, which takes no arguments: {' '.join(arguments)}")
+        if given["prove"] or (given["write"] and not given["no_proof"] and given["test"] is None):
+            raise UsageError(
+                f"{script} is a folder, which cannot be recorded: say what judges the edits, with --test COMMAND"
+            )
+        if given["output"] is not None and not given["as_json"]:
+            raise UsageError("a page shows one script: name it, or add --json")
+    return script, arguments
 
-    findings = None
-    if given["trace"]:
-        from lanewise.cli.common import open_trace, project_settings
-        from lanewise.diagnose.explain import explain
 
-        settings = project_settings()
-        report = explain(open_trace(given["trace"], cache=True), settings=settings)
-        findings = [finding.code for finding in report.findings]
+def _tell(text: str) -> None:
+    click.echo(f"lanewise: {text}", err=True)
+
+
+# -- suggestions -----------------------------------------------------------------------------------------------------
+
+
+def _targets(path: Path, given: dict[str, Any]) -> list[_Target]:
+    """What is suggested, file by file. In a folder a file that is no Python is told, and left out."""
+    from lanewise.edit.scripts import scripts_in, used_by_others
+    from lanewise.edit.source_text import check_writable, read_source
+
+    findings = _findings(given["trace"]) if given["trace"] else None
+    paths, folder = scripts_in(path), path.is_dir()
+    if not paths:
+        raise InputError(f"{path} has no Python file in it")
+    sources: list[tuple[Path, Source]] = []
+    for one in paths:
+        try:
+            sources.append((one, read_source(one)))
+            if given["write"]:
+                check_writable(one)
+        except InputError as error:
+            if not folder:
+                raise
+            _tell(f"left out: {error}")
+    used = used_by_others([(one, source.text) for one, source in sources]) if folder else set[Path]()
+    targets: list[_Target] = []
+    for one, source in sources:
+        try:
+            targets.append(_target(one, source, given, findings, alone=one not in used))
+        except InputError as error:
+            if not folder:
+                raise
+            _tell(f"left out: {error}")
+    return targets
+
+
+def _target(path: Path, source: Source, given: dict[str, Any], findings: list[str] | None, *, alone: bool) -> _Target:
+    from lanewise.edit.rewrite import rewrite
+
+    def make(chosen: Sequence[tuple[str, int]] | None, *, safe: bool = not given["unsafe"]) -> Rewritten:
+        return rewrite(
+            source.text, only=given["only"], skip=given["skip"], safe_only=safe, findings=findings, alone=alone,
+            chosen=None if chosen is None else lambda one: (one.name, one.line) in chosen,
+        )  # fmt: skip
+
     try:
-        every = rewrite(source, only=given["only"], skip=given["skip"], findings=findings)
-        if given["unsafe"]:
-            return every, 0
-        safe = rewrite(source, only=given["only"], skip=given["skip"], safe_only=True, findings=findings)
-        return safe, sum(not one.safe for one in every.suggestions)
+        suggested = make(None)
+        every = suggested if given["unsafe"] else make(None, safe=False)
     except InputError as error:
-        raise InputError(f"{script}: {error}") from None
+        raise InputError(f"{path}: {error}") from None
+    hidden = 0 if given["unsafe"] else sum(not one.safe for one in every.suggestions)
+    return _Target(path, source, suggested, hidden, make)
 
 
-def _print_suggestions(rewritten: Rewritten, hidden: int, script: Path, encoding: str) -> None:
-    """To the terminal; or, where nothing else follows, as a patch in the encoding of the file."""
-    from lanewise.fix.source.rewrite import patch_of, unified_diff
+def _findings(trace: str) -> list[str]:
+    from lanewise.cli.common import open_trace, project_settings
+    from lanewise.diagnose.explain import explain
 
-    for one in rewritten.suggestions:
-        click.echo(f"{script}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}", err=True)
-    if hidden:
-        click.echo(f"lanewise: {hidden} more may change results beyond rounding: --unsafe shows them", err=True)
-    if not rewritten.changed:
-        click.echo("lanewise: nothing to suggest", err=True)
+    report = explain(open_trace(trace, cache=True), settings=project_settings())
+    return [finding.code for finding in report.findings]
+
+
+def _picked(target: _Target) -> _Target:
+    """The target with the changes that are wanted, one by one."""
+    from lanewise.edit.rewrite import unified_diff
+
+    chosen: list[tuple[str, int]] = []
+    for key in dict.fromkeys((one.name, one.line) for one in target.rewritten.suggestions):
+        alone = target.make([key])
+        if not alone.changed:
+            continue
+        for one in alone.suggestions:
+            click.echo(_line(target.path, one), err=True)
+        click.echo(unified_diff(alone, _name_in_diff(target.path)), nl=False, err=True)
+        if click.confirm("make this change?", default=False, err=True):
+            chosen.append(key)
+    return target._replace(rewritten=target.make(chosen))
+
+
+def _line(path: Path, one: Suggestion) -> str:
+    return f"{path}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}"
+
+
+def _print_suggestions(targets: Sequence[_Target], given: dict[str, Any], *, as_patch: bool) -> None:
+    """To the terminal; or, where nothing else follows, as a patch in the encoding of each file."""
+    from lanewise.edit.rewrite import patch_of, unified_diff
+
+    for target in targets:
+        for one in target.rewritten.suggestions if not given["pick"] else ():
+            click.echo(_line(target.path, one), err=True)
+    if hidden := sum(one.hidden for one in targets):
+        _tell(f"{hidden} more may change results beyond rounding: --unsafe shows them")
+    if not any(one.rewritten.changed for one in targets):
+        _tell("nothing to suggest")
+    if given["check"] and not given["only_diff"]:
         return
-    name = _name_in_diff(script)
-    as_patch = bool(encoding) and not sys.stdout.isatty()
-    click.echo(patch_of(rewritten, name, encoding) if as_patch else unified_diff(rewritten, name), nl=False)
+    for target in targets:
+        name = _name_in_diff(target.path)
+        if as_patch and not sys.stdout.isatty():
+            click.echo(patch_of(target.rewritten, name, target.source.encoding), nl=False)
+        else:
+            click.echo(unified_diff(target.rewritten, name), nl=False)
 
 
 def _name_in_diff(script: Path) -> str:
@@ -151,28 +258,34 @@ def _name_in_diff(script: Path) -> str:
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else script.name
 
 
-def _say_what_next(ctx: click.Context, rewritten: Rewritten, arguments: list[str]) -> None:
+def _say_what_next(ctx: click.Context, changed: bool, arguments: list[str]) -> None:
     """How to go on from a diff; and which words went to the program though lanewise knows them."""
     ours = {name for parameter in ctx.command.params for name in parameter.opts if name.startswith("-")}
     if taken := [word for word in arguments if word.split("=")[0] in ours]:
-        click.echo(
-            f"lanewise: {' '.join(taken)} went to the program, as all that follows its name; for lanewise, put it before",
-            err=True,
-        )
-    elif rewritten.changed:
-        click.echo(
-            "lanewise: nothing is written yet; --apply before the script's name proves these and writes them", err=True
-        )
+        _tell(f"{' '.join(taken)} went to the program, as all that follows its name; for lanewise, put it before")
+    elif changed:
+        _tell("nothing is written yet; --apply before the script's name proves these and writes them")
 
 
-def _proof(script: Path, edited: Source, arguments: list[str], given: dict[str, Any]) -> Proof:
-    from lanewise.fix.source.prove import prove
+def _write(targets: Sequence[_Target]) -> None:
+    from lanewise.edit.source_text import write_source
 
-    def tell(text: str) -> None:
-        click.echo(f"lanewise: {text}", err=True)
+    for one in targets:
+        write_source(one.path, *one.edited)
+
+
+# -- proof -----------------------------------------------------------------------------------------------------------
+
+
+def _proof(target: _Target, arguments: list[str], given: dict[str, Any]) -> Proof:
+    from lanewise.edit.prove import EditedProgramError, prove
 
     with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
-        proof = prove(script, edited, arguments, Path(folder), runs=given["runs"], tell=tell)
+        try:
+            proof = prove(target.path, target.edited, arguments, Path(folder), runs=given["runs"], tell=_tell)
+        except EditedProgramError:
+            _blame_by_output(target, arguments, ())
+            raise
     if not given["as_json"]:
         print_proof(proof)
     return proof
@@ -180,61 +293,118 @@ def _proof(script: Path, edited: Source, arguments: list[str], given: dict[str, 
 
 def print_proof(proof: Proof) -> None:
     """The comparison, and whether both printed the same."""
-    from lanewise.show.diff_terminal import print_diff
+    from lanewise.show.diff.diff_terminal import print_diff
 
     print_diff(proof.comparison, console())
-    click.echo(f"lanewise: {proof.printed}", err=True)
+    _tell(proof.printed)
 
 
-def _may_write(proof: Proof | None) -> bool:
-    if proof is None:
-        return True
+def _may_write(proof: Proof, target: _Target, arguments: list[str]) -> bool:
     if proof.changes_output:
-        click.echo("lanewise: the edits change what it prints: nothing is written", err=True)
+        _tell("the edits change what it prints: nothing is written")
+        _blame_by_output(target, arguments, proof.before)
         return False
     if proof.verdict == "slower":
-        click.echo("lanewise: it is slower with the edits: nothing is written", err=True)
+        _tell("it is slower with the edits: nothing is written")
         return False
     return True
 
 
-def _json(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool) -> str:
+def _tested(targets: Sequence[_Target], command: str) -> bool:
+    """Whether the tests pass with the edits. Raises LanewiseError if they fail without them."""
+    from lanewise.edit.tested import in_place, passes
+
+    _tell(f"{command}, without the edits")
+    right, said = passes(command)
+    if not right:
+        raise LanewiseError(f"{command} fails without the edits, too: {said}")
+
+    def holds(some: Sequence[tuple[Path, str, int]]) -> bool:
+        after = {
+            one.path: one.source._replace(text=one.make([key[1:] for key in some if key[0] == one.path]).after)
+            for one in targets
+        }
+        with in_place({one.path: one.source for one in targets}, after):
+            return passes(command)[0]
+
+    _tell(f"{command}, with them")
+    with in_place({one.path: one.source for one in targets}, {one.path: one.edited for one in targets}):
+        right, said = passes(command)
+    _tell(f"it {'passes' if right else 'fails'} with the edits: {said}")
+    if not right:
+        _blame(targets, holds)
+    return right
+
+
+def _blame_by_output(target: _Target, arguments: list[str], before: Sequence[str]) -> None:
+    """Say which edits change what is printed, or make the program fail."""
+    from lanewise.edit.prove import prints_the_same
+
+    if len(target.rewritten.suggestions) > 1:
+        known = list(before)
+
+        def holds(some: Sequence[tuple[Path, str, int]]) -> bool:
+            edited = target.source._replace(text=target.make([key[1:] for key in some]).after)
+            return prints_the_same(target.path, edited, arguments, known)
+
+        _blame([target], holds)
+
+
+def _blame(targets: Sequence[_Target], holds: Callable[[Sequence[tuple[Path, str, int]]], bool]) -> None:
+    from lanewise.edit.blame import bad_ones
+
+    every = dict.fromkeys((one.path, each.name, each.line) for one in targets for each in one.rewritten.suggestions)
+    if len(every) > 1:
+        _tell("looking for the edit that does it")
+    bad = bad_ones(list(every), holds) if len(every) > 1 else list(every)
+    for path, name, line in bad:
+        _tell(f"{path}:{line}: {name} does it: --skip {name}:{line} leaves it out")
+
+
+# -- as files --------------------------------------------------------------------------------------------------------
+
+
+def _json(targets: Sequence[_Target], proof: Proof | None, written: bool) -> str:
     import msgspec
 
-    from lanewise.fix.source.rewrite import unified_diff
-    from lanewise.show.json import to_plain
+    from lanewise.edit.rewrite import unified_diff
+    from lanewise.show.report.json import to_plain
 
-    data = {
-        "schema": "lanewise.fix/1",
-        "script": str(script),
-        "suggestions": [one._asdict() for one in rewritten.suggestions],
-        "diff": unified_diff(rewritten, _name_in_diff(script)),
-        "comparison": None if proof is None else to_plain(proof.comparison),
-        "same_output": None if proof is None else proof.same_output,
-        "written": written,
-    }
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    data = [
+        {
+            "schema": "lanewise.fix/1",
+            "script": str(one.path),
+            "suggestions": [each._asdict() for each in one.rewritten.suggestions],
+            "diff": unified_diff(one.rewritten, _name_in_diff(one.path)),
+            "comparison": None if proof is None else to_plain(proof.comparison),
+            "same_output": None if proof is None else proof.same_output,
+            "written": written and one.rewritten.changed,
+        }
+        for one in targets
+    ]
+    return msgspec.json.format(msgspec.json.encode(data[0] if len(data) == 1 else data), indent=2).decode()
 
 
-def _page(rewritten: Rewritten, script: Path, proof: Proof | None, written: bool) -> str:
-    from lanewise.fix.source.rewrite import unified_diff
-    from lanewise.show.fix_page import fix_html
+def _page(targets: Sequence[_Target], proof: Proof | None, written: bool) -> str:
+    from lanewise.edit.rewrite import unified_diff
+    from lanewise.show.plan.fix_page import fix_html
 
-    diff = unified_diff(rewritten, _name_in_diff(script))
-    return fix_html(script.name, rewritten.suggestions, diff, proof, written=written)
+    (one,) = targets
+    diff = unified_diff(one.rewritten, _name_in_diff(one.path))
+    return fix_html(one.path.name, one.rewritten.suggestions, diff, proof, written=written)
 
 
 def _show_plan(path: Path, given: dict[str, Any]) -> None:
     try:
-        from lanewise.fix.saved import read_report
-        from lanewise.show.plan_text import plan_json, print_plan
+        from lanewise.fix.plans.saved_plan import read_report
+        from lanewise.show.plan.plan_text import plan_json, print_plan
     except ModuleNotFoundError as error:
         raise LanewiseError(f"this needs {error.name}: pip install {error.name}") from None
     report = read_report(path)
     if given["as_json"]:
         emit(plan_json(report), given["output"], given["force"])
     elif given["output"] is not None:
-        from lanewise.show.plan_page import plan_html
+        from lanewise.show.plan.plan_page import plan_html
 
         emit(plan_html(report), given["output"], given["force"])
     else:

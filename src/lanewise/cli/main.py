@@ -32,7 +32,6 @@ _VERBS: dict[str, str] = {
     "sql": "Query the columns of a trace in SQL.",
     "rule": "Explain a diagnosis, or list them all.",
     "doctor": "Say what this machine can record, and why not.",
-    "bench": "Check and time the kernels against eager and torch.compile on this GPU.",
     "demo": "Show it working: a bundled H100 trace explained.",
 }
 

@@ -14,7 +14,7 @@ __all__ = ["rule"]
 @json_option
 def rule(code: str | None, as_json: bool) -> None:
     """Explain a diagnosis: what it means, why it costs, how to fix and verify it, when it stays silent."""
-    from lanewise.show.rules import rule_json, rule_list, rule_text
+    from lanewise.show.report.rule_pages import rule_json, rule_list, rule_text
 
     if as_json:
         click.echo(rule_json(code))

@@ -13,9 +13,9 @@ import click
 from lanewise.errors import MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
-    from lanewise.record.plan import Plan
-    from lanewise.record.recording import Options
-    from lanewise.record.script import Program
+    from lanewise.capture.recording import Options
+    from lanewise.capture.schedule import Plan
+    from lanewise.capture.script import Program
 
 __all__ = ["RunCommand", "launcher", "need_torch", "program_here", "program_of", "run"]
 
@@ -115,7 +115,7 @@ def program_here(words: list[str], verb: str) -> Program:
 
 def program_of(words: list[str], verb: str = "run") -> Program:
     """The program that a command line names. UsageError if it names none."""
-    from lanewise.record.script import Program
+    from lanewise.capture.script import Program
 
     if not words:
         raise UsageError(f"what to run? lanewise {verb} SCRIPT [ARGS], or -m MODULE, or -c CODE")
@@ -136,7 +136,7 @@ def launcher(program: Program, words: list[str], verb: str) -> list[str] | None:
     """For torchrun: the launcher's command line with every rank under a `lanewise run` or `watch` of its own."""
     if program.module not in ("torch.distributed.run", "torch.distributed.launch"):
         return None
-    from lanewise.record.torched import torch_part
+    from lanewise.capture.lazy_torch import torch_part
 
     parsed = torch_part("torch.distributed.run").get_args_parser().parse_args(list(program.arguments))
     tail = [parsed.training_script, *parsed.training_script_args]
@@ -160,8 +160,8 @@ def need_torch() -> None:
 
 
 def _plan(given: dict[str, Any]) -> Plan:
-    from lanewise.record.plan import Plan
-    from lanewise.record.recorder import quick_plan
+    from lanewise.capture.recorder import quick_plan
+    from lanewise.capture.schedule import Plan
 
     plan = quick_plan() if given["quick"] else Plan()
     changes: dict[str, Any] = {name: given[name] for name in ("skip", "warmup") if given[name] is not None}
@@ -173,9 +173,9 @@ def _plan(given: dict[str, Any]) -> Plan:
 
 
 def _options(program: Program, given: dict[str, Any]) -> Options:
-    from lanewise.record.outlook import look
-    from lanewise.record.profiler import Flags
-    from lanewise.record.recording import Options
+    from lanewise.capture.outlook import look
+    from lanewise.capture.profiling.profiler import Flags
+    from lanewise.capture.recording import Options
 
     if given["whole"] and given["step_on"]:
         raise UsageError("--whole records without steps, --step-on says where they begin: choose one")
@@ -214,10 +214,10 @@ def _source(path: str) -> str:
 
 
 def _record(program: Program, given: dict[str, Any]) -> int:
-    from lanewise.cli.recorded import Afterwards
-    from lanewise.record import script
-    from lanewise.record.recording import Recording
-    from lanewise.record.say import say
+    from lanewise.capture import script
+    from lanewise.capture.recording import Recording
+    from lanewise.capture.say import say
+    from lanewise.cli.after_run import Afterwards
 
     def log(text: str) -> None:
         if not given["quiet"]:

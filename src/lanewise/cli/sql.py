@@ -23,7 +23,7 @@ def sql(source: str, query: str | None, limit: int, format_: str, as_json: bool,
     lanewise sql trace.json "select name, count(*), sum(duration)/1e3 as us
                              from events where kind = 'kernel' group by name order by us desc"
     """
-    from lanewise.show.sql import run_query, schema_text
+    from lanewise.show.export.sql import run_query, schema_text
 
     if query is None:
         click.echo(schema_text())

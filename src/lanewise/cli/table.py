@@ -10,12 +10,12 @@ import click
 from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, step_row
 
 if TYPE_CHECKING:
-    from lanewise.diagnose.measures.section import Section
+    from lanewise.diagnose.sections.section import Section
     from lanewise.report.model import TableBlock
 
 __all__ = ["table"]
 
-# As in lanewise.show.tables, which is loaded when a table is asked for.
+# As in lanewise.show.report.tables, which is loaded when a table is asked for.
 _PROFILER = ("operators", "kernels", "api", "copies", "steps")
 _MEASURES = ("roofline", "memory", "overlap", "queues", "cpu", "critical-path")
 _PARTS = ("memory-steps", "memory-over-time", "queues-over-time", "critical-path-segments")
@@ -71,8 +71,8 @@ def table(
     """
     from lanewise.errors import UsageError
     from lanewise.measure.facts import Facts
-    from lanewise.show.sections import print_sections
-    from lanewise.show.tables import (
+    from lanewise.show.report.sections import print_sections
+    from lanewise.show.report.tables import (
         cut_tables,
         measure_section,
         profiler_tables,
@@ -133,7 +133,7 @@ def _wanted(which: str | None, *, alone: bool) -> tuple[str, ...]:
 
 
 def _snapshot(path: Path) -> Section:
-    from lanewise.diagnose.measures.snapshot import snapshot_section
-    from lanewise.measure.snapshot import read_snapshot
+    from lanewise.diagnose.sections.snapshot import snapshot_section
+    from lanewise.measure.memory.snapshot import read_snapshot
 
     return snapshot_section(read_snapshot(path))

@@ -148,7 +148,7 @@ def tree(
     elif view == "modules":
         shown = views.modules(shown)
     if format_ == "json":
-        from lanewise.show.tree_json import tree_json
+        from lanewise.show.tree.tree_json import tree_json
 
         emit(tree_json(shown, metric, view=view), output, force)
     elif format_ in {"collapsed", "speedscope", "hatchet"}:
@@ -156,7 +156,7 @@ def tree(
     elif format_ == "pprof":
         _write(_bytes(shown, format_), output, force)
     else:
-        from lanewise.show.tree_terminal import header, tree_rows, tree_text
+        from lanewise.show.tree.tree_terminal import header, tree_rows, tree_text
 
         if output is not None:
             raise UsageError("-o writes data: add --to and a format")
@@ -168,7 +168,7 @@ def tree(
 
 def _load(sources: tuple[str, ...], steps: tuple[int, ...], streams: tuple[str, ...], cache: bool) -> Tree:
     from lanewise.errors import UsageError
-    from lanewise.tree.store import is_tree, load
+    from lanewise.tree.tree_file import is_tree, load
 
     trees: list[Tree] = []
     for source in sources:
@@ -193,14 +193,14 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
 
     table = flat(shown, by, metric=metric)
     if format_ == "json":
-        from lanewise.show.tree_json import flat_json
+        from lanewise.show.tree.tree_json import flat_json
 
         emit(flat_json(shown, table, by), output, force)
     elif format_ is not None or output is not None:
         raise UsageError("a flat view is printed, or written as --json")
     else:
-        from lanewise.show.terminal import table_renderable
-        from lanewise.show.tree_terminal import flat_block, header
+        from lanewise.show.report.terminal import table_renderable
+        from lanewise.show.tree.tree_terminal import flat_block, header
 
         screen = console()
         screen.print(header(shown))
@@ -209,22 +209,22 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
 
 def _bytes(shown: Tree, format_: str, metric: str = "device") -> bytes:
     if format_ == "tree":
-        from lanewise.tree.store import dumps
+        from lanewise.tree.tree_file import dumps
 
         return dumps(shown)
     if format_ == "pprof":
-        from lanewise.show.pprof import pprof
+        from lanewise.show.tree.pprof import pprof
 
         return pprof(shown)
     if format_ == "collapsed":
-        from lanewise.show.collapsed import collapsed
+        from lanewise.show.tree.collapsed import collapsed
 
         return collapsed(shown, metric).encode()
     if format_ == "hatchet":
-        from lanewise.show.hatchet import hatchet
+        from lanewise.show.tree.hatchet import hatchet
 
         return hatchet(shown).encode()
-    from lanewise.show.speedscope import speedscope
+    from lanewise.show.tree.speedscope import speedscope
 
     return speedscope(shown).encode()
 

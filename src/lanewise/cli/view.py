@@ -82,10 +82,10 @@ def view(
         facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
         _perfetto(facts, report_of(facts, settings), browser)
         return
-    from lanewise.show.diff_page import diff_html
-    from lanewise.show.html import bundle, report_html
-    from lanewise.show.server import PageServer
-    from lanewise.show.timeline import MAX_SLICES
+    from lanewise.show.diff.diff_page import diff_html
+    from lanewise.show.page.html import bundle, report_html
+    from lanewise.show.page.server import PageServer
+    from lanewise.show.page.timeline import MAX_SLICES
 
     # Fail before reading a large trace.
     bundle()
@@ -109,7 +109,7 @@ def view(
 
 
 def _perfetto(facts: Facts, report: Report, browser: bool) -> None:
-    from lanewise.show.perfetto_server import PerfettoServer
+    from lanewise.show.export.perfetto_server import PerfettoServer
 
     server = PerfettoServer(facts, report)
     _serve(server.deep_link, server.address, browser, server.serve)

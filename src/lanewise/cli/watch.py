@@ -13,8 +13,8 @@ from lanewise.cli.run import RunCommand, program_here
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
-    from lanewise.record.context.watcher import Watcher
-    from lanewise.record.script import Program
+    from lanewise.capture.context.watcher import Watcher
+    from lanewise.capture.script import Program
 
 __all__ = ["watch"]
 
@@ -73,10 +73,10 @@ def watch(ctx: click.Context, **given: Any) -> None:
 
 
 def _watch(program: Program, given: dict[str, Any]) -> int:
-    from lanewise.record import script
-    from lanewise.record.context.watch import watch as make
-    from lanewise.record.save import free_path, rank_suffix
-    from lanewise.record.say import say
+    from lanewise.capture import script
+    from lanewise.capture.context.watch import watch as make
+    from lanewise.capture.file.save import free_path, rank_suffix
+    from lanewise.capture.say import say
 
     def log(text: str) -> None:
         if not given["quiet"]:
@@ -113,7 +113,7 @@ def _watch(program: Program, given: dict[str, Any]) -> int:
 
 def _tell(watcher: Watcher, out: Path, log: Any) -> None:
     from lanewise.errors import LanewiseError
-    from lanewise.show.watched_text import watched_lines
+    from lanewise.show.tree.watched_text import watched_lines
 
     try:
         tree = watcher.tree

@@ -16,15 +16,15 @@ import msgspec
 import numpy as np
 
 from lanewise._version import __version__
-from lanewise.compare.arm import Arm, paired
 from lanewise.compare.budget import QUANTITIES, Budget, Level
-from lanewise.compare.changes import device_changes
-from lanewise.compare.comparable import incomparable
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.environment import environment_differences
 from lanewise.compare.model import Change, Difference
+from lanewise.compare.outcome.changes import device_changes
+from lanewise.compare.outcome.comparable import incomparable
+from lanewise.compare.outcome.descriptions import change_label
+from lanewise.compare.sides.arm import Arm, paired
 from lanewise.compare.statistics import Estimate, estimate, judge
-from lanewise.compare.words import change_label
 from lanewise.errors import UsageError
 from lanewise.report.model import Location
 from lanewise.report.quantity import format_quantity

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lanewise._version import __version__
-from lanewise.compare.arm import Arm, paired
-from lanewise.compare.changes import device_changes
-from lanewise.compare.comparable import incomparable, warnings
-from lanewise.compare.contexts import compare_contexts
-from lanewise.compare.counts import count_changes
 from lanewise.compare.environment import environment_differences
-from lanewise.compare.findings import compare_findings
-from lanewise.compare.hosts import host_changes
+from lanewise.compare.matching.context_alignment import compare_contexts
 from lanewise.compare.model import SCHEMA, Comparison, ContextChange, Difference
-from lanewise.compare.step import step_ratio
-from lanewise.compare.twin import twin_statements
-from lanewise.compare.verdict import is_change, verdict
-from lanewise.compare.waterfall import build_waterfall
+from lanewise.compare.outcome.changes import device_changes
+from lanewise.compare.outcome.comparable import incomparable, warnings
+from lanewise.compare.outcome.counts import count_changes
+from lanewise.compare.outcome.findings import compare_findings
+from lanewise.compare.outcome.host_time import host_changes
+from lanewise.compare.outcome.step_ratio import step_ratio
+from lanewise.compare.outcome.twin import twin_statements
+from lanewise.compare.outcome.verdict import is_change, verdict
+from lanewise.compare.outcome.waterfall import build_waterfall
+from lanewise.compare.sides.arm import Arm, paired
 from lanewise.errors import UsageError
 
 __all__ = ["compare_arms"]

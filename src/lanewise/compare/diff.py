@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lanewise.compare.arm import Arm, short_labels
-from lanewise.compare.baseline import is_baseline, load_baseline
 from lanewise.compare.compare import compare_arms
-from lanewise.compare.from_report import is_report, load_report
-from lanewise.compare.from_tree import load_tree
 from lanewise.compare.model import Comparison
-from lanewise.compare.run import Run, measure_run
+from lanewise.compare.sides.arm import Arm, short_labels
+from lanewise.compare.sides.baseline import is_baseline, load_baseline
+from lanewise.compare.sides.from_report import is_report, load_report
+from lanewise.compare.sides.from_tree import load_tree
+from lanewise.compare.sides.run import Run, measure_run
 from lanewise.diagnose.engine import diagnose
 from lanewise.diagnose.explain import facts_of
 from lanewise.diagnose.settings import Settings
 from lanewise.errors import UsageError
+from lanewise.trace.file.source import resolve
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import read
-from lanewise.trace.source import resolve
-from lanewise.tree.store import is_tree
+from lanewise.tree.tree_file import is_tree
 
 __all__ = ["Side", "arms_of", "diff", "run_of"]
 

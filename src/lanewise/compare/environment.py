@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lanewise.compare.model import EnvironmentDifference, Weight
-from lanewise.trace.recorded import Recorded
+from lanewise.trace.metadata import Recorded
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lanewise.measure.columns import Columns
+from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
 from lanewise.report.model import Location, TableBlock, TableColumn, TextBlock
@@ -55,6 +56,7 @@ def in_steady_steps(facts: Facts, events: np.ndarray) -> np.ndarray:
     return events[steady[facts.trace.steps.of_event[events]]]
 
 
+@remembered
 def steady_count(facts: Facts) -> int:
     """Number of steady steps, at least 1."""
     return max(1, int(np.count_nonzero(facts.steps.steady)))
@@ -67,6 +69,7 @@ def per_step(facts: Facts, events: np.ndarray, value: np.ndarray | None = None) 
     return float(total) / steady_count(facts)
 
 
+@remembered
 def host_window(facts: Facts) -> float:
     """Mean length of a steady step on the host, Python and waits included; ns as recorded, 0 without steps."""
     steady = facts.steps.steady

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from lanewise._version import __version__
 from lanewise.diagnose.engine import diagnose
 from lanewise.diagnose.health_notes import health_notes, settings_notes
-from lanewise.diagnose.measures.ranks import job_of
-from lanewise.diagnose.measures.statements import report_statements
+from lanewise.diagnose.sections.ranks import job_of
+from lanewise.diagnose.sections.statements import report_statements
 from lanewise.diagnose.settings import Settings
 from lanewise.diagnose.summary import (
     chain_block,
@@ -19,11 +19,10 @@ from lanewise.diagnose.summary import (
     step_block,
     verdict,
 )
-from lanewise.measure.ahead import measured_ahead
 from lanewise.measure.facts import Facts
+from lanewise.measure.prefetch import measured_ahead
 from lanewise.report.model import SCHEMA, Report, StepsSummary
 from lanewise.trace.model import Trace
-from lanewise.trace.recorded import from_metadata
 
 __all__ = ["explain", "facts_of", "report_of"]
 
@@ -47,15 +46,11 @@ def explain(
         UsageError: the settings name a code or a threshold that does not exist; or the peers are no ranks of this job.
     """
     facts = facts_of(trace, unprofiled_us=unprofiled_us)
-    return report_of(job_of([facts, *map(facts_of, peers)]) if peers else facts, settings)
+    return report_of(job_of([facts, *map(Facts, peers)]) if peers else facts, settings)
 
 
 def facts_of(trace: Trace, *, unprofiled_us: float | None = None) -> Facts:
-    """The measures of a trace, with the step time without the profiler if the recorder or the caller knows it."""
-    recorded = from_metadata(trace.metadata)
-    # What the recorder timed is a step; without marks the trace is one region of many.
-    if unprofiled_us is None and recorded is not None and trace.steps.recorded:
-        unprofiled_us = recorded.unprofiled_step_us
+    """The measures of a trace; a step time in us, if given, overrides what the recorder wrote into it."""
     return Facts(trace, unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
 
 

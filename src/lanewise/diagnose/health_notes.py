@@ -55,13 +55,13 @@ def _reading(facts: Facts) -> list[Note]:
 def _device(facts: Facts) -> list[Note]:
     health = facts.health
     notes: list[Note] = []
-    if health.device_ops == 0:
+    if facts.device_records != "some":
         what = "no device work: everything ran on the CPU"
         if len(facts.trace) == 0:
             what = "no rows at all"
-        elif health.launches:
+        elif facts.device_records == "lost":
             what = f"no device work, though {_count(health.launches)} calls launched some"
-        elif facts.trace.reading.truncated:
+        elif facts.device_records == "cut off":
             what = "no device work, which may stand where it is cut off"
         level: Level = "bad" if len(facts.trace) == 0 else "info" if facts.on_cpu else "warn"
         return [Note(level, "device", f"the trace holds {what}")]
@@ -178,7 +178,7 @@ def _order(facts: Facts) -> list[Note]:
 
 
 def _recorded(facts: Facts) -> list[Note]:
-    from lanewise.trace.recorded import from_metadata
+    from lanewise.trace.metadata import from_metadata
 
     recorded = from_metadata(facts.trace.metadata)
     if recorded is None:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, operator_chain, steady_count
+from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import Quantity, text
 from lanewise.trace.distinct import distinct
@@ -69,6 +70,7 @@ def device_sum(facts: Facts, rows: np.ndarray) -> float:
     return float(facts.trace.duration[facts.trace.device_work[rows]].sum()) / steady_count(facts)
 
 
+@remembered
 def compute_ns(facts: Facts) -> float:
     """Class C of diagnoses.md: time per step in which the device computes, ns; at least 1."""
     return max(1.0, facts.steps.class_ns.get("compute", 0.0))

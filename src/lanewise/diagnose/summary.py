@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lanewise.diagnose.evidence import table, table_of
-from lanewise.diagnose.measures.cpu import cpu_sentence, functions_source, operators_source, steps_source
-from lanewise.measure.chain import Link
+from lanewise.diagnose.sections.cpu import cpu_sentence, functions_source, operators_source, steps_source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
-from lanewise.measure.idle import CLASSES
 from lanewise.measure.kernel_names import short_name
-from lanewise.measure.regime import REGIMES
+from lanewise.measure.launch.dispatch_chain import Link
+from lanewise.measure.regime.regime import REGIMES
+from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBlock
 from lanewise.report.quantity import QuantityType, format_quantity
 from lanewise.trace.schema import Kind
@@ -290,13 +290,13 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
     regime = next((f for f in findings if f.kind == "regime"), None)
     problems = [f for f in findings if f.kind == "problem" and f.on_bottleneck and f.recoverable_us_per_step > 0]
     parts = [regime.title] if regime else []
-    if facts.classes.device == "":
+    if facts.device_records != "some":
         parts = [_cpu_sentence(facts)]
     if problems:
         first = problems[0]
         gain = format_quantity("time", first.recoverable_us_per_step * 1e3)
         parts.append(f"Start with {first.code} ({first.name}): up to {gain} of each step.")
-    elif regime and facts.classes.device and regime.fix:
+    elif regime and facts.device_records == "some" and regime.fix:
         parts.append(f"No single finding stands out. {regime.fix[0].upper()}{regime.fix[1:]}")
     return " ".join(parts)
 
@@ -306,8 +306,8 @@ def _cpu_sentence(facts: Facts) -> str:
         return "The trace holds no operators and no device work: there is nothing to explain."
     where = f": {format_quantity('time', facts.steps.step_ns)} per step" if facts.trace.steps.recorded else ""
     ran = f"Everything ran on the CPU{where}."
-    if facts.health.launches:
+    if facts.device_records == "lost":
         ran = "What the GPU did is missing from this recording, so that nothing can be said about it: record again."
-    elif facts.trace.reading.truncated:
+    elif facts.device_records == "cut off":
         ran = "The file is cut off, and nothing of a GPU stands before that: whether one worked cannot be said."
     return f"{ran} {cpu_sentence(facts)}"

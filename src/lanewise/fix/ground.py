@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.changed import Changed, changed_among
 from lanewise.fix.telling import told
-from lanewise.record.torched import torch_part
 
 __all__ = ["REASONS", "Ground", "module_state"]
 

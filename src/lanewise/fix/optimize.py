@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 from lanewise.errors import UsageError
 from lanewise.fix.bounds import Known, known_from
-from lanewise.fix.budget import Budget, seconds_of
 from lanewise.fix.candidates.candidate import Candidate
-from lanewise.fix.kept_plans import find_plan, keep_plan, plan_path
-from lanewise.fix.plan import Plan
+from lanewise.fix.plans.plan import Plan
+from lanewise.fix.plans.plan_cache import find_plan, keep_plan, plan_path
 from lanewise.fix.subject import make_subject
+from lanewise.fix.time_budget import Budget, seconds_of
 from lanewise.fix.trial.course import run_trial
 
 __all__ = ["ALLOWABLE", "optimize"]

@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.call_kinds import call_key, call_kind, why_not
 from lanewise.fix.ground import Ground
-from lanewise.fix.guard import call_key, call_kind, why_not
 from lanewise.fix.subject import Entry
-from lanewise.record.torched import torch_part
 
 __all__ = ["Dispatch", "ForwardPatch"]
 

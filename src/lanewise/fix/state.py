@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
-from lanewise.record.torched import torch_part
 
 __all__ = ["State", "seed"]
 

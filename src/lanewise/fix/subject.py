@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
-from lanewise.fix.found import Found, find_parts, refuse_distributed
+from lanewise.fix.program_parts import Found, find_parts, refuse_distributed
 from lanewise.fix.tensors import Call, map_tensors, tensors_of, why_not_comparable
-from lanewise.record.torched import torch_part
 
 __all__ = ["Entry", "Kind", "Subject", "make_subject"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.record.torched import torch_part
+from lanewise.capture.lazy_torch import torch_part
 
 __all__ = ["Unlike", "told"]
 

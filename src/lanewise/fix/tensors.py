@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from lanewise.record.torched import torch_part
+from lanewise.capture.lazy_torch import torch_part
 
 __all__ = [
     "Call",

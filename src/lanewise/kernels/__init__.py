@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 from lanewise.errors import MissingDependencyError
 
 if TYPE_CHECKING:
-    from lanewise.kernels.batched import batched_linear_act
-    from lanewise.kernels.dual_gemm import gated_linear
+    from lanewise.kernels.dispatch.eligibility import counts, reset_counts
     from lanewise.kernels.elementwise import (
         add_autotuned,
         add_masked,
@@ -39,14 +38,15 @@ if TYPE_CHECKING:
         residual_scale_add,
         silu_mul,
     )
-    from lanewise.kernels.gated_mlps import gated_mlp
-    from lanewise.kernels.gemm_epilogue import linear_act
-    from lanewise.kernels.guard import counts, reset_counts
-    from lanewise.kernels.layer_norms import add_layer_norm, layer_norm
-    from lanewise.kernels.mlps import mlp
+    from lanewise.kernels.gemm.batched_linear import batched_linear_act
+    from lanewise.kernels.gemm.dual_gemm import gated_linear
+    from lanewise.kernels.gemm.fused_gated_mlp import gated_mlp
+    from lanewise.kernels.gemm.fused_mlp import mlp
+    from lanewise.kernels.gemm.gemm_epilogue import linear_act
     from lanewise.kernels.pointwise_chain import pointwise
-    from lanewise.kernels.rms_norms import add_rms_norm, rms_norm
-    from lanewise.kernels.softmaxes import softmax
+    from lanewise.kernels.rows.layer_norm import add_layer_norm, layer_norm
+    from lanewise.kernels.rows.rms_norm import add_rms_norm, rms_norm
+    from lanewise.kernels.rows.softmax import softmax
 
 _HOMES: dict[str, str] = {
     **dict.fromkeys(
@@ -66,19 +66,19 @@ _HOMES: dict[str, str] = {
         ),
         "elementwise",
     ),
-    "add_layer_norm": "layer_norms",
-    "add_rms_norm": "rms_norms",
-    "batched_linear_act": "batched",
-    "counts": "guard",
-    "gated_linear": "dual_gemm",
-    "gated_mlp": "gated_mlps",
-    "layer_norm": "layer_norms",
-    "linear_act": "gemm_epilogue",
-    "mlp": "mlps",
+    "add_layer_norm": "rows.layer_norm",
+    "add_rms_norm": "rows.rms_norm",
+    "batched_linear_act": "gemm.batched_linear",
+    "counts": "dispatch.eligibility",
+    "gated_linear": "gemm.dual_gemm",
+    "gated_mlp": "gemm.fused_gated_mlp",
+    "layer_norm": "rows.layer_norm",
+    "linear_act": "gemm.gemm_epilogue",
+    "mlp": "gemm.fused_mlp",
     "pointwise": "pointwise_chain",
-    "reset_counts": "guard",
-    "rms_norm": "rms_norms",
-    "softmax": "softmaxes",
+    "reset_counts": "dispatch.eligibility",
+    "rms_norm": "rows.rms_norm",
+    "softmax": "rows.softmax",
 }
 
 __all__ = [
@@ -117,7 +117,7 @@ def __getattr__(name: str) -> Any:
     try:
         importlib.import_module("triton")
         module = importlib.import_module(f"{__name__}.{home}")
-        importlib.import_module(f"{__name__}.library")
+        importlib.import_module(f"{__name__}.torch_operators")
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "triton"):
             raise

@@ -22,9 +22,9 @@ import triton
 import triton.language as tl
 
 from lanewise.errors import UsageError
-from lanewise.kernels.launch import INTERPRETED, Kernel, Launch
+from lanewise.kernels.dispatch.launcher import INTERPRETED, Kernel, Launch
+from lanewise.kernels.dispatch.specialized_calls import Recent, Step
 from lanewise.kernels.pointwise_chain import pointwise
-from lanewise.kernels.quick import Recent, Step
 
 __all__ = [
     "add_autotuned",

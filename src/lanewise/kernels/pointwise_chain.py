@@ -31,10 +31,11 @@ import triton
 import triton.language as tl
 
 from lanewise.errors import UsageError
-from lanewise.kernels import activations, tuning
-from lanewise.kernels.guard import compiling, eager, fell_back, hit, wants_grad
-from lanewise.kernels.launch import INTERPRETED, Kernel, Launch
-from lanewise.kernels.quick import Recent, Step
+from lanewise.kernels import activations
+from lanewise.kernels.dispatch import tuning
+from lanewise.kernels.dispatch.eligibility import compiling, eager, fell_back, hit, wants_grad
+from lanewise.kernels.dispatch.launcher import INTERPRETED, Kernel, Launch
+from lanewise.kernels.dispatch.specialized_calls import Recent, Step
 
 __all__ = ["Chain", "PointBlocks", "UnsupportedError", "pointwise"]
 

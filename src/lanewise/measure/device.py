@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lanewise.measure.peaks import Peak, peak_of
+from lanewise.measure.kernel.datasheet import Peak, peak_of
 
 __all__ = ["Device", "device_of"]
 

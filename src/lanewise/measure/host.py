@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lanewise.measure.stalls import Stalls, profiler_stalls
+from lanewise.measure.validity.profiler_stalls import Stalls, profiler_stalls
 from lanewise.trace.dialects import copy_blocks
 from lanewise.trace.model import Trace
 from lanewise.trace.nesting import nearest

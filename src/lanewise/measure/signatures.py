@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from lanewise.measure.keys import combined
+from lanewise.measure.group_keys import combined
 from lanewise.trace.model import Trace
 
 __all__ = ["DTYPE_BYTES", "Argument", "Signature", "Signatures", "Tensor", "whole_of"]

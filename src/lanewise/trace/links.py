@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.trace.dialects import api_role
+from lanewise.trace.memo import once
 from lanewise.trace.nesting import innermost, nearest
-from lanewise.trace.once import once
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

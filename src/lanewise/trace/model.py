@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lanewise.trace.links import Links, link
+from lanewise.trace.memo import once
 from lanewise.trace.nesting import Nesting, nest
-from lanewise.trace.once import once
-from lanewise.trace.reading import Reading
+from lanewise.trace.reading_losses import Reading
 from lanewise.trace.schema import KINDS, TABLES, Kind, empty_table
-from lanewise.trace.windows import Steps, find_steps
+from lanewise.trace.step_windows import Steps, find_steps
 
 # polars takes longer to import than a small trace takes to explain: only the public frames need it.
 if TYPE_CHECKING:

@@ -28,18 +28,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lanewise.errors import InputError, NotATraceError
-from lanewise.trace.chunks import CHUNK_BYTES, chunks
 from lanewise.trace.decode.assemble import Assembled, Assembler
+from lanewise.trace.decode.batch import Batch
 from lanewise.trace.decode.chunk import ChunkDecoder
-from lanewise.trace.decode.columns import Batch
 from lanewise.trace.decode.worker import Worker, start_worker, worth_a_worker
-from lanewise.trace.envelope import Head, Metadata, read_head, read_tail
-from lanewise.trace.mend import mended
-from lanewise.trace.reading import Reading
-from lanewise.trace.repair import salvage
-from lanewise.trace.source import Source, resolve
-from lanewise.trace.store import Store
-from lanewise.trace.unwrap import DEFAULT_MAX_BYTES, unwrap
+from lanewise.trace.file.chunks import CHUNK_BYTES, chunks
+from lanewise.trace.file.envelope import Head, Metadata, read_head, read_tail
+from lanewise.trace.file.json_repairs import mended
+from lanewise.trace.file.parquet_cache import Store
+from lanewise.trace.file.salvage import salvage
+from lanewise.trace.file.source import Source, resolve
+from lanewise.trace.file.unwrap import DEFAULT_MAX_BYTES, unwrap
+from lanewise.trace.reading_losses import Reading
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace

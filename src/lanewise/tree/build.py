@@ -17,9 +17,10 @@ from lanewise.errors import UsageError
 from lanewise.measure.kernel_names import COMMUNICATION
 from lanewise.trace.model import Trace
 from lanewise.trace.schema import Kind
-from lanewise.tree.backward import Backward, find_backward
-from lanewise.tree.contexts import Contexts, find_contexts
-from lanewise.tree.costs import (
+from lanewise.tree.forest import Groups, unify
+from lanewise.tree.from_trace.backward import Backward, find_backward
+from lanewise.tree.from_trace.contexts import Contexts, find_contexts
+from lanewise.tree.from_trace.costs import (
     DeviceWork,
     Selection,
     allocations,
@@ -28,12 +29,11 @@ from lanewise.tree.costs import (
     launch_contexts,
     per_group,
 )
-from lanewise.tree.forest import Groups, unify
+from lanewise.tree.from_trace.modules import ModuleNames, name_modules
+from lanewise.tree.from_trace.phases import find_phases, is_communication
 from lanewise.tree.limits import limit_nodes
 from lanewise.tree.model import NodeKind, Phase, Tree, TreeInfo, identity_keys, identity_parts
-from lanewise.tree.modules import ModuleNames, name_modules
 from lanewise.tree.names import normalise
-from lanewise.tree.phases import find_phases, is_communication
 from lanewise.tree.rebuild import drop_empty
 
 __all__ = ["MAX_NODES", "build"]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise._version import __version__
-from lanewise.tree.contexts import LOST_MARK
 from lanewise.tree.forest import nearest_marked, subtree_sums, unify
+from lanewise.tree.from_trace.contexts import LOST_MARK
 from lanewise.tree.model import METRICS, NodeKind, Tree, TreeInfo, identity_keys, identity_parts
 from lanewise.tree.names import normalise
 from lanewise.tree.phases_by_name import STEP_NAME, communicates

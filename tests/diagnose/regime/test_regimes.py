@@ -6,7 +6,7 @@ import pytest
 
 from lanewise.diagnose.rule import Clear, Found
 from lanewise.measure.facts import Facts
-from lanewise.measure.regime import REGIMES, regime_of
+from lanewise.measure.regime.regime import REGIMES, regime_of
 from lanewise.trace.model import Trace
 from tests.diagnose.outcomes import cleared, found, outcome, title
 from tests.support.builder import TraceBuilder

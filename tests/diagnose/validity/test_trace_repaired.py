@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lanewise.diagnose.explain import explain
-from lanewise.trace.reading import Reading
+from lanewise.trace.reading_losses import Reading
 from tests.diagnose.outcomes import cleared, found, title
 from tests.support.builder import TraceBuilder
 

@@ -1,4 +1,4 @@
-// The browser's half of lanewise/show/packing.py: base64 -> zlib -> header and columns.
+// The browser's half of lanewise/show/page/packing.py: base64 -> zlib -> header and columns.
 
 export type Column = Float64Array | Float32Array | Uint32Array | Uint16Array | Uint8Array | Int32Array
 

@@ -81,7 +81,7 @@ function side({ steady, regime }: { steady: number; regime: string }): string {
   return Object.hasOwn(REGIMES, regime) ? `${steps}, ${REGIMES[regime]}` : steps
 }
 
-/** As in lanewise/measure/regime.py. */
+/** As in lanewise/measure/regime/regime.py. */
 const REGIMES: Record<string, string> = {
   host: 'host-bound',
   compute: 'device-bound',

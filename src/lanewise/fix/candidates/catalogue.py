@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from lanewise.fix.candidates import (
-    attention,
+    attention_backend,
     compiled,
-    copies,
     fused,
     graphs,
     layout,
     optimizers,
+    pinned_arguments,
     precision,
     program,
     threads,
@@ -38,9 +38,9 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
     layouts, kernels, backends = (
         layout.candidates(subject),
         fused.candidates(subject),
-        attention.candidates(subject, work),
+        attention_backend.candidates(subject, work),
     )
-    first = [*program.candidates(subject), *copies.candidates(subject), *optimizers.candidates(subject)]
+    first = [*program.candidates(subject), *pinned_arguments.candidates(subject), *optimizers.candidates(subject)]
     settings = [*precision.candidates(subject), *threads.candidates(subject)]
     captured, engines = graphs.candidates(subject), _engines(subject)
     if not captured:

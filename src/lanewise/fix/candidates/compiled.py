@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.candidates.predictions import compiled_regions, fewer_operators
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
-from lanewise.record.torched import torch_part
 
 __all__ = ["MODES", "candidates", "compiler", "modes_for"]
 

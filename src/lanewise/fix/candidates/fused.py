@@ -12,12 +12,12 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Several
 from lanewise.fix.candidates.predictions import kernel_named, operator_appears
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call
-from lanewise.record.torched import torch_part
 
 __all__ = ["Match", "candidates", "match_module"]
 
@@ -148,7 +148,7 @@ def _candidate(name: str, matches: list[Match], hopeless: str = "") -> Candidate
 
 
 _ROWS_A_BLOCK = 64
-"""Of the kernel's blocks for all widths but the largest, see `lanewise.kernels.mlps.default_blocks`."""
+"""Of the kernel's blocks for all widths but the largest, see `lanewise.kernels.gemm.fused_mlp.default_blocks`."""
 
 # Where bias and activation in the product's own epilogue were measured to be faster: sm_90 and sm_100.
 _EPILOGUE_PAYS = (9, 10)

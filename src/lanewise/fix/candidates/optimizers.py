@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.predictions import operator_appears
 from lanewise.fix.subject import Subject
-from lanewise.record.torched import torch_part
 
 __all__ = ["candidates"]
 

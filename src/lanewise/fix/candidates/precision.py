@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Setting
 from lanewise.fix.candidates.predictions import kernel_named, operator_appears
-from lanewise.fix.gate.declared import TF32
+from lanewise.fix.gate.declared_precision import TF32
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
-from lanewise.record.torched import torch_part
 
 __all__ = ["candidates"]
 

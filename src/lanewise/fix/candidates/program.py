@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.predictions import no_graph_recorded
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
-from lanewise.record.torched import torch_part
 
 __all__ = ["candidates"]
 

@@ -19,14 +19,14 @@ import msgspec
 
 from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
-from lanewise.fix.gate.declared import declared_precision
+from lanewise.fix.gate.declared_precision import declared_precision
 from lanewise.fix.gate.edges import Edges
-from lanewise.fix.gate.evidence import check_evidence
 from lanewise.fix.gate.inputs import Named, adversarial, has_floats, shaken
-from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks, rounded, worst
 from lanewise.fix.gate.observe import Observation, compare_form, observe, why_not_the_same
 from lanewise.fix.gate.reference import Reference, Truth, make_reference
-from lanewise.fix.gate.steps import StepCheck
+from lanewise.fix.gate.tolerances import Error, allowed, error_of, other_masks, rounded, worst
+from lanewise.fix.gate.training_steps import StepCheck
+from lanewise.fix.gate.work_evidence import check_evidence
 from lanewise.fix.model import Check, NumericClass
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State

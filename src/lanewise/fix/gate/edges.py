@@ -11,16 +11,16 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.inputs import has_floats, other_shapes, shaken
-from lanewise.fix.gate.numbers import Error, allowed, error_of, other_masks, rounded, worst
 from lanewise.fix.gate.observe import Observation, compare_form, observe
 from lanewise.fix.gate.reference import Reference
+from lanewise.fix.gate.tolerances import Error, allowed, error_of, other_masks, rounded, worst
 from lanewise.fix.model import Check
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, same_bits
-from lanewise.record.torched import torch_part
 
 __all__ = ["Edges"]
 

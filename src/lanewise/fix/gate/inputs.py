@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.tensors import Call, drawing, map_tensors, tensors_of
-from lanewise.record.torched import torch_part
 
 __all__ = [
     "SHAPES",

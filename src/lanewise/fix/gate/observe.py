@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from lanewise.fix.gate.numbers import error_of
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.gate.tolerances import error_of
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, drawing, flatten, same_bits, sharing, tensors_of, values_of
-from lanewise.record.torched import torch_part
 
 __all__ = ["Observation", "compare_form", "cotangents", "observe", "why_not_the_same"]
 

@@ -6,11 +6,11 @@ import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.gate.observe import Observation, cotangents, observe
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, map_tensors, tensors_of, values_of
-from lanewise.record.torched import torch_part
 
 __all__ = ["Reference", "make_reference"]
 

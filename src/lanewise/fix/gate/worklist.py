@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, tensors_of
-from lanewise.record.torched import torch_part
 
 __all__ = ["WorkList", "work_of"]
 

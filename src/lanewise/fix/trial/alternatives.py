@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from lanewise.fix.budget import OutOfTime
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.candidates.catalogue import catalogue
-from lanewise.fix.trial.bench import Bench
+from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.prepare import first_calls, wait_after_compiling
 from lanewise.fix.trial.shares import RESERVE_SHARE
+from lanewise.fix.trial.workbench import Bench
 
 __all__ = ["build_alternatives"]
 

@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from lanewise.fix.bounds import Known, bound_of, why_pruned
-from lanewise.fix.budget import OutOfTime
 from lanewise.fix.candidates.candidate import Candidate, NotApplicableError, Several, Variant
-from lanewise.fix.compiler import compiler_counts, compiler_notes
+from lanewise.fix.compiler_notes import compiler_counts, compiler_notes
 from lanewise.fix.gate.correctness import Result, patches_of
-from lanewise.fix.gate.physics import impossible
-from lanewise.fix.gate.repeats import only_for_seen_inputs
-from lanewise.fix.gate.timing import NULL, Samples, Schedule, measure, settled, timing_of
+from lanewise.fix.gate.speed.physics import impossible
+from lanewise.fix.gate.speed.repeats import only_for_seen_inputs
+from lanewise.fix.gate.speed.timing import NULL, Samples, Schedule, measure, settled, timing_of
 from lanewise.fix.model import Attempt, Outcome, Timing
-from lanewise.fix.plan import combined
-from lanewise.fix.trial.bench import LONGEST_TIMING_S, Bench
+from lanewise.fix.plans.plan import combined
+from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
-from lanewise.fix.trial.peaks import Peaks
 from lanewise.fix.trial.prepare import first_calls, wait_after_compiling
 from lanewise.fix.trial.shares import RESERVE_SHARE, most_s, needed_s
+from lanewise.fix.trial.variant_memory import Peaks
+from lanewise.fix.trial.workbench import LONGEST_TIMING_S, Bench
 
 __all__ = ["try_candidate"]
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lanewise.capture.profiling.history import profilers_so_far
 from lanewise.errors import UsageError
 from lanewise.fix.bounds import Known, order
-from lanewise.fix.budget import Budget, OutOfTime
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.catalogue import catalogue
-from lanewise.fix.plan import Plan
+from lanewise.fix.plans.plan import Plan
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
+from lanewise.fix.time_budget import Budget, OutOfTime
 from lanewise.fix.trial.attempt import try_candidate
-from lanewise.fix.trial.bench import Bench, make_bench
 from lanewise.fix.trial.confidence import profiler_note
 from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.final import decide, decide_again, hold_contest
 from lanewise.fix.trial.ledger import Ledger
 from lanewise.fix.trial.outcome import make_plan, untried_plan
-from lanewise.fix.trial.peaks import Peaks
 from lanewise.fix.trial.shares import LAST_GRACE, PREPARE_SHARE, TIMING_S
-from lanewise.record.history import profilers_so_far
+from lanewise.fix.trial.variant_memory import Peaks
+from lanewise.fix.trial.workbench import Bench, make_bench
 
 __all__ = ["run_trial"]
 

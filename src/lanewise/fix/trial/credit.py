@@ -6,13 +6,13 @@ import tempfile
 from pathlib import Path
 
 from lanewise.compare.diff import diff
-from lanewise.compare.verdict import step_sentence
+from lanewise.compare.outcome.verdict import step_sentence
 from lanewise.errors import LanewiseError
 from lanewise.fix.candidates.candidate import Several, Variant
-from lanewise.fix.gate.seen import Seen, record_calls, see
+from lanewise.fix.gate.trace_counts import Seen, record_calls, see
 from lanewise.fix.model import Shown
-from lanewise.fix.trial.bench import Bench
 from lanewise.fix.trial.ledger import Ledger
+from lanewise.fix.trial.workbench import Bench
 
 __all__ = ["credit"]
 

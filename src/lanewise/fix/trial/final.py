@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from lanewise.fix.budget import OutOfTime
 from lanewise.fix.candidates.candidate import Several, Variant
-from lanewise.fix.gate.clocks import clock_note
-from lanewise.fix.gate.timing import NULL, Samples, Schedule, arm_times, measure, timing_of
+from lanewise.fix.gate.speed.clocks import clock_note
+from lanewise.fix.gate.speed.timing import NULL, Samples, Schedule, arm_times, measure, timing_of
 from lanewise.fix.model import ArmTime, Timing
+from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.alternatives import build_alternatives
-from lanewise.fix.trial.bench import LONGEST_TIMING_S, Bench
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Ledger, said
 from lanewise.fix.trial.shares import LAST_GRACE
+from lanewise.fix.trial.workbench import LONGEST_TIMING_S, Bench
 
 __all__ = ["EAGER", "Comparison", "Contest", "decide", "decide_again", "hold_contest"]
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lanewise.capture.profiling.history import noted
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
-from lanewise.fix.gate.timing import adjust
+from lanewise.fix.gate.speed.timing import adjust
 from lanewise.fix.model import Attempt, Outcome, Timing
-from lanewise.record.history import noted
 
 __all__ = ["Kept", "Ledger", "said"]
 

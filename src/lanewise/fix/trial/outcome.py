@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import msgspec
 
 from lanewise._version import __version__
-from lanewise.fix.budget import Budget
-from lanewise.fix.fingerprint import machine_of
 from lanewise.fix.model import SCHEMA, PlanReport
-from lanewise.fix.plan import Plan
+from lanewise.fix.plans.fingerprint import machine_of
+from lanewise.fix.plans.plan import Plan
 from lanewise.fix.subject import Subject
-from lanewise.fix.trial.bench import Bench
+from lanewise.fix.time_budget import Budget
 from lanewise.fix.trial.confidence import confidence, profiler_note
 from lanewise.fix.trial.final import EAGER, Comparison
 from lanewise.fix.trial.ledger import Ledger
+from lanewise.fix.trial.workbench import Bench
 
 __all__ = ["make_plan", "untried_plan"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from lanewise.fix.budget import uninterrupted
+from lanewise.fix.bounded_compilation import compiling, ended_within
 from lanewise.fix.candidates.candidate import Variant
-from lanewise.fix.compiling import compiling, ended_within
 from lanewise.fix.gate.correctness import patches_of
 from lanewise.fix.tensors import copy_call
-from lanewise.fix.trial.bench import Bench
+from lanewise.fix.time_budget import uninterrupted
 from lanewise.fix.trial.ledger import Ledger
+from lanewise.fix.trial.workbench import Bench
 
 __all__ = ["first_calls", "wait_after_compiling"]
 

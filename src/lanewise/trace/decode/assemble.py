@@ -12,11 +12,11 @@ from collections import defaultdict
 
 import numpy as np
 
-from lanewise.trace.decode.columns import Batch, Columns, Mark, Place
+from lanewise.trace.decode.batch import Batch, Columns, Mark, Place
 from lanewise.trace.decode.interning import Interner
 from lanewise.trace.decode.times import MISSING
 from lanewise.trace.dialects import classify, generation_of
-from lanewise.trace.reading import Reading
+from lanewise.trace.reading_losses import Reading
 from lanewise.trace.schema import TABLES, empty_table
 
 __all__ = ["Assembled", "Assembler"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lanewise.trace.decode.columns import Batch, Decoder
+from lanewise.trace.decode.batch import Batch, Decoder
 from lanewise.trace.decode.rows import (
     Row,
     decode_common_rows,
@@ -18,7 +18,7 @@ from lanewise.trace.decode.rows import (
     loose_args,
 )
 from lanewise.trace.decode.times import DOUBLE_IS_EXACT_BELOW, WIDE_FRACTION
-from lanewise.trace.reading import Reading
+from lanewise.trace.reading_losses import Reading
 
 __all__ = ["ChunkDecoder"]
 

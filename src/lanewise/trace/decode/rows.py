@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from lanewise.trace.dialects import CATEGORIES
-from lanewise.trace.reading import Reading
+from lanewise.trace.reading_losses import Reading
 
 __all__ = [
     "EMPTY_ARGS",

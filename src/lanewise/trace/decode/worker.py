@@ -21,8 +21,8 @@ from collections import deque
 from typing import BinaryIO
 
 from lanewise.trace.cores import usable_cores
+from lanewise.trace.decode.batch import Batch
 from lanewise.trace.decode.chunk import ChunkDecoder
-from lanewise.trace.decode.columns import Batch
 
 __all__ = ["Worker", "start_worker", "worth_a_worker"]
 

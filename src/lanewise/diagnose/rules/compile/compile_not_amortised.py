@@ -8,7 +8,7 @@ from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, ta
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.compile.nothing_to_fuse import fused_operators
 from lanewise.measure.columns import sums
-from lanewise.measure.compiling import compile_time_of_step
+from lanewise.measure.compile.compilation import compile_time_of_step
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, text, time
 from lanewise.trace.nesting import nearest

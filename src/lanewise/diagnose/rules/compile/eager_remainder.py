@@ -6,8 +6,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.measure.compile.outside_compiled import Remainder, eager_remainder_of
 from lanewise.measure.facts import Facts
-from lanewise.measure.remainder import Remainder, eager_remainder_of
 from lanewise.report.quantity import share, text, time
 
 _GRAPH_LAUNCH_NS = 10_000

@@ -7,7 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
-from lanewise.measure.compiling import inside_compilation
+from lanewise.measure.compile.compilation import inside_compilation
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, text, time
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.measure.compiling import compile_ids, compile_time_of_step, outer_compile_rows
+from lanewise.measure.compile.compilation import compile_ids, compile_time_of_step, outer_compile_rows
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Block, TableBlock, TextBlock
 from lanewise.report.quantity import count, share, text, time

@@ -11,9 +11,9 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import of_step, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.flops import work_of
 from lanewise.measure.intervals import covered
-from lanewise.measure.kernel_groups import KernelGroup
+from lanewise.measure.kernel.flops import work_of
+from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import count, ratio, share, time
 

@@ -9,9 +9,9 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per
+from lanewise.measure.distributed.ranks import collectives
 from lanewise.measure.facts import Facts
 from lanewise.measure.intervals import covered, subtract, union
-from lanewise.measure.ranks import collectives
 from lanewise.report.quantity import share, time
 
 # Above this the ends of matched collectives contradict each other: they are not the same ones.

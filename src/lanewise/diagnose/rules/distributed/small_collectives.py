@@ -10,8 +10,8 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, of_step, per
+from lanewise.measure.distributed.ranks import collectives
 from lanewise.measure.facts import Facts
-from lanewise.measure.ranks import collectives
 from lanewise.report.quantity import byte_size, share, time
 
 _BUCKET = 25 << 20

@@ -8,9 +8,9 @@ import numpy as np
 
 from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.measure.distributed.ranks import Ranks
 from lanewise.measure.facts import Facts
 from lanewise.measure.intervals import covered, subtract, union
-from lanewise.measure.ranks import Ranks
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import count, share, text, time
 

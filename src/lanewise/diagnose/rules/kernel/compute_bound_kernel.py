@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from lanewise.diagnose.evidence import locate
+from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
-from lanewise.diagnose.rules.kernel.roofs import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.select import compute_ns, counted, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.roofline import Roof
+from lanewise.measure.kernel.roofline import Roof
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import share, text, time
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count
+from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
-from lanewise.diagnose.rules.kernel.roofs import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import bandwidth, byte_size, count, share, time

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count
+from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
-from lanewise.diagnose.rules.kernel.roofs import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.select import compute_ns, counted, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.roofline import Roof
+from lanewise.measure.kernel.roofline import Roof
 from lanewise.report.quantity import bandwidth, share, text, time
 from lanewise.trace.schema import Kind
 

@@ -7,11 +7,11 @@ import re
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count
+from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
-from lanewise.diagnose.rules.kernel.roofs import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.select import compute_ns, counted, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.roofline import Roof
+from lanewise.measure.kernel.roofline import Roof
 from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import text, time
 

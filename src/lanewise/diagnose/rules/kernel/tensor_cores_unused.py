@@ -11,7 +11,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.kernel_groups import KernelGroup
+from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.report.quantity import share, time
 
 # Double precision has its own units; a product with a vector is limited by memory, whatever computes it.

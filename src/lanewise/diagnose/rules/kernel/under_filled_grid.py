@@ -13,7 +13,7 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.kernel_groups import KernelGroup
+from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.report.quantity import count, share, text, time
 
 # Kernels that choose their own grid: one block per SM, or one per piece of a split sum, says nothing about idle SMs.

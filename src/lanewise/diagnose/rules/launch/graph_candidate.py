@@ -6,7 +6,7 @@ from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
 from lanewise.measure.facts import Facts
-from lanewise.measure.static_regions import static_region
+from lanewise.measure.launch.static_regions import static_region
 from lanewise.report.quantity import count, time
 
 _GRAPH_LAUNCH_NS = 10_000

@@ -8,7 +8,7 @@ from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, either_side, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.graph_inputs import graph_inputs
+from lanewise.measure.launch.graph_inputs import graph_inputs
 from lanewise.report.quantity import share, time
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from lanewise.diagnose.evidence import in_steady_steps, locate
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.static_regions import static_region
+from lanewise.measure.launch.static_regions import static_region
 from lanewise.report.model import TextBlock
 from lanewise.report.quantity import count, text, time
-from lanewise.trace.recorded import from_metadata
+from lanewise.trace.metadata import from_metadata
 
 _GRAPHS = ("reduce-overhead", "max-autotune")
 _GRAPH_LAUNCH_NS = 10_000

@@ -7,8 +7,8 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
-from lanewise.measure.bubbles import host_bubbles
 from lanewise.measure.facts import Facts
+from lanewise.measure.launch.bubbles import host_bubbles
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import text, time
 

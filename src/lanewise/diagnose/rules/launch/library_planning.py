@@ -8,7 +8,7 @@ from lanewise.diagnose.evidence import host_window, in_steady_steps, locate, ste
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
 from lanewise.measure.facts import Facts
-from lanewise.measure.planning import opaque_operators
+from lanewise.measure.launch.library_setup import opaque_operators
 from lanewise.report.quantity import count, share, text, time
 from lanewise.trace.schema import Kind
 

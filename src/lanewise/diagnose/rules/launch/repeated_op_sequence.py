@@ -9,7 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import line_hint, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.sequences import Repeat, repeats_of_operators
+from lanewise.measure.launch.sequences import Repeat, repeats_of_operators
 from lanewise.report.model import Block
 from lanewise.report.quantity import count, text, time
 from lanewise.trace.schema import Kind

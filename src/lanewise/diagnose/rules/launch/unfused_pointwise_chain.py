@@ -10,7 +10,7 @@ from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, either_side, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.launch_cost import own_cost
+from lanewise.measure.launch.launch_cost import own_cost
 from lanewise.report.quantity import count, text, time
 
 _SHOWN = 5

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, share_of_time
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.memory.copies import Copies, cost_of, device_copies, share_of_time
 from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time

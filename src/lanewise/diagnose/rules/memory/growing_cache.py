@@ -11,7 +11,7 @@ from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, ta
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, device_sum, either_side, host_cost, named, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.planning import opaque_operators
+from lanewise.measure.launch.library_setup import opaque_operators
 from lanewise.measure.signatures import Argument, Tensor
 from lanewise.report.quantity import byte_size, count, text, time
 from lanewise.trace.schema import Kind

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, parent_name, share_of_time
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.memory.copies import Copies, cost_of, device_copies, parent_name, share_of_time
 from lanewise.diagnose.rules.memory.duplicate_copy import OUT_OF_PLACE
 from lanewise.diagnose.select import claim, counted, per
 from lanewise.measure.facts import Facts

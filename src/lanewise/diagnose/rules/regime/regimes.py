@@ -5,7 +5,7 @@ from __future__ import annotations
 from lanewise.diagnose.evidence import by_line, table
 from lanewise.diagnose.rule import Clear, Found, Outcome, Rule, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.idle import CLASSES
+from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.quantity import QuantityType, share, text, time
 
 _LABELS = {

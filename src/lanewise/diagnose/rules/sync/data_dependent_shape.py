@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.readbacks import find_readbacks, host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.sync.readbacks import find_readbacks, host_events_inside
 from lanewise.diagnose.select import climb, counted, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import text, time

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.readbacks import SMALL_BYTES, find_readbacks, host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.sync.readbacks import SMALL_BYTES, find_readbacks, host_events_inside
 from lanewise.diagnose.select import counted, named, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.measure.intervals import covered, merge

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.sync.host_copies import host_copies
 from lanewise.diagnose.select import counted, host_cost, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.measure.operator_kinds import is_collective, is_framework

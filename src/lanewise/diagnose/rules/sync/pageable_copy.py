@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.host_copies import host_copies
+from lanewise.diagnose.readbacks import SMALL_BYTES
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.sync.host_copies import host_copies
-from lanewise.diagnose.rules.sync.readbacks import SMALL_BYTES
 from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import bandwidth, byte_size, time

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.sync.host_copies import host_copies
 from lanewise.diagnose.select import climb, counted, enclosing, named, outermost, per, sites
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import whole_of

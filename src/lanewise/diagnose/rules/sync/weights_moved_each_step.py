@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.host_copies import host_copies
+from lanewise.diagnose.readbacks import host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.sync.host_copies import host_copies
-from lanewise.diagnose.rules.sync.readbacks import host_events_inside
 from lanewise.diagnose.select import of_step, outermost, per
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, count, share, time

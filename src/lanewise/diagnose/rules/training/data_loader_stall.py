@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.measure.bubbles import loader_rows
 from lanewise.measure.facts import Facts
 from lanewise.measure.intervals import covered, intersect, union
+from lanewise.measure.launch.bubbles import loader_rows
 from lanewise.report.quantity import share, text, time
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns
-from lanewise.measure.backward import Backward
 from lanewise.measure.facts import Facts
+from lanewise.measure.training.backward_work import Backward
 from lanewise.report.quantity import count, ratio, share, text, time
 
 _MISSING_FROM = 0.02

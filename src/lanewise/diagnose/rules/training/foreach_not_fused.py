@@ -7,7 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.optimizer import OptimizerStep
+from lanewise.measure.training.optimizer_step import OptimizerStep
 from lanewise.report.quantity import count, share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind

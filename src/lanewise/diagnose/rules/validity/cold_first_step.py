@@ -8,7 +8,7 @@ from lanewise.diagnose.evidence import table, table_of
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
-from lanewise.measure.first_step import causes_in_first_step
+from lanewise.measure.validity.first_step import causes_in_first_step
 from lanewise.report.model import TableBlock
 from lanewise.report.quantity import ratio, text, time
 

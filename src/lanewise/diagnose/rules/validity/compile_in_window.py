@@ -6,7 +6,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
-from lanewise.measure.compiling import compile_time_of_step, outer_compile_rows
+from lanewise.measure.compile.compilation import compile_time_of_step, outer_compile_rows
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, text, time
 

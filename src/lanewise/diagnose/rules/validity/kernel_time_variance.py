@@ -8,7 +8,7 @@ from lanewise.diagnose.evidence import kernel_label, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted
 from lanewise.measure.facts import Facts
-from lanewise.measure.kernel_variance import kernel_variance
+from lanewise.measure.validity.kernel_variance import kernel_variance
 from lanewise.report.quantity import ratio, share, text, time
 
 

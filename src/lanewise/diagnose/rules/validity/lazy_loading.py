@@ -7,8 +7,8 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.first_step import LOADING_ROWS, overhead_rows
-from lanewise.measure.host_lanes import slice_around
+from lanewise.measure.launch.host_lanes import slice_around
+from lanewise.measure.validity.first_step import LOADING_ROWS, overhead_rows
 from lanewise.report.quantity import count, share, time
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.first_step import overhead_rows
-from lanewise.measure.host_lanes import slice_around
+from lanewise.measure.launch.host_lanes import slice_around
+from lanewise.measure.validity.first_step import overhead_rows
 from lanewise.report.quantity import count, text, time
 
 _ROW = "Activity Buffer Request"

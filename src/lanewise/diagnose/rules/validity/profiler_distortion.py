@@ -10,7 +10,7 @@ from lanewise.diagnose.evidence import per_step, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, ratio, share, time
-from lanewise.trace.recorded import from_metadata
+from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import Kind
 
 _RANGE = (

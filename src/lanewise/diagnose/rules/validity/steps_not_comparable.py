@@ -8,7 +8,7 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted
 from lanewise.measure.facts import Facts
-from lanewise.measure.steadiness import measure_steadiness
+from lanewise.measure.validity.steadiness import measure_steadiness
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import count, share, text, time
 

@@ -6,7 +6,7 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count
-from lanewise.trace.recorded import from_metadata
+from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import Kind
 
 

@@ -1,0 +1,1 @@
+"""Where a step of a running program begins and ends."""

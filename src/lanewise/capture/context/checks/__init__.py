@@ -1,0 +1,1 @@
+"""What the native collector is tried on before it is believed."""

@@ -1,0 +1,261 @@
+"""The native collector as one object: begin, on and off at step boundaries, a tree at any time."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from lanewise.capture.accelerator import current_device
+from lanewise.capture.context import native_build
+from lanewise.capture.context.checks.frame_checks import first_difference
+from lanewise.capture.context.checks.selfcheck import check_device, check_operators, cost_of_callback
+from lanewise.capture.context.loops import loops
+from lanewise.capture.context.module_paths import ModuleNames
+from lanewise.capture.context.saver import NativeEndings
+from lanewise.capture.context.sites import frame_name, line_of
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.errors import LanewiseError
+from lanewise.tree.watched import Watched
+
+__all__ = ["MAX_NODES", "Native"]
+
+MAX_NODES = 200_000
+
+
+class Native:
+    """Collects operators, backward functions, user scopes, modules and Python frames of every thread.
+
+    Args:
+        log: is told what takes time.
+        frames: collect Python frames and modules.
+        device: collect kernels, copies and sets through CUPTI, from when the program first uses the device.
+        or_nothing: raise where only torch's profiler can collect from the device, instead of doing without it.
+        max_nodes: contexts in all; what comes after is counted under `<truncated>`.
+
+    Raises:
+        BuildError: it cannot be compiled or loaded here.
+        LanewiseError: the self-check failed, or see `or_nothing`.
+
+    Attributes:
+        checks: what was verified, by name; "" where all is well.
+        frames: how Python frames are read: "raw", "public" or "none".
+        callback_ns: what folding one operator costs, ns.
+    """
+
+    way = "native"
+    windowed = False
+
+    def __init__(
+        self,
+        log: Callable[[str], None] = lambda _: None,
+        *,
+        frames: bool = True,
+        device: bool = True,
+        or_nothing: bool = False,
+        max_nodes: int = MAX_NODES,
+    ) -> None:
+        global _found_out
+        self.device = _why_no_device() if device else "not collected: device=False"
+        if or_nothing and _ROCM in self.device:
+            raise LanewiseError(_ROCM)
+        self._module: Any = native_build.load(log=log)
+        if _found_out is None:
+            _found_out = _FoundOut(self._module)
+        found = _found_out
+        self.checks = dict(found.checks)
+        self.frames = found.walk if frames else "none"
+        self.callback_ns = found.callback_ns
+        found.configure(self.frames, max_nodes)
+        wrong = check_operators(self._in_session, frames=self.frames != "none")
+        if wrong:
+            raise LanewiseError(f"the collector failed its self-check: {wrong}")
+        if not self.callback_ns:
+            self.callback_ns = found.callback_ns = cost_of_callback(self._module.on, self._module.off)
+        self._closed = False
+        if not self.device:
+            self.device = "not collected: no device was used"
+            self._when_device_is_used(or_nothing)
+        self._module.begin()
+        self._begun: tuple[int, int] = self._module.clock()
+
+    def _when_device_is_used(self, or_nothing: bool) -> None:
+        """At once where the program has initialised CUDA, else when it does: a device is nothing to touch unasked."""
+        cuda: Any = torch_part("torch.cuda")
+        if cuda.is_initialized() or not hasattr(cuda, "_lazy_call"):
+            self._device_on(or_nothing)
+            return
+
+        def initialised() -> None:
+            # An error here would be the program's.
+            with contextlib.suppress(Exception):
+                self._device_on(False)
+
+        cuda._lazy_call(initialised)
+
+    def _device_on(self, or_nothing: bool) -> None:
+        if self._closed:
+            return
+        wrong, held = self._module.device_on(native_build.cupti_library())
+        if held and or_nothing:
+            raise LanewiseError(wrong)
+        # What is asked for while CUDA is being initialised must not use it.
+        if not wrong and torch_part("torch.cuda").is_initialized() and not self._module.is_on():
+            wrong = self.checks["device"] = check_device(self._in_session)
+            if wrong:
+                self._module.device_off()
+        self.device = f"not collected: {wrong}" if wrong else "collected"
+
+    def _in_session(self, work: Callable[[], Any]) -> dict[str, Any]:
+        self._module.begin()
+        self._module.on()
+        try:
+            work()
+        finally:
+            self._module.off()
+        self._module.device_flush()
+        return self._module.snapshot()
+
+    def endings(self) -> NativeEndings:
+        """Takes the signals that end the program."""
+        return NativeEndings(self._module)
+
+    def ready(self) -> None:
+        """Nothing to warm up."""
+
+    def on(self) -> None:
+        """Operators are folded from here on."""
+        self._module.on()
+
+    def off(self) -> None:
+        """Operators cost what they cost without us."""
+        self._module.off()
+
+    def close(self) -> None:
+        """Nothing more will come. Waits for the device, whose last records are still on their way."""
+        self._closed = True
+        self._module.off()
+        if self.device == "collected":
+            current_device().synchronize()
+            self._module.device_off()
+
+    def tree(self, watched: Watched, *, source: str, lines: bool) -> Any:
+        """The tree as it is now, while threads go on."""
+        import numpy as np
+
+        from lanewise.tree.collected import Collected, CollectedLeaf, CollectedThread, tree_of
+
+        self._module.device_flush()
+        raw = self._module.snapshot()
+        tick, ns = self._module.clock()
+        per_tick = (ns - self._begun[1]) / max(tick - self._begun[0], 1)
+        threads = [
+            CollectedThread(
+                index=one["index"],
+                parent=np.frombuffer(one["parent"], dtype=np.uint32),
+                kind=np.frombuffer(one["kind"], dtype=np.uint8),
+                flags=np.frombuffer(one["flags"], dtype=np.uint8),
+                name=np.frombuffer(one["name"], dtype=np.uint32),
+                forward=np.frombuffer(one["forward"], dtype=np.uint64).astype(np.int64),
+                calls=np.frombuffer(one["calls"], dtype=np.uint64).astype(np.int64),
+                host=np.round(np.frombuffer(one["ticks"], dtype=np.uint64) * per_tick).astype(np.int64),
+            )
+            for one in raw["threads"]
+        ]
+        collected = Collected(
+            threads=threads,
+            names=raw["names"],
+            sites=[frame_name(code) for code, _ in raw["sites"]],
+            lines=[line_of(code, offset) for code, offset in raw["sites"]] if lines else [],
+            backward=sum(one["numbered_backward"] for one in raw["threads"]),
+            linked=sum(one["linked_backward"] for one in raw["threads"]),
+            accumulated=sum(one["accumulated"] for one in raw["threads"]),
+            leaves=[CollectedLeaf(*leaf) for leaf in raw["leaves"]],
+        )
+        return tree_of(collected, watched, source=source, lines=lines)
+
+    def counts(self) -> tuple[int, dict[str, int]]:
+        """Operators folded so far, and losses that are not zero."""
+        raw = self._module.snapshot()
+        device = raw["device"]
+        found = dict(raw["losses"]) | {
+            "records_unmatched": device["unmatched"],
+            "records_dropped": device["dropped"],
+            "records_unfinished": device["unfinished"],
+            "graphs_before": device["graphs_before"],
+            # Before the end some are still running.
+            "kernels_missing": max(0, device["kernels"] - device["kernel_records"]) if self._closed else 0,
+        }
+        losses = {name: number for name, number in found.items() if number}
+        return sum(one["callbacks"] for one in raw["threads"]), losses
+
+
+class _FoundOut:
+    """What is found out once per process: how frames can be read, what a callback costs, names of modules."""
+
+    def __init__(self, module: Any) -> None:
+        self.checks: dict[str, str] = {}
+        self.callback_ns = 0.0
+        self._module = module
+        self._names = ModuleNames(module.modules_changed)
+        # Kept: the native side holds on to it for as long as the process lives.
+        self._describe = self._names.describe
+        self.walk = self._choose_walk()
+
+    def configure(self, walk: str, max_nodes: int) -> None:
+        """How the next session collects."""
+        module_class = torch_part("torch.nn").Module
+        scope = torch_part("torch.autograd.profiler").record_function
+        self._module.configure(
+            frames=walk != "none",
+            raw=walk == "raw",
+            module_call=getattr(module_class.__call__, "__code__", None),
+            scope_enter=getattr(scope.__enter__, "__code__", None),
+            describe=self._describe,
+            loops=loops,
+            most_nodes=max_nodes,
+            steady_counter=_counter_is_steady(),
+        )
+
+    def _choose_walk(self) -> str:
+        wrong = "Python's internal headers are missing"
+        if self._module.raw_frames:
+            wrong = first_difference(lambda: self._module.frames(True))
+        if not wrong:
+            self.checks["frames"] = ""
+            return "raw"
+        worse = first_difference(lambda: self._module.frames(False))
+        self.checks["frames"] = (
+            f"{worse}: no frames are collected" if worse else f"{wrong}: frames are read with the GIL"
+        )
+        return "none" if worse else "public"
+
+
+_found_out: _FoundOut | None = None
+
+
+_ROCM = "this torch is for ROCm, whose kernels only torch's profiler sees"
+
+
+def _why_no_device() -> str:
+    """Why there is no device to collect from, or "" if there may be one."""
+    version: Any = torch_part().version
+    if getattr(version, "hip", None):
+        return f"not collected: {_ROCM}"
+    return "" if getattr(version, "cuda", None) else "not collected: this torch is a CPU build"
+
+
+def _counter_is_steady() -> bool:
+    """Whether the processor's own counter has one rate and never stops."""
+    if sys.platform != "linux":
+        return False
+    try:
+        with open("/sys/devices/system/clocksource/clocksource0/current_clocksource", encoding="ascii") as source:
+            if source.read().strip() == "tsc":
+                return True
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as info:
+            flags = next((line for line in info if line.startswith("flags")), "").split()
+    except OSError:
+        return False
+    return "constant_tsc" in flags and "nonstop_tsc" in flags

@@ -1,0 +1,110 @@
+"""Switches a collector on and off at the boundaries of steps, and keeps the time of steps with and without it."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from dataclasses import replace
+
+from lanewise.capture.context.collector import Collector
+from lanewise.capture.context.profiler_windows import EVERY
+from lanewise.capture.context.turns import StepTimes, Turns
+from lanewise.capture.thread_identity import ThreadMark, this_thread
+from lanewise.tree.watched import Distortion
+
+__all__ = ["Pace"]
+
+
+class Pace:
+    """When a collector is on. The first thread that reports a boundary is the one whose steps count, and when it has
+    ended the next.
+
+    Args:
+        turns: which steps are watched.
+
+    Attributes:
+        steps_seen: boundaries so far. steps_on: how many of the steps before them were watched.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        self.steps_seen = 0
+        self.steps_on = 0
+        self._turns = turns
+        self._collector: Collector | None = None
+        self._times = StepTimes()
+        self._owner: weakref.ref[ThreadMark] | None = None
+        self._on = False
+        self._warming = False
+        self._on_since = 0
+        self._on_ns = 0
+        self._last = 0
+
+    @property
+    def every(self) -> int:
+        """Of how many steps some are watched; 0 if all are."""
+        return self._turns.every
+
+    @property
+    def steps(self) -> int:
+        """How many of them; 0 if all are."""
+        return self._turns.steps if self._turns.every else 0
+
+    @property
+    def on_ns(self) -> int:
+        """How long the collector has been on, ns."""
+        return self._on_ns + (time.perf_counter_ns() - self._on_since if self._on else 0)
+
+    def begin(self, collector: Collector) -> None:
+        """The first step begins."""
+        self._collector = collector
+        if collector.windowed and not self._turns.every:
+            self._turns = replace(self._turns, every=EVERY)
+        self._switch(self._turns.watched(0))
+
+    def restart(self) -> None:
+        """Another source of boundaries counts from here on."""
+        self._last = 0
+
+    def boundary(self) -> None:
+        """A step ended, and the next begins. Errors are the collector's."""
+        collector = self._collector
+        if collector is None:
+            return
+        mark, owner = this_thread(), self._owner() if self._owner is not None else None
+        if owner is not mark:
+            if owner is not None:
+                return
+            self._owner = weakref.ref(mark)
+        now = time.perf_counter_ns()
+        step = self.steps_seen
+        if self._last and not self._warming and self._turns.compared(step):
+            self._times.add(now - self._last, on=self._on)
+        self.steps_seen += 1
+        self.steps_on += self._on
+        try:
+            self._switch(self._turns.watched(step + 1))
+            self._warming = collector.windowed and not self._on and self._turns.watched(step + 2)
+            if self._warming:
+                collector.ready()
+        finally:
+            self._last = time.perf_counter_ns()
+
+    def end(self) -> None:
+        """Off, for good."""
+        self._switch(False)
+
+    def distortion(self) -> Distortion | None:
+        """What watching did to the step time, if that can be told."""
+        return self._times.distortion()
+
+    def _switch(self, on: bool) -> None:
+        collector = self._collector
+        if collector is None or on == self._on:
+            return
+        if on:
+            self._on_since = time.perf_counter_ns()
+            collector.on()
+        else:
+            collector.off()
+            self._on_ns += time.perf_counter_ns() - self._on_since
+        self._on = on

@@ -1,0 +1,82 @@
+"""`watch`: collects the calling-context tree of a running program, for as long as it likes.
+
+with lanewise.watch("run.lw") as watcher:
+    train()
+watcher.tree          # as from a trace
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from lanewise.capture.context.collector import WAYS
+from lanewise.capture.context.saver import SAVE_EVERY_SECONDS
+from lanewise.capture.context.turns import Turns
+from lanewise.capture.context.watcher import Watcher
+from lanewise.errors import MissingDependencyError, UsageError
+
+__all__ = ["watch"]
+
+
+def watch(
+    out: str | os.PathLike[str] | None = None,
+    *,
+    every: int = 0,
+    steps: int = 1,
+    frames: bool = True,
+    device: bool = True,
+    lines: bool = False,
+    measure: bool = True,
+    way: str = "auto",
+    step_on: str | None = None,
+    max_nodes: int = 200_000,
+    save_every: float = SAVE_EVERY_SECONDS,
+    source: str = "",
+    log: Callable[[str], None] = lambda _: None,
+) -> Watcher:
+    """Watches a stretch of a program: `with lanewise.watch("run.lw") as watcher:`.
+
+    Args:
+        out: file for the tree, written when it stops and meanwhile; an existing one is overwritten.
+        every, steps: watch `steps` of every `every` steps; all of them with `every` 0.
+        frames: collect Python frames and modules.
+        device: collect kernels, copies and sets of a CUDA device; the native collector can be told not to.
+        lines: tell apart from which line of a function something is called.
+        measure: leave out 20 early steps in turn, to measure what watching costs.
+        way: "native", "windows" (short windows of torch's profiler), or "auto": the first that works.
+        step_on: a step begins when this function is called: `train_step` of the script or `module:train_step`.
+        max_nodes: contexts in all; what comes after is counted under `<truncated>`.
+        save_every: seconds between two writes of the file, as long as they are cheap; 0 for none before the end.
+        source: name of the program, for the tree.
+        log: is told what takes time and what goes wrong.
+
+    Raises:
+        UsageError: values that make no sense. MissingDependencyError: torch is not installed.
+    """
+    if way not in WAYS:
+        raise UsageError(f"way is one of {', '.join(WAYS)}")
+    if every < 0 or steps < 1 or (every and steps > every):
+        raise UsageError("every must be 0 or more, and steps between 1 and every")
+    if not 1000 <= max_nodes <= 250_000:
+        raise UsageError("max_nodes must be between 1,000 and 250,000")
+    if "torch" not in sys.modules:
+        import importlib.util
+
+        if importlib.util.find_spec("torch") is None:
+            raise MissingDependencyError("watching needs torch, which is not installed here: pip install torch")
+    return Watcher(
+        Path(out) if out is not None else None,
+        turns=Turns(every=every, steps=steps, pairs=20 if measure else 0),
+        way=way,
+        frames=frames,
+        device=device,
+        lines=lines,
+        max_nodes=max_nodes,
+        step_on=step_on,
+        save_every=save_every,
+        source=source,
+        log=log,
+    )

@@ -1,0 +1,239 @@
+"""A watcher: takes what is found about a running program to a collector, and the tree out of it.
+
+Nothing here raises into the program. What goes wrong ends the collection and becomes `problem`, one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from lanewise.capture.boundaries.finder import StepFinder
+from lanewise.capture.boundaries.functions import FunctionSteps
+from lanewise.capture.boundaries.import_hooks import ImportWatch
+from lanewise.capture.context import running
+from lanewise.capture.context.collector import Collector, choose
+from lanewise.capture.context.pace import Pace
+from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
+from lanewise.capture.context.turns import Turns
+from lanewise.errors import LanewiseError, UsageError
+from lanewise.tree.watched import Watched
+
+if TYPE_CHECKING:
+    from lanewise.tree.model import Tree
+
+__all__ = ["Watcher"]
+
+
+class Watcher:
+    """Watches the program that it runs inside. Made by `watch`.
+
+    Attributes:
+        problem: why nothing or less was collected, one sentence; "" if all went well.
+    """
+
+    def __init__(
+        self,
+        out: Path | None = None,
+        *,
+        turns: Turns | None = None,
+        way: str = "auto",
+        frames: bool = True,
+        device: bool = True,
+        lines: bool = False,
+        max_nodes: int = 200_000,
+        step_on: str | None = None,
+        save_every: float = SAVE_EVERY_SECONDS,
+        source: str = "",
+        log: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        # The program may change its working directory.
+        self.out = out.absolute() if out is not None else None
+        self.problem = ""
+        self._pace = Pace(turns or Turns())
+        self._way = way
+        self._frames = frames
+        self._device = device
+        self._lines = lines
+        self._max_nodes = max_nodes
+        self._step_on = step_on
+        self._save_every = save_every
+        self._source = source
+        self._log = log
+        self._reason = ""
+        self._collector: Collector | None = None
+        self._import = ImportWatch("torch", self._torch_is_ready)
+        self._finder = StepFinder(self, self._failed)
+        self._started = False
+        self._finished = False
+        self._process = os.getpid()
+        self._saver: Saver | None = None
+        self._endings: Endings | None = None
+        self._lock = threading.Lock()
+        self._tree: Tree | None = None
+
+    # -- the program's side ------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Watcher:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin, now or as soon as the program imports torch. UsageError if it was used before."""
+        if self._started:
+            raise UsageError("this watcher has been used; make another with watch()")
+        self._started = True
+        if not running.claim(self):
+            self._finished = True
+            self._say("another watch() is running in this process; this one collects nothing")
+            return
+        self._import.install()
+
+    def step(self) -> None:
+        """A step ended here. From the first call on, only these calls count."""
+        if not self._finished:
+            self._finder.call()
+
+    def stop(self) -> None:
+        """Stop, take everything out of the program, and write the file if there is one. Safe to call twice."""
+        if self._finished or not self._started or os.getpid() != self._process:
+            return
+        self._finished = True
+        self._import.uninstall()
+        if self._saver is not None:
+            self._saver.stop()
+        try:
+            self._pace.end()
+            collector = self._collector
+            if collector is not None:
+                collector.close()
+                self._tree = self._read(collector)
+        except Exception as error:
+            self._failed(error)
+        self._finder.uninstall()
+        self._finder.remove_late()
+        running.release()
+        if self.out is not None and self._tree is not None:
+            try:
+                write(self._tree, self.out)
+            except (OSError, LanewiseError) as error:
+                self._say(f"cannot write {self.out}: {getattr(error, 'strerror', None) or error}")
+        if self._endings is not None:
+            self._endings.let_go()
+
+    @property
+    def tree(self) -> Tree:
+        """The tree so far, or of all once stopped. LanewiseError if nothing was collected."""
+        if self._tree is not None:
+            return self._tree
+        collector = self._collector
+        if collector is None or self._finished:
+            raise LanewiseError(self.problem or "nothing has been collected: torch was not used")
+        return self._read(collector)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Writes the tree so far to `path`. LanewiseError if it exists, without `force`, or cannot be written."""
+        target = Path(path)
+        if target.exists() and not force:
+            raise LanewiseError(f"{target} exists; save(..., force=True) overwrites it")
+        tree = self.tree
+        try:
+            write(tree, target)
+        except OSError as error:
+            raise LanewiseError(f"cannot write {target}: {error.strerror or error}") from error
+        return target
+
+    # -- what the step finder says ---------------------------------------------------------------------------------
+
+    @property
+    def attached(self) -> bool:
+        """A better source of boundaries never comes too late."""
+        return False
+
+    def restart(self) -> None:
+        """Another source of boundaries counts from here on."""
+        self._pace.restart()
+
+    def boundary(self) -> None:
+        """A step ended, and the next begins."""
+        if self._finished:
+            return
+        try:
+            self._pace.boundary()
+        except Exception as error:
+            self._failed(error)
+
+    # -- ours ----------------------------------------------------------------------------------------------------------
+
+    def _torch_is_ready(self) -> None:
+        try:
+            self._collector, self._reason = choose(
+                self._way, self._log, frames=self._frames, device=self._device, max_nodes=self._max_nodes
+            )
+            target = self._step_on
+            self._finder.install([lambda found: FunctionSteps(found, target)] if target else [])
+            self._pace.begin(self._collector)
+            if self.out is not None:
+                self._endings = self._collector.endings()
+                self._saver = Saver(self, self.out, self._save_every, self._endings, self._log)
+                self._saver.start()
+        except Exception as error:
+            self._failed(error)
+
+    def _read(self, collector: Collector) -> Tree:
+        with self._lock:
+            return collector.tree(self._watched(collector), source=self._source, lines=self._lines)
+
+    def _watched(self, collector: Collector) -> Watched:
+        callbacks, losses = collector.counts()
+        return Watched(
+            way=collector.way,
+            reason=self._reason,
+            frames=collector.frames,
+            device=collector.device,
+            steps_seen=self._pace.steps_seen,
+            steps_watched=self._pace.steps_on,
+            every=self._pace.every,
+            steps=self._pace.steps,
+            seconds=round(self._pace.on_ns / 1e9, 6),
+            callbacks=callbacks,
+            callback_ns=collector.callback_ns,
+            losses=losses,
+            checks=collector.checks,
+            distortion=self._pace.distortion(),
+        )
+
+    def _failed(self, error: BaseException) -> None:
+        """Our own code failed: say so once, and let go of the program."""
+        text = str(error) if isinstance(error, LanewiseError) else f"{type(error).__name__}: {error}"
+        self._say(f"nothing more is collected: {text}")
+        if os.environ.get("LANEWISE_DEBUG"):
+            sys.excepthook(type(error), error, error.__traceback__)
+        with contextlib.suppress(Exception):
+            self._pace.end()
+        self._finder.uninstall()
+
+    def _say(self, text: str) -> None:
+        if not self.problem:
+            self.problem = text
+            self._log(text)
+
+    def forked(self) -> None:
+        """In a forked child nothing is collected, and nothing of ours acts."""
+        with contextlib.suppress(Exception):
+            self._finished = True
+            self._collector = None
+            self._import.uninstall()
+            self._finder.uninstall()
+            self._finder.remove_late()

@@ -1,0 +1,1 @@
+"""The recorded trace on disk."""

@@ -1,0 +1,1 @@
+"""One session of torch's profiler, its faults, and programs that profile themselves."""

@@ -1,0 +1,1 @@
+"""Step times on one clock, with and without the profiler."""

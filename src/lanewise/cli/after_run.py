@@ -1,0 +1,159 @@
+"""What `lanewise run` does when the program has ended: the report, and what to run next.
+
+Reading and explaining happen in a process of their own. The program's process may hold gigabytes, is on its way out,
+and must not have our packages imported into it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lanewise.capture.say import STDERR, STDOUT, is_as_it_was
+
+if TYPE_CHECKING:
+    from lanewise.capture.recording import Recording
+
+__all__ = ["Afterwards", "main"]
+
+
+class Afterwards:
+    """Prints the report at the very end of the process, after the program's own exit handlers."""
+
+    def __init__(self, recording: Recording, *, explain: bool, as_json: bool, log: Callable[[str], None]) -> None:
+        self._recording = recording
+        self._explain = explain
+        self._as_json = as_json
+        self._log = log
+        self._process = os.getpid()
+        # The program may go elsewhere; the project is where the command was given.
+        self._project = os.getcwd()
+
+    def register(self) -> None:
+        """Run when the process ends."""
+        atexit.register(self._run)
+
+    def cancel(self) -> None:
+        """Do nothing after all."""
+        atexit.unregister(self._run)
+
+    def _run(self) -> None:
+        if os.getpid() != self._process:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            # Whatever the program has put there.
+            with contextlib.suppress(Exception):
+                stream.flush()
+        trace = self._recording.trace
+        unseen = self._recording.add_unseen()
+        if trace is None:
+            # A problem has been told when it arose.
+            if not self._recording.problem:
+                self._log(_why_nothing(self._recording, elsewhere=any(f.code == "child-processes" for f in unseen)))
+        if trace is None or not self._explain:
+            for fault in unseen:  # where there is a report, it says so
+                self._log(fault.sentence)
+        if trace is None:
+            return
+        shown = _shown(trace)
+        if self._explain and os.environ.get("RANK", "0") == "0":
+            self._print_report(trace)
+        self._log(f"trace in {shown}" + ("" if self._explain else f"; next: lanewise explain {shown}"))
+
+    def _print_report(self, trace: Path) -> None:
+        words = [
+            sys.executable,
+            "-m",
+            "lanewise.cli.after_run",
+            _shown(trace),
+            "json" if self._as_json else "text",
+            self._project,
+        ]
+        unprofiled = self._recording.window.measured.unprofiled
+        if unprofiled is not None:
+            words.append(str(unprofiled.median_us))
+        environment = dict(os.environ)
+        # The child must import this lanewise, whatever the program did to its path; its output is ours, not the
+        # program's.
+        home = str(Path(__file__).resolve().parents[2])
+        environment["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [environment.get("PYTHONPATH")])])
+        # The streams may be the program's files by now.
+        report = STDOUT if self._as_json else STDERR
+        try:
+            subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=report if is_as_it_was(report) else subprocess.DEVNULL,
+                stderr=STDERR if is_as_it_was(STDERR) else subprocess.DEVNULL,
+                env=environment,
+                check=False,
+            )
+        except (OSError, ValueError) as error:
+            self._log(f"cannot explain: {error}")
+
+
+def _why_nothing(recording: Recording, *, elsewhere: bool) -> str:
+    steps = max(recording.window.steps, 0)
+    if "torch" not in sys.modules:
+        return "nothing was recorded: the program never imported torch"
+    if steps == 0 and elsewhere:
+        return "nothing was recorded: this process made no step"
+    if steps == 0:
+        return (
+            "nothing was recorded: no step was found; name the function that makes one (--step-on FN), or use --whole"
+        )
+    ended = (
+        f"nothing was recorded: the program ended after {steps} step{'' if steps == 1 else 's'}, before recording began"
+    )
+    if steps >= 8:
+        return f"{ended}; with --quick it begins after the fifth"
+    return f"{ended}; --whole records programs of any length"
+
+
+def _shown(path: Path) -> str:
+    try:
+        relative = os.path.relpath(path)
+    except (ValueError, OSError):  # on another drive; the program's folder is gone
+        return str(path)
+    return relative if not relative.startswith("..") else str(path)
+
+
+def main(path: str, form: str, project: str, unprofiled_us: float | None) -> None:
+    """Explain the trace at `path` by the settings of the project in a folder or above: its data beside the trace, the
+    report on standard output (`text` or `json`)."""
+    from lanewise.cli.common import console, project_settings
+    from lanewise.diagnose.explain import explain
+    from lanewise.errors import LanewiseError
+    from lanewise.show.report.json import report_json
+    from lanewise.show.report.terminal import print_report
+    from lanewise.trace.reader import read
+
+    try:
+        settings = project_settings(start=Path(project))
+        trace = read(path)
+        # What was timed is a step; a recording in which none ended has no use for it.
+        timed = unprofiled_us if trace.steps.recorded else None
+        report = explain(trace, unprofiled_us=timed, settings=settings)
+    except LanewiseError as error:
+        sys.exit(f"lanewise: cannot explain the trace: {error}")
+    data = report_json(report)
+    target = Path(path.removesuffix(".gz").removesuffix(".json") + ".report.json")
+    try:
+        target.write_text(data, encoding="utf-8")
+    except OSError as error:
+        print(f"lanewise: cannot write {target.name}: {error.strerror}", file=sys.stderr)
+    if form == "json":
+        print(data)
+    else:
+        print()
+        print_report(report, console())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else None)

@@ -1,0 +1,1 @@
+"""Which work of one run is which work of the other."""

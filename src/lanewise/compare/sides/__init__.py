@@ -1,0 +1,1 @@
+"""What is compared: a run, several of them, a baseline, a report, a tree."""

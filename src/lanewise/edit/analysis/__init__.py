@@ -1,0 +1,1 @@
+"""What a file proves about its own code: names, values, purity, optimizers."""

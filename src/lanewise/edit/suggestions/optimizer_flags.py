@@ -1,0 +1,57 @@
+"""Optimizers that update parameter by parameter, or in batches, where one fused operator would do."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from lanewise.edit.analysis.imported_names import text_of
+from lanewise.edit.analysis.optimizer_calls import arguments_of, dense_parameters
+from lanewise.edit.edit import Edit, argument, is_literal, parse_expression, set_argument, without_argument
+
+__all__ = ["OptimizerFlags"]
+
+_FUSED = frozenset(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
+
+
+class OptimizerFlags(Edit):
+    """Sets `fused=True` on the optimizers of torch that know it, and drops `foreach=False`.
+
+    Fused updates refuse sparse gradients, complex parameters and `differentiable`, round half types elsewhere, and on the
+    host take gradients for being laid out as their parameters. Adagrad has none on a card.
+    """
+
+    name = "optimizer-flags"
+    needs = ("optim",)
+    answers = ("OPT101", "OPT102")
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        full = self.names.full(original_node)
+        if full not in _FUSED:
+            return updated_node
+        given = arguments_of(original_node, self.names, ("params",))
+        fused, foreach = argument(original_node, "fused"), argument(original_node, "foreach")
+        off = [one for one in (given or {}).get("differentiable", []) if not is_literal(one, "False", "None")]
+        chosen = fused is not None and not is_literal(fused.value, "False", "None")
+        if off or chosen or (fused is not None and is_literal(fused.value, "True")):
+            return updated_node
+        spread = next((arg for arg in updated_node.args if arg.star == "**"), None)
+        if spread is not None and '"fused": True' in text_of(spread.value):
+            return updated_node
+        safe = (
+            given is not None
+            and fused is None
+            and not full.endswith("Adagrad")
+            and dense_parameters(self.program, given.get("params", []))
+        )
+        kind = full.rpartition(".")[2]
+        what = f"{kind} updates parameters one by one or in batches; fused updates all at once"
+        if not self.offer(original_node, what, safe=safe):
+            return updated_node
+        if spread is not None:
+            # What the mapping holds is not known here: the flags are laid over it.
+            over = parse_expression("{**" + text_of(spread.value) + ', "foreach": None, "fused": True}')
+            return updated_node.with_changes(
+                args=[arg.with_changes(value=over) if arg is spread else arg for arg in updated_node.args]
+            )
+        changed = without_argument(updated_node, "foreach") if foreach is not None else updated_node
+        return set_argument(changed, "fused", "True")

@@ -1,0 +1,1 @@
+"""Whether a candidate is faster, and whether that can be believed."""

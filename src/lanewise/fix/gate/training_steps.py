@@ -1,0 +1,137 @@
+"""C5: a training step is run several times with and without a candidate. Rounding grows from step to step, so what is
+allowed is what rounding alone does: the same steps from parameters that were changed by one unit of roundoff."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.gate.inputs import other_values
+from lanewise.fix.model import Check
+from lanewise.fix.state import State, seed
+from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import Call, copy_call, drawing, same_bits, tensors_of, values_of
+
+__all__ = ["StepCheck"]
+
+torch: Any = torch_part()
+
+_STEPS = 8
+_SEEDS = 3
+_FACTOR = 4.0
+_FLOOR_ROUNDOFFS = 64.0
+
+
+class Course(NamedTuple):
+    """Several steps: every output of each, how far parameters and buffers moved, and how large they are."""
+
+    outputs: list[Any]
+    moves: list[Any]
+    size: float
+
+
+class StepCheck:
+    """Knows what the original does in a few steps, and how far rounding alone takes it.
+
+    Attributes:
+        what: how the truth is known, for the report.
+    """
+
+    what = f"the program itself over {_STEPS} steps, and what rounding alone changes in them"
+
+    def __init__(self, subject: Subject, state: State) -> None:
+        self._subject = subject
+        self._state = state
+        self._series = [("recorded calls", subject.calls)]
+        if tensors_of(subject.calls[0]):
+            self._series.append(("normal values", [other_values(subject.calls[0])]))
+        self._expected = [self._course(calls) for _, calls in self._series]
+        self._spread = [
+            self._rounding(calls, course) for (_, calls), course in zip(self._series, self._expected, strict=True)
+        ]
+
+    def check(self) -> tuple[Check, bool]:
+        """Run the steps as the program is now; whether they agree, and whether in every bit."""
+        exact = True
+        told: list[str] = []
+        for (name, calls), expected, spread in zip(self._series, self._expected, self._spread, strict=True):
+            found = self._course(calls)
+            if len(found.outputs) != len(expected.outputs):
+                return Check("C5 many steps", False, f"{name}: the step returns other things"), False
+            pairs = list(zip([*expected.outputs, *expected.moves], [*found.outputs, *found.moves], strict=True))
+            exact = exact and all(same_bits(a, b) for a, b in pairs)
+            parts = (
+                ("outputs", expected.outputs, found.outputs, max(_FACTOR * spread[0], _floor(expected.outputs))),
+                ("updates", expected.moves, found.moves, max(_FACTOR * spread[1], _move_floor(expected))),
+            )
+            for what, want, have, limit in parts:
+                distance = _distance(want, have)
+                if not distance <= limit:
+                    text = (
+                        f"{name}: the {what} of {_STEPS} steps are off by {distance:.2g}, rounding explains {limit:.2g}"
+                    )
+                    return Check("C5 many steps", False, text), False
+                told.append(f"{what} off by {distance:.1g} of {limit:.1g}")
+        return Check("C5 many steps", True, "equal in every bit" if exact else "; ".join(told)), exact
+
+    def _course(self, calls: list[Call], *, shaken: int | None = None) -> Course:
+        subject = self._subject
+        try:
+            seed(subject, 0)
+            if shaken is not None:
+                _shake(subject, shaken)
+            kept = [*subject.parameters(), *subject.buffers()]
+            starts = [values_of(tensor) for tensor in kept]
+            outputs: list[Any] = []
+            for at in range(_STEPS):
+                result, _ = subject.run(copy_call(calls[at % len(calls)]))
+                outputs += [values_of(tensor) for tensor in tensors_of(result)]
+            moves = [values_of(end).double() - start.double() for end, start in zip(kept, starts, strict=True)]
+            return Course(outputs, moves, math.sqrt(sum(float(start.double().square().sum()) for start in starts)))
+        finally:
+            self._state.restore()
+
+    def _rounding(self, calls: list[Call], course: Course) -> tuple[float, float]:
+        """How far outputs and parameters get from changes by one roundoff, over a few draws."""
+        courses = [self._course(calls, shaken=number) for number in range(_SEEDS)]
+        outputs = max(_distance(course.outputs, other.outputs) for other in courses)
+        return outputs, max(_distance(course.moves, other.moves) for other in courses)
+
+
+def _shake(subject: Subject, number: int) -> None:
+    generators: dict[Any, Any] = {}
+    with torch.no_grad():
+        for parameter in subject.parameters():
+            if parameter.dtype.is_floating_point:
+                device = parameter.device
+                generator = generators.setdefault(device, drawing(device, number))
+                noise = torch.randn(tuple(parameter.shape), generator=generator, device=generator.device)
+                noise = noise.to(device, parameter.dtype)
+                parameter.mul_(1 + noise * torch.finfo(parameter.dtype).eps)
+
+
+def _distance(a: list[Any], b: list[Any]) -> float:
+    """Norm of the difference over the norm; infinite where one is finite and the other is not."""
+    difference = size = 0.0
+    for x, y in zip(a, b, strict=True):
+        if x.shape != y.shape or x.dtype != y.dtype:
+            return math.inf
+        x, y = x.double(), y.double()
+        if not torch.equal(torch.isfinite(x), torch.isfinite(y)):
+            return math.inf
+        finite = torch.isfinite(x)
+        difference += float(torch.where(finite, x - y, 0.0).square().sum())
+        size += float(torch.where(finite, x, 0.0).square().sum())
+    return math.sqrt(difference / size) if size else math.sqrt(difference)
+
+
+def _floor(tensors: list[Any]) -> float:
+    floating = [tensor.dtype for tensor in tensors if tensor.dtype.is_floating_point]
+    return _FLOOR_ROUNDOFFS * max((float(torch.finfo(dtype).eps) for dtype in floating), default=0.0)
+
+
+def _move_floor(course: Course) -> float:
+    """What storing parameters that are much larger than their change costs."""
+    moved = math.sqrt(sum(float(move.square().sum()) for move in course.moves))
+    return _FLOOR_ROUNDOFFS * 1.2e-7 * max(1.0, course.size / moved if moved else math.inf)

@@ -1,0 +1,1 @@
+"""A plan: applied, taken back, saved, found again."""

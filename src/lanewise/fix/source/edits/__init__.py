@@ -1,1 +1,0 @@
-"""One file per suggestion. An edit looks at shapes of code, never at names of programs."""

@@ -1,0 +1,51 @@
+"""What every part of one `optimize` works with: the program, its state, the clock, the gates. Made once, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lanewise.fix.gate.correctness import Correctness
+from lanewise.fix.gate.speed.physics import floor_us
+from lanewise.fix.gate.worklist import WorkList, work_of
+from lanewise.fix.state import State
+from lanewise.fix.subject import Subject
+from lanewise.fix.time_budget import Budget
+
+__all__ = ["LONGEST_TIMING_S", "Bench", "make_bench"]
+
+LONGEST_TIMING_S = 6.0
+"""For one candidate, seconds."""
+
+_GATE_SHARE = 0.08
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One program under test.
+
+    Attributes:
+        goal, allow: as asked of `optimize`. gate: of correctness. work: of one call. floor: least time of a call, us.
+    """
+
+    subject: Subject
+    state: State
+    clock: Budget
+    goal: str
+    allow: Sequence[str]
+    gate: Correctness
+    work: WorkList
+    floor: float
+
+    @property
+    def each(self) -> bool:
+        """Whether every call is waited for when it is timed. Steps of a training follow each other, whatever is asked."""
+        return self.goal == "latency" and self.subject.kind == "inference"
+
+
+def make_bench(subject: Subject, state: State, clock: Budget, *, goal: str, allow: Sequence[str]) -> Bench:
+    """Run the program a few times to learn how its results can be verified and what it computes."""
+    clock.tell(f"{subject.name}: checking how its results can be verified")
+    gate = Correctness(subject, state, seconds=_GATE_SHARE * clock.seconds)
+    work = work_of(subject, state)
+    return Bench(subject, state, clock, goal, list(allow), gate, work, floor_us(subject, work))

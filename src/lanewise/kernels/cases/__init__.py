@@ -1,1 +1,0 @@
-"""What `lanewise bench kernels` measures: see `groups` for all of it, `case` for what a case consists of."""

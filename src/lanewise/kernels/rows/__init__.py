@@ -1,0 +1,1 @@
+"""Softmax and norms: kernels that work on whole rows."""

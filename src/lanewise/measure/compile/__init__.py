@@ -1,0 +1,1 @@
+"""What torch.compile did inside the recording, and what it left out."""

@@ -1,0 +1,170 @@
+"""Several ranks of one job: the same collective on each of them, who came last and how long the others waited.
+
+The k-th collective of a group with equal name, type and size is the same one on all ranks; work from before the
+recording carries no collective arguments and is left out. Its transfer takes the shortest of the ranks' durations,
+the rest of a rank's duration is waiting. All of this needs no common clock; where the clocks can be compared, the
+ends of matched collectives show whether they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lanewise.trace.schema import Kind
+
+if TYPE_CHECKING:
+    from lanewise.measure.core import Core
+
+__all__ = ["Collectives", "Ranks", "align", "collectives", "rank_of"]
+
+# Names of c10 types as collective arguments spell them.
+_BYTES = {
+    "float": 4,
+    "double": 8,
+    "half": 2,
+    "bfloat16": 2,
+    "long": 8,
+    "int": 4,
+    "short": 2,
+    "char": 1,
+    "byte": 1,
+    "bool": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Collectives:
+    """Collective kernels of one rank that carry their arguments, by start.
+
+    Attributes:
+        event: kernel. call: the call that launched it, -1 if unknown. step: row of the step.
+        key: (group, collective, type, elements) of each. bytes: message size, -1 if unknown.
+    """
+
+    event: np.ndarray
+    call: np.ndarray
+    step: np.ndarray
+    key: list[tuple[str, str, str, int]]
+    bytes: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """Matched collectives of several ranks; matrices have a row per collective and a column per rank.
+
+    Attributes: rank: number of each rank as the files give it. event: kernel of each rank. duration: ns. shortest:
+        duration of the transfer, ns, per collective. waiting: duration less the shortest, ns. last: column of the
+        rank that came last, per collective. steady: whether the collective lies in a steady step of every rank.
+        unmatched: collectives of some ranks that have no partner. clock_spread: median distance of the ends from each
+        other after removing a constant offset per rank, ns; -1 where the files share no clock. Above 1 ms the match
+        is doubtful.
+    """
+
+    rank: tuple[int, ...]
+    event: np.ndarray
+    duration: np.ndarray
+    shortest: np.ndarray
+    waiting: np.ndarray
+    last: np.ndarray
+    steady: np.ndarray
+    unmatched: int
+    clock_spread: float
+
+
+def rank_of(facts: Core) -> int:
+    """Rank of a trace by its metadata or its collectives; -1 if neither tells."""
+    info = facts.trace.metadata.get("distributedInfo")
+    rank = info.get("rank") if isinstance(info, dict) else None
+    if isinstance(rank, int) and not isinstance(rank, bool):
+        return rank
+    recorded = facts.trace["collective_args"]["rank"]
+    known = recorded[recorded >= 0]
+    return int(known[0]) if len(known) else -1
+
+
+def collectives(facts: Core) -> Collectives:
+    """Collectives of one rank."""
+    trace = facts.trace
+    args = trace["collective_args"]
+    rows = np.flatnonzero(trace.kind[args["event"]] == Kind.KERNEL)
+    rows = rows[np.argsort(trace.start[args["event"][rows]], kind="stable")]
+    event = args["event"][rows].astype(np.int64)
+    at = np.searchsorted(trace.device_work, event)
+    call = trace.links.launch[at]
+    texts = [str(text) for text in trace.texts] if len(rows) else []
+    elements = np.maximum(args["in_elements"][rows], args["out_elements"][rows])
+    key = [
+        (texts[group], texts[name], texts[dtype], int(size))
+        for group, name, dtype, size in zip(
+            args["group_text"][rows].tolist(),
+            args["collective_text"][rows].tolist(),
+            args["dtype_text"][rows].tolist(),
+            args["in_elements"][rows].tolist(),
+            strict=True,
+        )
+    ]
+    size = np.array([_BYTES.get(dtype.lower().removeprefix("c10::"), 0) for _, _, dtype, _ in key], dtype=np.int64)
+    bytes_ = np.where((size > 0) & (elements >= 0), size * elements, -1)
+    return Collectives(event, call, trace.steps.of_event[event].astype(np.int64), key, bytes_)
+
+
+def align(ranks: Sequence[Core]) -> Ranks | None:
+    """Match the collectives of the given ranks; None with fewer than two ranks or nothing in common."""
+    if len(ranks) < 2:
+        return None
+    found = [collectives(facts) for facts in ranks]
+    numbered = [_numbered(one) for one in found]
+    common = set(numbered[0])
+    for one in numbered[1:]:
+        common &= one.keys()
+    if not common:
+        return None
+    start = ranks[0].trace.start
+    order = sorted(common, key=lambda name: int(start[found[0].event[numbered[0][name]]]))
+    row = np.array([[one[name] for one in numbered] for name in order], dtype=np.int64)
+    event = np.stack([one.event[row[:, column]] for column, one in enumerate(found)], axis=1)
+    duration = np.stack([facts.trace.duration[event[:, column]] for column, facts in enumerate(ranks)], axis=1)
+    steady = np.ones(len(order), dtype=bool)
+    for column, (facts, one) in enumerate(zip(ranks, found, strict=True)):
+        mask = np.concatenate((facts.steps.steady, [False]))
+        steady &= mask[one.step[row[:, column]]]
+    shortest = duration.min(axis=1)
+    return Ranks(
+        rank=tuple(rank_of(facts) for facts in ranks),
+        event=event,
+        duration=duration,
+        shortest=shortest,
+        waiting=duration - shortest[:, None],
+        last=duration.argmin(axis=1),
+        steady=steady,
+        unmatched=sum(len(one.event) for one in found) - len(order) * len(ranks),
+        clock_spread=_clock_spread(ranks, event),
+    )
+
+
+def _numbered(one: Collectives) -> dict[tuple[tuple[str, str, str, int], int], int]:
+    """Row of the k-th collective of each key."""
+    seen: dict[tuple[str, str, str, int], int] = {}
+    result: dict[tuple[tuple[str, str, str, int], int], int] = {}
+    for row, key in enumerate(one.key):
+        number = seen.get(key, 0)
+        seen[key] = number + 1
+        result[key, number] = row
+    return result
+
+
+def _clock_spread(ranks: Sequence[Core], event: np.ndarray) -> float:
+    if any(facts.trace.base_ns == 0 for facts in ranks):
+        return -1.0
+    base = min(facts.trace.base_ns for facts in ranks)
+    ends = np.stack(
+        [facts.trace.end[event[:, column]] + (facts.trace.base_ns - base) for column, facts in enumerate(ranks)], axis=1
+    )
+    apart = ends - ends[:, :1]
+    return float(np.median(np.abs(apart - np.median(apart, axis=0))))

@@ -1,0 +1,1 @@
+"""Device memory: the allocator over time, and torch's snapshot."""

@@ -1,0 +1,1 @@
+"""What a step's time consists of, and what the run is bound by."""

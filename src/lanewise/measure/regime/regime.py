@@ -1,0 +1,100 @@
+"""What the run is bound by: exactly one class per step and one for the run (diagnoses.md section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lanewise.measure.regime.time_classes import CLASSES
+
+if TYPE_CHECKING:
+    from lanewise.measure.core import Core
+
+__all__ = ["REGIMES", "Regime", "judge", "regime_of"]
+
+# Class that wins -> (code, name).
+REGIMES: dict[str, tuple[str, str]] = {
+    "host": ("REG101", "host-bound"),
+    "compute": ("REG102", "device-bound"),
+    "transfer": ("REG103", "transfer-bound"),
+    "communication": ("REG104", "communication-bound"),
+    "mixed": ("REG105", "mixed"),
+    "undetermined": ("REG106", "undetermined"),
+}
+
+_WINS_FROM = 0.40
+_LEAD = 0.10
+_UNKNOWN_FROM = 0.20
+
+
+@dataclass(frozen=True, eq=False)
+class Regime:
+    """What binds the run.
+
+    Attributes:
+        name: key of REGIMES.
+        shares: share of the step time per class; sums to at most 1 (to 1 without rounding).
+        busy_share: share of the step in which the device does anything.
+        per_step: key of REGIMES for each recorded step.
+        as_recorded: the same for the trace's own period; differs from `name` where the profiler distorts the regime.
+        reason: why it is undetermined, "" otherwise.
+        queue_delay_ns: median launch-to-start delay of the steady steps; about 10 us where the host cannot keep up.
+    """
+
+    name: str
+    shares: dict[str, float]
+    busy_share: float
+    per_step: tuple[str, ...]
+    as_recorded: str
+    reason: str
+    queue_delay_ns: float
+
+
+def regime_of(shares: dict[str, float]) -> str:
+    """The class with at least 40 % of the time and a lead of 10 points; otherwise mixed or undetermined."""
+    if not shares or sum(shares.values()) <= 0:
+        return "undetermined"
+    if shares.get("unknown", 0.0) > _UNKNOWN_FROM:
+        return "undetermined"
+    candidates = sorted(
+        ((shares.get(c, 0.0), c) for c in ("host", "compute", "transfer", "communication")), reverse=True
+    )
+    (best, name), (second, _) = candidates[0], candidates[1]
+    return name if best >= _WINS_FROM and best - second >= _LEAD else "mixed"
+
+
+def judge(facts: Core) -> Regime:
+    """Judge the run and each of its steps."""
+    table = facts.steps
+    classes = facts.classes
+    if classes.device == "":
+        reason = "the trace holds no device work"
+        return Regime("undetermined", {}, 0.0, ("undetermined",) * len(facts.trace.steps), "undetermined", reason, -1.0)
+
+    per_step = tuple(regime_of(_shares(row)) for row in classes.of_step)
+    chosen = classes.of_step[table.steady]
+    recorded = regime_of(_shares(chosen.sum(axis=0)))
+    shares = {name: value / table.step_ns for name, value in table.class_ns.items()} if table.step_ns else {}
+    name = regime_of(shares)
+    reason = ""
+    if name == "undetermined":
+        reason = "too much of the time cannot be attributed: work from before the recording or profiler stalls"
+    busy = float(np.median(table.table["busy"][table.steady])) if table.steady.any() else 0.0
+    delay = _queue_delay(facts)
+    share = min(1.0, busy / table.step_ns) if table.step_ns else 0.0
+    return Regime(name, shares, share, per_step, recorded, reason, delay)
+
+
+def _shares(row: np.ndarray) -> dict[str, float]:
+    total = float(row.sum())
+    return {name: float(row[i]) / total for i, name in enumerate(CLASSES)} if total else {}
+
+
+def _queue_delay(facts: Core) -> float:
+    steps = facts.trace.steps.of_event[facts.trace.device_work]
+    delay = facts.launches.device_start_delay
+    steady = np.concatenate((facts.steps.steady, [False]))
+    chosen = (delay >= 0) & steady[steps]
+    return float(np.median(delay[chosen])) if chosen.any() else -1.0

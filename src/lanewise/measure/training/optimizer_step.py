@@ -1,0 +1,84 @@
+"""The optimizer step: how it walks the parameters, and what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lanewise.measure.intervals import union
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
+
+if TYPE_CHECKING:
+    from lanewise.measure.core import Core
+
+__all__ = ["OptimizerStep", "measure_optimizer"]
+
+
+@dataclass(frozen=True, eq=False)
+class OptimizerStep:
+    """`Optimizer.step#<class>.step` in steady steps; numbers are per steady step.
+
+    Attributes:
+        marks: the annotations.
+        calls: launching calls inside them.
+        host_ns: their host time without waits; device_ns: device time of what they launch.
+        launches, foreach, fused, parameters: launches, `_foreach_*` operators, `_fused_*` operators, gradients
+            accumulated (0 if the recording shows no backward).
+        multi_tensor: whether a kernel that handles many tensors at once runs.
+        loop_frames: Python frames of the for-loop implementation, over the whole recording.
+    """
+
+    marks: np.ndarray
+    calls: np.ndarray
+    host_ns: float
+    device_ns: float
+    launches: float
+    foreach: float
+    fused: float
+    parameters: float
+    multi_tensor: bool
+    loop_frames: int
+
+
+def measure_optimizer(facts: Core) -> OptimizerStep | None:
+    """Measure it; None where no optimizer step is marked in steady steps."""
+    trace, host = facts.trace, facts.host
+    steady = np.concatenate((facts.steps.steady, [False]))
+    marks = trace.of(Kind.ANNOTATION, Kind.OPERATOR)
+    if len(marks):
+        marks = marks[trace.name_mask(r"^Optimizer\.step#")[trace.name[marks]] & steady[trace.steps.of_event[marks]]]
+    if len(marks) == 0:
+        return None
+    steps = max(1, int(np.count_nonzero(facts.steps.steady)))
+    inside = np.zeros(len(trace), dtype=bool)
+    inside[marks] = True
+
+    def under(events: np.ndarray) -> np.ndarray:
+        return events[nearest(host.parent, inside, events) >= 0] if len(events) else events
+
+    calls = under(facts.launches.call)
+    operators = trace.of(Kind.OPERATOR)
+    foreach = trace.name_mask(r"^aten::_foreach_")[trace.name[operators]]
+    fused = trace.name_mask(r"^aten::_fused_|FusedAdam|fused_adam|multi_tensor_adam")[trace.name[operators]]
+    gradients = trace.name_mask(r"^(?:struct )?torch::autograd::AccumulateGrad$")[trace.name[operators]]
+    gradients &= steady[trace.steps.of_event[operators]]
+    rows = np.isin(trace.links.launch, calls) & (trace.links.launch >= 0)
+    work = trace.device_work[rows]
+    frames = trace.of(Kind.PYTHON)
+    loops = trace.name_mask(r"_single_tensor_")[trace.name[frames]] if len(frames) else frames > 0
+    span = union(trace.start[marks], trace.end[marks]).total
+    return OptimizerStep(
+        marks=marks,
+        calls=calls,
+        host_ns=(span - float(host.wait_inside[marks].sum())) / steps,
+        device_ns=float(trace.duration[work].sum()) / steps,
+        launches=len(calls) / steps,
+        foreach=len(under(operators[foreach])) / steps,
+        fused=len(under(operators[fused])) / steps,
+        parameters=float(np.count_nonzero(gradients)) / steps,
+        multi_tensor=bool(facts.is_family("optimizer", "foreach")[rows].any()),
+        loop_frames=int(np.count_nonzero(loops)),
+    )

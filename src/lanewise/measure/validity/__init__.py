@@ -1,0 +1,1 @@
+"""Whether the recording can be believed: steadiness, spread, what the profiler took."""

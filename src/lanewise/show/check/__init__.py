@@ -1,0 +1,1 @@
+"""The results of a check, for people, GitHub and code scanning."""

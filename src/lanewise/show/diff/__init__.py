@@ -1,0 +1,1 @@
+"""A comparison, one file per output."""

@@ -1,0 +1,1 @@
+"""The trace for other tools: Perfetto, SQL."""

@@ -1,0 +1,1 @@
+"""The page, what it carries, and the server for traces too large to send."""

@@ -1,0 +1,237 @@
+"""The page from a local server, for traces too large to send: the browser asks for what is on screen.
+
+It listens on the loopback address only, on a port that the system chooses, behind a random path; a request that names
+another host (a page elsewhere that was made to resolve to this machine) is refused. It reads nothing but the trace,
+and source lines where it was told to.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from lanewise.diagnose.settings import Settings
+from lanewise.measure.facts import Facts
+from lanewise.report.model import Report
+from lanewise.show.diff.diff_page import diff_html
+from lanewise.show.loopback import LoopbackServer
+from lanewise.show.page.html import page, report_html
+from lanewise.show.page.payload import overview_block, tables_block, tree_block
+from lanewise.show.page.timeline import MAX_SLICES
+from lanewise.show.page.window_queries import Windows
+
+__all__ = ["PageServer"]
+
+
+class PageServer:
+    """Serves one trace until it is closed.
+
+    Args:
+        facts, report: what to show.
+        max_slices: up to this many slices travel inside the page; above, the page asks for windows.
+        sources: folder of the program's sources, to show lines of them beside the calls.
+        base: an earlier run, to compare with. Both timelines then travel inside the page, up to `max_slices` each.
+        settings: which rules run, for the comparison.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        report: Report,
+        *,
+        max_slices: int = MAX_SLICES,
+        sources: Path | None = None,
+        base: Facts | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._facts, self._report, self._sources, self._base = facts, report, sources, base
+        self._settings = settings
+        self._inside = len(facts.trace) <= max_slices
+        self._max_slices = max_slices
+        self._lock = threading.Lock()
+        self._token = secrets.token_urlsafe(24)
+        self._preparing: threading.Thread | None = None
+        self._http = LoopbackServer(0, self._handler())
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser."""
+        view = "#view=compare" if self._base is not None else ""
+        return f"http://127.0.0.1:{self._http.server_port}/{self._token}/{view}"
+
+    def serve(self) -> None:
+        """Answer until interrupted or closed."""
+        self._http.serve_forever(poll_interval=0.2)
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._http.shutdown()
+        self._http.server_close()
+
+    @cached_property
+    def _page(self) -> str:
+        if self._base is not None:
+            return diff_html(
+                self._base,
+                self._facts,
+                max_slices=self._max_slices,
+                sources=self._sources,
+                settings=self._settings,
+            )
+        if self._inside:
+            return report_html(self._facts, self._report, max_slices=self._max_slices, sources=self._sources)
+        return page(self._report, overview_block(self._facts, self._report), {}, server=f"/{self._token}")
+
+    @cached_property
+    def _windows(self) -> Windows:
+        return Windows(self._facts)
+
+    @cached_property
+    def _tables(self) -> bytes:
+        return tables_block(self._facts)
+
+    @cached_property
+    def _tree(self) -> bytes:
+        return tree_block(self._facts, sources=self._sources)
+
+    @cached_property
+    def _overview(self) -> bytes:
+        return self._windows.overview()
+
+    def answer(self, path: str, query: dict[str, str]) -> tuple[str, bytes] | None:
+        """Content type and body for a path below the token; None for what there is not.
+
+        Raises:
+            ValueError: an argument is missing or is no number.
+        """
+        routes: dict[str, Callable[[], tuple[str, bytes] | None]] = {
+            "": lambda: ("text/html; charset=utf-8", self._page.encode("utf-8")),
+            "timeline": lambda: (_BINARY, self._overview),
+            "tables": lambda: (_BINARY, self._tables),
+            "tree": lambda: (_BINARY, self._tree),
+            "slices": lambda: (
+                _BINARY,
+                self._windows.slices(_whole(query, "from"), _whole(query, "to"), _number(query, "pixel")),
+            ),
+            "details": lambda: _json(self._windows.details(_whole(query, "event"))),
+            "measure": lambda: _json(self._windows.measure(_whole(query, "from"), _whole(query, "to"))),
+            "search": lambda: _json(self._windows.search(query.get("text", "")[:500])),
+        }
+        route = routes.get(path)
+        if route is None:
+            return None
+        # Derived facts are computed once: by one request at a time. What is on screen must not wait for the trees of a
+        # large trace, which take long: questions about what is there already only read.
+        if _MADE_ONCE[path] in self.__dict__:
+            return route()
+        with self._lock:
+            found = route()
+        if path == "" and not self._inside and self._base is None:
+            self._prepare()
+        return found
+
+    def _prepare(self) -> None:
+        """Lay the timeline out while the overview is read: it is what one looks at next."""
+        if self._preparing is None:
+            self._preparing = threading.Thread(target=self.answer, args=("timeline", {}), daemon=True)
+            self._preparing.start()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                if self.headers.get("Host", "") not in server.hosts:
+                    self._send(403, "text/plain", b"this server answers to its own address only\n")
+                    return
+                url = urlsplit(self.path)
+                token, _, path = url.path.removeprefix("/").partition("/")
+                if not secrets.compare_digest(token.encode(), server.token.encode()):
+                    self._send(404, "text/plain", b"not found\n")
+                    return
+                try:
+                    found = server.answer(path, {key: values[0] for key, values in parse_qs(url.query).items()})
+                except ValueError as error:
+                    self._send(400, "text/plain", f"{error}\n".encode())
+                    return
+                except Exception as error:
+                    # The page says that there is no answer; the terminal says why.
+                    self._send(500, "text/plain", b"failed\n")
+                    raise error
+                if found is None:
+                    self._send(404, "text/plain", b"not found\n")
+                else:
+                    self._send(200, *found)
+
+            def _send(self, status: int, type_: str, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", type_)
+                self.send_header("Content-Length", str(len(body)))
+                for name, value in _HEADERS:
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name is the base class's
+                """Nothing: the terminal is the user's."""
+
+        return Handler
+
+    @property
+    def token(self) -> str:
+        """The secret first part of every path."""
+        return self._token
+
+    @cached_property
+    def hosts(self) -> frozenset[str]:
+        """What a browser on this machine may call us."""
+        port = self._http.server_port
+        return frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
+
+
+# What each path is answered from, made at its first request.
+_MADE_ONCE = {
+    "": "_page",
+    "timeline": "_overview",
+    "tables": "_tables",
+    "tree": "_tree",
+    **dict.fromkeys(("slices", "details", "measure", "search"), "_windows"),
+}
+_BINARY = "application/octet-stream"
+_HEADERS = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("X-Frame-Options", "DENY"),
+)
+
+
+def _json(value: Any) -> tuple[str, bytes] | None:
+    if value is None:
+        return None
+    return "application/json", json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def _number(query: dict[str, str], name: str) -> float:
+    try:
+        value = float(query[name])
+    except (KeyError, ValueError):
+        raise ValueError(f"{name}: a number is needed") from None
+    if not 0 <= value < 2**53:
+        raise ValueError(f"{name}: out of range")
+    return value
+
+
+def _whole(query: dict[str, str], name: str) -> int:
+    return int(_number(query, name))

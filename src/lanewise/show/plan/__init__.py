@@ -1,0 +1,1 @@
+"""What `lanewise fix` found, as text and as a page."""

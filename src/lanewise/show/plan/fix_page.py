@@ -1,0 +1,74 @@
+"""What `lanewise fix` suggests for a script, and what recording it showed, as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lanewise.report.model import TableBlock, TableColumn
+from lanewise.show.diff.diff_tables import counts_table, device_table, findings_table, waterfall_table
+from lanewise.show.page.static_page import diff_html, lines_html, static_page, table_html
+
+if TYPE_CHECKING:
+    from lanewise.compare.model import Difference
+    from lanewise.edit.edit import Suggestion
+    from lanewise.edit.prove import Proof
+
+__all__ = ["fix_html"]
+
+_ROWS = 12
+
+
+def fix_html(script: str, suggestions: list[Suggestion], diff: str, proof: Proof | None, *, written: bool) -> str:
+    """One self-contained page without a script. Raises MissingDependencyError where the page was not built.
+
+    Args:
+        script: its name. diff: unified. proof: of recording both; None if nothing was recorded.
+        written: whether the script was changed.
+    """
+    sections: list[tuple[str, list[str]]] = []
+    if suggestions:
+        sections.append(("", [table_html(_table(suggestions)), "<h3>As a diff</h3>", diff_html(diff)]))
+    if proof is not None:
+        for difference in proof.comparison.differences:
+            sections.append(("Recorded in turns, without and with them", _difference(difference)))
+        said = "I" + proof.printed[1:]
+        sections.append(("Output", [lines_html([said])]))
+    return static_page(_sentence(script, suggestions, proof, written), f"lanewise fix {script}", sections)
+
+
+def _sentence(script: str, suggestions: list[Suggestion], proof: Proof | None, written: bool) -> str:
+    if not suggestions:
+        return f"Nothing to suggest for {script}."
+    count = "One change" if len(suggestions) == 1 else f"{len(suggestions)} changes"
+    shown = f" {proof.comparison.differences[0].verdict}" if proof is not None else " Nothing was recorded yet."
+    return f"{count} of {script} {'made' if written else 'suggested'}.{shown}"
+
+
+def _table(suggestions: list[Suggestion]) -> TableBlock:
+    columns = [
+        TableColumn("name", "text", "edit"),
+        TableColumn("line", "count", "line"),
+        TableColumn("what", "text", "what is there"),
+        TableColumn("safe", "text", "same results up to rounding"),
+        TableColumn("answers", "text", "answers"),
+    ]
+    rows = [
+        {
+            "name": one.name,
+            "line": one.line,
+            "what": one.what,
+            "safe": "yes" if one.safe else "read the diff first",
+            "answers": ", ".join(one.answers),
+        }
+        for one in suggestions
+    ]
+    return TableBlock("What is suggested", columns, rows)
+
+
+def _difference(difference: Difference) -> list[str]:
+    blocks = [waterfall_table(difference), counts_table(difference)]
+    if difference.device:
+        blocks.append(device_table(difference, _ROWS))
+    if difference.findings:
+        blocks.append(findings_table(difference))
+    return [lines_html(difference.warnings), *(table_html(block) for block in blocks)]

@@ -1,0 +1,1 @@
+"""The Report in a terminal, as Markdown and as JSON, and the tables around it."""

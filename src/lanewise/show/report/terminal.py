@@ -1,0 +1,310 @@
+"""The Report in a terminal: a sentence with its numbers, then the evidence, then what to do."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from lanewise.measure.kernel_names import short_name
+from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TableColumn, TextBlock
+from lanewise.report.quantity import format_quantity
+from lanewise.show.report.markdown import location_text
+from lanewise.show.safe_text import cell, clean, shorten
+
+__all__ = ["print_report", "render", "table_renderable"]
+
+_LEVEL = {"bad": ("✗", "bold red"), "warn": ("!", "yellow"), "info": ("·", "dim"), "ok": ("✓", "green")}
+_CLASS_STYLE = {
+    "compute": ("device computes", "green", "█"),
+    "transfer": ("copies", "yellow", "▓"),
+    "host": ("waits for the host", "red", "▒"),
+    "communication": ("communication", "magenta", "▓"),
+    "dependency": ("waits for other work", "blue", "░"),
+    "unknown": ("cannot be told", "white", "·"),
+}
+_BAR_WIDTH = 60
+_ON_THE_CPU = (
+    "The diagnoses speak of the time that a GPU loses; this run has none. What the CPU's time goes to stands below. "
+    "lanewise.optimize tries other numbers of threads, torch.compile and more on this machine, and keeps what is measured "
+    "to be faster."
+)
+
+
+def print_report(report: Report, console: Console, *, verbose: bool = False) -> None:
+    """Print a report. `verbose` adds every check that found nothing and why."""
+    console.print(render(report, verbose=verbose))
+
+
+def render(report: Report, *, verbose: bool = False) -> RenderableType:
+    """The report as a rich renderable."""
+    parts: list[RenderableType] = [_head(report), Text(), *_verdict(report), Text(), _heading("Can you trust it?")]
+    parts += _trust(report)
+    parts += _findings(report)
+    parts += _steps(report)
+    if report.chain is not None:
+        parts += [Text(), _heading("How a kernel gets started"), _indented(table_renderable(report.chain, max_rows=24))]
+    parts += _tables(report)
+    parts += _footer(report, verbose)
+    return Group(*parts)
+
+
+def _head(report: Report) -> Text:
+    source = report.source
+    facts = [clean(source.device, 60) or "no GPU in this trace"]
+    if source.devices > 1:
+        facts.append(f"{source.devices} devices")
+    facts.append(f"{source.events:,} events")
+    if report.steps.count:
+        left_out = report.steps.count - len(report.steps.steady)
+        facts.append(
+            f"{report.steps.count} step{'s' * (report.steps.count > 1)}"
+            + (f" ({left_out} left out)" if left_out else "")
+        )
+    else:
+        facts.append("no steps marked: one region over the whole recording")
+    return Text.assemble((clean(source.path, 90), "bold"), "\n", (" · ".join(facts), "dim"))
+
+
+def _verdict(report: Report) -> list[RenderableType]:
+    lines: list[RenderableType] = [Text(clean(report.verdict, 700), style="bold")]
+    shares = {name: share for name, share in report.regime.shares.items() if share > 0.004}
+    if shares:
+        bar, legend = Text("  "), Text("  ", style="dim")
+        for name, share in sorted(shares.items(), key=lambda item: -item[1]):
+            label, colour, block = _CLASS_STYLE[name]
+            bar.append(block * max(1, round(share * _BAR_WIDTH)), style=colour)
+            legend.append(f"{block} ", style=colour)
+            legend.append(f"{label} {format_quantity('share', share)}   ")
+        lines += [bar, legend]
+    regime = report.regime
+    if regime.unprofiled:
+        step, recorded = (format_quantity("time", us * 1e3) for us in (regime.step_us, regime.recorded_step_us))
+        note = f"  step time without the profiler {step}; as recorded {recorded}"
+        if regime.as_recorded != regime.name:
+            note += f", which would look {regime.as_recorded}"
+        lines.append(Text(note, style="dim"))
+    elif regime.step_us and regime.shares:
+        lines.append(
+            Text(
+                f"  step time {format_quantity('time', regime.step_us * 1e3)} as recorded; host times are "
+                "inflated by profiling",
+                style="dim",
+            )
+        )
+    lines += [_indented(Text(clean(str(statement), 500), style="dim")) for statement in report.statements]
+    return lines
+
+
+def _trust(report: Report) -> list[RenderableType]:
+    validity = (finding for finding in report.findings if finding.kind == "validity")
+    lines = [_line("!", "yellow", f"{finding.code}  {finding.title}") for finding in validity]
+    for note in report.health:
+        mark, style = _LEVEL[note.level]
+        lines.append(_line(mark, style, note.text))
+    return lines
+
+
+def _line(mark: str, style: str, text: str) -> RenderableType:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(Text(f"  {mark}", style=style), Text(clean(text, 600)))
+    return grid
+
+
+def _steps(report: Report) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    if report.steps.count > 1:
+        parts.append(_indented(table_renderable(_narrow(report.steps.table), max_rows=12)))
+    if report.steps.gaps is not None and _shows_gaps(report):
+        parts.append(_indented(table_renderable(report.steps.gaps)))
+    return [Text(), _heading("The steps"), *_spaced(parts)] if parts else []
+
+
+def _spaced(parts: list[RenderableType]) -> list[RenderableType]:
+    """The same parts with a blank line between them."""
+    return [part for i, one in enumerate(parts) for part in ((Text(), one) if i else (one,))]
+
+
+def _shows_gaps(report: Report) -> bool:
+    """The gap table speaks of host time: shown where the host binds or the first step stands out."""
+    few = report.steps.gaps is not None and len(report.steps.gaps.rows) <= 24
+    return few and (report.regime.code == "REG101" or any(f.code == "MEA101" for f in report.findings))
+
+
+def _findings(report: Report) -> list[RenderableType]:
+    shown = [f for f in report.findings if f.kind not in {"validity", "regime"}]
+    on = [f for f in shown if f.on_bottleneck and not f.claims_from and f.kind != "note"]
+    rest = [f for f in shown if f not in on]
+    parts: list[RenderableType] = [Text(), _heading("What to do, most to gain first" if on else "What to do")]
+    if not on and "cpu" in report.tables:
+        parts.append(_indented(Text(_ON_THE_CPU)))
+    elif not on:
+        parts.append(Text("  Nothing that would give back a measurable part of the step."))
+    for number, finding in enumerate(on, 1):
+        parts += [_finding(number, finding), Text()]
+    if rest:
+        parts.append(_heading("Also seen"))
+        for finding in rest:
+            why = (
+                f"its time is counted under {finding.claims_from}"
+                if finding.claims_from
+                else "less than 1 % of the step"
+                if finding.kind == "note"
+                else "not on the bottleneck now"
+            )
+            parts.append(_line("·", "dim", f"{finding.code}  {finding.title} ({why})"))
+    return parts
+
+
+def _finding(number: int, finding: Finding) -> RenderableType:
+    head = Text.assemble((f"  {number}  ", "bold"), (f"{finding.code} ", "bold cyan"), (finding.name, "cyan"))
+    if finding.recoverable_us_per_step > 0:
+        gain = format_quantity("time", finding.recoverable_us_per_step * 1e3)
+        head.append(f"   up to {gain} per step", style="bold")
+        if finding.confidence != "high":
+            head.append(f" ({finding.confidence} confidence)", style="dim")
+    body: list[RenderableType] = [Text(clean(finding.title, 500))]
+    where = location_text(finding)
+    if where:
+        body.append(Text.assemble(("at ", "dim"), (clean(where, 200), "")))
+    body += [_block(block) for block in finding.evidence[:3]]
+    if finding.fix:
+        body.append(Text.assemble(("Fix: ", "bold"), finding.fix))
+    if finding.verify:
+        body.append(Text.assemble(("Verify: ", "bold"), finding.verify))
+    return Group(head, Padding(Group(*body), (0, 0, 0, 5)))
+
+
+def _block(block: Block) -> RenderableType:
+    match block:
+        case TableBlock():
+            return table_renderable(block, max_rows=6)
+        case TextBlock():
+            return Text(clean(str(block), 500))
+        case Stack():
+            return Text(f"{clean(block.title)}: " + " > ".join(clean(frame, 60) for frame in block.frames), style="dim")
+
+
+def _tables(report: Report) -> list[RenderableType]:
+    tables: list[RenderableType] = []
+    order = ("functions", "cpu") if "cpu" in report.tables else ("kernels", "operators", "api", "copies")
+    keep = {
+        "functions": ("function", "inside", "calls", "time", "share"),
+        "cpu": ("operator", "shapes", "dtype", "calls", "time", "share", "flop_rate", "line"),
+        "kernels": ("name", "family", "count", "total", "share", "median"),
+        "operators": ("name", "count", "host_self", "host_total", "device_total"),
+        "api": ("name", "role", "count", "total", "median", "max"),
+        "copies": ("name", "count", "total", "bytes", "bandwidth", "call_time"),
+    }
+    for key in order:
+        block = report.tables.get(key)
+        if block is None:
+            continue
+        columns = [column for column in block.columns if column.key in keep[key]]
+        rows = [{**row, "name": short_name(str(row["name"]))} for row in block.rows] if key == "kernels" else block.rows
+        most = 10 if key == "cpu" else 5
+        tables.append(_indented(table_renderable(TableBlock(block.title, columns, rows, block.omitted), max_rows=most)))
+    return [Text(), _heading("What ran"), *_spaced(tables)] if tables else []
+
+
+def _footer(report: Report, verbose: bool) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text()]
+    needs = [c for c in report.checks if c.status == "needs_capture"]
+    errors = [c for c in report.checks if c.status == "error"]
+    if needs:
+        parts.append(_heading("To know more, record"))
+        parts += [_line("·", "dim", f"{c.code} {c.name}: {c.reason}") for c in needs]
+        parts.append(Text())
+    parts += [_line("✗", "bold red", f"{c.code} {c.name}: {c.reason}") for c in errors]
+    clear = [c for c in report.checks if c.status in {"clear", "not_applicable"} and not c.code.startswith("REG")]
+    if verbose:
+        parts.append(_heading("Checked, and not found"))
+        parts += [_line("·", "dim", f"{c.code} {c.name}: {c.reason or c.status.replace('_', ' ')}") for c in clear]
+    elif clear:
+        which = "speak of a GPU's time, or found nothing" if "cpu" in report.tables else "found nothing"
+        parts.append(Text(f"  {len(clear)} further checks {which} (-v lists them)", style="dim"))
+    if report.source.path != "standard input":
+        # In full and quoted: a command that is cut short does not run.
+        path = shlex.quote(clean(report.source.path, 4096))
+        parts.append(Text(f"  next: lanewise table {path} · lanewise chain {path} · lanewise rule CODE", style="dim"))
+    return parts
+
+
+def _heading(text: str) -> Text:
+    return Text(text, style="bold underline")
+
+
+def _indented(renderable: RenderableType) -> RenderableType:
+    return Padding(renderable, (0, 0, 0, 2))
+
+
+def _narrow(block: TableBlock) -> TableBlock:
+    """The step table without the classes, which the bar already shows."""
+    dropped = {"transfer", "communication", "dependency", "unknown", "compute", "host"}
+    return TableBlock(block.title, [c for c in block.columns if c.key not in dropped], block.rows, block.omitted)
+
+
+def table_renderable(block: TableBlock, *, max_rows: int | None = None, width: int = 106) -> RenderableType:
+    """A table block as a rich table that fits `width`: text is escaped and cut, numbers are right-aligned.
+
+    Columns that do not fit are left out from the right, and named below.
+    """
+    rows = block.rows[:max_rows]
+    texts = {
+        c.key: [cell(row[c.key]) if c.type == "text" else format_quantity(c.type, row[c.key]) for row in rows]
+        for c in block.columns
+    }
+    kept, dropped, longest = _fit(block.columns, texts, width)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="dim")
+    for column in kept:
+        if column.type == "text":
+            texts[column.key] = [_shortened(text, longest[column.key]) for text in texts[column.key]]
+            least = min(longest[column.key], _widest(texts[column.key])) if column is kept[0] else None
+            table.add_column(clean(column.label), overflow="fold", min_width=least)
+        else:
+            table.add_column(clean(column.label), justify="right", min_width=_widest(texts[column.key]))
+    for row in range(len(rows)):
+        table.add_row(*[Text(texts[column.key][row]) for column in kept])
+    notes: list[str] = []
+    omitted = block.omitted + len(block.rows) - len(rows)
+    if omitted:
+        notes.append(f"{omitted:,} more rows")
+    if dropped:
+        notes.append("columns that did not fit: " + ", ".join(column.label for column in dropped))
+    return Group(Text(clean(block.title), style="italic"), table, *[Text(note, style="dim") for note in notes])
+
+
+def _widest(texts: list[str], head: str = "") -> int:
+    words = [len(word) for word in head.split()]
+    return max([len(text) for text in texts] + words, default=4)
+
+
+def _fit(
+    columns: list[TableColumn], texts: dict[str, list[str]], width: int
+) -> tuple[list[TableColumn], list[TableColumn], dict[str, int]]:
+    """Columns that fit beside each other, the rest, and how long a word may be in each of the former."""
+    used, longest = 0, dict[str, int]()
+    for column in columns:
+        need = min(_widest(texts[column.key], column.label), 24 if longest else 44)
+        if len(longest) > 1 and used + need + 3 > width:
+            break
+        used += need + 3
+        longest[column.key] = need
+    # What is left over goes to the first column, which names things.
+    longest[columns[0].key] += max(0, width - used)
+    return columns[: len(longest)], columns[len(longest) :], longest
+
+
+_LEAD = re.compile(r"^\s*(?:→ )?")
+
+
+def _shortened(text: str, longest: int) -> str:
+    """The text with the middle of words left out that are too long for a line: both ends of a name tell most."""
+    lead = _LEAD.match(text)
+    room = max(12, longest - (lead.end() if lead else 0))
+    return re.sub(rf"\S{{{room + 1},}}", lambda word: shorten(word[0], room), text)

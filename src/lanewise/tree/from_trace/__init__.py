@@ -1,0 +1,1 @@
+"""From the rows of a trace to the rows of a tree."""

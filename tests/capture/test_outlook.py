@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from lanewise.capture.outlook import Outlook, look
+
+
+def outlook(source: str) -> Outlook:
+    return look(textwrap.dedent(source))
+
+
+def test_a_script_of_operators_steps_where_its_loop_calls_a_function() -> None:
+    found = outlook("""
+        import torch
+        def matmul_add(x, w, b):
+            return torch.add(torch.matmul(x, w), b)
+        x = torch.randn(64, 64)
+        for _ in range(5):
+            matmul_add(x, x, x)
+    """)
+    assert found == Outlook(plain=True, step="matmul_add", iterations=5)
+
+
+def test_warm_up_loops_of_the_same_function_count_too() -> None:
+    found = outlook("""
+        import torch
+        def f(x): return x + x
+        def main(n):
+            for _ in range(3): f(x)
+            for _ in range(40): f(x)
+    """)
+    assert found.iterations == 43
+
+
+def test_the_outermost_loop_counts() -> None:
+    found = outlook("""
+        import torch
+        def part(x): return x * 2
+        def step(x):
+            for _ in range(30): x = part(x)
+            return x
+        while True:
+            step(torch.ones(3))
+    """)
+    assert found == Outlook(plain=True, step="step", iterations=None)
+
+
+def test_operators_without_a_function_are_recorded_whole() -> None:
+    assert outlook("import torch\ntorch.ones(3) + 1") == Outlook(plain=True)
+    assert outlook("import torch\nfor _ in range(9): torch.ones(3) + 1") == Outlook(plain=True)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch.nn as nn\nm = nn.Linear(3, 3)",
+        "import torch\nm = torch.nn.Linear(3, 3)",
+        "import torch\nfrom torch import optim",
+        "import torch\nloss.backward()",
+        "import torch, transformers",
+        "from . import model\nimport torch",
+        "from torch import nn\nclass Net(nn.Module): pass",
+        "import math",
+        "this is not python",
+        "",
+        "\0",
+    ],
+)
+def test_where_steps_may_come_by_themselves_nothing_is_decided(source: str) -> None:
+    assert look(source) == Outlook()
+
+
+def test_functional_operators_are_operators() -> None:
+    assert look("import torch\nimport torch.nn.functional as F\nF.relu(torch.ones(3))").plain

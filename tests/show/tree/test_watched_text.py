@@ -1,0 +1,30 @@
+"""How a tree was collected, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from lanewise.show.tree.watched_text import watched_lines
+from lanewise.tree.watched import Distortion, Watched
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1.05, 1.4, "a watched step takes 1.200x the time of another (95 % interval 1.050 to 1.400"),
+        (0.95, 1.1, "a watched step takes 1.200x the time of another (95 % interval 0.950 to 1.100"),
+        (0.7, 1.6, "steps differ too much to tell what watching costs (95 % interval 0.700 to 1.600"),
+        (1.1, 2.4, "a watched step takes 1.10x to 2.40x the time of another (95 % interval 1.100 to 2.400"),
+    ],
+)
+def test_what_watching_costs_or_that_it_cannot_be_told(low: float, high: float, said: str) -> None:
+    lines = watched_lines(Watched(distortion=Distortion(1.2, low, high, 20, 20)))
+    assert lines[1].startswith(said)
+    assert lines[1].endswith("20 and 20 steps of this run)")
+
+
+def test_losses_and_reasons_are_said() -> None:
+    lines = watched_lines(Watched(losses={"kernels_missing": 1200}, reason="no compiler", device="not collected: held"))
+    assert any(line.startswith("lost: 1,200 kernels without a record") for line in lines)
+    assert "device work was not collected: held" in lines
+    assert "not the native collector: no compiler" in lines
