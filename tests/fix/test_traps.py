@@ -154,6 +154,15 @@ def test_programs_that_broke_print_the_same_with_the_edits(name: str) -> None:
         """
         class Cache:
             def __init__(self):
+                self.k = None
+
+            def update(self, k):
+                self.k = k if self.k is None else torch.cat([self.k, k], dim=2)
+                return self.k
+        """,
+        """
+        class Cache:
+            def __init__(self):
                 self.layers = {0: torch.ones(1, 2, 0, 4)}
 
             def update(self, k):
@@ -195,3 +204,22 @@ def test_what_is_appended_along_any_dimension_is_what_cat_makes(
         exec(compile(text, "grown", "exec"), names)
         both.append(names["held"])
     assert torch.equal(both[0], both[1])
+
+
+def test_norms_and_activations_in_classes_are_found_and_left_to_the_user() -> None:
+    source = """
+    import math
+    import torch
+    from torch import nn
+
+    class Norm(nn.Module):
+        def forward(self, x):
+            return x * (x.pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * self.weight
+
+    class Gelu(nn.Module):
+        def forward(self, x):
+            return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+    """
+    found = rewrite(dedent(source), only=["compile-region"])
+    assert [(one.what.partition(" ")[0], one.safe) for one in found.suggestions] == [("Norm", False), ("Gelu", False)]
+    assert found.after.count("@torch.compile\n    def forward") == 2

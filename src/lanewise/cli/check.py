@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, project_settings
+from lanewise.cli.outputs import formats, written
 
 if TYPE_CHECKING:
     from lanewise.compare.budget import BudgetFile
@@ -106,14 +107,9 @@ def check(
     old = opened([source], None)[0] if source else None
     report = decide(arm, budgets.budgets, baseline=old, budget_file=budgets.path)
     _also(report, sarif, benchmark, force)
-    if as_json or format_ == "json":
-        from lanewise.show.check.check_text import check_json
-
-        emit(check_json(report), output, force)
-    elif format_ == "md":
-        from lanewise.show.check.check_text import check_markdown
-
-        emit(check_markdown(report), output, force)
+    form = "json" if as_json else format_
+    if form in formats("check"):
+        emit(written("check", form, report), output, force)
     elif output is not None:
         raise UsageError("-o writes data: add --format md or json")
     elif not github:

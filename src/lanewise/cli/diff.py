@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, project_settings
+from lanewise.cli.outputs import formats, written
 
 __all__ = ["diff"]
 
@@ -70,14 +71,9 @@ def diff(
         settings=project_settings(),
     )
     comparison = compare_arms(arms, anyway=anyway)
-    if as_json or format_ == "json":
-        from lanewise.show.diff.diff_json import diff_json
-
-        emit(diff_json(comparison), output, force)
-    elif format_ == "md":
-        from lanewise.show.diff.diff_markdown import diff_markdown
-
-        emit(diff_markdown(comparison), output, force)
+    form = "json" if as_json else format_
+    if form in formats("diff"):
+        emit(written("diff", form, comparison), output, force)
     elif output is not None:
         raise UsageError("-o writes data: add --format md or json")
     else:

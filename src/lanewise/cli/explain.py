@@ -17,6 +17,7 @@ from lanewise.cli.common import (
     project_settings,
     step_time_option,
 )
+from lanewise.cli.outputs import formats, written
 
 __all__ = ["explain"]
 
@@ -77,18 +78,9 @@ def explain(
         report = explain_trace(trace, unprofiled_us=step_time, settings=settings)
         if cache:
             keep_report(report, trace, settings, step_time)
-    if as_json or format_ == "json":
-        from lanewise.show.report.json import report_json
-
-        emit(report_json(report), output, force)
-    elif format_ == "sarif":
-        from lanewise.show.check.sarif import report_sarif
-
-        emit(report_sarif(report), output, force)
-    elif format_ == "md":
-        from lanewise.show.report.markdown import report_markdown
-
-        emit(report_markdown(report), output, force)
+    form = "json" if as_json else format_
+    if form in formats("report"):
+        emit(written("report", form, report), output, force)
     elif output is not None:
         from io import StringIO
 

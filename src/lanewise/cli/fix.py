@@ -194,8 +194,8 @@ def _target(path: Path, source: Source, given: dict[str, Any], findings: list[st
         )  # fmt: skip
 
     try:
-        suggested = make(None)
-        every = suggested if given["unsafe"] else make(None, safe=False)
+        every = make(None, safe=False)
+        suggested = every if given["unsafe"] or all(one.safe for one in every.suggestions) else make(None)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     hidden = 0 if given["unsafe"] else sum(not one.safe for one in every.suggestions)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
+from lanewise.cli.outputs import written
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
+    from lanewise.tree.start_up import StartUp
     from lanewise.tree.views import Placement
 
 __all__ = ["tree"]
@@ -62,6 +64,14 @@ _FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "hatchet")
     help="Backward work under its forward operator, or where it ran.",
 )
 @click.option("--phase", "phases", type=click.Choice(_PHASES), multiple=True, help="Only this phase. Repeatable.")
+@click.option(
+    "--start-up",
+    "start_up",
+    type=click.Choice(["out", "apart", "in"]),
+    default="out",
+    show_default=True,
+    help="What a watched program did until its first step had ended: left out, below its own root, or with the rest.",
+)
 @click.option("--match", "text", metavar="TEXT", default="", help="Only contexts named so, with all above and below.")
 @click.option("--step", "steps", type=int, multiple=True, help="Only this recorded step. Repeatable.")
 @click.option("--stream", "streams", multiple=True, help="Only device work of this stream. Repeatable.")
@@ -101,6 +111,7 @@ def tree(
     metric: str,
     placement: Placement,
     phases: tuple[str, ...],
+    start_up: StartUp,
     text: str,
     steps: tuple[int, ...],
     streams: tuple[str, ...],
@@ -124,11 +135,17 @@ def tree(
     """
     from lanewise.errors import UsageError
     from lanewise.tree import algebra, views
+    from lanewise.tree.start_up import start_up_of, with_start_up
 
     format_ = "json" if as_json else format_
     whole = _load(sources, steps, streams, cache)
+    if format_ != "tree" or baseline is not None:
+        everything, whole = whole, with_start_up(whole, start_up)
+    else:
+        everything = whole
     if baseline is not None:
-        whole = algebra.subtract(algebra.per_step(whole), algebra.per_step(_load((baseline,), steps, streams, cache)))
+        before = with_start_up(_load((baseline,), steps, streams, cache), start_up)
+        whole = algebra.subtract(algebra.per_step(whole), algebra.per_step(before))
     if format_ == "tree":
         _write(_bytes(whole, "tree"), output, force)
         return
@@ -160,9 +177,18 @@ def tree(
 
         if output is not None:
             raise UsageError("-o writes data: add --to and a format")
+        from lanewise.report.quantity import format_quantity
+
         rows = tree_rows(shown, metric, min_share=min_share / 100, limit=limit, depth=depth)
         screen = console()
         screen.print(header(whole if view == "top-down" and not phases and not text else shown))
+        if whole is not everything and start_up == "out" and baseline is None:
+            early = int(everything.value("host")[start_up_of(everything)].sum())
+            screen.print(
+                f"start-up left out: {format_quantity('time', early)} of host time until the first step had ended"
+                " (--start-up apart shows it)",
+                style="dim",
+            )
         screen.print(tree_text(shown, rows, metric, width=screen.width, roots=roots))
 
 
@@ -208,25 +234,8 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
 
 
 def _bytes(shown: Tree, format_: str, metric: str = "device") -> bytes:
-    if format_ == "tree":
-        from lanewise.tree.tree_file import dumps
-
-        return dumps(shown)
-    if format_ == "pprof":
-        from lanewise.show.tree.pprof import pprof
-
-        return pprof(shown)
-    if format_ == "collapsed":
-        from lanewise.show.tree.collapsed import collapsed
-
-        return collapsed(shown, metric).encode()
-    if format_ == "hatchet":
-        from lanewise.show.tree.hatchet import hatchet
-
-        return hatchet(shown).encode()
-    from lanewise.show.tree.speedscope import speedscope
-
-    return speedscope(shown).encode()
+    data: str | bytes = written("tree", format_, shown, *([metric] if format_ == "collapsed" else []))
+    return data.encode() if isinstance(data, str) else data
 
 
 def _write(data: bytes, output: Path | None, force: bool) -> None:

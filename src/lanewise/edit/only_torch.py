@@ -5,6 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from lanewise.edit.analysis.whole_file import Program
+from lanewise.edit.edit import argument
 from lanewise.edit.torch_names import ELEMENTWISE, MAKERS, METHODS, POINTWISE, RANDOM, REDUCTIONS
 
 __all__ = ["Operations", "only_torch"]
@@ -13,7 +14,21 @@ _PRODUCTS = frozenset(
     {"matmul", "mm", "bmm", "einsum", "addmm", "baddbmm", "sort", "argsort", "dot", "outer", "det", "inverse"}
 )
 _UNTOUCHED = frozenset(
-    {"size", "dim", "numel", "view", "reshape", "unsqueeze", "squeeze", "to", "float", "type_as", "chunk"}
+    {
+        "size",
+        "dim",
+        "numel",
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "to",
+        "expand",
+        "expand_as",
+        "float",
+        "type_as",
+        "chunk",
+    }
 )
 _PLAIN = frozenset({"builtins.range", "builtins.len", "builtins.float", "builtins.int"})
 
@@ -98,6 +113,8 @@ class Operations(cst.CSTVisitor):
             self._function(full, name)
         elif name and isinstance(node.func, cst.Attribute):
             self._method(name, node.func.value)
+            # Nothing but a tensor keeps a dimension.
+            self.torch += self._program.values.of(node.func.value).tensor or argument(node, "keepdim") is not None
         else:
             self.other += 1
 

@@ -13,7 +13,7 @@ __all__ = ["OUTCOMES", "SCHEMA", "ArmTime", "Attempt", "Check", "Outcome", "Plan
 SCHEMA = "lanewise.plan/1"
 
 Outcome = Literal["kept", "not faster", "not credited", "wrong", "refused", "pruned", "failed", "out of budget"]
-NumericClass = Literal["", "exact", "same precision", "changes semantics"]
+NumericClass = Literal["", "exact", "same precision", "less precise", "changes semantics"]
 Goal = Literal["latency", "throughput", "memory"]
 
 OUTCOMES: dict[Outcome, str] = {

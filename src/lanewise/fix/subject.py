@@ -10,7 +10,7 @@ from typing import Any, Literal
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
 from lanewise.fix.program_parts import Found, find_parts, refuse_distributed
-from lanewise.fix.tensors import Call, map_tensors, tensors_of, why_not_comparable
+from lanewise.fix.tensors import Call, tensors_of, why_not_comparable
 
 __all__ = ["Entry", "Kind", "Subject", "make_subject"]
 
@@ -90,6 +90,22 @@ class Subject:
                 seen.setdefault(id(module), module)
         return list(seen.values())
 
+    def named_modules(self) -> list[tuple[str, Any]]:
+        """All modules of all roots, each once, by the path from its root."""
+        seen: dict[int, tuple[str, Any]] = {}
+        for root in self.found.modules:
+            for name, module in root.named_modules():
+                seen.setdefault(id(module), (name, module))
+        return list(seen.values())
+
+    def named(self, kind: Literal["parameters", "buffers"]) -> list[str]:
+        """Names of all parameters or buffers, in their order."""
+        seen: dict[int, str] = {}
+        for root in self.found.modules:
+            for name, tensor in root.named_parameters() if kind == "parameters" else root.named_buffers():
+                seen.setdefault(id(tensor), name)
+        return list(seen.values())
+
     def parameters(self) -> list[Any]:
         """All parameters, each once."""
         seen: dict[int, Any] = {}
@@ -136,10 +152,6 @@ class Subject:
         """Until the device has done everything, on every stream."""
         if self.cuda:
             torch.cuda.synchronize(self.device)
-
-    def to_device(self, value: Any) -> Any:
-        """A value with its tensors where the work is."""
-        return map_tensors(lambda tensor: tensor.to(self.device), value)
 
     def _device(self) -> Any:
         tensors = [*self.parameters()[:1], *tensors_of(self.calls)]

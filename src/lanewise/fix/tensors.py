@@ -140,6 +140,11 @@ def copy_tensor(tensor: Any) -> Any:
         else:
             # Strides that leave gaps (a slice) need more memory than elements.
             copy = torch.empty_strided(plain.shape, plain.stride(), dtype=plain.dtype, device=plain.device)
+            if plain.data_ptr() % 16 and copy.numel():  # what is not aligned stays so
+                copy = torch.empty(
+                    copy.untyped_storage().nbytes() // copy.itemsize + 1, dtype=copy.dtype, device=copy.device
+                )
+                copy = copy.as_strided(plain.shape, plain.stride(), 1)
             copy.copy_(plain)
     return copy.requires_grad_(tensor.requires_grad)
 

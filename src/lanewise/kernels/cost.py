@@ -43,7 +43,6 @@ CARDS: dict[str, Card] = {
     "NVIDIA A100 80GB PCIe": Card(312.0, 1935.0, 40.0),
     "NVIDIA B200": Card(2250.0, 8000.0, 126.5),
 }
-LAUNCH_US = 2.0
 
 
 def card_named(name: str) -> Card | None:
@@ -61,13 +60,6 @@ class Cost:
     def floor_us(self, card: Card) -> float:
         """Physics: no correct call on cold inputs is faster than this."""
         return max(self.flop / card.bf16_tflop_per_s / 1e6, self.bytes / card.memory_gb_per_s / 1e3)
-
-    def expected_us(self, card: Card, arithmetic: float = 0.78, memory: float = 0.90, launches: int = 1) -> float:
-        """What a good kernel reaches: stated shares of both peaks, and the launches."""
-        busy = max(
-            self.flop / card.bf16_tflop_per_s / 1e6 / arithmetic, self.bytes / card.memory_gb_per_s / 1e3 / memory
-        )
-        return busy + launches * LAUNCH_US
 
 
 def pointwise_cost(elements: int, operations: int, inputs_bytes: float, output_bytes: float) -> Cost:

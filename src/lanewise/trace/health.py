@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Health", "examine"]
 
-# Up to this much overlap on one stream is rounding or programmatic dependent launch (trap R5); more than the second
-# bound is an impossible duration (trap R4).
-_SMALL_OVERLAP_NS = 15_000
+# More overlap on one stream than this is an impossible duration (trap R4); up to 15 us is rounding or programmatic
+# dependent launch (trap R5).
 _IMPOSSIBLE_OVERLAP_NS = 20_000
 
 
@@ -31,20 +29,16 @@ class Health:
             the recording); without, elsewhere (lost).
         launches: calls that should have device work. launches_without_work: those that have none.
         graph_launches, graph_nodes, graph_time_share: replayed graphs, their device ops and share of device time.
-        ambiguous_launches: device ops whose correlation id belongs to several calls.
         clock_errors: device ops that start before their launch started.
         unattributed_time_share: share of device time without an operator.
         crossing: events that outlive their parent by more than a microsecond.
-        small_overlaps, impossible_overlaps: pairs of kernels that overlap on one stream, by up to 15 us and over 20 us.
+        impossible_overlaps: pairs of kernels that overlap on one stream by over 20 us.
         zero_durations: kernels without duration. duplicates: exact duplicate rows.
-        device_start, device_end: range of device work, ns. host_start, host_end: range of host rows, ns.
+        host_end: end of the last host row, ns.
         shapes, stacks, memory, sync_events, modules: whether the trace holds them.
-        kernels_with_shape_share: share of kernels whose operator recorded shapes.
-        kinds: events per kind. api_other: API names without a role, with counts.
         overhead: profiler overhead rows by name: count and total ns.
         unknown_kernels: kernels named "unknown" by the profiler.
         log_lines: the profiler's own lines of level WARNING and above, bounded.
-        steps: recorded steps; 0 without markers.
     """
 
     device_ops: int = 0
@@ -56,30 +50,21 @@ class Health:
     graph_launches: int = 0
     graph_nodes: int = 0
     graph_time_share: float = 0.0
-    ambiguous_launches: int = 0
     clock_errors: int = 0
     unattributed_time_share: float = 0.0
     crossing: int = 0
-    small_overlaps: int = 0
     impossible_overlaps: int = 0
     zero_durations: int = 0
     duplicates: int = 0
-    device_start: int = 0
-    device_end: int = 0
-    host_start: int = 0
     host_end: int = 0
     shapes: bool = False
     stacks: bool = False
     memory: bool = False
     sync_events: bool = False
     modules: bool = False
-    kernels_with_shape_share: float = 0.0
-    kinds: dict[str, int] = field(default_factory=dict)
-    api_other: dict[str, int] = field(default_factory=dict)
     overhead: dict[str, tuple[int, int]] = field(default_factory=dict)
     unknown_kernels: int = 0
     log_lines: tuple[str, ...] = ()
-    steps: int = 0
 
     @property
     def records_missing_share(self) -> float:
@@ -93,14 +78,10 @@ def examine(trace: Trace) -> Health:
     linked = links.launch >= 0
     time = trace.duration[device]
     total = max(1, int(time.sum()))
-    small, impossible = _overlaps(trace)
     launches, silent = _launches(trace)
     nodes = links.graph_nodes
     kernel_rows = trace.kind[device] == Kind.KERNEL
     args = trace["operator_args"]
-    shaped = np.zeros(len(trace) + 1, dtype=bool)
-    shaped[args["event"][args["dims_text"] > 0]] = True
-    with_shape = shaped[links.operator] & (links.operator >= 0) & kernel_rows
     host = np.flatnonzero(np.isin(trace.kind, (0, 1, 2, 3, 4)))
     early = linked & (trace.start[device] < trace.start[np.maximum(links.launch, 0)])
     python = trace.of(Kind.PYTHON)
@@ -114,30 +95,21 @@ def examine(trace: Trace) -> Health:
         graph_launches=len(links.calls("graph_launch")),
         graph_nodes=int(nodes.sum()),
         graph_time_share=float(time[nodes].sum()) / total,
-        ambiguous_launches=links.ambiguous,
         clock_errors=int(early.sum()),
         unattributed_time_share=float(time[links.operator < 0].sum()) / total if len(device) else 0.0,
         crossing=trace.nesting.crossing,
-        small_overlaps=small,
-        impossible_overlaps=impossible,
+        impossible_overlaps=_impossible_overlaps(trace),
         zero_durations=int(np.count_nonzero(time[kernel_rows] == 0)),
         duplicates=_duplicates(trace),
-        device_start=int(trace.start[device].min()) if len(device) else 0,
-        device_end=int(trace.end[device].max()) if len(device) else 0,
-        host_start=int(trace.start[host].min()) if len(host) else 0,
         host_end=int(trace.end[host].max()) if len(host) else 0,
         shapes=bool((args["dims_text"] > 0).any()),
         stacks=len(python) > 0 or bool((args["call_stack_text"] > 0).any()),
         memory=len(trace["memory"]["time"]) > 0,
         sync_events=len(trace["sync_args"]["event"]) > 0,
         modules=bool((trace["python_args"]["module_id"] >= 0).any()) or bool((args["module_text"] > 0).any()),
-        kernels_with_shape_share=float(with_shape.sum()) / max(1, int(kernel_rows.sum())),
-        kinds=_kinds(trace),
-        api_other=_other_apis(trace),
         overhead=_overhead(trace),
         unknown_kernels=int(np.isin(trace.name[device], trace.name_ids("unknown")).sum()),
         log_lines=_log_lines(trace),
-        steps=len(trace.steps) if trace.steps.recorded else 0,
     )
 
 
@@ -159,17 +131,14 @@ def _launches(trace: Trace) -> tuple[int, int]:
     return len(live), silent
 
 
-def _overlaps(trace: Trace) -> tuple[int, int]:
+def _impossible_overlaps(trace: Trace) -> int:
     kernels = trace.of(Kind.KERNEL)
     if len(kernels) < 2:
-        return 0, 0
+        return 0
     order = kernels[np.lexsort((trace.start[kernels], trace.lane[kernels]))]
     same = trace.lane[order][1:] == trace.lane[order][:-1]
     overlap = np.where(same, trace.end[order][:-1] - trace.start[order][1:], 0)
-    return (
-        int(np.count_nonzero((overlap > 0) & (overlap <= _SMALL_OVERLAP_NS))),
-        int(np.count_nonzero(overlap > _IMPOSSIBLE_OVERLAP_NS)),
-    )
+    return int(np.count_nonzero(overlap > _IMPOSSIBLE_OVERLAP_NS))
 
 
 def _duplicates(trace: Trace) -> int:
@@ -189,19 +158,6 @@ def _duplicates(trace: Trace) -> int:
     for key in keys:
         same &= key[order][1:] == key[order][:-1]
     return int(same.sum())
-
-
-def _kinds(trace: Trace) -> dict[str, int]:
-    from lanewise.trace.schema import KINDS
-
-    counts = np.bincount(trace.kind, minlength=len(KINDS))
-    return {name: int(count) for name, count in zip(KINDS, counts, strict=True) if count}
-
-
-def _other_apis(trace: Trace) -> dict[str, int]:
-    calls = trace.links.calls("other")
-    counts = Counter(trace.name[calls].tolist())
-    return {trace.names[int(name)]: count for name, count in counts.most_common(20)}
 
 
 def _overhead(trace: Trace) -> dict[str, tuple[int, int]]:

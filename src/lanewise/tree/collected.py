@@ -16,11 +16,12 @@ import numpy as np
 from lanewise._version import __version__
 from lanewise.tree.forest import nearest_marked, subtree_sums, unify
 from lanewise.tree.from_trace.contexts import LOST_MARK
-from lanewise.tree.model import METRICS, NodeKind, Tree, TreeInfo, identity_keys, identity_parts
+from lanewise.tree.model import METRICS, NodeKind, Phase, Tree, TreeInfo, identity_keys, identity_parts
 from lanewise.tree.names import normalise
 from lanewise.tree.phases_by_name import STEP_NAME, communicates
 from lanewise.tree.phases_of_contexts import phases_of_contexts
 from lanewise.tree.rebuild import combine, drop_empty
+from lanewise.tree.start_up import START_UP_MARK
 from lanewise.tree.watched import Watched
 
 __all__ = ["MODULE_SEPARATOR", "Collected", "CollectedKind", "CollectedLeaf", "CollectedThread", "tree_of"]
@@ -67,6 +68,7 @@ class CollectedThread:
         name: row of `Collected.names`, or of `Collected.sites` for frames.
         forward: 0, or (index + 1) << 32 | row of the forward operator.
         calls: how often it was entered. host: time of its own, ns.
+        early: how much of calls and of host came before the first step had ended; None if nothing is known of steps.
     """
 
     index: int
@@ -77,6 +79,7 @@ class CollectedThread:
     forward: np.ndarray
     calls: np.ndarray
     host: np.ndarray
+    early: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,8 @@ class CollectedLeaf:
     """Device work of one kind and name in one context; times in ns.
 
     `context` is a reference as in `CollectedThread.forward`, 0 where the launch is unknown. `name` and `detail` are rows
-    of `Collected.names`. `launches` of the `works` were launched one by one, not as a part of a graph.
+    of `Collected.names`. `launches` of the `works` were launched one by one, not as a part of a graph. `early` work came
+    before the first step had ended.
     """
 
     context: int
@@ -100,6 +104,7 @@ class CollectedLeaf:
     bytes: int
     gap: int
     idle: int
+    early: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +153,7 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
     parent, kind, flags, name, thread_of, forward = _with_leaves(
         collected, offsets, parent, kind, flags, name, thread_of, forward
     )
-    threads_size, size = size, len(parent)
+    size = len(parent)
 
     texts, text_of, detail_of = _texts(collected, kind, name, lines)
     comm = communicates([texts[row] for row in text_of]) & (kind != CollectedKind.FRAME)
@@ -159,6 +164,20 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
     )  # fmt: skip
 
     hidden = _hidden(parent, kind, text_of, texts)
+    metrics = _metrics(collected, parent, hidden, early=False)
+    if _has_early(collected):
+        # The same contexts once more, below a root of their own.
+        texts.append(START_UP_MARK)
+        early = _metrics(collected, parent, hidden, early=True)
+        metrics = {name: np.concatenate((values, values[:1] * 0, early[name])) for name, values in metrics.items()}
+        parent = np.concatenate((parent, [-1], np.where(parent >= 0, parent + size + 1, size)))
+        forward = np.concatenate((forward, [-1], np.where(forward >= 0, forward + size + 1, -1)))
+        kind = np.concatenate((kind, [CollectedKind.MARK], kind))
+        phase = np.concatenate((phase, [Phase.OTHER], phase))
+        text_of = np.concatenate((text_of, [len(texts) - 1], text_of))
+        detail_of = np.concatenate((detail_of, [0], detail_of))
+        hidden = np.concatenate((hidden, [False], hidden))
+        size = len(parent)
     stands = nearest_marked(parent, ~hidden)
     rows = np.flatnonzero(~hidden)
     place = np.full(size, -1, dtype=np.int64)
@@ -170,15 +189,6 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
     key = identity_keys(_KINDS[kind[rows]], phase[rows], rank[text_of[rows]], rank[detail_of[rows]])
     distinct, identity = np.unique(key, return_inverse=True)
     groups = unify(above, identity, beside)
-    metrics = {metric: np.zeros(size, dtype=np.float64 if metric == "squares" else np.int64) for metric in METRICS}
-    calls = _joined([thread.calls for thread in collected.threads])
-    metrics["calls"][:threads_size] = np.where(hidden[:threads_size], 0, calls)
-    metrics["host"][:threads_size] = _joined([thread.host for thread in collected.threads])
-    if collected.leaves:
-        for metric, field in _LEAF_METRICS.items():
-            metrics[metric][threads_size + 1 :] = [getattr(leaf, field) for leaf in collected.leaves]
-        launches = np.array([leaf.launches for leaf in collected.leaves], dtype=np.int64)
-        np.add.at(metrics["launches"], parent[threads_size + 1 :], launches)
     group = groups.of[place[stands]] if size else place
     result_kind, result_phase, result_name, result_detail = identity_parts(distinct[groups.identity])
     tree = Tree(
@@ -199,6 +209,33 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
         ),
     )  # fmt: skip
     return _only_used_texts(drop_empty(tree))
+
+
+def _has_early(collected: Collected) -> bool:
+    return any(thread.early is not None and thread.early[0].any() for thread in collected.threads)
+
+
+def _metrics(collected: Collected, parent: np.ndarray, hidden: np.ndarray, *, early: bool) -> dict[str, np.ndarray]:
+    """What contexts cost before the first step had ended, or from then on."""
+    metrics = {name: np.zeros(len(parent), dtype=np.float64 if name == "squares" else np.int64) for name in METRICS}
+    nothing = [
+        (np.zeros(len(one.calls), np.int64),) * 2 if one.early is None else one.early for one in collected.threads
+    ]
+    calls, host = _joined([calls for calls, _ in nothing]), _joined([host for _, host in nothing])
+    if not early:
+        calls = _joined([thread.calls for thread in collected.threads]) - calls
+        host = _joined([thread.host for thread in collected.threads]) - host
+    size = len(calls)
+    metrics["calls"][:size] = np.where(hidden[:size], 0, calls)
+    metrics["host"][:size] = host
+    if collected.leaves:
+        counts = np.array([leaf.early == early for leaf in collected.leaves], dtype=bool)
+        for metric, field in _LEAF_METRICS.items():
+            values = np.array([getattr(leaf, field) for leaf in collected.leaves])
+            metrics[metric][size + 1 :] = np.where(counts, values, 0)
+        launches = np.array([leaf.launches for leaf in collected.leaves], dtype=np.int64)
+        np.add.at(metrics["launches"], parent[size + 1 :], np.where(counts, launches, 0))
+    return metrics
 
 
 def _only_used_texts(tree: Tree) -> Tree:
@@ -222,7 +259,7 @@ def _hidden(parent: np.ndarray, kind: np.ndarray, text_of: np.ndarray, texts: Se
     return step | around
 
 
-_RUNNER = re.compile(r"^(.*/)?lanewise/record/script\.py\(\d+\): run$")
+_RUNNER = re.compile(r"^(.*/)?lanewise/capture/script\.py\(\d+\): run$")
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:

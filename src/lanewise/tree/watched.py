@@ -16,6 +16,8 @@ class Distortion:
         ratio: median step with the collector over median step without.
         low, high: 95 % bootstrap interval of the ratio.
         on, off: steps on either side.
+        step_ns: median step without it, ns. notice_ns: what it takes to notice that a step began, ns, which is part of the
+            ratio and not of `step_ns`, and which steps that are not watched pay, too. 0 if unknown.
     """
 
     ratio: float
@@ -23,6 +25,8 @@ class Distortion:
     high: float
     on: int
     off: int
+    step_ns: float = 0.0
+    notice_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Watched:
         frames: how Python frames were read: "raw" (without the GIL), "public" (with it), "recorded" or "none".
         device: whether device work was collected: "collected", or one sentence why not.
         steps_seen, steps_watched: step boundaries that went by, and those with the collector on.
+        start_up_steps: how many of the watched ones count as start-up: the first, which is known only when it has ended.
         every, steps: duty cycle: `steps` of `every` steps; 0, 0 for all.
         seconds: wall time with the collector on.
         callbacks: operators, backward functions and scopes folded.
@@ -50,6 +55,7 @@ class Watched:
     device: str = ""
     steps_seen: int = 0
     steps_watched: int = 0
+    start_up_steps: int = 0
     every: int = 0
     steps: int = 0
     seconds: float = 0.0
@@ -76,6 +82,7 @@ def joined(parts: Sequence[Watched | None]) -> Watched | None:
         known[0],
         steps_seen=sum(part.steps_seen for part in known),
         steps_watched=sum(part.steps_watched for part in known),
+        start_up_steps=sum(part.start_up_steps for part in known),
         seconds=sum(part.seconds for part in known),
         callbacks=sum(part.callbacks for part in known),
         losses=losses,

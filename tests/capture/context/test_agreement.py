@@ -16,6 +16,7 @@ from torch import nn  # noqa: E402
 import lanewise  # noqa: E402
 from lanewise.capture.profiling.profiler import Flags, Session  # noqa: E402
 from lanewise.tree.model import Tree  # noqa: E402
+from lanewise.tree.start_up import with_start_up  # noqa: E402
 from lanewise.tree.views import top_down  # noqa: E402
 from tests.capture.context.paths import Step, paths  # noqa: E402
 
@@ -97,7 +98,7 @@ def test_contexts_phases_and_counts_are_the_same(placement: Any, tmp_path: Path)
     work()
     with lanewise.watch(measure=False, way="native") as watcher:
         work()
-    watched = top_down(watcher.tree, placement=placement)
+    watched = top_down(with_start_up(watcher.tree, "in"), placement=placement)
     ours = operators(watched)
     assert len(ours) > 100
     # On a busy machine a trace's rows may overlap instead of nesting, now and then: three chances for the witness.
@@ -122,7 +123,7 @@ def test_times_agree_within_noise(tmp_path: Path) -> None:
             work()
         folder = tmp_path / str(round_)
         folder.mkdir()
-        watched, traced = top_down(watcher.tree), top_down(of_trace(work, net, folder))
+        watched, traced = top_down(with_start_up(watcher.tree, "in")), top_down(of_trace(work, net, folder))
         ours, theirs = operators(watched), operators(traced)
         host, other = watched.inclusive("host"), traced.inclusive("host")
         for path in ours.keys() & theirs.keys():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import lanewise  # noqa: E402
+from lanewise.capture.context.noticing import cost_of_noticing  # noqa: E402
 from lanewise.capture.context.turns import StepTimes, Turns  # noqa: E402
 from tests.capture.context.paths import calls, names  # noqa: E402
 
@@ -16,8 +18,7 @@ from tests.capture.context.paths import calls, names  # noqa: E402
 def test_a_few_of_every_many() -> None:
     turns = Turns(every=10, steps=2, skip=5)
     assert [step for step in range(40) if turns.watched(step)] == [5, 6, 15, 16, 25, 26, 35, 36]
-    assert not turns.compared(4)
-    assert turns.compared(9)
+    assert [step for step in range(30) if turns.compared(step)] == [5, 6, 13, 14, 15, 16, 23, 24, 25, 26]
 
 
 def test_all_but_those_that_measure() -> None:
@@ -26,6 +27,74 @@ def test_all_but_those_that_measure() -> None:
     assert left_out == [3, 4, 7, 8]
     assert [step for step in range(100) if turns.compared(step)] == list(range(2, 10))
     assert all(Turns(pairs=0).watched(step) for step in range(50))
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [Turns(skip=2, pairs=4), Turns(pairs=0), Turns(every=10, steps=2), Turns(every=2), Turns(every=3, steps=3)],
+)
+def test_quiet_steps_need_nothing(turns: Turns) -> None:
+    for step in range(80):
+        until = turns.quiet_until(step)
+        assert until >= step
+        for quiet in range(step, min(until, 80)):
+            # The step that ends and the one after it are alike, neither is timed, and no window is near.
+            assert turns.watched(quiet) == turns.watched(quiet + 1) == turns.watched(quiet + 2)
+            assert not turns.compared(quiet)
+            assert not turns.compared(quiet + 1)
+
+
+def test_noticing_a_step_is_part_of_what_it_costs() -> None:
+    times = StepTimes()
+    for _ in range(10):
+        times.add(10_000, on=True)
+        times.add(8_000, on=False)
+    found = times.distortion(around=3_000, within=1_000)
+    assert found is not None
+    assert (found.ratio, found.step_ns, found.notice_ns) == (2.2, 5_000, 4_000)
+
+
+@pytest.mark.parametrize("source", ["forward", "optimizer"])
+def test_what_noticing_costs_is_what_a_clock_around_the_loop_sees(source: str) -> None:
+    net, x = torch.nn.Linear(4, 4), torch.ones(4, 4)
+    optimizer = torch.optim.SGD(net.parameters())
+    step = optimizer.step if source == "optimizer" else lambda: net(x)
+
+    def fastest() -> float:
+        best = float("inf")
+        for _ in range(100):
+            begin = time.perf_counter_ns()
+            for _ in range(50):
+                step()
+            best = min(best, (time.perf_counter_ns() - begin) / 50)
+        return best
+
+    with torch.no_grad():
+        # On a busy machine a hundred short loops may all be disturbed.
+        for _ in range(5):
+            plain = fastest()
+            # Never on: only the hook is left.
+            with lanewise.watch(way="native", every=10**9):
+                step()
+                hooked = fastest()
+            found = sum(cost_of_noticing(source))
+            if 0.4 < found / (hooked - plain) < 2.5:
+                break
+    assert 0.4 < found / (hooked - plain) < 2.5
+    assert found > 300
+
+
+def test_a_watcher_of_tiny_steps_says_the_whole_cost() -> None:
+    net, x = torch.nn.Linear(4, 4), torch.ones(4, 4)
+    with torch.no_grad(), lanewise.watch(way="native") as watcher:
+        for _ in range(100):
+            net(x)
+        alone = watcher.tree.info.watched.distortion
+    found = watcher.tree.info.watched.distortion
+    assert alone.notice_ns == 0
+    assert found.notice_ns > 300
+    assert found.ratio > alone.ratio
+    assert found.step_ns < alone.step_ns
 
 
 def test_distortion_is_the_ratio_of_medians() -> None:

@@ -178,6 +178,10 @@ class ForwardSteps:
         for watch in self._watches:
             watch.install()
 
+    def look_only_at(self, module: Any) -> None:
+        """In place of `install`: only calls of this module matter."""
+        self._outermost_found(module)
+
     def uninstall(self) -> None:
         """Remove every hook."""
         self._active = False

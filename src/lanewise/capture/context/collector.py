@@ -38,6 +38,10 @@ class Collector(Protocol):
         """What tells of signals that end the program."""
         ...
 
+    def started_up(self) -> None:
+        """The first step has ended: what came so far is the program's start-up."""
+        ...
+
     def ready(self) -> None:
         """It will be switched on at the next boundary."""
         ...

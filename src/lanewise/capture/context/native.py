@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from lanewise.capture.accelerator import current_device
 from lanewise.capture.context import native_build
@@ -74,6 +74,7 @@ class Native:
         if not self.callback_ns:
             self.callback_ns = found.callback_ns = cost_of_callback(self._module.on, self._module.off)
         self._closed = False
+        self._early = _Early({}, {})
         if not self.device:
             self.device = "not collected: no device was used"
             self._when_device_is_used(or_nothing)
@@ -121,6 +122,14 @@ class Native:
         """Takes the signals that end the program."""
         return NativeEndings(self._module)
 
+    def started_up(self) -> None:
+        """See `Collector`."""
+        raw = self._module.snapshot()
+        self._early = _Early(
+            {one["index"]: (_numbers(one["calls"]), _numbers(one["ticks"])) for one in raw["threads"]},
+            {tuple(leaf[:4]): leaf for leaf in raw["leaves"]},
+        )
+
     def ready(self) -> None:
         """Nothing to warm up."""
 
@@ -158,8 +167,9 @@ class Native:
                 flags=np.frombuffer(one["flags"], dtype=np.uint8),
                 name=np.frombuffer(one["name"], dtype=np.uint32),
                 forward=np.frombuffer(one["forward"], dtype=np.uint64).astype(np.int64),
-                calls=np.frombuffer(one["calls"], dtype=np.uint64).astype(np.int64),
-                host=np.round(np.frombuffer(one["ticks"], dtype=np.uint64) * per_tick).astype(np.int64),
+                calls=_numbers(one["calls"]),
+                host=np.round(_numbers(one["ticks"]) * per_tick).astype(np.int64),
+                early=self._early.of_thread(one["index"], _numbers(one["calls"]), _numbers(one["ticks"]), per_tick),
             )
             for one in raw["threads"]
         ]
@@ -171,7 +181,7 @@ class Native:
             backward=sum(one["numbered_backward"] for one in raw["threads"]),
             linked=sum(one["linked_backward"] for one in raw["threads"]),
             accumulated=sum(one["accumulated"] for one in raw["threads"]),
-            leaves=[CollectedLeaf(*leaf) for leaf in raw["leaves"]],
+            leaves=[CollectedLeaf(*part) for leaf in raw["leaves"] for part in self._early.parted(leaf)],
         )
         return tree_of(collected, watched, source=source, lines=lines)
 
@@ -189,6 +199,47 @@ class Native:
         }
         losses = {name: number for name, number in found.items() if number}
         return sum(one["callbacks"] for one in raw["threads"]), losses
+
+
+class _Early(NamedTuple):
+    """What there was when the first step had ended.
+
+    Attributes:
+        threads: calls and ticks of each context, by number of the thread. leaves: by their first four values.
+    """
+
+    threads: dict[int, tuple[Any, Any]]
+    leaves: dict[tuple[Any, ...], tuple[Any, ...]]
+
+    def of_thread(self, index: int, calls: Any, ticks: Any, per_tick: float) -> Any:
+        """Calls and ns of the contexts that there are now; None if there were none, or of another thread."""
+        import numpy as np
+
+        known = self.threads.get(index)
+        if known is None or len(known[0]) > len(calls):
+            return None
+        early = [np.concatenate((part, np.zeros(len(calls) - len(part), np.int64))) for part in known]
+        if (early[0] > calls).any() or (early[1] > ticks).any():
+            return None
+        return early[0], np.round(early[1] * per_tick).astype(np.int64)
+
+    def parted(self, leaf: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """Device work as what came early and what came later; the extremes are those of both."""
+        early = self.leaves.get(tuple(leaf[:4]))
+        if early is None or early[4] > leaf[4]:
+            return [leaf]
+        extremes = (7, 8)
+        late = [
+            now if at < 4 or at in extremes else now - then
+            for at, (now, then) in enumerate(zip(leaf, early, strict=True))
+        ]
+        return [(*early, True), *([tuple(late)] if late[4] else [])]
+
+
+def _numbers(raw: bytes) -> Any:
+    import numpy as np
+
+    return np.frombuffer(raw, dtype=np.uint64).astype(np.int64)
 
 
 class _FoundOut:

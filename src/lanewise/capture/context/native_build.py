@@ -27,6 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from lanewise.cache_folder import cache_folder
 from lanewise.capture.context.compiler import BuildError, find_compiler, one_line
 from lanewise.capture.lazy_torch import torch_part
 
@@ -127,13 +128,13 @@ def make_recipe(extra_flags: tuple[str, ...] = ()) -> Recipe:
 
 def cached(recipe: Recipe) -> Path | None:
     """The compiled module, if it has been built before."""
-    path = _folder() / f"{MODULE}-{recipe.key}.so"
+    path = cache_folder() / "native" / f"{MODULE}-{recipe.key}.so"
     return path if path.exists() and _is_ours(path) else None
 
 
 def failed_before(recipe: Recipe) -> str:
     """Why this very build failed the last time, one line; "" if it was never tried, or long ago."""
-    path = _failure(_folder(), recipe)
+    path = _failure(cache_folder() / "native", recipe)
     try:
         if _is_ours(path) and time.time() - path.stat().st_mtime < _REMEMBERED_SECONDS:
             return one_line(path.read_text(encoding="utf-8", errors="replace"))
@@ -145,7 +146,7 @@ def failed_before(recipe: Recipe) -> str:
 def forget(recipe: Recipe) -> None:
     """Try again what failed."""
     with contextlib.suppress(OSError):
-        _failure(_folder(), recipe).unlink(missing_ok=True)
+        _failure(cache_folder() / "native", recipe).unlink(missing_ok=True)
 
 
 def load(recipe: Recipe | None = None, log: Callable[[str], None] = lambda _: None) -> ModuleType:
@@ -298,16 +299,9 @@ def cupti_library() -> str:
     return ""
 
 
-def _folder() -> Path:
-    if chosen := os.environ.get("LANEWISE_CACHE_DIR"):
-        return Path(chosen) / "native"
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "lanewise" / "native"
-
-
 def _writable_folder(log: Callable[[str], None]) -> Path:
     """The cache, or a folder of this process's own where the cache cannot be written."""
-    folder = _folder()
+    folder = cache_folder() / "native"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder):

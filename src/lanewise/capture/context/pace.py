@@ -24,6 +24,7 @@ class Pace:
 
     Attributes:
         steps_seen: boundaries so far. steps_on: how many of the steps before them were watched.
+        start_up_steps: how many of these belong to the start-up.
     """
 
     def __init__(self, turns: Turns) -> None:
@@ -38,6 +39,8 @@ class Pace:
         self._on_since = 0
         self._on_ns = 0
         self._last = 0
+        self._quiet_until = 0
+        self.start_up_steps = 0
 
     @property
     def every(self) -> int:
@@ -59,6 +62,7 @@ class Pace:
         self._collector = collector
         if collector.windowed and not self._turns.every:
             self._turns = replace(self._turns, every=EVERY)
+        self._quiet_until = 0
         self._switch(self._turns.watched(0))
 
     def restart(self) -> None:
@@ -75,27 +79,42 @@ class Pace:
             if owner is not None:
                 return
             self._owner = weakref.ref(mark)
-        now = time.perf_counter_ns()
         step = self.steps_seen
+        if step < self._quiet_until:
+            # Most steps by far: a tiny one would take as long as what follows.
+            self.steps_seen = step + 1
+            self.steps_on += self._on
+            return
+        now = time.perf_counter_ns()
         if self._last and not self._warming and self._turns.compared(step):
             self._times.add(now - self._last, on=self._on)
         self.steps_seen += 1
         self.steps_on += self._on
         try:
+            if not step:
+                collector.started_up()
+                self.start_up_steps = int(self._on)
             self._switch(self._turns.watched(step + 1))
             self._warming = collector.windowed and not self._on and self._turns.watched(step + 2)
             if self._warming:
                 collector.ready()
+            self._quiet_until = self._turns.quiet_until(step + 1)
         finally:
-            self._last = time.perf_counter_ns()
+            # The step after a quiet stretch has no beginning that was timed.
+            self._last = time.perf_counter_ns() if step + 1 >= self._quiet_until else 0
 
     def end(self) -> None:
         """Off, for good."""
         self._switch(False)
 
-    def distortion(self) -> Distortion | None:
-        """What watching did to the step time, if that can be told."""
-        return self._times.distortion()
+    @property
+    def short_steps(self) -> bool:
+        """Whether steps are so short that noticing them may matter."""
+        return self._times.short
+
+    def distortion(self, around: float = 0.0, within: float = 0.0) -> Distortion | None:
+        """What watching did to the step time, if that can be told; arguments as of `StepTimes.distortion`."""
+        return self._times.distortion(around, within)
 
     def _switch(self, on: bool) -> None:
         collector = self._collector

@@ -60,6 +60,9 @@ class Windows:
         """Nothing here can take a signal."""
         return NoEndings()
 
+    def started_up(self) -> None:
+        """A window holds no start-up."""
+
     def ready(self) -> None:
         """Attach the profiler: the next step warms it up."""
         if self._session is not None:

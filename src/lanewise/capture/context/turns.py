@@ -5,6 +5,7 @@ Where all are watched, some early ones are left out in turn. That is what tells,
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ __all__ = ["StepTimes", "Turns"]
 
 _SAMPLES = 400
 """Step times kept on either side; the latest ones."""
+
+_SHORT_NS = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,24 @@ class Turns:
     def compared(self, step: int) -> bool:
         """Whether the time of step `step` says something about what watching costs."""
         place = step - self.skip
-        return place >= 0 and (bool(self.every) or place < 2 * self.pairs)
+        if not self.every:
+            return 0 <= place < 2 * self.pairs
+        # Watched ones, and as many before them as it takes to tell: every step that is timed costs something.
+        return place >= 0 and (place % self.every < self.steps or place % self.every >= self.every - self._before)
+
+    @property
+    def _before(self) -> int:
+        return max(self.steps, 2)
+
+    def quiet_until(self, step: int) -> int:
+        """The first step, from `step` on, at whose begin or end there is something to do."""
+        place = step - self.skip
+        if not self.every:
+            return step if place <= 2 * self.pairs else sys.maxsize
+        into = place % self.every
+        if place < 0 or into <= self.steps:
+            return step
+        return max(step, step - into + self.every - self._before - 1)
 
 
 class StepTimes:
@@ -58,13 +78,29 @@ class StepTimes:
         """A step took so long."""
         (self._on if on else self._off).append(ns)
 
-    def distortion(self) -> Distortion | None:
-        """What watching did to the step time; None with fewer than five steps on a side."""
-        on, off = list(self._on), list(self._off)
+    @property
+    def short(self) -> bool:
+        """Whether steps are so short that noticing them may matter."""
+        return bool(self._off) and quantile(list(self._off), 0.5) < _SHORT_NS
+
+    def distortion(self, around: float = 0.0, within: float = 0.0) -> Distortion | None:
+        """What watching did to the step time; None with fewer than five steps on a side.
+
+        Args:
+            around, within: what noticing a step costs, ns: as part of all step times, and between two of them.
+        """
+        on = [max(1.0, ns + within) for ns in self._on]
+        off = [max(1.0, ns - around) for ns in self._off]
         interval = ratio_interval(on, off)
         if interval is None:
             return None
         ratio = quantile(on, 0.5) / max(quantile(off, 0.5), 1.0)
         return Distortion(
-            ratio=round(ratio, 4), low=round(interval[0], 4), high=round(interval[1], 4), on=len(on), off=len(off)
+            ratio=round(ratio, 4),
+            low=round(interval[0], 4),
+            high=round(interval[1], 4),
+            on=len(on),
+            off=len(off),
+            step_ns=round(quantile(off, 0.5), 1),
+            notice_ns=round(around + within, 1),
         )

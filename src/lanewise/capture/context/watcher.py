@@ -19,6 +19,7 @@ from lanewise.capture.boundaries.functions import FunctionSteps
 from lanewise.capture.boundaries.import_hooks import ImportWatch
 from lanewise.capture.context import running
 from lanewise.capture.context.collector import Collector, choose
+from lanewise.capture.context.noticing import Noticing, cost_of_noticing
 from lanewise.capture.context.pace import Pace
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
 from lanewise.capture.context.turns import Turns
@@ -75,6 +76,7 @@ class Watcher:
         self._process = os.getpid()
         self._saver: Saver | None = None
         self._endings: Endings | None = None
+        self._noticing = Noticing(0.0, 0.0)
         self._lock = threading.Lock()
         self._tree: Tree | None = None
 
@@ -115,8 +117,13 @@ class Watcher:
             self._saver.stop()
         try:
             self._pace.end()
+            self._finder.uninstall()
+            self._finder.remove_late()
             collector = self._collector
             if collector is not None:
+                if self._pace.short_steps:
+                    with contextlib.suppress(Exception):
+                        self._noticing = cost_of_noticing(self._finder.source)
                 collector.close()
                 self._tree = self._read(collector)
         except Exception as error:
@@ -204,6 +211,7 @@ class Watcher:
             device=collector.device,
             steps_seen=self._pace.steps_seen,
             steps_watched=self._pace.steps_on,
+            start_up_steps=self._pace.start_up_steps,
             every=self._pace.every,
             steps=self._pace.steps,
             seconds=round(self._pace.on_ns / 1e9, 6),
@@ -211,7 +219,7 @@ class Watcher:
             callback_ns=collector.callback_ns,
             losses=losses,
             checks=collector.checks,
-            distortion=self._pace.distortion(),
+            distortion=self._pace.distortion(*self._noticing),
         )
 
     def _failed(self, error: BaseException) -> None:

@@ -44,9 +44,10 @@ class Names:
 
     def __init__(self, wrapper: MetadataWrapper) -> None:
         self.module = wrapper.module
-        self._scopes: Any = wrapper.resolve(ScopeProvider)
-        self._parents: Any = wrapper.resolve(ParentNodeProvider)
-        self._positions: Any = wrapper.resolve(PositionProvider)
+        found: Any = wrapper.resolve_many([ScopeProvider, ParentNodeProvider, PositionProvider])
+        self._scopes: Any = found[ScopeProvider]
+        self._parents: Any = found[ParentNodeProvider]
+        self._positions: Any = found[PositionProvider]
 
     def full(self, node: cst.CSTNode) -> str:
         """The full name of what an expression names, such as `torch.optim.SGD` for `t.optim.SGD`; for builtins

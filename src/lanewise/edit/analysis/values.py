@@ -13,7 +13,7 @@ from typing import Literal
 import libcst as cst
 import libcst.matchers as m
 
-from lanewise.edit.analysis.imported_names import Names, text_of
+from lanewise.edit.analysis.imported_names import Names, mentioned, text_of
 from lanewise.edit.torch_names import (
     BLOCKS,
     DTYPES,
@@ -79,6 +79,8 @@ class Values:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._found: dict[cst.CSTNode, Value] = {}
+        declared = m.findall(names.module, m.Global() | m.Nonlocal())
+        self._elsewhere = {name for one in declared for name in mentioned(one)}  # names that other functions write
         self._attributes: dict[str, list[tuple[cst.ClassDef | None, cst.CSTNode | None]]] | None = None
 
     def of(self, node: cst.CSTNode) -> Value:
@@ -160,6 +162,8 @@ class Values:
     def _just_written(self, node: cst.Name) -> cst.BaseExpression | None:
         """What a plain statement before, in the same block or around it, gives the name, if nothing in between can."""
         inner: cst.CSTNode | None = None
+        if node.value in self._elsewhere:
+            return None
         for around in self._names.parents(node):
             if isinstance(
                 around, cst.Lambda | cst.CompFor | cst.For | cst.While | cst.FunctionDef | cst.ClassDef | cst.Try

@@ -176,6 +176,8 @@ class _Reader:
 
     def forget(self, statement: cst.CSTNode, known: dict[str, _Scores]) -> None:
         """Drop what a statement gives another value, or may have changed."""
+        if not known:
+            return
         simple = isinstance(statement, cst.SimpleStatementLine)
         touched = written_to(statement) if simple else mentioned(statement)
         for name in touched & set(known):

@@ -79,6 +79,11 @@ class GrowingCat(Edit):
         self, target: cst.BaseExpression, value: cst.BaseExpression, updated: cst.BaseExpression
     ) -> cst.BaseExpression:
         """The call that appends, if `value` is a `cat` of what it is assigned to, or kept in, and something else."""
+        if isinstance(value, cst.IfExp) and isinstance(updated, cst.IfExp):
+            body, other = (
+                self._grown(target, *both) for both in ((value.body, updated.body), (value.orelse, updated.orelse))
+            )
+            return updated.with_changes(body=body, orelse=other)
         if (
             not self.names.calls(value, "torch.cat", "torch.concat")
             or not isinstance(value, cst.Call)

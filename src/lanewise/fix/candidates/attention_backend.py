@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,8 @@ _ON_HOST = {
     "sdpa-flash": ("FLASH_ATTENTION", "_scaled_dot_product_flash_attention_for_cpu"),
     "sdpa-math": ("MATH", "_scaled_dot_product_attention_math"),
 }
+
+_one_at_a_time = threading.RLock()
 
 _NO_KERNEL = "No available kernel"
 
@@ -63,7 +66,8 @@ def with_backend(backend: str) -> Callable[[Callable[..., Any]], Callable[..., A
         taken: list[bool] = []
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            with torch.nn.attention.sdpa_kernel(chosen):
+            # The backends are settings of the process: threads would put back each other's.
+            with _one_at_a_time, torch.nn.attention.sdpa_kernel(chosen):
                 return original(*args, **kwargs) if taken else first(*args, **kwargs)
 
         def first(*args: Any, **kwargs: Any) -> Any:

@@ -59,7 +59,6 @@ class Candidate:
         drops_graph: whether its outputs carry no graph for a backward pass.
         hopeless: why it cannot pay in these calls, where that is known before it is built; "" if it may.
         follows: name of another candidate whose work it takes up: without that it is not tried.
-        tunes: whether it changes process-wide settings while it is on.
     """
 
     name: str
@@ -78,7 +77,6 @@ class Candidate:
     drops_graph: bool = False
     follows: str = ""
     hopeless: str = ""
-    tunes: bool = False
 
     @property
     def part(self) -> bool:

@@ -127,12 +127,31 @@ def compiler(subject: Subject, mode: str) -> Callable[[Callable[..., Any]], Call
     return make
 
 
+def _backward_twice(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward pass of compiled code gives its memory away, after which there is no second one; ours keeps it."""
+    config: Any = torch_part("torch._functorch.config")
+    if not hasattr(config, "donated_buffer"):
+        return compiled
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before = config.donated_buffer
+        config.donated_buffer = False
+        try:
+            return compiled(*args, **kwargs)
+        finally:
+            config.donated_buffer = before
+
+    return call
+
+
 def _compiled(subject: Subject, original: Callable[..., Any], mode: str) -> Callable[..., Any]:
     options = dict(torch._inductor.list_mode_options(mode)) if mode != "default" else {}
     if subject.random:
         # Random numbers as eager draws them; otherwise results could not be compared.
         options["fallback_random"] = True
     compiled = torch.compile(original, dynamic=False, options=options or None)
+    if subject.kind == "training":
+        compiled = _backward_twice(compiled)
     if not options.get("triton.cudagraphs"):
         return compiled
 

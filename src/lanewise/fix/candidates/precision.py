@@ -42,7 +42,6 @@ def candidates(subject: Subject) -> list[Candidate]:
                         kernel_named("products run on the tensor cores", ("tf32", "s1688", "tensorop", "gmma")),
                     ),
                     answers=("KER104",),
-                    tunes=True,
                 )
             )
     if not torch.is_autocast_enabled(subject.device.type) and subject.kind != "step":

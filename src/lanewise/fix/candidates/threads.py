@@ -29,7 +29,6 @@ def candidates(subject: Subject) -> list[Candidate]:
             f"{count} {'thread' if count == 1 else 'threads'} per operator instead of {now}",
             lambda _, count=count: Setting(torch.get_num_threads, torch.set_num_threads, count),
             predictions=(setting_is("torch.threads", lambda count=count: count),),
-            tunes=True,
         )
         for count in sorted({1, max(1, cores // 2), cores})
         if count != now

@@ -16,8 +16,10 @@ __all__ = [
     "adversarial",
     "has_floats",
     "jittered",
+    "near",
     "other_shapes",
     "other_values",
+    "out_of_range",
     "renewed",
     "shaken",
 ]
@@ -28,6 +30,8 @@ torch: Any = torch_part()
 _FIRST_SEED = 7_318_000
 _MOST_DRAWS = 4
 _JITTER = 0.05
+_MOST_REPEATED = 1 << 20
+"""Elements of a tensor that is repeated."""
 
 
 class Named(NamedTuple):
@@ -102,9 +106,74 @@ def renewed(call: Call, recorded: Call, number: int) -> None:
 
 
 def other_shapes(call: Call) -> list[Named]:
-    """Calls that differ in shape or strides: they belong to the original program, and must get there."""
+    """Calls that differ in shape, strides or place in memory: they belong to the original program, and must get there."""
     made = [Named(name, map_tensors(recipe, call)) for name, recipe in SHAPES.items()]
-    return [one for one in made if any(map(_differs, tensors_of(one.call), tensors_of(call)))]
+    made = [one for one in made if any(map(_differs, tensors_of(one.call), tensors_of(call)))]
+    return made + _same_tensor_twice(call)
+
+
+def near(call: Call) -> list[Named]:
+    """Calls that are nearly the same: what is remembered of the last one must not be given again."""
+    if not tensors_of(call):
+        return []
+    recipes = {"a thousandth more": _little_more} if has_floats(call) else {}
+    recipes |= {"one value changed": _one_changed, "its rows in another order": _turned}
+    made = [Named(name, map_tensors(recipe, call)) for name, recipe in recipes.items()]
+    pairs = [(one, zip(tensors_of(one.call), tensors_of(call), strict=True)) for one in made]
+    return [one for one, both in pairs if not all(torch.equal(a, b) for a, b in both)]
+
+
+def out_of_range(call: Call) -> list[Named]:
+    """Whole numbers far above what was recorded, and below zero: the original may refuse them, and then so must others."""
+    whole = [t for t in tensors_of(call) if _is_index(t)]
+    if not whole:
+        return []
+
+    def above(tensor: Any) -> Any:
+        return 2 * tensor.abs() + 2 * int(tensor.max()) + 2 if _is_index(tensor) else tensor.detach().clone()
+
+    def below(tensor: Any) -> Any:
+        return -tensor.abs() - int(tensor.abs().max()) - 1 if _is_index(tensor) else tensor.detach().clone()
+
+    return [Named("values above", map_tensors(above, call)), Named("values below zero", map_tensors(below, call))]
+
+
+def _is_index(tensor: Any) -> bool:
+    whole = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex and tensor.dtype is not torch.bool
+    return whole and tensor.dtype.itemsize >= 4 and bool(tensor.numel())
+
+
+def _one_changed(tensor: Any) -> Any:
+    changed = _filled(tensor, tensor.detach())
+    if not tensor.numel():
+        return changed
+    at = tuple(size // 2 for size in tensor.shape)
+    with torch.no_grad():
+        if tensor.dtype is torch.bool:
+            changed[at] = ~changed[at]
+        elif tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+            changed[at] = changed[at] + 1
+        else:
+            changed[at] = tensor.min() if bool(changed[at] != tensor.min()) else tensor.max()
+    return changed
+
+
+def _little_more(tensor: Any) -> Any:
+    return _filled(tensor, tensor.detach() * 1.001 if tensor.dtype.is_floating_point else tensor.detach())
+
+
+def _turned(tensor: Any) -> Any:
+    return _filled(tensor, tensor.detach().flip(0) if tensor.dim() else tensor.detach())
+
+
+def _same_tensor_twice(call: Call) -> list[Named]:
+    """The first tensor also in the place of others that look like it."""
+    tensors = tensors_of(call)
+    like = [t for t in tensors[1:] if t.shape == tensors[0].shape and t.dtype == tensors[0].dtype]
+    if not like or any(t is tensors[0] for t in like):
+        return []
+    same = {id(tensors[0]), *map(id, like)}
+    return [Named("the same tensor twice", map_tensors(lambda t: tensors[0] if id(t) in same else t, call))]
 
 
 def _recipes(call: Call) -> dict[str, Callable[[Any, Any], Any]]:
@@ -137,6 +206,9 @@ def _filled(tensor: Any, value: Any) -> Any:
 def _whole(tensor: Any, generator: Any) -> Any:
     """Other whole numbers between the smallest and the largest: what an index may be is known from the recorded ones."""
     low, high = int(tensor.min()), int(tensor.max())
+    if low == high or tensor.dtype is torch.bool:
+        # All the same (a mask, a length) is no constant: what is allowed in its place is less, or nothing.
+        low, high = min(low, 0), max(high, 1) if high in (0, 1) else high
     return torch.randint(low, high + 1, tuple(tensor.shape), generator=generator, device=generator.device).to(
         tensor.device, tensor.dtype
     )
@@ -156,6 +228,15 @@ def _large(tensor: Any, generator: Any) -> Any:
 
 def _small(tensor: Any, generator: Any) -> Any:
     return _normal(tensor, generator) * 1e-3
+
+
+def _moderate(tensor: Any, generator: Any) -> Any:
+    return _normal(tensor, generator) * 30
+
+
+def _signed_zeros(tensor: Any, generator: Any) -> Any:
+    value = _normal(tensor, generator)
+    return torch.where(value.abs() < 1, torch.copysign(torch.zeros_like(value), value), value)
 
 
 def _constant(tensor: Any, generator: Any) -> Any:
@@ -182,6 +263,8 @@ VALUES: dict[str, Callable[[Any, Any], Any]] = {
     "uniform": _uniform,
     "scale 1e3": _large,
     "scale 1e-3": _small,
+    "scale 30": _moderate,
+    "zeros of both signs": _signed_zeros,
     "constant rows": _constant,
     "infinities": _speckled(lambda base: torch.copysign(torch.full_like(base, torch.inf), base)),
     "NaN": _speckled(lambda base: torch.full_like(base, torch.nan)),
@@ -202,6 +285,35 @@ def _longer(tensor: Any) -> Any:
     return torch.cat([plain, plain[:1]]).requires_grad_(tensor.requires_grad)
 
 
+def _one_row(tensor: Any) -> Any:
+    if tensor.dim() == 0 or tensor.shape[0] < 2:
+        return tensor
+    return tensor.detach()[:1].clone().requires_grad_(tensor.requires_grad)
+
+
+def _no_rows(tensor: Any) -> Any:
+    if tensor.dim() == 0:
+        return tensor
+    return tensor.detach()[:0].clone().requires_grad_(tensor.requires_grad)
+
+
+def _many_rows(tensor: Any) -> Any:
+    if tensor.dim() == 0 or tensor.numel() > _MOST_REPEATED:
+        return tensor
+    return torch.cat([tensor.detach()] * 8).requires_grad_(tensor.requires_grad)
+
+
+def _misaligned(tensor: Any) -> Any:
+    """In memory that does not begin where kernels that read several values at once want it; on the host only."""
+    plain = tensor.detach()
+    if plain.device.type != "cpu" or not plain.is_contiguous() or not plain.numel():
+        return tensor
+    around = torch.empty(plain.numel() + 1, dtype=plain.dtype)
+    placed = around[1:].view(plain.shape)
+    placed.copy_(plain)
+    return placed.requires_grad_(tensor.requires_grad)
+
+
 def _strided(tensor: Any) -> Any:
     if tensor.dim() < 2:
         return tensor
@@ -211,7 +323,15 @@ def _strided(tensor: Any) -> Any:
 
 
 def _differs(a: Any, b: Any) -> bool:
-    return a.shape != b.shape or a.stride() != b.stride()
+    return a.shape != b.shape or a.stride() != b.stride() or a.storage_offset() != b.storage_offset()
 
 
-SHAPES: dict[str, Callable[[Any], Any]] = {"one row less": _shorter, "one row more": _longer, "other strides": _strided}
+SHAPES: dict[str, Callable[[Any], Any]] = {
+    "one row less": _shorter,
+    "one row more": _longer,
+    "one row only": _one_row,
+    "no rows": _no_rows,
+    "eight times the rows": _many_rows,
+    "other strides": _strided,
+    "memory that is not aligned": _misaligned,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,17 +10,49 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.gate.tolerances import error_of
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import Call, copy_call, drawing, flatten, same_bits, sharing, tensors_of, values_of
+from lanewise.fix.telling import told
+from lanewise.fix.tensors import (
+    Call,
+    copy_call,
+    drawing,
+    flatten,
+    map_tensors,
+    same_bits,
+    sharing,
+    tensors_of,
+    values_of,
+)
 
-__all__ = ["Observation", "compare_form", "cotangents", "observe", "why_not_the_same"]
+__all__ = ["Observation", "compare_form", "cotangents", "gradient_scale", "observe", "why_not_the_same"]
 
 torch: Any = torch_part()
 _pytree: Any = torch_part("torch.utils._pytree")
+_reductions: Any = torch_part("torch.multiprocessing.reductions")
 
 _PLAUSIBLE = 0.1
 """Two results that are further apart, in norm, are not the same up to rounding."""
 
 _LAYOUTS = ("contiguous", "expanded", "transposed")
+
+_LARGER, _SMALL_BYTES = 2.0, 1 << 16
+"""Memory behind a result: how many times that of the original is too much, and how much never is."""
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class Placed(NamedTuple):
+    """How a result lies in memory: its class, strides of dimensions that have any, bytes of all that it keeps."""
+
+    kind: type
+    strides: tuple[int, ...]
+    storage: int
+
+
+class Names(NamedTuple):
+    """Of values that have a name in the program."""
+
+    gradients: list[str]
+    buffers: list[str]
 
 
 class Observation(NamedTuple):
@@ -29,8 +62,12 @@ class Observation(NamedTuple):
         outputs: tensors among the outputs, copied. form: structure of the outputs and what is not a tensor in them.
         gradients: of inputs, then parameters; None where there is none.
         inputs: tensors among the arguments after the call. buffers: of the modules after the call.
-        shared: which outputs share memory with inputs and with each other. carries_grad: which outputs have a graph.
-        touched: whether a parameter was written to.
+        shared: which outputs share memory with inputs, what modules hold, and each other.
+        carries_grad: which outputs have a graph. touched: whether a parameter was written to.
+        placed: how outputs lie in memory. kept: which outputs somebody keeps after the caller has let go of them.
+        left: attributes of modules that were written, by name; a tensor in them is a value like an output.
+        drawn: what tells the state of the random number generators afterwards. hooks: which hooks of parts had an effect.
+        names: of gradients and buffers.
     """
 
     outputs: list[Any]
@@ -41,13 +78,24 @@ class Observation(NamedTuple):
     shared: tuple[tuple[int, int], ...]
     carries_grad: tuple[bool, ...]
     touched: bool
+    placed: tuple[Placed, ...]
+    kept: tuple[bool, ...]
+    left: list[tuple[str, Any]]
+    drawn: int
+    hooks: tuple[bool, ...]
+    names: Names
 
     def values(self) -> list[tuple[str, Any]]:
         """Every tensor with a name."""
         named = [(f"output {at}", tensor) for at, tensor in enumerate(self.outputs)]
-        named += [(f"gradient {at}", tensor) for at, tensor in enumerate(self.gradients) if tensor is not None]
+        named += [
+            (name, tensor)
+            for name, tensor in zip(self.names.gradients, self.gradients, strict=False)
+            if tensor is not None
+        ]
         named += [(f"argument {at} after the call", tensor) for at, tensor in enumerate(self.inputs)]
-        return named + [(f"buffer {at} after the call", tensor) for at, tensor in enumerate(self.buffers)]
+        named += list(zip(self.names.buffers, self.buffers, strict=True))
+        return named + [(f"attribute {name} after the call", t) for name, one in self.left for t in tensors_of(one)]
 
 
 def observe(subject: Subject, call: Call, state: State, *, layout: str = "contiguous", draw: int = 0) -> Observation:
@@ -60,33 +108,95 @@ def observe(subject: Subject, call: Call, state: State, *, layout: str = "contig
     copied = copy_call(call)
     parameters = subject.parameters()
     versions = [parameter._version for parameter in parameters]
+    held = [*parameters, *subject.buffers(), *(tensor for _, tensor in state.attributes())]
+    hooks = _hooks_of_parts(subject)
+    effects = [told(hook) for hook in hooks]
     seed(subject, draw)
     try:
         args, kwargs = copied
         result = subject.entry(*args, **kwargs)
         found = tensors_of(result)
+        left = state.written()
         gradients: list[Any] = []
         if subject.kind == "training":
-            roots = [tensor for tensor in found if tensor.requires_grad]
+            roots = [tensor for tensor in (*found, *tensors_of([one for _, one in left])) if tensor.requires_grad]
             wanted = subject.differentiable(copied)
             if roots and wanted:
                 back = cotangents(roots, layout)
                 gradients = list(torch.autograd.grad(roots, wanted, back, allow_unused=True))
+            del roots
         leaves = flatten(result)
         structure = str(_pytree.tree_flatten(result)[1])
         plain = tuple(leaf for leaf in leaves if not isinstance(leaf, torch.Tensor))
-        return Observation(
+        buffers = [*subject.buffers(), *(tensor for _, tensor in state.attributes())]
+        seen = Observation(
             outputs=[values_of(tensor) for tensor in found],
             form=(structure, tuple((t.dtype, tuple(t.shape), t.device) for t in found), plain),
             gradients=[None if tensor is None else values_of(tensor) for tensor in gradients],
             inputs=[values_of(tensor) for tensor in tensors_of(copied)],
-            buffers=[values_of(tensor) for tensor in subject.buffers()],
-            shared=sharing(found, tensors_of(copied)),
+            buffers=[values_of(tensor) for tensor in buffers],
+            shared=sharing(found, [*tensors_of(copied), *held]),
             carries_grad=tuple(bool(tensor.requires_grad) for tensor in found),
             touched=versions != [parameter._version for parameter in parameters],
+            placed=tuple(map(_placed, found)),
+            kept=(),
+            left=[(name, map_tensors(values_of, one)) for name, one in left],
+            drawn=state.generators.mark(),
+            hooks=tuple(told(hook) != before for hook, before in zip(hooks, effects, strict=True)),
+            names=_names(subject, state, copied),
         )
+        memories = [_memory_of(tensor) for tensor in found]
+        del result, found, leaves, gradients, left, args, kwargs, copied, held, buffers
+        state.restore()
+        return seen._replace(kept=_still_there(memories))
     finally:
         state.restore()
+
+
+def _names(subject: Subject, state: State, call: Call) -> Names:
+    wanted = {id(tensor): at for at, tensor in enumerate(tensors_of(call))}
+    named = {id(p): name for p, name in zip(subject.parameters(), subject.named("parameters"), strict=True)}
+    gradients = [
+        f"gradient of argument {wanted[id(one)]}" if id(one) in wanted else f"gradient of {named[id(one)]}"
+        for one in subject.differentiable(call)
+    ]
+    buffers = [f"buffer {name} after the call" for name in subject.named("buffers")]
+    return Names(gradients, buffers + [f"attribute {name} after the call" for name, _ in state.attributes()])
+
+
+def _placed(tensor: Any) -> Placed:
+    strides = ()
+    if tensor.layout is torch.strided and tensor.numel():
+        strides = tuple(n for n, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
+    try:
+        storage = int(tensor.untyped_storage().nbytes())
+    except (RuntimeError, NotImplementedError):
+        storage = 0
+    return Placed(type(tensor), strides, storage)
+
+
+def _memory_of(tensor: Any) -> Any:
+    """A weak reference to a tensor's memory; None where it has none of its own."""
+    try:
+        return _reductions.StorageWeakRef(tensor.untyped_storage())
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _still_there(memories: Sequence[Any]) -> tuple[bool, ...]:
+    """Which of them somebody still holds; what only waits for the garbage collector does not count."""
+    alive = [memory is not None and not memory.expired() for memory in memories]
+    if any(alive):
+        gc.collect()
+        alive = [memory is not None and not memory.expired() for memory in memories]
+    return tuple(alive)
+
+
+def _hooks_of_parts(subject: Subject) -> list[Any]:
+    """Those of the root itself are called around what is exchanged."""
+    roots = {id(root) for root in subject.found.modules} if subject.module is not None else set[int]()
+    parts = [module for module in subject.every_module() if id(module) not in roots]
+    return [hook for module in parts for name in _HOOKS for hook in vars(module).get(name, {}).values()]
 
 
 def cotangents(roots: Sequence[Any], layout: str, dtypes: Sequence[Any] = ()) -> list[Any]:
@@ -105,6 +215,11 @@ def cotangents(roots: Sequence[Any], layout: str, dtypes: Sequence[Any] = ()) ->
     return made
 
 
+def gradient_scale(seen: Observation) -> float:
+    """Of the largest value among all gradients."""
+    return max((float(one.abs().max()) for one in seen.gradients if one is not None and one.numel()), default=0.0)
+
+
 def compare_form(expected: Observation, found: Observation) -> str:
     """The first difference besides values, as a sentence; "" if there is none."""
     if expected.form[0] != found.form[0]:
@@ -115,7 +230,18 @@ def compare_form(expected: Observation, found: Observation) -> str:
     if pair := _different(expected, found):
         return f"a value among the outputs that is not a tensor differs: {_short(pair[1])} instead of {_short(pair[0])}"
     if expected.shared != found.shared:
-        return "the outputs share memory with inputs or each other in another way"
+        return "the outputs share memory with inputs, parameters or each other in another way"
+    for at, (want, have) in enumerate(zip(expected.placed, found.placed, strict=True)):
+        if problem := _otherwise(want, have):
+            return f"output {at} {problem}"
+    if any(have and not want for want, have in zip(expected.kept, found.kept, strict=True)):
+        return "results are kept after the caller has let go of them: a later call may change them"
+    if problem := _left_otherwise(expected, found):
+        return problem
+    if expected.hooks != found.hooks:
+        return "hooks of parts are not called as they were"
+    if expected.drawn != found.drawn:
+        return "other random numbers are drawn"
     if expected.carries_grad != found.carries_grad:
         return "other outputs carry a graph for the backward pass"
     if expected.touched != found.touched:
@@ -128,6 +254,30 @@ def compare_form(expected: Observation, found: Observation) -> str:
     if missing or len(expected.gradients) != len(found.gradients):
         return "gradients are missing" if missing else "there are gradients of other tensors"
     return ""
+
+
+def _otherwise(want: Placed, have: Placed) -> str:
+    if want.kind is not have.kind:
+        return f"is of class {have.kind.__name__}, not {want.kind.__name__}"
+    if want.strides != have.strides:
+        return f"lies in memory in another way: strides {list(have.strides)}, not {list(want.strides)}"
+    if have.storage > max(_LARGER * want.storage, want.storage + _SMALL_BYTES):
+        return f"keeps {have.storage:,} bytes alive, not {want.storage:,}"
+    return ""
+
+
+def _left_otherwise(expected: Observation, found: Observation) -> str:
+    want, have = dict(expected.left), dict(found.left)
+    if other := [name for name in {**want, **have} if (name in want) != (name in have)]:
+        return f"attribute {other[0]} is {'no longer' if other[0] in want else 'now'} written"
+    for name, value in want.items():
+        if [_shape(one) for one in flatten(value)] != [_shape(one) for one in flatten(have[name])]:
+            return f"attribute {name} is another one after the call"
+    return ""
+
+
+def _shape(leaf: Any) -> Any:
+    return (leaf.dtype, tuple(leaf.shape)) if isinstance(leaf, torch.Tensor) else told(leaf)
 
 
 def why_not_the_same(first: Observation, again: Observation) -> str:

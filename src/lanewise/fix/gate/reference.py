@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lanewise.capture.lazy_torch import torch_part
-from lanewise.fix.gate.observe import Observation, cotangents, observe
+from lanewise.fix.gate.observe import Names, Observation, cotangents, observe
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, map_tensors, tensors_of, values_of
@@ -24,12 +24,15 @@ class Truth(NamedTuple):
     outputs: list[Any]
     gradients: list[Any]
     buffers: list[Any]
+    left: list[tuple[str, Any]]
+    names: Names
 
     def values(self) -> list[tuple[str, Any]]:
         """Every tensor with its name, as in an `Observation`."""
         named = [(f"output {at}", tensor) for at, tensor in enumerate(self.outputs)]
-        named += [(f"gradient {at}", tensor) for at, tensor in enumerate(self.gradients) if tensor is not None]
-        return named + [(f"buffer {at} after the call", tensor) for at, tensor in enumerate(self.buffers)]
+        named += [(n, t) for n, t in zip(self.names.gradients, self.gradients, strict=False) if t is not None]
+        named += list(zip(self.names.buffers, self.buffers, strict=False))
+        return named + [(f"attribute {name} after the call", t) for name, one in self.left for t in tensors_of(one)]
 
 
 class Reference:
@@ -58,7 +61,7 @@ class Reference:
         if self.itself:
             return {}
         if self._twin is None:
-            return dict(Truth(self.of(call, eager).outputs, [], []).values())
+            return dict(Truth(self.of(call, eager).outputs, [], [], [], eager.names).values())
         modes = [(module, module.training) for module in self._twin.modules()]
         try:
             if mode is not None:
@@ -71,28 +74,39 @@ class Reference:
     def of(self, call: Call, eager: Observation, *, layout: str = "contiguous") -> Truth:
         """The truth about a call; that of `eager` where there is no other."""
         if self.itself:
-            return Truth(eager.outputs, eager.gradients, eager.buffers)
+            return Truth(eager.outputs, eager.gradients, eager.buffers, eager.left, eager.names)
         doubled = map_tensors(_double, copy_call(call))
         if self._twin is None:
-            return Truth(_upcast_run(self._subject, copy_call(call)), eager.gradients, eager.buffers)
+            outputs = _upcast_run(self._subject, copy_call(call))
+            return Truth(outputs, eager.gradients, eager.buffers, eager.left, eager.names)
         buffers = [(buffer, buffer.clone()) for buffer in self._twin.buffers()]
+        attributes = [(module, dict(vars(module))) for module in self._twin.modules()]
         try:
             seed(self._subject, 0)
             outputs = tensors_of(self._twin(*doubled[0], **doubled[1]))
+            left = [(name, _attribute(self._twin, name)) for name, _ in eager.left]
             gradients: list[Any] = []
             if self._subject.kind == "training":
-                gradients = self._gradients(outputs, doubled, layout, eager)
+                gradients = self._gradients(outputs, tensors_of([one for _, one in left]), doubled, layout, eager)
             after = [values_of(buffer) for buffer in self._twin.buffers()]
-            return Truth([values_of(tensor) for tensor in outputs], gradients, after)
+            left = [(name, map_tensors(values_of, one)) for name, one in left]
+            return Truth([values_of(tensor) for tensor in outputs], gradients, after, left, eager.names)
         finally:
+            for module, held in attributes:
+                vars(module).clear()
+                vars(module).update(held)
             with torch.no_grad():
                 for buffer, value in buffers:
                     buffer.data.copy_(value)
 
-    def _gradients(self, outputs: Sequence[Any], call: Call, layout: str, eager: Observation) -> list[Any]:
+    def _gradients(
+        self, outputs: Sequence[Any], left: Sequence[Any], call: Call, layout: str, eager: Observation
+    ) -> list[Any]:
         # Rounded as the original program gets them.
         dtypes = [tensor.dtype for tensor, carries in zip(eager.outputs, eager.carries_grad, strict=True) if carries]
-        roots = [tensor for tensor in outputs if tensor.requires_grad]
+        mine = tensors_of([one for _, one in eager.left])
+        dtypes += [tensor.dtype for tensor, twin in zip(mine, left, strict=True) if twin.requires_grad]
+        roots = [tensor for tensor in (*outputs, *left) if tensor.requires_grad]
         wanted = [tensor for tensor in tensors_of(call) if tensor.requires_grad and tensor.is_leaf]
         seen: dict[int, Any] = {}
         for parameter in self._twin.parameters():
@@ -144,6 +158,13 @@ def _plausible(truth: Sequence[Any], eager: Sequence[Any]) -> bool:
             if float((wanted - found).norm()) > limit * float(wanted.norm()):
                 return False
     return True
+
+
+def _attribute(module: Any, path: str) -> Any:
+    *parts, name = path.split(".")
+    for part in parts:
+        module = getattr(module, part)
+    return vars(module).get(name)
 
 
 def _copied(subject: Subject) -> Any:

@@ -13,24 +13,39 @@ from typing import Any, NamedTuple
 
 from lanewise.capture.lazy_torch import torch_part
 
-__all__ = ["Error", "allowed", "error_of", "floor_of", "other_masks", "rounded", "worst"]
+__all__ = ["NOISE", "Error", "allowed", "allowed_noise", "error_of", "floor_of", "other_masks", "rounded", "worst"]
 
 torch: Any = torch_part()
 
 _FACTOR = 2.0
 # In units of the roundoff of the type: what reordering a few operations may cost where the original happens to be exact.
 _FLOOR_SINGLE, _FLOOR_HALF = 8.0, 1.0
+_SUMMED = 4.0
+
+
+# A value that is small beside the largest (a small probability) may be wrong without any of these showing it.
+_SMALL_FACTOR, _SMALL_FLOOR = 4.0, 64.0
+_BANDS = ((1e-6, 1e-3), (1e-12, 1e-6), (0.0, 1e-12))
+_LEAST_IN_BAND, _MOST_FOR_BANDS = 32, 1 << 22
+
+NOISE = 0.05
+"""A gradient whose error in the original is larger than this, in norm, has no digit that is right: its true value is zero,
+or nearly so, beside what was summed to make it."""
+
+_NOISE_FACTOR = 16.0
 
 
 class Error(NamedTuple):
-    """Relative errors against a reference: largest difference over largest value, and L2 norm over L2 norm."""
+    """Relative errors against a reference: largest difference over largest value, and L2 norm over L2 norm; and the latter
+    among values that are small beside the largest, the worst of a few sizes."""
 
     largest: float
     norm: float
+    small: float = 0.0
 
     def within(self, limit: Error) -> bool:
-        """Whether neither is above its limit. NaN is not."""
-        return self.largest <= limit.largest and self.norm <= limit.norm
+        """Whether none is above its limit. NaN is not."""
+        return self.largest <= limit.largest and self.norm <= limit.norm and self.small <= limit.small
 
 
 def error_of(found: Any, reference: Any) -> Error:
@@ -46,7 +61,20 @@ def error_of(found: Any, reference: Any) -> Error:
     if scale == 0.0:
         # Where all of the truth is zero, an error has no scale: it is one, or none.
         return Error(0.0 if largest == 0.0 else math.inf, 0.0 if norm == 0.0 else math.inf)
-    return Error(largest / scale, norm / length)
+    return Error(largest / scale, norm / length, _among_small(difference, truth, scale, found.dtype))
+
+
+def _among_small(difference: Any, truth: Any, scale: float, dtype: Any) -> float:
+    if not dtype.is_floating_point or not _LEAST_IN_BAND <= truth.numel() <= _MOST_FOR_BANDS:
+        return 0.0
+    # What is below the smallest normal number may be flushed to zero.
+    size, least = truth.abs() / scale, float(torch.finfo(dtype).tiny) / scale
+    found = 0.0
+    for low, high in _BANDS:
+        inside = (size > max(low, least)) & (size <= high)
+        if int(inside.sum()) >= _LEAST_IN_BAND:
+            found = max(found, float(difference[inside].norm()) / float(truth[inside].norm()))
+    return found
 
 
 def rounded(found: Any, reference: Any) -> bool:
@@ -57,7 +85,7 @@ def rounded(found: Any, reference: Any) -> bool:
 def worst(errors: Iterable[Error]) -> Error:
     """The largest of each; zeros if there are none."""
     found = [Error(0.0, 0.0), *errors]
-    return Error(max(error.largest for error in found), max(error.norm for error in found))
+    return Error(*(max(values) for values in zip(*found, strict=True)))
 
 
 def floor_of(dtype: Any) -> float:
@@ -68,16 +96,33 @@ def floor_of(dtype: Any) -> float:
     return (_FLOOR_HALF if roundoff > 1e-4 else _FLOOR_SINGLE) * roundoff
 
 
-def allowed(eager: Error, dtype: Any, *, precision: float = 0.0) -> Error:
+def allowed(eager: Error, dtype: Any, *, precision: float = 0.0, summed: bool = False) -> Error:
     """The largest errors that pass.
 
     Args:
         eager: errors of the original program in the same precision.
         dtype: of the result.
         precision: unit roundoff of the arithmetic that was allowed on purpose, if lower than that of the type.
+        summed: for gradients: each is a sum over all rows, whose terms cancel; its error is one of what was summed.
     """
-    floor = max(floor_of(dtype), precision)
-    return Error(max(_FACTOR * eager.largest, floor), max(_FACTOR * eager.norm, floor))
+    more = _SUMMED if summed else 1.0
+    floor = max(more * floor_of(dtype), precision)
+    small = max(_SMALL_FACTOR * eager.small, _SMALL_FLOOR * floor)
+    factor = _FACTOR * (2.0 if summed else 1.0)
+    return Error(max(factor * eager.largest, floor), max(factor * eager.norm, floor), small)
+
+
+def allowed_noise(eager: Error, truth: Any, scale: float, dtype: Any) -> Error:
+    """The largest errors that pass of a gradient that is noise: a few times what the original is off by, or what rounding
+    takes from the gradients around it.
+
+    Args:
+        eager: of the original. truth: what they are relative to. scale: of the largest gradient of the same call.
+    """
+    largest = float(truth.detach().abs().max()) if truth.numel() else 0.0
+    around = floor_of(dtype) * scale / largest if largest else math.inf
+    most = max(_NOISE_FACTOR * max(eager.largest, eager.norm), around)
+    return Error(most, math.inf, math.inf)
 
 
 def other_masks(found: Any, eager: Any, reference: Any) -> int:
@@ -87,4 +132,5 @@ def other_masks(found: Any, eager: Any, reference: Any) -> int:
     truth = reference.to(found.device)
     settled = (torch.isnan(eager) == torch.isnan(truth)) & (torch.isinf(eager) == torch.isinf(truth))
     differ = (torch.isnan(found) != torch.isnan(eager)) | (torch.isinf(found) != torch.isinf(eager))
+    differ |= torch.isinf(found) & torch.isinf(eager) & (found != eager)
     return int((settled & differ).sum())

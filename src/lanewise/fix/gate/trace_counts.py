@@ -28,7 +28,7 @@ class Seen:
     Attributes:
         operators, kernels: by name; copies of the device count as kernels. compiled: entries into compiled code.
         launches, graph_launches: of the host. recorded: forward operators that recorded a graph for a backward pass.
-        channels_last: convolutions that read it. device_us: device time, us. peak: most memory allocated at once, bytes;
+        channels_last: convolutions that read it. peak: most memory allocated at once, bytes;
             -1 if unknown. settings: as recorded. path: of the trace.
     """
 
@@ -39,7 +39,6 @@ class Seen:
     graph_launches: float
     recorded: float
     channels_last: float
-    device_us: float
     peak: int
     settings: Mapping[str, str]
     path: str = ""
@@ -100,7 +99,6 @@ def see(trace: Trace, path: str = "") -> Seen:
         graph_launches=float(np.count_nonzero(chosen[graph_calls])) / count,
         recorded=float(np.count_nonzero(trace["events"]["sequence"][operators] >= 0)) / count,
         channels_last=_channels_last(trace, set(operators.tolist())) / count,
-        device_us=run.device_ns / 1e3 if run.work.device else 0.0,
         peak=run.memory_peak,
         settings=run.environment,
         path=path,

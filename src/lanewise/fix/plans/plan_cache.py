@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lanewise.cache_folder import cache_folder
 from lanewise.errors import LanewiseError
 from lanewise.fix.model import PlanReport
 from lanewise.fix.plans.fingerprint import kinds_of, machine_of, structure_of
 from lanewise.fix.plans.plan import Plan, load_plan
 from lanewise.fix.plans.saved_plan import read_saved
 from lanewise.fix.subject import Subject
-from lanewise.trace.file.parquet_cache import default_folder
 
 __all__ = ["find_plan", "keep_plan", "plan_path"]
 
@@ -26,7 +26,7 @@ def plan_path(subject: Subject, asked: Mapping[str, Any]) -> Path:
     """Where the plan for a subject is kept; `asked` are the options that it depends on."""
     facts = [machine_of(subject), structure_of(subject), kinds_of(subject), dict(asked)]
     key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
-    return default_folder() / "plans" / f"{key}.json"
+    return cache_folder() / "plans" / f"{key}.json"
 
 
 def find_plan(path: Path, target: Any, example_inputs: Any, *, seconds: float) -> Plan | None:

@@ -16,6 +16,7 @@ from lanewise.fix.gate.speed.repeats import only_for_seen_inputs
 from lanewise.fix.gate.speed.timing import NULL, Samples, Schedule, measure, settled, timing_of
 from lanewise.fix.model import Attempt, Outcome, Timing
 from lanewise.fix.plans.plan import combined
+from lanewise.fix.settings import put_back
 from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
@@ -99,6 +100,7 @@ def _attempt(
     finally:
         for variant in (*made, *[one.variant for one in ledger.kept[::-1]]):
             variant.disable()
+        put_back(bench.gate.settings)
         bench.state.restore()
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import torch
 import triton
 
+from lanewise.cache_folder import cache_folder
 from lanewise.kernels.dispatch.launcher import Kernel
 
 __all__ = ["cache_path", "card_key", "forget", "override", "pick", "record", "source_hash"]
@@ -53,9 +54,7 @@ def source_hash() -> str:
 
 
 def cache_path() -> Path:
-    root = os.environ.get("LANEWISE_CACHE_DIR")
-    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lanewise"
-    return base / "kernels" / "tuning.json"
+    return cache_folder() / "kernels" / "tuning.json"
 
 
 def _table() -> dict[str, dict[str, Any]]:

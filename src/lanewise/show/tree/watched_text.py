@@ -30,6 +30,9 @@ _NOISY = 0.2
 _RANGE = 1.5
 """From this ratio of its ends on an interval supports no single number."""
 
+_NOTICED = 0.02
+"""Share of a step from which noticing it is worth a word."""
+
 _NO_DEVICE = ("not collected: no device was used", "not collected: this torch is a CPU build")
 """Nothing to tell of."""
 
@@ -39,14 +42,21 @@ def watched_lines(watched: Watched) -> list[str]:
     lines = [_what(watched)]
     if watched.distortion is not None:
         found = watched.distortion
-        ratio = f"{found.ratio:.3f}x the time of another"
+        other = "a step of the program alone" if found.notice_ns else "another"
+        ratio = f"{found.ratio:.3f}x the time of {other}"
         interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, {found.on} and {found.off} steps of this run"
         if found.low <= 1 <= found.high and found.high - found.low > _NOISY:
             lines.append(f"steps differ too much to tell what watching costs ({interval})")
         elif found.high > _RANGE * found.low:
-            lines.append(f"a watched step takes {found.low:.2f}x to {found.high:.2f}x the time of another ({interval})")
+            lines.append(f"a watched step takes {found.low:.2f}x to {found.high:.2f}x the time of {other} ({interval})")
         else:
             lines.append(f"a watched step takes {ratio} ({interval})")
+        if found.step_ns and found.notice_ns > _NOTICED * found.step_ns:
+            alone = (found.step_ns + found.notice_ns) / found.step_ns
+            lines.append(
+                f"{found.notice_ns / 1000:.1f} us of every step, watched or not, go to noticing that it began:"
+                f" {alone:.2f}x a step of {found.step_ns / 1000:.1f} us"
+            )
     elif watched.callback_ns:
         lines.append(
             f"folding one operator took {watched.callback_ns:.0f} ns at the start; what a step costs was not measured"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from lanewise.cache_folder import cache_folder
 from lanewise.trace.file.source import Source
 from lanewise.trace.file.unwrap import BLOCK_BYTES
 from lanewise.trace.reading_losses import Reading
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from lanewise.trace.model import Trace
 
-__all__ = ["Store", "default_folder"]
+__all__ = ["Store"]
 
 _REVISION = 1
 """To be raised when the reader gives other values for the same file; a change of the schema shows by itself."""
@@ -60,24 +60,11 @@ class _Facts(msgspec.Struct):
     reading: Reading
 
 
-def default_folder() -> Path:
-    """Where the store is, unless `LANEWISE_CACHE_DIR` says otherwise."""
-    if chosen := os.environ.get("LANEWISE_CACHE_DIR"):
-        return Path(chosen)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "lanewise"
-
-
 class Store:
     """The kept traces of one folder."""
 
     def __init__(self, folder: Path | None = None, cap_bytes: int | None = None) -> None:
-        self._folder = (folder or default_folder()) / f"traces-{_layout()}"
+        self._folder = (folder or cache_folder()) / f"traces-{_layout()}"
         self._cap = _cap_from_environment() if cap_bytes is None else cap_bytes
 
     def find(self, source: Source) -> Trace | None:

@@ -52,27 +52,38 @@ class FreshInputs:
         self._subject, self._recorded, self._each = subject, call, each
         self._calls = [copy_call(call) for _ in range(max(1, min(_MOST_CALLS, max(_LEAST_CALLS, by_time), by_size)))]
 
-    def block(self, repeats: Repeats, arm: str, warm: Call) -> None:
+    def block(self, repeats: Repeats, arm: str, warm: Call) -> Any:
         """Time a block of each kind for an arm, which is in place.
 
         Args:
             warm: a call to begin with, so that what is timed finds the arm's code in the caches.
+
+        Returns:
+            What it gave for `last`, the first time that it saw it.
         """
         for call in self._calls:
             renewed(call, self._recorded, next(_numbers))
         self._subject.run(warm)
-        repeats.fresh[arm].append(self._timed(self._calls))
-        repeats.seen[arm].append(self._timed(self._calls[-1:] * len(self._calls)))
+        fresh, result = self._timed(self._calls)
+        repeats.fresh[arm].append(fresh)
+        repeats.seen[arm].append(self._timed(self._calls[-1:] * len(self._calls))[0])
+        return result
 
-    def _timed(self, calls: Sequence[Call]) -> float:
+    @property
+    def last(self) -> Call:
+        """The call whose result is known."""
+        return self._calls[-1]
+
+    def _timed(self, calls: Sequence[Call]) -> tuple[float, Any]:
         self._subject.wait()
+        result: Any = None
         start = time.perf_counter_ns()
         for call in calls:
-            self._subject.run(call)
+            result, _ = self._subject.run(call)
             if self._each:
                 self._subject.wait()
         self._subject.wait()
-        return (time.perf_counter_ns() - start) / len(calls)
+        return (time.perf_counter_ns() - start) / len(calls), result
 
 
 def only_for_seen_inputs(repeats: Repeats, before: str, after: str, *, gain: float) -> tuple[str, bool]:

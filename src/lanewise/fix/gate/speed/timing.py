@@ -159,7 +159,9 @@ def measure(
                     if name == NULL:
                         continue
                     with _on(variants[name], state):
-                        inputs.block(repeats, name, calls[0])
+                        given = _copied(inputs.block(repeats, name, calls[0]))
+                    if name not in wrong and not _alike(given, _results(subject, state, [inputs.last]), apart):
+                        wrong[name] = "while it was timed it gave another result for new inputs"
             longest = schedule.seconds * (1.05 if number >= schedule.enough else schedule.patience)
             late = time.monotonic() - began > longest
             if late or (number in schedule.looks and done(rounds)):

@@ -1,0 +1,102 @@
+"""Generators of random numbers: those that programs share, and a program's own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.subject import Subject
+
+__all__ = ["Generators"]
+
+torch: Any = torch_part()
+_numpy: Any = np.random
+"""The generator that programs share; they may draw from it, we do not."""
+
+
+class Generators:
+    """Of one program: the shared ones of Python, NumPy and torch, and those that it holds itself.
+
+    Args:
+        subject: whose modules' attributes, closures and globals are looked through.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._device = subject.device if subject.cuda else None
+        self._own = list({id(one): one for one in _held(subject) if _is_generator(one)}.values())
+
+    def state(self) -> list[Any]:
+        """Of all of them."""
+        device = [torch.cuda.get_rng_state(self._device)] if self._device is not None else []
+        return [
+            random.getstate(),
+            _numpy.get_state(),
+            torch.get_rng_state(),
+            *device,
+            *(_state_of(one) for one in self._own),
+        ]
+
+    def put_back(self, state: list[Any]) -> None:
+        """Set all to a state."""
+        python, numbers, host, *others = state
+        random.setstate(python)
+        _numpy.set_state(numbers)
+        torch.set_rng_state(host)
+        if self._device is not None:
+            torch.cuda.set_rng_state(others.pop(0), self._device)
+        for one, value in zip(self._own, others, strict=True):
+            _set_state(one, value)
+
+    def mark(self) -> int:
+        """What tells the state apart from others."""
+        return hash(tuple(_mark(one) for one in self.state()))
+
+
+def _held(subject: Subject) -> Iterable[Any]:
+    for module in subject.every_module():
+        for value in vars(module).values():
+            yield from value if isinstance(value, list | tuple) else (value,)
+    function = getattr(subject.entry, "original", None)
+    function = getattr(function, "__func__", function)
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+    known = getattr(function, "__globals__", {})
+    for name in getattr(getattr(function, "__code__", None), "co_names", ()):
+        yield known.get(name)
+    yield from vars(getattr(subject.entry.original, "__self__", None) or object).values() if function else ()
+
+
+def _is_generator(value: Any) -> bool:
+    return isinstance(value, torch.Generator | np.random.Generator | np.random.RandomState | random.Random)
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
+
+
+def _set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    else:
+        generator.set_state(state)
+
+
+def _mark(state: Any) -> Any:
+    if isinstance(state, torch.Tensor):
+        return bytes(state.numpy())
+    if isinstance(state, dict):
+        return repr(state)
+    if any(isinstance(one, np.ndarray) for one in state):
+        return tuple(one.tobytes() if isinstance(one, np.ndarray) else one for one in state)
+    return state

@@ -1,0 +1,53 @@
+"""Other values in everything that a program holds, and back: what was copied out of it, or folded into it, shows."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.subject import Subject
+from lanewise.fix.time_budget import uninterrupted
+
+__all__ = ["exchanged_values"]
+
+torch: Any = torch_part()
+
+_SMALL = 1 << 16
+"""Elements up to which a tensor is copied; a larger one is turned around, which needs no memory and can be undone."""
+
+
+@contextmanager
+def exchanged_values(subject: Subject) -> Generator[None]:
+    """Parameters and buffers have other values inside, in the same memory: their own in another order, or, if that is no
+    other, a little more of them. Values that are not ordered (a mask, a table of positions) stay valid in any order."""
+    turned: list[tuple[Any, int]] = []
+    copied: list[tuple[Any, Any]] = []
+    try:
+        with uninterrupted(), torch.no_grad():
+            for tensor in (*subject.parameters(), *subject.buffers()):
+                if tensor.layout is torch.strided and tensor.numel():
+                    _exchange(tensor, turned, copied)
+        yield
+    finally:
+        with uninterrupted(), torch.no_grad():
+            for tensor, at in turned:
+                tensor.data.copy_(tensor.data.flip(at))
+            for tensor, value in copied:
+                tensor.data.copy_(value)
+
+
+def _exchange(tensor: Any, turned: list[tuple[Any, int]], copied: list[tuple[Any, Any]]) -> None:
+    data = tensor.data
+    at = next((at for at, size in enumerate(data.shape) if size > 1), None)
+    if at is not None and data.numel() > _SMALL:
+        turned.append((tensor, at))
+        data.copy_(data.flip(at))
+        return
+    copied.append((tensor, data.clone()))
+    other = data.flip(at) if at is not None else data
+    if bool((other == data).all()) and data.dtype.is_floating_point:
+        steps = torch.arange(1, data.numel() + 1, dtype=torch.float64, device=data.device).view(data.shape)
+        other = (data.double() * (1 + 0.5 * steps / data.numel())).to(data.dtype)
+    data.copy_(other)
