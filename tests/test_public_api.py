@@ -71,6 +71,26 @@ def test_two_runs_compare_from_python() -> None:
     assert comparison.differences[0].verdict
 
 
+def test_what_takes_a_trace_takes_its_path_too() -> None:
+    from pathlib import Path
+
+    from lanewise.bundled import bundled_path
+
+    path = str(bundled_path("mnist"))
+    verdict = lanewise.explain(lanewise.read(path)).verdict
+    for given in (path, Path(path)):
+        assert lanewise.explain(given).verdict == verdict
+        assert len(lanewise.build_tree(given)) == len(lanewise.build_tree(lanewise.read(path)))
+        assert len(lanewise.Facts(given).trace) == 1975
+    with pytest.raises(lanewise.InputError, match=r"nowhere\.json"):
+        lanewise.explain("nowhere.json")
+    for other in (None, 3, {"traceEvents": []}):
+        with pytest.raises(
+            TypeError, match=f"a trace, or the path of one, is needed and this is a {type(other).__name__}"
+        ):
+            lanewise.explain(other)  # type: ignore[arg-type]
+
+
 _ALONE = """
 import sys, lanewise
 for name in sys.argv[1:]:

@@ -246,7 +246,7 @@ def run(
         document["cases"].append(record)
         say(line(record))
         if out is not None:
-            out.write_text(json.dumps(document))
+            out.write_text(json.dumps(document), encoding="utf-8")
         if keep and record.get("tuning") and case.tune is not None and "arms" in record:
             kernel_name, key, _ = case.tune
             tuning.record(kernel_name, key, tuning.pick(kernel_name, key, None))
@@ -257,7 +257,7 @@ def run(
     document["calibration_end"] = calibrate()
     document["seconds"] = round(time.perf_counter() - start, 1)
     if out is not None:
-        out.write_text(json.dumps(document))
+        out.write_text(json.dumps(document), encoding="utf-8")
     return document
 
 

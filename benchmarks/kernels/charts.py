@@ -114,7 +114,8 @@ def write_charts(documents: Sequence[dict[str, Any]], directory: Path) -> list[P
         path = directory / f"{group}.svg"
         latest = documents[-1]
         path.write_text(
-            chart(group.replace("_", " "), chosen, latest["machine"], latest["calibration_start"]["copy_gb_per_s"])
+            chart(group.replace("_", " "), chosen, latest["machine"], latest["calibration_start"]["copy_gb_per_s"]),
+            encoding="utf-8",
         )
         written.append(path)
     return written

@@ -97,6 +97,7 @@ def test_a_verb_opens_the_folder_and_the_file(
         except Exception as error:
             pytest.skip(str(error))
     monkeypatch.chdir(project)
+    monkeypatch.setenv("COLUMNS", "200")  # both names of it fit in every line
     said: list[str] = []
     for it in ("one", "one/program.json.gz"):
         result = lanewise(VERBS[verb].format(it=it, out=tmp_path / it.replace("/", "-")))

@@ -665,7 +665,7 @@ def test_edits_that_break_the_program_are_not_written(tmp_path: Path) -> None:
         """)
     )
     before = script.read_text()
-    done = lanewise("fix", "--apply", "--runs", 1, "--only", "optimizer-flags", script.name, cwd=tmp_path)
+    done = lanewise("fix", "--apply", "--unsafe", "--runs", 1, "--only", "optimizer-flags", script.name, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert "the edited program ends with exit code" in done.stderr
     assert script.read_text() == before
@@ -727,7 +727,7 @@ def test_a_call_that_only_writes_is_made_by_another_thread_in_order() -> None:
     assert [one.safe for one in result.suggestions] == [False]
     written: list[int] = []
     names: dict[str, Any] = {"out": SimpleNamespace(write=written.append)}
-    exec(compile(result.after, "logged", "exec"), names)
+    exec(compile(result.after.replace("import torch\n", ""), "logged", "exec"), names)  # it needs none
     names["main"](range(50))
     names["_finish_calls"]()
     assert written == list(range(50))

@@ -36,7 +36,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def test_the_default_view() -> None:
+def test_the_default_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
     result = run(TRACE)
     assert result.exit_code == 0
     assert "plain.json.gz" in result.output

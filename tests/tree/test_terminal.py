@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lanewise.show.report.terminal import table_renderable
+from lanewise.show.report.terminal_table import table_renderable
 from lanewise.show.tree.tree_terminal import flat_block, header, tree_rows, tree_text
 from lanewise.tree import views
 from lanewise.tree.build import build
@@ -104,7 +104,7 @@ def test_flat_tables_have_every_column_in_every_row(by: str) -> None:
     block = flat_block(tree, flat(tree, by), by, limit=10)
     assert all(column.key in row for row in block.rows for column in block.columns)
     assert len(block.rows) + block.omitted == flat(tree, by).height
-    table_renderable(block, width=100)
+    table_renderable(block)
 
 
 @pytest.mark.parametrize("metric", ["host", "wait", "delay", "idle", "bytes", "count", "launches", "calls", "htod"])

@@ -181,7 +181,7 @@ def _variables() -> dict[str, str]:
 
 def _git() -> dict[str, Any]:
     def ask(*words: str) -> str:
-        done = subprocess.run(("git", *words), capture_output=True, text=True, timeout=2, check=False)
+        done = subprocess.run(("git", *words), capture_output=True, text=True, errors="replace", timeout=2, check=False)
         return done.stdout.strip() if done.returncode == 0 else ""
 
     revision = ask("rev-parse", "--short=12", "HEAD")
@@ -209,7 +209,7 @@ def _smi_clocks() -> dict[str, Any]:
     for reasons in ("clocks_event_reasons.active", "clocks_throttle_reasons.active"):
         words = ["nvidia-smi", f"--query-gpu={fields},{reasons}", "--format=csv,noheader,nounits"]
         words.append(f"--id={nvml.full_uuid(_uuid())}")
-        done = subprocess.run(words, capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=5, check=False)
         if done.returncode == 0:
             sm, memory, power, limit, temperature, driver, bits = (part.strip() for part in done.stdout.split(","))
             reading = nvml.Reading(int(sm), int(memory), float(power), float(limit), int(temperature), int(bits, 16))

@@ -80,6 +80,7 @@ class Recording:
     def __init__(self, options: Options, log: Callable[[str], None] = lambda _: None) -> None:
         # The program may change its working directory.
         self.options = replace(options, out=options.out.absolute())
+        self._from = os.getcwd()
         self.trace: Path | None = None
         self.facts: Recorded | None = None
         self.problem = ""
@@ -241,6 +242,7 @@ class Recording:
         """The trace of the program's own profiler: the file that it wrote, or its rows if it wrote none."""
         if (written := self._own.exported) is not None:
             self.trace = written
+            self._log(f"trace in {self.shown}")
             return
         theirs = self._own.unexported
         if theirs is None or not has_rows(theirs):
@@ -316,12 +318,22 @@ class Recording:
             final = free_path(folder, stem, ".json.gz")
             self._first_part = write_trace(raw, final, to_json(self.facts), unfinished=measured.unfinished)
             self.trace = final
+            self._log(f"trace in {self.shown}")
             raw.unlink(missing_ok=True)
         except LanewiseError as error:
             # The uncompressed export is still there: better a trace without our facts than none.
             self.problem = f"{error}; the uncompressed trace is {raw}"
             self.trace = raw
             self._log(self.problem)
+
+    @property
+    def shown(self) -> str:
+        """The trace as one would write it where the command was given."""
+        try:
+            relative = os.path.relpath(self.trace or "", self._from)
+        except (ValueError, OSError):  # on another drive; the program's folder is gone
+            relative = ".."
+        return str(self.trace) if relative.startswith("..") else relative
 
     def _describe(self, session: Session) -> Recorded:
         measured = self.window.measured

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,28 +51,28 @@ class Afterwards:
             # Whatever the program has put there.
             with contextlib.suppress(Exception):
                 stream.flush()
-        trace = self._recording.trace
         unseen = self._recording.add_unseen()
-        if trace is None:
+        nothing = self._recording.trace is None
+        if nothing:
             # A problem has been told when it arose.
             if not self._recording.problem:
                 self._log(_why_nothing(self._recording, elsewhere=any(f.code == "child-processes" for f in unseen)))
-        if trace is None or not self._explain:
+        if nothing or not self._explain:
             for fault in unseen:  # where there is a report, it says so
                 self._log(fault.sentence)
-        if trace is None:
+        if nothing:
             return
-        shown = _shown(trace)
         if self._explain and os.environ.get("RANK", "0") == "0":
-            self._print_report(trace)
-        self._log(f"trace in {shown}" + ("" if self._explain else f"; next: lanewise explain {shown}"))
+            self._print_report()
+        if not self._explain:
+            self._log(f"next: lanewise explain {shlex.quote(self._recording.shown)}")
 
-    def _print_report(self, trace: Path) -> None:
+    def _print_report(self) -> None:
         words = [
             sys.executable,
             "-m",
             "lanewise.cli.after_run",
-            _shown(trace),
+            self._recording.shown,
             "json" if self._as_json else "text",
             self._project,
         ]
@@ -92,6 +93,7 @@ class Afterwards:
                 stdout=report if is_as_it_was(report) else subprocess.DEVNULL,
                 stderr=STDERR if is_as_it_was(STDERR) else subprocess.DEVNULL,
                 env=environment,
+                cwd=self._project,
                 check=False,
             )
         except (OSError, ValueError) as error:
@@ -116,24 +118,18 @@ def _why_nothing(recording: Recording, *, elsewhere: bool) -> str:
     return f"{ended}; --whole records programs of any length"
 
 
-def _shown(path: Path) -> str:
-    try:
-        relative = os.path.relpath(path)
-    except (ValueError, OSError):  # on another drive; the program's folder is gone
-        return str(path)
-    return relative if not relative.startswith("..") else str(path)
-
-
 def main(path: str, form: str, project: str, unprofiled_us: float | None) -> None:
     """Explain the trace at `path` by the settings of the project in a folder or above: its data beside the trace, the
     report on standard output (`text` or `json`)."""
     from lanewise.cli.common import console, project_settings
+    from lanewise.cli.plain import replace_what_cannot_be_encoded
     from lanewise.diagnose.explain import explain
     from lanewise.errors import LanewiseError
     from lanewise.show.report.json import report_json
     from lanewise.show.report.terminal import print_report
     from lanewise.trace.reader import read
 
+    replace_what_cannot_be_encoded()
     try:
         settings = project_settings(start=Path(project))
         trace = read(path)

@@ -30,6 +30,6 @@ def chain(source: str, step: int | None, limit: int, as_json: bool, cache: bool)
     if as_json:
         click.echo(chain_json(facts, data))
     else:
-        from lanewise.show.report.terminal import table_renderable
+        from lanewise.show.report.terminal_table import table_renderable
 
         console().print(table_renderable(chain_table(facts, data, limit)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 _PROGRESS_AFTER_S = 1.0
+_WIDTH, _NARROWEST = 100, 20
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,13 +167,15 @@ def _progress() -> Generator[Callable[[int, int | None], None] | None]:
             bar.stop()
 
 
-def console(*, width: int | None = None) -> Console:
-    """A console on stdout; plain text where stdout is no terminal or NO_COLOR is set."""
+def console(file: IO[str] | None = None) -> Console:
+    """A console on stdout, or on a file; plain text where that is no terminal or NO_COLOR is set.
+
+    As wide as COLUMNS says, else as the terminal, else 100 characters.
+    """
     from rich.console import Console
 
-    if width is None and not sys.stdout.isatty():
-        width = 110
-    return Console(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+    width = max(shutil.get_terminal_size((_WIDTH, 24)).columns, _NARROWEST)
+    return Console(file=file, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
 
 
 STDOUT = Path("-")

@@ -84,12 +84,10 @@ def explain(
     elif output is not None:
         from io import StringIO
 
-        from rich.console import Console
-
-        from lanewise.show.report.terminal import render
+        from lanewise.show.report.terminal import print_report
 
         buffer = StringIO()
-        Console(file=buffer, width=110, highlight=False, markup=False).print(render(report, verbose=verbose))
+        print_report(report, console(buffer), verbose=verbose)
         emit(buffer.getvalue(), output, force)
     else:
         from lanewise.show.report.terminal import print_report

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from lanewise._version import __version__
+from lanewise.cli.plain import replace_what_cannot_be_encoded
 from lanewise.errors import LanewiseError
 
 __all__ = ["cli", "main"]
@@ -72,6 +73,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: runs a verb; an error a user can cause is one line on stderr and an exit code."""
+    replace_what_cannot_be_encoded()
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as error:

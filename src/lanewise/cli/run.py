@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lanewise.cli.first_words import what_to_type
+from lanewise.cli.plain import as_given
 from lanewise.errors import MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
@@ -107,9 +109,10 @@ def program_here(words: list[str], verb: str) -> Program:
     program is named, MissingDependencyError without torch.
     """
     program = program_of(words, verb)
+    need_torch()
     if (launched := launcher(program, words, verb)) is not None:
         os.execv(sys.executable, [sys.executable, *launched])
-    need_torch()
+    as_given()
     return program
 
 
@@ -127,8 +130,8 @@ def program_of(words: list[str], verb: str = "run") -> Program:
         return Program(**given, arguments=tuple(rest[1:]))
     if os.path.basename(first) == "torchrun" and not os.path.exists("torchrun"):
         return Program(module="torch.distributed.run", arguments=tuple(rest))
-    if not os.path.exists(first):
-        raise UsageError(f"no such script: {first}")
+    if instead := what_to_type(words, verb):
+        raise UsageError(instead)
     return Program(script=first, arguments=tuple(rest))
 
 

@@ -225,12 +225,12 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
     elif format_ is not None or output is not None:
         raise UsageError("a flat view is printed, or written as --json")
     else:
-        from lanewise.show.report.terminal import table_renderable
+        from lanewise.show.report.terminal_table import table_renderable
         from lanewise.show.tree.tree_terminal import flat_block, header
 
         screen = console()
         screen.print(header(shown))
-        screen.print(table_renderable(flat_block(shown, table, by, metric, limit=limit), width=screen.width))
+        screen.print(table_renderable(flat_block(shown, table, by, metric, limit=limit)))
 
 
 def _bytes(shown: Tree, format_: str, metric: str = "device") -> bytes:

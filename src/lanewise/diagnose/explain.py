@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from lanewise._version import __version__
@@ -23,30 +24,32 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.prefetch import measured_ahead
 from lanewise.report.model import SCHEMA, Report, StepsSummary
 from lanewise.trace.model import Trace
+from lanewise.trace.reader import opened
 
 __all__ = ["explain", "facts_of", "report_of"]
 
 
 def explain(
-    trace: Trace,
+    trace: Trace | str | os.PathLike[str],
     *,
     unprofiled_us: float | None = None,
     settings: Settings | None = None,
-    peers: Sequence[Trace] = (),
+    peers: Sequence[Trace | str | os.PathLike[str]] = (),
 ) -> Report:
     """Explain a trace.
 
     Args:
-        trace: what `lanewise.read` returned.
+        trace: what `lanewise.read` returned, or what it would read: a path, or a directory (its newest trace).
         unprofiled_us: step time measured without a profiler, us; overrides what the recorder wrote into the trace.
         settings: which rules run, and their thresholds; `load_settings()` reads those of the project.
         peers: traces of the other ranks of the same job, recorded over the same steps.
 
     Raises:
         UsageError: the settings name a code or a threshold that does not exist; or the peers are no ranks of this job.
+        InputError: a file that cannot be read.
     """
-    facts = facts_of(trace, unprofiled_us=unprofiled_us)
-    return report_of(job_of([facts, *map(Facts, peers)]) if peers else facts, settings)
+    facts = facts_of(opened(trace), unprofiled_us=unprofiled_us)
+    return report_of(job_of([facts, *(facts_of(opened(peer)) for peer in peers)]) if peers else facts, settings)
 
 
 def facts_of(trace: Trace, *, unprofiled_us: float | None = None) -> Facts:

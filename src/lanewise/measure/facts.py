@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ from lanewise.measure.training.backward_work import Backward, measure_backward
 from lanewise.measure.training.optimizer_step import OptimizerStep, measure_optimizer
 from lanewise.trace.memo import once
 from lanewise.trace.model import Trace
+from lanewise.trace.reader import opened
 
 __all__ = ["Facts"]
 
@@ -42,8 +44,10 @@ class Facts(Core):
         peers: facts of other ranks of the same job, if their traces were given, too.
     """
 
-    def __init__(self, trace: Trace, *, unprofiled_ns: int | None = None, peers: Sequence[Facts] = ()) -> None:
-        super().__init__(trace, unprofiled_ns=unprofiled_ns)
+    def __init__(
+        self, trace: Trace | str | os.PathLike[str], *, unprofiled_ns: int | None = None, peers: Sequence[Facts] = ()
+    ) -> None:
+        super().__init__(opened(trace), unprofiled_ns=unprofiled_ns)
         self.peers = tuple(peers)
 
     @property

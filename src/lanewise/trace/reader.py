@@ -44,7 +44,7 @@ from lanewise.trace.reading_losses import Reading
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
 
-__all__ = ["read"]
+__all__ = ["opened", "read"]
 
 Progress = Callable[[int, int | None], None]
 """Called with the stored bytes read so far and their total, None if unknown."""
@@ -57,6 +57,21 @@ _WORTH_RETURNING = 24 << 20
 
 _USUAL_RATIO = 12
 """How many times larger a compressed trace is when unpacked; decides only whether a second process is worth it."""
+
+
+def opened(trace: Trace | str | os.PathLike[str]) -> Trace:
+    """The trace that is given, or read from the path that is given.
+
+    Raises:
+        InputError: it cannot be read. TypeError: it is neither.
+    """
+    if isinstance(trace, str | os.PathLike):
+        return read(trace)
+    from lanewise.trace.model import Trace  # here, because it imports all that explains a trace
+
+    if not isinstance(trace, Trace):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be untyped
+        raise TypeError(f"a trace, or the path of one, is needed and this is a {type(trace).__name__}: {trace!r:.60}")
+    return trace
 
 
 def read(

@@ -7,6 +7,7 @@ per node.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from typing import Any
 
@@ -16,6 +17,7 @@ from lanewise._version import __version__
 from lanewise.errors import UsageError
 from lanewise.measure.kernel_names import COMMUNICATION
 from lanewise.trace.model import Trace
+from lanewise.trace.reader import opened
 from lanewise.trace.schema import Kind
 from lanewise.tree.forest import Groups, unify
 from lanewise.tree.from_trace.backward import Backward, find_backward
@@ -42,7 +44,7 @@ MAX_NODES = 200_000
 
 
 def build(
-    trace: Trace,
+    trace: Trace | str | os.PathLike[str],
     *,
     steps: Collection[int] | None = None,
     streams: Collection[str] | None = None,
@@ -51,15 +53,16 @@ def build(
     """The calling-context tree of a trace.
 
     Args:
-        trace: what `read` returned.
+        trace: what `read` returned, or the path that it would read.
         steps: numbers of the steps that count, as recorded; all of the trace by default, what lies outside of steps
             included.
         streams: streams whose device work counts, as text; host costs always count.
         max_nodes: above this number the cheapest contexts are merged into `<truncated>`, and counted.
 
     Raises:
-        UsageError: a step or stream that the trace does not have.
+        UsageError: a step or stream that the trace does not have. InputError: a file that cannot be read.
     """
+    trace = opened(trace)
     contexts = find_contexts(trace)
     communication = is_communication(trace, contexts)
     backward = find_backward(trace, contexts, communication)

@@ -101,7 +101,7 @@ def _name(compiler: str) -> str:
     name = os.path.basename(compiler)
     try:
         words = [compiler, "-dumpfullversion", "-dumpversion"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError):
         return name
     return one_line(f"{name} {done.stdout}")

@@ -266,7 +266,7 @@ def _version_of(compiler: str) -> str:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
             [compiler, "-dumpfullversion", "-dumpversion", "-dumpmachine"],
-            capture_output=True, text=True, timeout=20, check=False,
+            capture_output=True, text=True, errors="replace", timeout=20, check=False,
         )  # fmt: skip
         return f"{compiler} {done.stdout}"
     return compiler

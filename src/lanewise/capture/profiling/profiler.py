@@ -115,7 +115,6 @@ class Session:
             "use_kineto": True,
             "record_shapes": self.flags.shapes,
             "with_stack": self.flags.stacks,
-            "with_modules": self.flags.stacks,
             "profile_memory": self.flags.memory,
         }
         offered = inspect.signature(profiler.profile.__init__).parameters

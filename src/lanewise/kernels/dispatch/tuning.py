@@ -61,7 +61,7 @@ def _table() -> dict[str, dict[str, Any]]:
     global _TABLE
     if _TABLE is None:
         try:
-            _TABLE = json.loads(cache_path().read_text())
+            _TABLE = json.loads(cache_path().read_text(encoding="utf-8"))
         except (OSError, ValueError):
             _TABLE = {}
     return _TABLE if _TABLE is not None else {}
@@ -107,7 +107,7 @@ def record(kernel: str, key: Hashable, chosen: Any) -> None:
     path = cache_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}.tmp")
-    partial.write_text(json.dumps(table, indent=1, sort_keys=True))
+    partial.write_text(json.dumps(table, indent=1, sort_keys=True), encoding="utf-8")
     partial.replace(path)
 
 

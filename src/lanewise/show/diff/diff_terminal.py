@@ -18,7 +18,7 @@ from lanewise.show.diff.diff_tables import (
     host_table,
     waterfall_table,
 )
-from lanewise.show.report.terminal import table_renderable
+from lanewise.show.report.terminal_table import table_renderable
 from lanewise.show.safe_text import clean
 
 __all__ = ["print_diff", "render_diff"]
@@ -29,10 +29,10 @@ _STATUS = {"new": ("+", "red"), "fixed": ("-", "green"), "remaining": ("·", "di
 
 def print_diff(comparison: Comparison, console: Console, *, verbose: bool = False) -> None:
     """Print a comparison. `verbose` shows every row."""
-    console.print(render_diff(comparison, verbose=verbose, width=console.width))
+    console.print(render_diff(comparison, verbose=verbose))
 
 
-def render_diff(comparison: Comparison, *, verbose: bool = False, width: int = 110) -> RenderableType:
+def render_diff(comparison: Comparison, *, verbose: bool = False) -> RenderableType:
     """The comparison as a rich renderable."""
     parts: list[RenderableType] = [_side("base", comparison.base)]
     parts += [
@@ -40,7 +40,7 @@ def render_diff(comparison: Comparison, *, verbose: bool = False, width: int = 1
         for place, side in enumerate(comparison.others, 1)
     ]
     for difference in comparison.differences:
-        parts += _difference(difference, verbose, width, several=len(comparison.differences) > 1)
+        parts += _difference(difference, verbose, several=len(comparison.differences) > 1)
     return Group(*parts)
 
 
@@ -60,7 +60,7 @@ def _side(role: str, side: SideSummary) -> Text:
     )
 
 
-def _difference(difference: Difference, verbose: bool, width: int, *, several: bool) -> list[RenderableType]:
+def _difference(difference: Difference, verbose: bool, *, several: bool) -> list[RenderableType]:
     parts: list[RenderableType] = [Text()]
     if several:
         parts += [Text(f"{clean(difference.b, 60)} against {clean(difference.a, 60)}", style="bold underline")]
@@ -75,26 +75,26 @@ def _difference(difference: Difference, verbose: bool, width: int, *, several: b
                 "the card (clocks, power), not the program.",
             )
         )
-    parts += [Text(), _table(waterfall_table(difference), width)]
-    parts += [Text(), _table(counts_table(difference), width)]
+    parts += [Text(), _table(waterfall_table(difference))]
+    parts += [Text(), _table(counts_table(difference))]
     if difference.device:
-        parts += _device(difference, None if verbose else _DEVICE_ROWS, width)
+        parts += _device(difference, None if verbose else _DEVICE_ROWS)
     if difference.contexts:
-        parts += [Text(), _table(contexts_table(difference, 40 if verbose else 12), width)]
+        parts += [Text(), _table(contexts_table(difference, 40 if verbose else 12))]
     host = host_table(difference, 40 if verbose else 6)
     if host.rows:
-        parts += [Text(), _table(host, width)]
+        parts += [Text(), _table(host)]
     for statement in difference.statements:
         line = Text.assemble((f"  {statement.code} ", "cyan"), clean(statement.title, 400))
         parts += [Text(), line, Text(f"  Fix: {statement.fix}", style="dim")]
     if difference.findings:
         parts += [Text(), *_findings(difference)]
     if difference.environment:
-        parts += [Text(), _table(environment_table(difference), width)]
+        parts += [Text(), _table(environment_table(difference))]
     return parts
 
 
-def _device(difference: Difference, rows: int | None, width: int) -> list[RenderableType]:
+def _device(difference: Difference, rows: int | None) -> list[RenderableType]:
     coverage = difference.coverage
     text = f"  {format_quantity('share', coverage.matched_share)} of the time of both sides is matched"
     if coverage.explained_share:
@@ -104,7 +104,7 @@ def _device(difference: Difference, rows: int | None, width: int) -> list[Render
             f"; {format_quantity('time', coverage.new_ns)} new and {format_quantity('time', coverage.gone_ns)} gone "
             "without a relation to the other side"
         )
-    return [Text(), _table(device_table(difference, rows), width), Text(text, style="dim")]
+    return [Text(), _table(device_table(difference, rows)), Text(text, style="dim")]
 
 
 def _findings(difference: Difference) -> list[RenderableType]:
@@ -120,5 +120,5 @@ def _findings(difference: Difference) -> list[RenderableType]:
     return lines
 
 
-def _table(block: TableBlock, width: int) -> RenderableType:
-    return Padding(table_renderable(block, width=width - 4), (0, 0, 0, 2))
+def _table(block: TableBlock) -> RenderableType:
+    return Padding(table_renderable(block), (0, 0, 0, 2))

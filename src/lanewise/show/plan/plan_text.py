@@ -13,7 +13,7 @@ from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.quantity import format_quantity
 from lanewise.show.report.json import to_plain
 from lanewise.show.report.markdown import escape, table_markdown
-from lanewise.show.report.terminal import table_renderable
+from lanewise.show.report.terminal_table import table_renderable
 from lanewise.show.safe_text import clean
 
 __all__ = [
@@ -36,7 +36,7 @@ _ORDER = ("kept", "not credited", "not faster", "wrong", "failed", "out of budge
 
 def print_plan(report: PlanReport, console: Console, *, verbose: bool = False) -> None:
     """Print a plan. `verbose` adds every check of every candidate."""
-    console.print(render_plan(report, verbose=verbose, width=console.width))
+    console.print(render_plan(report, verbose=verbose))
 
 
 def plan_json(report: PlanReport) -> str:
@@ -84,13 +84,13 @@ def final_table(report: PlanReport) -> TableBlock:
     return TableBlock("In turns, without a profiler, per call", columns, rows)
 
 
-def render_plan(report: PlanReport, *, verbose: bool = False, width: int = 110) -> RenderableType:
+def render_plan(report: PlanReport, *, verbose: bool = False) -> RenderableType:
     """The plan as a rich renderable."""
     parts: list[RenderableType] = [Text(clean(plan_sentence(report), 600), style="bold"), Text()]
     if report.attempts:
-        parts += [table_renderable(attempts_table(report, reasons=False), width=width - 4), Text()]
+        parts += [table_renderable(attempts_table(report, reasons=False)), Text()]
     if report.final:
-        parts += [table_renderable(final_table(report), width=width - 4), Text()]
+        parts += [table_renderable(final_table(report)), Text()]
     for attempt in _in_order(report):
         parts.append(Text.assemble((clean(attempt.name), "bold"), f": {clean(attempt.what)}"))
         lines = [*([attempt.reason] if attempt.reason else []), *attempt_lines(attempt, checks=verbose)]

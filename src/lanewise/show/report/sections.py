@@ -9,7 +9,7 @@ from rich.text import Text
 
 from lanewise.diagnose.sections.section import Section
 from lanewise.report.model import TableBlock
-from lanewise.show.report.terminal import table_renderable
+from lanewise.show.report.terminal_table import table_renderable
 from lanewise.show.safe_text import clean
 
 __all__ = ["print_sections"]
@@ -32,4 +32,4 @@ def print_sections(screen: Console, sections: Mapping[str, Section], blocks: Map
         name = section_of.get(key, "")
         if name and name not in said:
             say(name)
-        screen.print(table_renderable(block, width=screen.width), end="\n\n")
+        screen.print(table_renderable(block), end="\n\n")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import shlex
+from collections.abc import Mapping
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from lanewise.measure.kernel_names import short_name
-from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TableColumn, TextBlock
+from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TextBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.report.markdown import location_text
-from lanewise.show.safe_text import cell, clean, shorten
+from lanewise.show.report.terminal_table import AtWidth, table_renderable
+from lanewise.show.safe_text import clean
 
-__all__ = ["print_report", "render", "table_renderable"]
+__all__ = ["print_report", "render"]
 
 _LEVEL = {"bad": ("✗", "bold red"), "warn": ("!", "yellow"), "info": ("·", "dim"), "ok": ("✓", "green")}
 _CLASS_STYLE = {
@@ -75,13 +75,7 @@ def _verdict(report: Report) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(clean(report.verdict, 700), style="bold")]
     shares = {name: share for name, share in report.regime.shares.items() if share > 0.004}
     if shares:
-        bar, legend = Text("  "), Text("  ", style="dim")
-        for name, share in sorted(shares.items(), key=lambda item: -item[1]):
-            label, colour, block = _CLASS_STYLE[name]
-            bar.append(block * max(1, round(share * _BAR_WIDTH)), style=colour)
-            legend.append(f"{block} ", style=colour)
-            legend.append(f"{label} {format_quantity('share', share)}   ")
-        lines += [bar, legend]
+        lines.append(AtWidth(lambda width: _bar(shares, min(_BAR_WIDTH, width - 8))))
     regime = report.regime
     if regime.unprofiled:
         step, recorded = (format_quantity("time", us * 1e3) for us in (regime.step_us, regime.recorded_step_us))
@@ -99,6 +93,16 @@ def _verdict(report: Report) -> list[RenderableType]:
         )
     lines += [_indented(Text(clean(str(statement), 500), style="dim")) for statement in report.statements]
     return lines
+
+
+def _bar(shares: Mapping[str, float], width: int) -> RenderableType:
+    bar, legend = Text("  "), Text("  ", style="dim")
+    for name, share in sorted(shares.items(), key=lambda item: -item[1]):
+        label, colour, block = _CLASS_STYLE[name]
+        bar.append(block * max(1, round(share * width)), style=colour)
+        legend.append(f"{block} ", style=colour)
+        legend.append(f"{label} {format_quantity('share', share)}   ")
+    return Group(bar, legend)
 
 
 def _trust(report: Report) -> list[RenderableType]:
@@ -247,64 +251,3 @@ def _narrow(block: TableBlock) -> TableBlock:
     """The step table without the classes, which the bar already shows."""
     dropped = {"transfer", "communication", "dependency", "unknown", "compute", "host"}
     return TableBlock(block.title, [c for c in block.columns if c.key not in dropped], block.rows, block.omitted)
-
-
-def table_renderable(block: TableBlock, *, max_rows: int | None = None, width: int = 106) -> RenderableType:
-    """A table block as a rich table that fits `width`: text is escaped and cut, numbers are right-aligned.
-
-    Columns that do not fit are left out from the right, and named below.
-    """
-    rows = block.rows[:max_rows]
-    texts = {
-        c.key: [cell(row[c.key]) if c.type == "text" else format_quantity(c.type, row[c.key]) for row in rows]
-        for c in block.columns
-    }
-    kept, dropped, longest = _fit(block.columns, texts, width)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="dim")
-    for column in kept:
-        if column.type == "text":
-            texts[column.key] = [_shortened(text, longest[column.key]) for text in texts[column.key]]
-            least = min(longest[column.key], _widest(texts[column.key])) if column is kept[0] else None
-            table.add_column(clean(column.label), overflow="fold", min_width=least)
-        else:
-            table.add_column(clean(column.label), justify="right", min_width=_widest(texts[column.key]))
-    for row in range(len(rows)):
-        table.add_row(*[Text(texts[column.key][row]) for column in kept])
-    notes: list[str] = []
-    omitted = block.omitted + len(block.rows) - len(rows)
-    if omitted:
-        notes.append(f"{omitted:,} more rows")
-    if dropped:
-        notes.append("columns that did not fit: " + ", ".join(column.label for column in dropped))
-    return Group(Text(clean(block.title), style="italic"), table, *[Text(note, style="dim") for note in notes])
-
-
-def _widest(texts: list[str], head: str = "") -> int:
-    words = [len(word) for word in head.split()]
-    return max([len(text) for text in texts] + words, default=4)
-
-
-def _fit(
-    columns: list[TableColumn], texts: dict[str, list[str]], width: int
-) -> tuple[list[TableColumn], list[TableColumn], dict[str, int]]:
-    """Columns that fit beside each other, the rest, and how long a word may be in each of the former."""
-    used, longest = 0, dict[str, int]()
-    for column in columns:
-        need = min(_widest(texts[column.key], column.label), 24 if longest else 44)
-        if len(longest) > 1 and used + need + 3 > width:
-            break
-        used += need + 3
-        longest[column.key] = need
-    # What is left over goes to the first column, which names things.
-    longest[columns[0].key] += max(0, width - used)
-    return columns[: len(longest)], columns[len(longest) :], longest
-
-
-_LEAD = re.compile(r"^\s*(?:→ )?")
-
-
-def _shortened(text: str, longest: int) -> str:
-    """The text with the middle of words left out that are too long for a line: both ends of a name tell most."""
-    lead = _LEAD.match(text)
-    room = max(12, longest - (lead.end() if lead else 0))
-    return re.sub(rf"\S{{{room + 1},}}", lambda word: shorten(word[0], room), text)

@@ -58,7 +58,9 @@ def _file(path: Path) -> Source:
     except OSError as error:
         raise InputError(f"{path}: {_reason(error)}") from None
     regular = path.is_file()
-    return Source(str(path), lambda: _opened(path), status.st_size if regular else None, path if regular else None)
+    # A name that is no text in this locale may be text in UTF-8; what is stored and shown must be text.
+    name = os.fsencode(path).decode("utf-8", "replace")
+    return Source(name, lambda: _opened(path), status.st_size if regular else None, path if regular else None)
 
 
 def _opened(path: Path) -> BinaryIO:

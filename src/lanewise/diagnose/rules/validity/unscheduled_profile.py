@@ -26,7 +26,7 @@ def unscheduled_profile(facts: Facts) -> Outcome:
     Costs: nothing per step; numbers of the first steps are wrong.
 
     Fix: `torch.profiler.schedule(wait=1, warmup=2, active=5)` and `prof.step()` at the end of every step; or
-    `lanewise record`, which finds the steps itself.
+    `lanewise run SCRIPT`, which finds the steps itself.
 
     Verify: the first recorded step number is 2 or more.
 
