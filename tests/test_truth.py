@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import union
+from lanewise.trace.intervals import union
 from lanewise.trace.schema import Kind
 from tests.support.corpus import facts_of, truth
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks.diagnosis.labels import LABELS, Label
 
 from lanewise.diagnose.explain import explain
+from lanewise.report.gain import helps
 from lanewise.report.model import Finding, Report
 from lanewise.trace.reader import read
 
@@ -152,8 +153,7 @@ def score(verdicts: list[Verdict]) -> Score:
 
 def _asks(finding: Finding) -> bool:
     """Whether a finding tells the user to change something, here and now."""
-    heard = finding.kind in ("problem", "statement") and finding.on_bottleneck and not finding.claims_from
-    return heard and not finding.code.startswith(_DESCRIBING)
+    return (helps(finding) or finding.kind == "statement") and not finding.code.startswith(_DESCRIBING)
 
 
 def _gain_us(before: Report, after: Report) -> float | None:

@@ -8,6 +8,7 @@ Only torch and the standard library are needed: lanewise is loaded as a bare nam
 
 from __future__ import annotations
 
+import runpy
 import sys
 import time
 import types
@@ -36,10 +37,9 @@ def record(order: dict[str, Any]) -> dict[str, Any]:
     from lanewise.capture.profiling.profiler import Flags
     from lanewise.capture.recording import Options, Recording
     from lanewise.capture.schedule import Plan
-    from lanewise.capture.script import Program, run
     from lanewise.trace.metadata import to_json
 
-    program = Program(script=str(ROOT / "examples" / order["script"]), arguments=tuple(order["arguments"]))
+    script = str(ROOT / "examples" / order["script"])
     options = Options(
         plan=Plan(**order["plan"]),
         flags=Flags(**order["flags"]),
@@ -52,7 +52,13 @@ def record(order: dict[str, Any]) -> dict[str, Any]:
     recording = Recording(options, log=lambda text: print(f"lanewise: {text}", file=sys.stderr))
     begun = time.time()
     recording.start()
-    code = run(program, recording.finish)
+    sys.argv = [script, *order["arguments"]]
+    code = 0
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as stop:
+        code = stop.code or 0
+    recording.finish()
     return {
         "exit_code": code,
         "seconds": round(time.time() - begun, 2),

@@ -4,7 +4,8 @@
     report = lanewise.explain(trace)
     print(report.verdict)
 
-Everything is imported on first use, so that `import lanewise` costs nothing.
+Everything is imported on first use, so that `import lanewise` costs nothing. For pytest, which warns of packages with
+plugins that it finds imported already (by `lanewise run`): PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations

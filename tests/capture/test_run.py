@@ -149,7 +149,7 @@ def test_exit_codes_pass_and_exit_handlers_come_first(shell: Shell) -> None:
     assert ran.err.index("bye") < ran.err.index("Can you trust it?")
 
 
-def test_control_c_saves_explains_and_gives_130(shell: Shell) -> None:
+def test_control_c_saves_explains_and_ends_by_the_signal(shell: Shell) -> None:
     name = shell.script(TRAIN + "train(60)\nprint('ready', flush=True)\nwhile True:\n    train(1)\n")
     process = shell.start("--active", "1000000", "--max-size", "1000", name)
     assert process.stdout is not None
@@ -158,7 +158,7 @@ def test_control_c_saves_explains_and_gives_130(shell: Shell) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     ran = Ran(shell.folder, (), subprocess.CompletedProcess([], process.returncode, out, err))
-    assert ran.code == 130
+    assert ran.code == -signal.SIGINT
     assert "KeyboardInterrupt" in ran.err
     assert ran.facts["stopped_by"] == "interrupt"
     assert ran.explained

@@ -32,7 +32,7 @@ def test_explain_says_regime_trust_and_what_to_do() -> None:
 
 def test_explain_json_is_one_versioned_object_in_the_shown_order() -> None:
     report = json.loads(run("explain", MNIST, "--json").stdout)
-    assert report["schema"] == "lanewise.report/1"
+    assert report["schema"] == "lanewise.report/2"
     assert {"source", "health", "steps", "regime", "findings"} <= set(report)
     keys = {"code", "name", "title", "steps", "recoverable_us_per_step", "evidence", "fix", "verify", "location"}
     assert report["findings"]
@@ -41,9 +41,7 @@ def test_explain_json_is_one_versioned_object_in_the_shown_order() -> None:
         for block in finding["evidence"]:
             if block["type"] == "table":
                 assert all(column["key"] in row for row in block["rows"] for column in block["columns"])
-    problems = [f for f in report["findings"] if f["kind"] == "problem" and f["on_bottleneck"] and not f["claims_from"]]
-    gains = [f["recoverable_us_per_step"] for f in problems]
-    assert gains == sorted(gains, reverse=True)
+    gains = [f["recoverable_us_per_step"] for f in report["findings"] if f["kind"] == "problem"]
     assert sum(gains) <= report["regime"]["step_us"] + 1e-3
 
 

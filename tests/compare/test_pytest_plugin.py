@@ -55,7 +55,7 @@ def test_it(lanewise):
     assert recorded.operators >= 2
     assert recorded.launches == 0
     assert recorded.step_us > 0
-    assert recorded.report.schema == "lanewise.report/1"
+    assert recorded.report.schema == "lanewise.report/2"
     assert not recorded.check(max_operators=1).passed
 """
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from statistics import median
 
 import pytest
 from benchmarks.diagnosis.__main__ import TARGETS
@@ -13,8 +14,8 @@ from benchmarks.diagnosis.score import RECORDINGS, Verdict, judge, judge_all, sc
 from lanewise.diagnose.explain import explain
 from lanewise.trace.reader import read
 
-# Their cost is not in the trace (OPT104) or below that of what else is wrong with the program (MEM105).
-NOT_FIRST = {"grad_in_inference-bad", "zero_fill-bad"}
+# Its cost is not in the trace (OPT104); a cause comes before a remedy for anything (LAU102 before LAU101).
+NOT_FIRST = {"grad_in_inference-bad", "llm-prefill"}
 
 
 @cache
@@ -42,15 +43,14 @@ def test_the_targets_are_reached() -> None:
     assert total.recordings >= TARGETS["recordings"]
     assert total.top_1 >= TARGETS["top_1"]
     assert total.good - total.good_silent <= TARGETS["false_alarms"]
-    # What fixed programs gave back stays under the stated bounds, but for four: without casts the work between them is
-    # on smaller types too; with the value that broke the graph went the kernel that computed it; beside fused kernels the
-    # products took less time as well; the last program's un-profiled step varied between 3.0 and 5.2 ms.
-    assert {name for name, verdict in verdicts().items() if verdict.bound_holds is False} == {
-        "cast_churn-bad",
-        "graph_break-bad",
-        "swiglu-4096",
-        "zero_fill-bad",
-    }
+
+
+def test_what_is_said_is_about_what_the_fix_gave() -> None:
+    """Pairs of recordings, a process each; `benchmarks/replay` holds predictions against pairs that were timed in turns."""
+    ratios = [v.stated_us / v.measured_us for v in verdicts().values() if v.stated_us and (v.measured_us or 0) > 10]
+    assert len(ratios) >= 25
+    assert 0.8 < median(ratios) < 1.1
+    assert sum(0.65 < ratio < 1.5 for ratio in ratios) >= 0.8 * len(ratios)
 
 
 def test_a_wrong_label_is_noticed() -> None:

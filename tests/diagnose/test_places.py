@@ -23,7 +23,7 @@ def test_a_place_spans_the_claimed_events_of_a_step_and_names_the_longest() -> N
     facts, events = three_steps()
     trace = facts.trace
     kernels = [event for event in events if trace.kind[event] == 7]
-    places = places_of(facts, Found(claims=kernels))
+    places = places_of(facts, Found(events=kernels))
     assert [place.step for place in places] == [3, 4, 2]  # the cold step last
     first = places[0]
     assert first.start_ns == trace.start[kernels[2]]
@@ -40,7 +40,7 @@ def test_without_claims_the_place_is_the_steps() -> None:
 
 def test_places_are_bounded() -> None:
     facts, events = three_steps()
-    assert len(places_of(facts, Found(claims=events), limit=2)) == 2
+    assert len(places_of(facts, Found(events=events), limit=2)) == 2
 
 
 def test_every_finding_of_a_report_has_a_place_inside_the_trace() -> None:

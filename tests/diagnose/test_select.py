@@ -11,7 +11,6 @@ from lanewise.diagnose.select import (
     counted,
     device_rows,
     device_sum,
-    either_side,
     enclosing,
     host_cost,
     named,
@@ -68,28 +67,6 @@ def test_sums_are_per_steady_step() -> None:
     # Three operators of 2 us each around a call of 5 us.
     assert host_cost(facts, facts.trace.links.launch[rows]) == 11_000
     assert len(claim(facts, rows)) == 4
-
-
-@pytest.mark.parametrize(("unprofiled_us", "side"), [(None, "device"), (500, "host")])
-def test_the_side_is_that_of_the_bottleneck(unprofiled_us: float | None, side: str) -> None:
-    b = TraceBuilder()
-    for _ in range(4):
-        with b.step(), b.op("aten::mm"):
-            b.launch("gemm", duration=100)
-    facts = Facts(b.build(), unprofiled_ns=round(unprofiled_us * 1e3) if unprofiled_us else None)
-    assert either_side(facts, device_ns=7, host_ns=9) == (side, 7 if side == "device" else 9)
-
-
-def test_a_mixed_run_takes_what_gives_more_back() -> None:
-    b = TraceBuilder()
-    for _ in range(4):
-        with b.step(), b.op("aten::mm"):
-            b.launch("gemm", duration=100)
-    facts = Facts(b.build(), unprofiled_ns=200_000)
-    assert facts.regime.name == "mixed"
-    assert either_side(facts, device_ns=50_000, host_ns=20_000)[0] == "device"
-    # Beyond what the side has in a step nothing counts.
-    assert either_side(facts, device_ns=60_000, host_ns=1e9)[0] == "host"
 
 
 def test_sites_group_by_what_called() -> None:

@@ -15,7 +15,6 @@ torch = pytest.importorskip("torch")
 
 from lanewise.capture.outlook import look  # noqa: E402
 from lanewise.capture.recorder import handler, record  # noqa: E402
-from lanewise.capture.script import Program, run  # noqa: E402
 
 ROOT = Path(__file__).parents[2] / "examples"
 
@@ -77,8 +76,12 @@ def _one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def runner(script: str, arguments: str) -> Callable[[], int]:
-    program = Program(script=str(ROOT / script), arguments=(*arguments.split(), "--device", "cpu"))
-    return lambda: run(program, lambda _: None)
+    def call() -> int:
+        sys.argv = [script, *arguments.split(), "--device", "cpu"]
+        runpy.run_path(str(ROOT / script), run_name="__main__")
+        return 0
+
+    return call
 
 
 def step_function(script: str) -> str | None:

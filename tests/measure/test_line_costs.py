@@ -67,7 +67,7 @@ def test_backward_work_goes_to_the_line_of_its_forward() -> None:
 
 
 def test_the_host_bound_report_names_the_lines() -> None:
-    report = report_of(two_lines(small=60))
+    report = report_of(two_lines(small=160))
     tables = {
         block.title: block.rows
         for finding in report.findings

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["ThreadMark", "this_thread"]
+__all__ = ["ThreadMark", "own_threads", "this_thread"]
+
+own_threads: set[int] = set()
+"""Identifiers, as the system has them, of threads that lanewise started."""
 
 
 class ThreadMark:

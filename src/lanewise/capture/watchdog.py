@@ -6,9 +6,12 @@ the main thread between two bytecodes without touching signals, so that is where
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import threading
 from collections.abc import Callable
+
+from lanewise.capture.thread_identity import own_threads
 
 __all__ = ["Watchdog"]
 
@@ -34,13 +37,15 @@ class Watchdog:
     def start(self) -> None:
         """Watch, if this is the main thread: no other can be interrupted."""
         if threading.current_thread() is threading.main_thread():
-            threading.Thread(target=self._watch, name="lanewise", daemon=True).start()
+            # Not by `threading`, which would list it among the threads of the program.
+            _thread.start_new_thread(self._watch, ())
 
     def stop(self) -> None:
         """Watch no more."""
         self._over.set()
 
     def _watch(self) -> None:
+        own_threads.add(threading.get_native_id())
         while not self._over.wait(_EVERY_S):
             if self._pending:
                 continue

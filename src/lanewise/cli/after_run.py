@@ -13,19 +13,59 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lanewise.capture.say import STDERR, STDOUT, is_as_it_was
+from lanewise.capture.say import STDERR, STDOUT, is_as_it_was, say
+from lanewise.search import installed_first
 
 if TYPE_CHECKING:
     from lanewise.capture.recording import Recording
 
-__all__ = ["Afterwards", "main"]
+__all__ = ["Afterwards", "how_it_ended", "main", "start"]
+
+
+_MAIN = """
+import sys; sys.path[:] = {search!r}
+from lanewise.cli.after_run import main
+main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else None)
+"""
+"""The report is made with the modules that were there before the program, whatever lies in its folder."""
+
+
+def start(order: dict[str, Any]) -> None:
+    """Begins in the program's process, before its first line; `order` is what `lanewise run` was told."""
+    from lanewise.capture.profiling.profiler import Flags
+    from lanewise.capture.recording import Options, Recording
+    from lanewise.capture.schedule import Plan
+
+    options = Options(**order["options"])
+    options = replace(
+        options,
+        plan=Plan(**order["options"]["plan"]),
+        flags=Flags(**order["options"]["flags"]),
+        out=Path(order["options"]["out"]),
+        command=tuple(order["options"]["command"]),
+    )
+
+    def log(text: str) -> None:
+        if not order["quiet"]:
+            say(text)
+
+    recording = Recording(options, log=log)
+    Afterwards(recording, explain=order["explain"], as_json=order["as_json"], log=log).register()
+    recording.start()
+
+
+def how_it_ended() -> str:
+    """`program ended`, or `exception` or `interrupt` where Python has shown the traceback of one."""
+    error = getattr(sys, "last_value", None)
+    return "program ended" if error is None else "interrupt" if isinstance(error, KeyboardInterrupt) else "exception"
 
 
 class Afterwards:
-    """Prints the report at the very end of the process, after the program's own exit handlers."""
+    """Ends the recording and prints the report at the very end of the process, after the program's own exit handlers."""
 
     def __init__(self, recording: Recording, *, explain: bool, as_json: bool, log: Callable[[str], None]) -> None:
         self._recording = recording
@@ -35,18 +75,21 @@ class Afterwards:
         self._process = os.getpid()
         # The program may go elsewhere; the project is where the command was given.
         self._project = os.getcwd()
+        # This lanewise first, wherever it came from.
+        self._search = [str(Path(__file__).resolve().parents[2]), *installed_first()]
 
     def register(self) -> None:
-        """Run when the process ends."""
+        """Run when the process ends: registered before the program's own handlers, and so called after them."""
         atexit.register(self._run)
 
-    def cancel(self) -> None:
-        """Do nothing after all."""
-        atexit.unregister(self._run)
-
     def _run(self) -> None:
-        if os.getpid() != self._process:
-            return
+        # A second Ctrl-C ends ours, too, and in silence.
+        with contextlib.suppress(Exception, KeyboardInterrupt):
+            if os.getpid() == self._process:
+                self._end()
+
+    def _end(self) -> None:
+        self._recording.finish(how_it_ended())
         for stream in (sys.stdout, sys.stderr):
             # Whatever the program has put there.
             with contextlib.suppress(Exception):
@@ -70,8 +113,9 @@ class Afterwards:
     def _print_report(self) -> None:
         words = [
             sys.executable,
-            "-m",
-            "lanewise.cli.after_run",
+            "-I",
+            "-c",
+            _MAIN.format(search=self._search),
             self._recording.shown,
             "json" if self._as_json else "text",
             self._project,
@@ -79,11 +123,6 @@ class Afterwards:
         unprofiled = self._recording.window.measured.unprofiled
         if unprofiled is not None:
             words.append(str(unprofiled.median_us))
-        environment = dict(os.environ)
-        # The child must import this lanewise, whatever the program did to its path; its output is ours, not the
-        # program's.
-        home = str(Path(__file__).resolve().parents[2])
-        environment["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [environment.get("PYTHONPATH")])])
         # The streams may be the program's files by now.
         report = STDOUT if self._as_json else STDERR
         try:
@@ -92,7 +131,6 @@ class Afterwards:
                 stdin=subprocess.DEVNULL,
                 stdout=report if is_as_it_was(report) else subprocess.DEVNULL,
                 stderr=STDERR if is_as_it_was(STDERR) else subprocess.DEVNULL,
-                env=environment,
                 cwd=self._project,
                 check=False,
             )
@@ -149,7 +187,3 @@ def main(path: str, form: str, project: str, unprofiled_us: float | None) -> Non
     else:
         print()
         print_report(report, console())
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else None)

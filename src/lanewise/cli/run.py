@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -39,7 +39,7 @@ class RunCommand(click.Command):
         """What is meant for lanewise, and the program with what is meant for it."""
         takes_value = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
         at = 0
-        while at < len(args) and args[at].startswith("-") and args[at] not in self.ends:
+        while at < len(args) and args[at].startswith("-") and args[at] not in (*self.ends, "-"):
             at += 2 if args[at] in takes_value else 1
         own, program = args[:at], args[at:]
         return own, program[1:] if program[:1] == ["--"] else program
@@ -99,7 +99,7 @@ def run(ctx: click.Context, **given: Any) -> None:
     lanewise run train.py, accelerate launch -m lanewise run train.py, or lanewise run torchrun ...; each rank writes
     its own file.
     """
-    sys.exit(_record(program_here(ctx.meta["program"], "run"), given))
+    _record(program_here(ctx.meta["program"], "run"), given)
 
 
 def program_here(words: list[str], verb: str) -> Program:
@@ -130,7 +130,7 @@ def program_of(words: list[str], verb: str = "run") -> Program:
         return Program(**given, arguments=tuple(rest[1:]))
     if os.path.basename(first) == "torchrun" and not os.path.exists("torchrun"):
         return Program(module="torch.distributed.run", arguments=tuple(rest))
-    if instead := what_to_type(words, verb):
+    if first != "-" and (instead := what_to_type(words, verb)):
         raise UsageError(instead)
     return Program(script=first, arguments=tuple(rest))
 
@@ -205,7 +205,7 @@ def _options(program: Program, given: dict[str, Any]) -> Options:
         step_on=step_on,
         stop=given["stop"],
         redact=given["redact"],
-        command=program.command,
+        command=("python", *program.words),
     )
 
 
@@ -216,24 +216,13 @@ def _source(path: str) -> str:
         return ""
 
 
-def _record(program: Program, given: dict[str, Any]) -> int:
-    from lanewise.capture import script
-    from lanewise.capture.recording import Recording
-    from lanewise.capture.say import say
-    from lanewise.cli.after_run import Afterwards
+def _record(program: Program, given: dict[str, Any]) -> NoReturn:
+    from lanewise.capture.script import become
 
-    def log(text: str) -> None:
-        if not given["quiet"]:
-            say(text)
-
-    options = _options(program, given)
-    recording = Recording(options, log=log)
-    # Registered before the program runs, so that it comes after whatever the program itself does on its way out.
-    afterwards = Afterwards(recording, explain=given["explain"], as_json=given["as_json"], log=log)
-    afterwards.register()
-    recording.start()
-    try:
-        return script.run(program, recording.finish)
-    except BaseException:
-        afterwards.cancel()
-        raise
+    order = {
+        "options": asdict(_options(program, given)) | {"out": str(given["out"])},
+        "explain": given["explain"],
+        "as_json": given["as_json"],
+        "quiet": given["quiet"],
+    }
+    become(program, "lanewise.cli.after_run", order)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -13,7 +12,6 @@ from lanewise.cli.run import RunCommand, program_here
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
-    from lanewise.capture.context.watcher import Watcher
     from lanewise.capture.script import Program
 
 __all__ = ["watch"]
@@ -69,60 +67,21 @@ def watch(ctx: click.Context, **given: Any) -> None:
     The tree joins Python frames, modules, operators and backward functions, is small however long the program runs,
     and is read by lanewise tree. The program's arguments, output and exit code are its own.
     """
-    sys.exit(_watch(program_here(ctx.meta["program"], "watch"), given))
+    _watch(program_here(ctx.meta["program"], "watch"), given)
 
 
-def _watch(program: Program, given: dict[str, Any]) -> int:
-    from lanewise.capture import script
-    from lanewise.capture.context.watch import watch as make
+def _watch(program: Program, given: dict[str, Any]) -> NoReturn:
     from lanewise.capture.file.save import free_path, rank_suffix
     from lanewise.capture.say import say
-
-    def log(text: str) -> None:
-        if not given["quiet"]:
-            say(text)
+    from lanewise.capture.script import become
 
     asked: Path = given["out"] or Path(f"{program.name}{rank_suffix(os.environ)}.lw")
     if not asked.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {asked.parent} for the file")
     out = asked if given["force"] else free_path(asked.parent, asked.stem, asked.suffix)
-    if out != asked:
-        log(f"{asked} exists, so the tree goes to {out}; --force overwrites")
-    watcher = make(
-        out,
-        every=given["every"] or 0,
-        steps=given["steps"],
-        frames=given["frames"],
-        device=given["device"],
-        lines=given["lines"],
-        measure=given["measure"],
-        way=given["way"],
-        step_on=given["step_on"],
-        save_every=given["save_every"],
-        source=program.name,
-        log=log,
-    )
-    watcher.start()
-
-    def ended(_: str) -> None:
-        watcher.stop()
-        _tell(watcher, out, log)
-
-    return script.run(program, ended)
-
-
-def _tell(watcher: Watcher, out: Path, log: Any) -> None:
-    from lanewise.errors import LanewiseError
-    from lanewise.show.tree.watched_text import watched_lines
-
-    try:
-        tree = watcher.tree
-    except LanewiseError as error:
-        if not watcher.problem:
-            log(str(error))
-        return
-    if tree.info.watched is not None:
-        for line in watched_lines(tree.info.watched):
-            log(line)
-    if watcher.out is not None and watcher.out.exists():
-        log(f"{out}: {len(tree):,} contexts, {watcher.out.stat().st_size / 1000:,.0f} kB; next: lanewise tree {out}")
+    if out != asked and not given["quiet"]:
+        say(f"{asked} exists, so the tree goes to {out}; --force overwrites")
+    names = ("steps", "frames", "device", "lines", "measure", "way", "step_on", "save_every")
+    options = {name: given[name] for name in names} | {"every": given["every"] or 0, "source": program.name}
+    order = {"out": str(out), "quiet": given["quiet"], "options": options}
+    become(program, "lanewise.cli.watched", order)

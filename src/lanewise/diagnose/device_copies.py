@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, steady_count
-from lanewise.diagnose.select import climb, device_rows, device_sum, either_side, host_cost
+from lanewise.diagnose.select import climb, device_rows, device_sum, host_cost
 from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.trace.schema import Kind
@@ -74,16 +74,15 @@ def parent_name(facts: Facts, operator: np.ndarray) -> np.ndarray:
     return result
 
 
-def cost_of(facts: Facts, copies: Copies) -> tuple[str, float, float, float]:
-    """Side, gain there, and the cost on the device and on the host, ns per step."""
+def cost_of(facts: Facts, copies: Copies) -> tuple[float, float]:
+    """The cost on the device and on the host, ns per step."""
     rows = facts.leaves.rows(copies.leaf)
     device_ns = device_sum(facts, rows)
     host_ns = min(
         host_cost(facts, facts.trace.links.launch[rows]),
         float(facts.trace.duration[np.unique(copies.root)].sum()) / steady_count(facts),
     )
-    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
-    return side, gain, device_ns, host_ns
+    return device_ns, host_ns
 
 
 def share_of_time(facts: Facts, device_ns: float, host_ns: float) -> tuple[float, float]:

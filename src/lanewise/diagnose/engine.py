@@ -1,37 +1,33 @@
-"""Evaluates rules and ranks what they find (diagnoses.md section 2).
+"""Evaluates rules and ranks what they find.
 
-Gains are upper bounds. Each is capped by the time its side has in a step, and the shown ones by what higher findings of
-that side left over, so that they never add up to more than the step.
+A rule says what would change; the step is replayed with the change. The best one is made first, the others on what it
+leaves, so that gains add up and never exceed the step.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from typing import NamedTuple
-
-import numpy as np
+from dataclasses import replace
 
 from lanewise.diagnose.places import places_of
 from lanewise.diagnose.registry import builtin_rules, third_party_rules
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, Rule
 from lanewise.diagnose.settings import Settings, check_settings
 from lanewise.measure.facts import Facts
+from lanewise.replay.best_first import Effect, Wish, best_first
+from lanewise.replay.undistort import COSTS
 from lanewise.report.model import Check, Finding
-from lanewise.trace.schema import Kind
 
 __all__ = ["diagnose"]
-
-# Side of a finding -> class of time that it can give back.
-_BUDGET = {"host": "host", "device": "compute", "transfer": "transfer", "communication": "communication"}
-# Classes that a side may draw on when its own is used up: without a copy, the host need not prepare it either.
-_ALSO = {"transfer": ("host",)}
 
 # Below this share of the step a problem is a note (diagnoses.md section 2).
 _NOTE_BELOW = 0.01
 
-# Waiting counts beside the bottleneck from this share of the step on.
-_EXPOSED_FROM = 0.10
+# Where the step was timed without the profiler, its host work is known within this factor: how it is spread is not.
+_TIMED_SPREAD = 1.1
+
+# From this share of the step on a finding that names a cause comes before remedies for anything.
+_NAMES_A_CAUSE_FROM = 0.05
 
 _ORDER = {"validity": 0, "regime": 1, "problem": 2, "statement": 3, "note": 4}
 
@@ -89,194 +85,67 @@ def _check(rule: Rule, outcome: Outcome) -> Check:
 
 
 def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
-    step_ns = max(1.0, facts.steps.step_ns)
-    whole = _Budgets(facts)
-    left = _Budgets(facts)
-
-    def capped(pair: tuple[Rule, Found]) -> float:
-        rule, outcome = pair
-        side = outcome.side or rule.side
-        # Host costs read off the trace are inflated by profiling; the budget is not.
-        inflated = side == "host" if outcome.inflated is None else outcome.inflated
-        return min(outcome.gain_ns * (facts.steps.host_scale if inflated else 1.0), whole.of(side, outcome.copies_ns))
-
-    ordered = _special_first(sorted(found, key=lambda pair: (_ORDER[pair[0].kind], -capped(pair), pair[0].code)))
+    """Findings with what they would give, in the order in which they are shown."""
+    unprofiled = facts.unprofiled
+    problems = [(rule, outcome) for rule, outcome in found if rule.kind == "problem" and outcome.change is not None]
+    # What cannot be bounded well from the trace counts on what the others leave, too.
+    wishes = [
+        Wish(outcome.change, outcome.spread, rule.general or outcome.bound)
+        for rule, outcome in problems
+        if outcome.change
+    ]
+    factor = COSTS.spread if not unprofiled.timed else _TIMED_SPREAD
+    effects = best_first(unprofiled.graph, unprofiled.step_ns, wishes, factor=factor)
+    of_rule = dict(zip((rule.code for rule, _ in problems), effects, strict=True))
     # Without a steady state a gain per step rests on little (MEA110).
     unsteady = any(rule.code == "MEA110" for rule, _ in found)
-    findings: list[Finding] = []
-    claims: list[_Claim] = []
-    for rule, outcome in ordered:
-        side = outcome.side or rule.side
-        on = rule.kind in {"validity", "regime"} or _on_bottleneck(facts, side)
-        events = _claimed(facts, outcome)
-        # What gives nothing back in this run takes nothing from what does.
-        owner, own_share = _owner(facts, outcome, events, side, [c for c in claims if c.on_bottleneck or not on])
-        potential = capped((rule, outcome))
-        recoverable = (
-            min(potential * own_share, left.of(side, outcome.copies_ns))
-            if on and not owner and rule.kind == "problem"
-            else 0.0
-        )
-        kind = rule.kind
-        if kind == "problem" and potential < _NOTE_BELOW * step_ns and outcome.gain_ns < _NOTE_BELOW * step_ns:
-            kind, recoverable = "note", 0.0
-        left.take(side, recoverable, outcome.copies_ns)
-        if len(events) and not owner:
-            claims.append(_Claim(rule.code, side, on, outcome.gain_ns * own_share, events))
-        findings.append(
-            Finding(
-                code=rule.code,
-                name=rule.name,
-                title=render_title(outcome.title or rule.title, outcome),
-                values=dict(outcome.values),
-                side=side,
-                recoverable_us_per_step=round(recoverable / 1e3, 3),
-                potential_us_per_step=round(outcome.gain_ns / 1e3, 3) if math.isfinite(outcome.gain_ns) else 0.0,
-                on_bottleneck=on,
-                confidence="low" if unsteady and kind == "problem" else outcome.confidence,
-                steps=_step_numbers(facts, outcome),
-                evidence=list(outcome.evidence),
-                fix=outcome.fix or rule.section("Fix"),
-                verify=rule.section("Verify"),
-                location=outcome.location,
-                claims_from=owner,
-                kind=kind,
-                places=places_of(facts, outcome),
-            )
-        )
-    findings.sort(
-        key=lambda f: (
-            _ORDER[f.kind],
-            not f.on_bottleneck,
-            bool(f.claims_from),
-            -f.recoverable_us_per_step,
-            -f.potential_us_per_step,
-            f.code,
-        )
+    findings = [
+        _finding(facts, rule, outcome, of_rule.get(rule.code, _NOTHING), unsteady=unsteady) for rule, outcome in found
+    ]
+    # A remedy for anything comes after what names a cause that matters.
+    late = {rule.code for rule, _ in found if rule.general}
+    matters = _NAMES_A_CAUSE_FROM * unprofiled.step_ns / 1e3
+
+    def place(finding: Finding) -> tuple[int, bool, float, float, str]:
+        cause = finding.code not in late and finding.recoverable_us_per_step >= matters
+        gain, alone = finding.recoverable_us_per_step, finding.alone_us_per_step
+        return _ORDER[finding.kind], not cause, -gain, -alone, finding.code
+
+    return sorted(findings, key=place)
+
+
+_NOTHING = Effect(place=0, alone=0.0, gain=0.0, low=0.0, high=0.0, leaves=0.0)
+
+
+def _finding(facts: Facts, rule: Rule, outcome: Found, effect: Effect, *, unsteady: bool) -> Finding:
+    kind = rule.kind
+    if kind == "problem" and max(effect.gain, effect.alone) < _NOTE_BELOW * facts.unprofiled.step_ns:
+        kind, effect = "note", replace(effect, gain=0.0, low=0.0, high=0.0)
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        title=render_title(outcome.title or rule.title, outcome),
+        values=dict(outcome.values),
+        recoverable_us_per_step=round(effect.gain / 1e3, 3),
+        confidence="low" if unsteady and kind == "problem" else outcome.confidence,
+        steps=_step_numbers(facts, outcome),
+        evidence=list(outcome.evidence),
+        fix=outcome.fix or rule.section("Fix"),
+        verify=rule.section("Verify"),
+        location=outcome.location,
+        kind=kind,
+        places=places_of(facts, outcome),
+        low_us_per_step=round(effect.low / 1e3, 3),
+        high_us_per_step=round(effect.high / 1e3, 3),
+        alone_us_per_step=round(effect.alone / 1e3, 3),
+        leaves_us_per_step=round(effect.leaves / 1e3, 3),
+        bound=outcome.bound,
     )
-    return findings
-
-
-class _Budgets:
-    """Time per step, ns, that findings can still give back, by side."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._left = {name: facts.steps.class_ns.get(name, 0.0) for name in _BUDGET.values()}
-
-    def of(self, side: str, copies_ns: float = 0.0) -> float:
-        """What a finding of a side can give back at most; `copies_ns` as in `Found`."""
-        if side == "any":
-            return max(self._left.values())
-        return sum(self._left[name] for name in self._classes(side)) + self._copies(side, copies_ns)
-
-    def take(self, side: str, time_ns: float, copies_ns: float = 0.0) -> None:
-        """A finding gives this back: no other can."""
-        own = self._copies(side, copies_ns)
-        for name in self._classes(side):
-            part = min(time_ns, self._left[name])
-            self._left[name] -= part
-            time_ns -= part
-        self._left["transfer"] -= min(time_ns, own)
-
-    def _copies(self, side: str, copies_ns: float) -> float:
-        return min(copies_ns, self._left["transfer"]) if side == "host" else 0.0
-
-    def _classes(self, side: str) -> tuple[str, ...]:
-        if side == "any":
-            return tuple(sorted(self._left, key=lambda name: -self._left[name]))
-        return (_BUDGET[side], *_ALSO.get(side, ())) if side in _BUDGET else ()
-
-
-def _special_first(found: list[tuple[Rule, Found]]) -> list[tuple[Rule, Found]]:
-    """The same findings, each after those that it gives way to."""
-    waiting, ordered = list(found), []
-    while waiting:
-        codes = [rule.code for rule, _ in waiting]
-        free = (at for at, (rule, _) in enumerate(waiting) if not _waits_for(rule, codes))
-        ordered.append(waiting.pop(next(free, 0)))
-    return ordered
-
-
-def _waits_for(rule: Rule, codes: list[str]) -> bool:
-    return bool(rule.yields_to) and any(code != rule.code and code.startswith(rule.yields_to) for code in codes)
 
 
 def render_title(template: str, outcome: Found) -> str:
     """A title with its numbers in."""
     return template.format_map({name: str(value) for name, value in outcome.values.items()})
-
-
-def _on_bottleneck(facts: Facts, side: str) -> bool:
-    """Whether time given back on a side shortens the step.
-
-    The side that binds the run does. So does time in which the device waits for the host, or the host for a copy, whatever
-    binds the rest of the run. Shorter kernels and messages do not while the host is behind: it never waited for them.
-    """
-    regime = facts.regime
-    if side in {"any", "memory"} or regime.name in {"mixed", "undetermined"} or regime.name == _BUDGET.get(side):
-        return True
-    return side in {"host", "transfer"} and regime.shares.get(_BUDGET[side], 0.0) >= _EXPOSED_FROM
-
-
-class _Claim(NamedTuple):
-    """The events that a finding owns (sorted), and what it would give back by them, ns per step."""
-
-    code: str
-    side: str
-    on_bottleneck: bool
-    gain_ns: float
-    events: np.ndarray
-
-
-def _claimed(facts: Facts, outcome: Found) -> np.ndarray:
-    """Events that a finding claims, sorted: a call stands for the device work that it launches, and the other way
-    round."""
-    if not outcome.claims:
-        return np.empty(0, dtype=np.int64)
-    trace, launch = facts.trace, facts.trace.links.launch
-    mine = np.zeros(len(trace) + 1, dtype=bool)
-    mine[np.asarray(outcome.claims, dtype=np.int64)] = True
-    work = mine[trace.device_work]
-    launched = mine[launch] & (launch >= 0)
-    mine[launch[work & (launch >= 0)]] = True
-    mine[trace.device_work[launched]] = True
-    return np.flatnonzero(mine[:-1])
-
-
-def _owner(facts: Facts, outcome: Found, events: np.ndarray, side: str, claims: list[_Claim]) -> tuple[str, float]:
-    """Code of the higher finding that owns this one's events ("" if none does), and the share of the gain that is left.
-
-    No event counts twice: what higher findings give back by shared events is taken off. A finding that has no event of
-    its own, or loses more than half of both its events and its gain, says nothing new.
-    """
-    free = np.ones(len(events), dtype=bool)
-    taken, owner, most = 0.0, "", 0
-    for claim in claims:
-        shared = np.isin(events, claim.events, assume_unique=True)
-        number = int(np.count_nonzero(shared))
-        if not number:
-            continue
-        # Time of another side is not comparable: there the events themselves tell what part of the gain is gone.
-        same = claim.side == side
-        whole = claim.events if same else events
-        part = _weight(facts, events[shared], side) / max(1.0, _weight(facts, whole, side))
-        taken += min(1.0, part) * (claim.gain_ns if same else outcome.gain_ns)
-        free &= ~shared
-        if number > most:
-            owner, most = claim.code, number
-    left = max(0.0, 1.0 - taken / outcome.gain_ns) if outcome.gain_ns > 0 else 1.0
-    number = int(np.count_nonzero(free))
-    if owner and (number == 0 or (number * 2 < len(events) and (left < 0.5 or outcome.gain_ns <= 0))):
-        return owner, 0.0
-    return "", left
-
-
-def _weight(facts: Facts, events: np.ndarray, side: str) -> float:
-    """Time of the events on a side, ns; of all of them where the side has none."""
-    trace = facts.trace
-    on_device = np.isin(trace.kind[events], np.array([Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET], dtype=np.uint8))
-    own = events[on_device == (side in {"device", "communication"})]
-    return float(trace.duration[own if len(own) else events].sum())
 
 
 def _step_numbers(facts: Facts, outcome: Found) -> list[int]:

@@ -14,12 +14,12 @@ _MAX_PLACES = 32
 
 
 def places_of(facts: Facts, outcome: Found, limit: int = _MAX_PLACES) -> list[Place]:
-    """The places of a finding in time order: its events in each of its steps, or the steps where it claims no events.
+    """The places of a finding in time order: its events in each of its steps, or the steps where it names no events.
 
     Steady steps come before the others when there are more than `limit`.
     """
     steps = facts.trace.steps
-    claimed = np.array([] if outcome.claims is None else [int(event) for event in outcome.claims], dtype=np.int64)
+    claimed = np.asarray(outcome.events, dtype=np.int64)
     if len(claimed) == 0:
         return _whole_steps(facts, outcome)[:limit]
     trace = facts.trace

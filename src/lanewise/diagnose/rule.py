@@ -1,6 +1,6 @@
 """What a diagnosis is: a documented pure function from facts to an outcome.
 
-    @rule("LAU101", "many-tiny-kernels", side="host", title="{launches} launches per step ...", needs=("launches",))
+    @rule("LAU101", "many-tiny-kernels", title="{launches} launches per step ...")
     def many_tiny_kernels(facts: Facts, *, launches_from: int = 20) -> Outcome:
         '''One sentence: what it is.
 
@@ -23,7 +23,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lanewise.report.model import Block, Confidence, Location, Side
+import numpy as np
+
+from lanewise.replay.change import Change
+from lanewise.report.model import Block, Confidence, Location
 from lanewise.report.quantity import Quantity
 
 __all__ = ["Clear", "Found", "NeedsCapture", "NotApplicable", "Outcome", "Rule", "rule"]
@@ -37,33 +40,30 @@ class Found:
 
     Attributes:
         values: numbers for the title template.
-        gain_ns: upper bound on the time per step it costs on its own side, ns; 0 for a statement.
+        change: what the step would be without the problem; None for a statement. The engine replays the step with it: what
+            it gives, and in which order, follows.
+        spread: relative uncertainty of what the change does, beyond that of the recording: 0.1 where work simply goes,
+            more where new work is estimated.
+        bound: whether the change gives at most this, as how much of it a fix can reach cannot be told.
         evidence: blocks that show it.
         confidence: see `Finding.confidence`.
         steps: rows of the step table it was seen in; empty for all steady ones.
         location: where in the program.
-        side: overrides the rule's side where it depends on the run.
-        claims: ids of the events whose time this finding owns; a lower finding that shares more than half of its own
-            claims with a higher one gives way to it.
+        events: ids of the events that it is about, for whoever looks for them in the trace.
         title: overrides the rule's title for a subtype.
-        inflated: whether recording lengthens this cost, as it does many short operators; a wait, a sleep or a single
-            long call takes as long without the profiler. By default costs of the host's side are.
-        copies_ns: device time per step, ns, of copies that go when a cost of the host's side goes; so much of the gain
-            may come out of the copies' share of the step.
     """
 
     values: dict[str, Quantity] = field(default_factory=dict)
-    gain_ns: float = 0.0
+    change: Change | None = None
+    spread: float = 0.1
+    bound: bool = False
     evidence: Sequence[Block] = ()
     confidence: Confidence = "high"
     steps: Sequence[int] = ()
     location: Location | None = None
-    side: Side | None = None
-    claims: Sequence[int] | None = None
+    events: Sequence[int] | np.ndarray = ()
     title: str | None = None
     fix: str | None = None
-    inflated: bool | None = None
-    copies_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,11 @@ class Rule:
 
     code: str
     name: str
-    side: Side
     title: str
     kind: Kind
     regimes: tuple[str, ...]
     check: Callable[..., Outcome]
-    yields_to: tuple[str, ...] = ()
+    general: bool = False
 
     @property
     def thresholds(self) -> dict[str, Any]:
@@ -125,10 +124,9 @@ def rule(
     name: str,
     *,
     title: str,
-    side: Side = "any",
     kind: Kind = "problem",
     regimes: tuple[str, ...] = (),
-    yields_to: tuple[str, ...] = (),
+    general: bool = False,
 ) -> Callable[[Callable[..., Outcome]], Rule]:
     """Declare a diagnosis.
 
@@ -136,16 +134,14 @@ def rule(
         code: three letters and a number from 101; never reused.
         name: the slug.
         title: sentence with `{value}` placeholders, filled from `Found.values`.
-        side: whose time a finding would give back.
         kind: validity findings never rank; statements carry no gain.
         regimes: regimes (names of `measure.regime.REGIMES`) in which the rule is evaluated at all; empty for any.
-        yields_to: codes, or beginnings of codes, whose findings own shared events whatever the gains: the special case
-            owns the time, the general rule gives way.
+        general: a remedy for anything, such as a CUDA graph: it counts on what those findings leave that name a cause.
     """
     if not re.fullmatch(r"[A-Z]{3}[1-9]\d{2}", code):
         raise ValueError(f"{code}: a code is three letters and a number from 101")
 
     def declare(check: Callable[..., Outcome]) -> Rule:
-        return Rule(code, name, side, title, kind, regimes, check, yields_to)
+        return Rule(code, name, title, kind, regimes, check, general)
 
     return declare

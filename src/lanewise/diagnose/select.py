@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ __all__ = [
     "counted",
     "device_rows",
     "device_sum",
-    "either_side",
     "enclosing",
     "host_cost",
     "named",
@@ -84,21 +83,6 @@ def host_cost(facts: Facts, calls: np.ndarray) -> float:
     at = np.minimum(np.searchsorted(facts.launches.call, calls), len(facts.launches.call) - 1)
     known = facts.launches.call[at] == calls
     return float(facts.launches.host_cost[at[known]].sum()) / steady_count(facts)
-
-
-def either_side(facts: Facts, *, device_ns: float, host_ns: float) -> tuple[Literal["device", "host"], float]:
-    """The side on which something that costs both gives more back here, and what it costs there, ns per step.
-
-    A device-bound run gets only device time back, a host-bound run only host time; else the larger capped one counts.
-    """
-    if facts.regime.name == "compute":
-        return "device", device_ns
-    if facts.regime.name == "host":
-        return "host", host_ns
-    classes = facts.steps.class_ns
-    capped_device = min(device_ns, classes.get("compute", 0.0))
-    capped_host = min(host_ns, classes.get("host", 0.0))
-    return ("device", device_ns) if capped_device >= capped_host else ("host", host_ns)
 
 
 def named(facts: Facts, kinds: tuple[int, ...], *names: str) -> np.ndarray:

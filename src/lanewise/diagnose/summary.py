@@ -13,6 +13,7 @@ from lanewise.measure.kernel_names import short_name
 from lanewise.measure.launch.dispatch_chain import Link
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
+from lanewise.report.gain import gain_text, helps
 from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBlock
 from lanewise.report.quantity import QuantityType, format_quantity
 from lanewise.trace.schema import Kind
@@ -137,6 +138,8 @@ def regime_summary(facts: Facts, findings: list[Finding]) -> RegimeSummary:
         shares={k: round(v, 4) for k, v in regime.shares.items()},
         busy_share=round(regime.busy_share, 4),
         step_us=round(steps.step_ns / 1e3, 3),
+        step_low_us=round(facts.unprofiled.low_ns / 1e3, 3),
+        step_high_us=round(facts.unprofiled.high_ns / 1e3, 3),
         recorded_step_us=round(steps.period_ns / 1e3, 3),
         unprofiled=steps.rebased,
         per_step=[REGIMES[r][1] for r in regime.per_step],
@@ -288,14 +291,13 @@ def _way_to_longest(facts: Facts, links: list[Link]) -> list[Link]:
 def verdict(facts: Facts, findings: list[Finding]) -> str:
     """One or two sentences: what binds the run, and where to start."""
     regime = next((f for f in findings if f.kind == "regime"), None)
-    problems = [f for f in findings if f.kind == "problem" and f.on_bottleneck and f.recoverable_us_per_step > 0]
+    problems = [f for f in findings if helps(f)]
     parts = [regime.title] if regime else []
     if facts.device_records != "some":
         parts = [_cpu_sentence(facts)]
     if problems:
         first = problems[0]
-        gain = format_quantity("time", first.recoverable_us_per_step * 1e3)
-        parts.append(f"Start with {first.code} ({first.name}): up to {gain} of each step.")
+        parts.append(f"Start with {first.code} ({first.name}): {gain_text(first)}.")
     elif regime and facts.device_records == "some" and regime.fix:
         parts.append(f"No single finding stands out. {regime.fix[0].upper()}{regime.fix[1:]}")
     return " ".join(parts)

@@ -52,8 +52,8 @@ def why_pruned(candidate: Candidate, bound: float, known: Known | None) -> str:
 
 
 def known_from(report: Any) -> Known:
-    """What matters here of a report: recoverable or potential time by finding, whichever is more."""
-    worth = {f.code: max(f.recoverable_us_per_step, f.potential_us_per_step) for f in report.findings}
+    """What matters here of a report: what each finding gives, by itself or after others, whichever is more."""
+    worth = {f.code: max(f.recoverable_us_per_step, f.alone_us_per_step) for f in report.findings}
     clear = {check.code for check in report.checks if check.status == "clear"}
     return Known(worth, clear, float(report.regime.step_us))
 

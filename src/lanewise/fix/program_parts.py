@@ -4,6 +4,8 @@ the object it is bound to."""
 from __future__ import annotations
 
 import functools
+import sys
+import types
 from typing import Any, NamedTuple
 
 from lanewise.capture.lazy_torch import torch_part
@@ -70,7 +72,7 @@ def _visit(value: Any, found: Found, seen: set[int], depth: int) -> None:
             _visit(part, found, seen, depth + 1)
     elif (code := getattr(value, "__code__", None)) is not None:
         _function(value, code, found, seen, depth)
-    elif callable(value) and hasattr(value, "__dict__") and not isinstance(value, type):
+    elif hasattr(value, "__dict__") and not isinstance(value, type | types.ModuleType) and not _library(value):
         _visit(vars(value), found, seen, depth + 1)
 
 
@@ -96,6 +98,12 @@ def _function(value: Any, code: Any, found: Found, seen: set[int], depth: int) -
     for part in parts:
         if part is not None:
             _visit(part, found, seen, depth + 1)
+
+
+def _library(value: Any) -> bool:
+    """Whether it is an object of a library's, which holds nothing of the program's."""
+    home = type(value).__module__.split(".", 1)[0]
+    return not callable(value) and (home in sys.stdlib_module_names or home in {"torch", "numpy"})
 
 
 def _foreign(value: Any) -> bool:

@@ -14,10 +14,14 @@ from lanewise.measure.host import Host, measure_host
 from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
 from lanewise.measure.launch.launches import Launches, measure_launches
 from lanewise.measure.operator_kinds import is_collective, is_framework, is_matrix_work, is_view
-from lanewise.measure.regime.step_table import StepTable, compile_rows, measure_steps
+from lanewise.measure.regime.step_table import StepTable, compile_rows, measure_steps, steady_steps
 from lanewise.measure.regime.time_classes import TimeClasses, classify_time
 from lanewise.measure.signatures import Signatures
+from lanewise.measure.unprofiled import Unprofiled, without_profiler
+from lanewise.replay.build_graph import build_graph
+from lanewise.replay.graph import StepGraph
 from lanewise.trace.health import Health, examine
+from lanewise.trace.intervals import union
 from lanewise.trace.memo import computed, once
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.model import Trace
@@ -101,8 +105,31 @@ class Core:
             self.classes,
             waiting=self.host.waiting,
             launch_calls=self.launches.call,
-            compiling=self.compile_rows,
-            unprofiled_ns=self.unprofiled_ns,
+            steady=self.steady,
+            unprofiled=self.unprofiled,
+        )
+
+    @once
+    def steady(self) -> np.ndarray:
+        """Which steps statistics use, bool, shape (steps,)."""
+        return steady_steps(self.trace, self.compile_rows)
+
+    @once
+    def graph(self) -> StepGraph:
+        """The run of steady steps as a graph of what waits for what, as recorded."""
+        requests = self.host.stalls.request
+        stalls = union(self.trace.start[requests], self.trace.end[requests])
+        return build_graph(self.trace, waiting=self.host.waiting, steady=self.steady, stalls=stalls)
+
+    @once
+    def unprofiled(self) -> Unprofiled:
+        """The step without the profiler, timed or computed."""
+        return without_profiler(
+            self.trace,
+            self.graph,
+            device=self.classes.device,
+            communicating=self.is_family("communication"),
+            timed_ns=self.unprofiled_ns,
         )
 
     @once

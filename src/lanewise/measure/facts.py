@@ -70,6 +70,11 @@ class Facts(Core):
         """Operators of the steady steps that launch device work themselves, in host order."""
         return self.of(measure_leaves)
 
+    @once
+    def launches_inside(self) -> np.ndarray:
+        """Number of launching calls in each event's subtree, itself included; int64, shape (events,)."""
+        return self.host.accumulate(np.bincount(self.launches.call, minlength=len(self.trace)))
+
     @property
     def lines(self) -> Columns:
         """Launches, device time and host time by source line; empty without stacks."""

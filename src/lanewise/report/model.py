@@ -1,4 +1,4 @@
-"""Structs of the Report. The JSON form of these structs is the public schema `lanewise.report/1`.
+"""Structs of the Report. The JSON form of these structs is the public schema `lanewise.report/2`.
 
 Names in here that come from a trace are untrusted text: every output escapes them.
 """
@@ -29,7 +29,7 @@ __all__ = [
     "TextBlock",
 ]
 
-SCHEMA = "lanewise.report/1"
+SCHEMA = "lanewise.report/2"
 
 Level = Literal["ok", "info", "warn", "bad"]
 Side = Literal["host", "device", "transfer", "communication", "memory", "any"]
@@ -103,14 +103,14 @@ class Finding(msgspec.Struct, frozen=True):
         code, name: stable identity of the rule.
         title: one sentence: what, how much, where.
         values: the numbers in the title, by name.
-        side: whose time it would give back.
-        recoverable_us_per_step: upper bound on the step time it would give back, us; 0 for statements and for findings
-            off the bottleneck.
-        potential_us_per_step: what it costs on its own side, us, whether or not that side is the bottleneck.
-        on_bottleneck: whether its side limits this run.
+        recoverable_us_per_step: what the step would be shorter by, us, once the findings before it are mended; the values
+            of all findings add up. 0 for statements.
+        low_us_per_step, high_us_per_step: its 80 % interval.
+        alone_us_per_step: what it would give by itself.
+        leaves_us_per_step: the step after it and those before it are mended.
+        bound: whether it gives at most this: how much a fix can reach cannot be told from the trace.
         confidence: high for direct rows, medium for names or grids in place of shapes, low for sequence only.
         steps: numbers of the recorded steps it was seen in.
-        claims_from: code of a higher finding that owns this one's time, "" if none.
         places: where in the trace it is, steady steps first.
     """
 
@@ -118,17 +118,18 @@ class Finding(msgspec.Struct, frozen=True):
     name: str
     title: str
     values: dict[str, Quantity]
-    side: Side
     recoverable_us_per_step: float
-    potential_us_per_step: float
-    on_bottleneck: bool
     confidence: Confidence
     steps: list[int]
     evidence: list[Block]
     fix: str
     verify: str
     location: Location | None = None
-    claims_from: str = ""
+    low_us_per_step: float = 0.0
+    high_us_per_step: float = 0.0
+    alone_us_per_step: float = 0.0
+    leaves_us_per_step: float = 0.0
+    bound: bool = False
     kind: Literal["validity", "regime", "problem", "statement", "note"] = "problem"
     places: list[Place] = msgspec.field(default_factory=list[Place])
 
@@ -165,7 +166,11 @@ class SourceSummary(msgspec.Struct, frozen=True):
 
 
 class RegimeSummary(msgspec.Struct, frozen=True):
-    """What the run is bound by."""
+    """What the run is bound by.
+
+    `step_us` is the step without the profiler, with its 80 % interval: measured if `unprofiled`, otherwise computed.
+    `recorded_step_us` is the median as recorded.
+    """
 
     code: str
     name: str
@@ -173,6 +178,8 @@ class RegimeSummary(msgspec.Struct, frozen=True):
     shares: dict[str, float]
     busy_share: float
     step_us: float
+    step_low_us: float
+    step_high_us: float
     recorded_step_us: float
     unprofiled: bool
     per_step: list[str]

@@ -163,7 +163,7 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
         numbered=(flags & NUMBERED) > 0, backward=kind == CollectedKind.BACKWARD, forward=forward, communication=comm,
     )  # fmt: skip
 
-    hidden = _hidden(parent, kind, text_of, texts)
+    hidden = _hidden(kind, text_of, texts)
     metrics = _metrics(collected, parent, hidden, early=False)
     if _has_early(collected):
         # The same contexts once more, below a root of their own.
@@ -248,18 +248,16 @@ def _only_used_texts(tree: Tree) -> Tree:
     )  # fmt: skip
 
 
-def _hidden(parent: np.ndarray, kind: np.ndarray, text_of: np.ndarray, texts: Sequence[str]) -> np.ndarray:
-    """Step marks, and our own frames around a program that `lanewise watch` runs."""
+def _hidden(kind: np.ndarray, text_of: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+    """Step marks, and frames of ours around the program's (functions that call what `--step-on` names)."""
     step = np.array([bool(STEP_NAME.match(text)) for text in texts], dtype=bool)[text_of] & (
         kind == CollectedKind.SCOPE
     )
-    runner = np.array([bool(_RUNNER.match(text)) for text in texts], dtype=bool)[text_of]
-    frame = kind == CollectedKind.FRAME
-    around = frame & (subtree_sums(parent, (runner & frame).astype(np.int64)) > 0)
-    return step | around
+    ours = np.array([bool(_OURS.match(text)) for text in texts], dtype=bool)[text_of]
+    return step | (ours & (kind == CollectedKind.FRAME))
 
 
-_RUNNER = re.compile(r"^(.*/)?lanewise/capture/script\.py\(\d+\): run$")
+_OURS = re.compile(r"^(?:.*/)?lanewise/capture/(?:\w+/)*\w+\.py\(\d+\): ")
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -172,7 +172,7 @@ def test_an_exception_keeps_its_traceback_exit_code_and_tree(tmp_path: Path) -> 
     done = run("import torch\ntorch.ones(2).add(1)\n1 / 0", "--force", folder=tmp_path)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
-    assert "capture/script.py" not in done.stderr
+    assert "lanewise/" not in done.stderr
     assert calls(load(tmp_path / "train.lw"), "aten::add") == 1
 
 
@@ -191,7 +191,7 @@ def test_interrupted_from_the_keyboard(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == -signal.SIGINT
     assert "internal error" not in said
     assert calls(load(tmp_path / "train.lw"), "aten::add") > 0
 

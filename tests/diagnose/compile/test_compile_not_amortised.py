@@ -42,7 +42,7 @@ def test_a_small_region_costs_more_than_eager_operators() -> None:
         "Torch-Compiled Region: 0/0 spends 300.0 us of host time per call to start 2 device ops; eager operators would "
         "cost about 50.0 us."
     )
-    assert (result.gain_ns, result.confidence) == (250_000, "low")
+    assert (round(result.gain_ns, -3), result.confidence) == (250_000, "low")
 
 
 def test_the_lookup_belongs_to_the_call() -> None:
@@ -50,7 +50,7 @@ def test_the_lookup_belongs_to_the_call() -> None:
 
 
 def test_eager_operators_of_the_same_recording_are_the_better_measure() -> None:
-    assert found("CMP103", run(2, eager=5).build()).gain_ns == 300_000 - 2 * 40_000
+    assert found("CMP103", run(2, eager=5).build()).gain_ns == pytest.approx(300_000 - 2 * 40_000, rel=0.01)
 
 
 def test_fires_below_five_device_ops_which_are_worth_entering_a_region() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from lanewise.diagnose.registry import find_rule
 from lanewise.diagnose.rule import Outcome
 from lanewise.measure.facts import Facts
+from tests.diagnose.outcomes import measured
 from tests.support.builder import TraceBuilder
 
 
@@ -44,4 +45,4 @@ def job(first: Facts, second: Facts) -> Facts:
 
 def checked(code: str, facts: Facts, **thresholds: Any) -> Outcome:
     """What a rule says about a rank and its peers."""
-    return find_rule(code).check(facts, **thresholds)
+    return measured(facts, find_rule(code).check(facts, **thresholds))

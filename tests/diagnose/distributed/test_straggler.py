@@ -99,6 +99,6 @@ def test_real_pairs(name: str, late: int, low_ms: float, high_ms: float) -> None
     other = Facts(traces[1 - late], peers=[Facts(traces[late])])
     findings = {finding.code: finding for finding in diagnose(other)[0]}
     assert findings["DIS102"].values["late"].value == late
-    assert low_ms * 1e3 <= findings["DIS102"].potential_us_per_step <= high_ms * 1e3
+    assert low_ms * 1e3 <= findings["DIS102"].alone_us_per_step <= high_ms * 1e3
     # Hardly any of it is data on its way: 0.5 to 2.7 % of the step.
     assert "DIS101" not in findings

@@ -30,7 +30,6 @@ def program(
 
 def test_device_bound_all_but_one_kernel_can_go() -> None:
     finding = found("KER111", program(3, duration=40))
-    assert finding.side == "device"
     assert finding.gain_ns == pytest.approx(3 * 5 * 40_000 * 4 / 5)
     assert title("KER111", finding).startswith("3 normalisations per step spelled out as 5 operations each")
 
@@ -43,7 +42,6 @@ def test_with_shapes_one_pass_over_the_data_stays() -> None:
 
 def test_host_bound_all_but_one_launch_can_go() -> None:
     finding = found("KER111", program(3, duration=1), unprofiled_us=5_000)
-    assert finding.side == "host"
     assert finding.gain_ns == pytest.approx(3 * 4 * 7_000)  # an operator of 7 us around each launch
 
 

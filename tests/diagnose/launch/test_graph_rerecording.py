@@ -27,7 +27,7 @@ def run(capturing: set[int], *, steps: int = 4, tree: bool = False) -> TraceBuil
 def test_capturing_in_every_step(tree: bool) -> None:
     result = found("LAU108", run({0, 1, 2, 3}, tree=tree).build())
     assert title("LAU108", result).startswith("CUDA graphs are captured again in 4 of 4 steps: 300.0 us per step")
-    assert result.gain_ns == 300_000
+    assert result.gain_ns == pytest.approx(300_000, rel=0.01)
 
 
 def test_the_threshold_is_half_of_the_steps_fewer_are_warm_up() -> None:

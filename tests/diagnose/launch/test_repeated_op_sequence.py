@@ -41,7 +41,7 @@ def test_a_python_loop_over_tensors() -> None:
         "sin > mul runs 10 times in a row: a Python loop over tensors, 400.0 us of host time per step."
     )
     assert result.gain_ns == pytest.approx(360_000)
-    assert len(result.claims or ()) == 3 * 20 - 20  # steady steps only
+    assert len(result.events or ()) == 3 * 20 - 20  # steady steps only
 
 
 def test_the_threshold_is_ten_rounds() -> None:

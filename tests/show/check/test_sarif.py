@@ -121,7 +121,7 @@ def report_with(*findings: Finding) -> Report:
 
 
 def finding(title: str = "it waits", code: str = "SYN101", kind: Any = "problem", **location: Any) -> Finding:
-    return Finding(code, "device-readback", title, {}, "host", 5.0, 5.0, True, "high", [2], [], "keep it there", "",
+    return Finding(code, "device-readback", title, {}, 5.0, "high", [2], [], "keep it there", "",
                    Location(**location) if location else None, kind=kind)  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-// The Report (schema lanewise.report/1) as the page reads it. All text in it is untrusted: shown as text, never as markup.
+// The Report (schema lanewise.report/2) as the page reads it. All text in it is untrusted: shown as text, never as markup.
 
 import type { RooflineData } from '../parts/roofline'
 
@@ -69,17 +69,18 @@ export interface Finding {
   code: string
   name: string
   title: string
-  side: string
   recoverable_us_per_step: number
-  potential_us_per_step: number
-  on_bottleneck: boolean
+  low_us_per_step: number
+  high_us_per_step: number
+  alone_us_per_step: number
+  leaves_us_per_step: number
+  bound: boolean
   confidence: 'high' | 'medium' | 'low'
   steps: number[]
   evidence: EvidenceBlock[]
   fix: string
   verify: string
   location: Location | null
-  claims_from: string
   kind: 'validity' | 'regime' | 'problem' | 'statement' | 'note'
   places: Place[]
 }
@@ -123,6 +124,8 @@ export interface Report {
     shares: Record<string, number>
     busy_share: number
     step_us: number
+    step_low_us: number
+    step_high_us: number
     recorded_step_us: number
     unprofiled: boolean
     per_step: string[]

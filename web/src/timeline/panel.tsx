@@ -201,7 +201,7 @@ export function FindingPanel({ finding, place, onPlace }: FindingProps) {
       <div>
         <h2>
           <span class="code">{clean(finding.code)}</span> {clean(finding.name)}
-          <span class="dim small"> {gain > 0 ? `up to ${formatTime(gain * 1e3)} per step` : why(finding)}</span>
+          <span class="dim small"> {gain > 0 ? `about ${formatTime(gain * 1e3)} per step` : why(finding)}</span>
         </h2>
         <p>{clean(finding.title, 700)}</p>
         {at && (

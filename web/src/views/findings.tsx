@@ -7,7 +7,7 @@ import { hashOf } from '../route'
 
 export function Findings({ report, current }: { report: Report; current: string }) {
   const shown = report.findings.filter((f) => f.kind !== 'validity' && f.kind !== 'regime')
-  const on = shown.filter((f) => f.on_bottleneck && !f.claims_from && f.kind !== 'note')
+  const on = shown.filter(helps)
   const rest = shown.filter((f) => !on.includes(f))
   const total = report.regime.step_us
   return (
@@ -71,8 +71,11 @@ export function Card({ finding, step, open, current, inner }: CardProps) {
         <span class="gain">
           {gain > 0 ? (
             <>
-              up to <b>{formatTime(gain * 1e3)}</b> per step
+              {finding.bound ? 'at most' : 'about'} <b>{formatTime(gain * 1e3)}</b> per step
               {step > 0 && ` (${formatQuantity('share', Math.min(1, gain / step))})`}
+              {!finding.bound &&
+                `, ${formatTime(finding.low_us_per_step * 1e3)} to ${formatTime(finding.high_us_per_step * 1e3)}`}
+              , leaving {formatTime(finding.leaves_us_per_step * 1e3)}
               {finding.confidence !== 'high' && <span class="dim"> · {finding.confidence} confidence</span>}
             </>
           ) : (
@@ -116,11 +119,17 @@ export function Card({ finding, step, open, current, inner }: CardProps) {
   )
 }
 
+/** Whether mending it would shorten the step by a measurable part. */
+export function helps(finding: Finding): boolean {
+  return finding.kind === 'problem' && finding.recoverable_us_per_step > 0
+}
+
 export function why(finding: Finding): string {
-  if (finding.claims_from) return `its time is counted under ${finding.claims_from}`
   if (finding.kind === 'note') return 'less than 1 % of the step'
   if (finding.kind === 'statement') return 'worth knowing'
-  return finding.on_bottleneck ? 'its gain cannot be told' : 'not on the bottleneck now'
+  if (finding.alone_us_per_step > 0)
+    return `${formatTime(finding.alone_us_per_step * 1e3)} by itself, nothing more once those above are mended`
+  return 'would not shorten the step now'
 }
 
 /** A sentence with `code` marked as such. */

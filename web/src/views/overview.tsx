@@ -65,9 +65,11 @@ function StepTime({ report }: { report: Report }) {
   if (!regime.unprofiled)
     return (
       <p class="dim">
-        Step time {formatTime(regime.step_us * 1e3)} as recorded. Recording slows the host down; with the step time
-        without a profiler (<code class="option">--step-time</code>) the{' '}
-        {Object.keys(regime.shares).length > 0 ? 'shares' : 'times'} would be those of the program itself.
+        About {formatTime(regime.step_us * 1e3)} per step without the profiler, computed (
+        {formatTime(regime.step_low_us * 1e3)} to {formatTime(regime.step_high_us * 1e3)}); as recorded{' '}
+        {formatTime(regime.recorded_step_us * 1e3)}
+        {regime.as_recorded !== regime.name && `, which would look ${clean(regime.as_recorded)}`}.{' '}
+        <code class="option">--step-time</code> makes it exact.
       </p>
     )
   return (

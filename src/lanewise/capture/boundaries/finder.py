@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from lanewise.capture.boundaries.step_boundaries import ForwardSteps, OptimizerSteps, Source
+from lanewise.capture.boundaries.step_boundaries import ForwardSteps, OptimizerSteps, Source, being_compiled
 
 __all__ = ["Boundaries", "StepFinder"]
 
@@ -139,7 +139,8 @@ class StepFinder:
 
     def _pass_on(self) -> None:
         try:
-            self._window.boundary()
+            if not being_compiled():
+                self._window.boundary()
         except Exception as error:
             self._failed(error)
 

@@ -13,15 +13,20 @@ import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Protocol
+from types import CodeType, FrameType
+from typing import Any, Protocol, cast
 
 from lanewise.capture.boundaries.import_hooks import ImportWatch
 from lanewise.capture.boundaries.module_names import SeenModules
 from lanewise.capture.lazy_torch import torch_part
+from lanewise.capture.thread_identity import ThreadMark, this_thread
 
-__all__ = ["ForwardSteps", "OptimizerSteps", "Source", "never_compiled"]
+__all__ = ["ForwardSteps", "OptimizerSteps", "Source", "being_compiled", "never_compiled"]
 
 Found = Callable[["Source"], None]
+
+_MOST_SEEN = 4096
+"""Modules that are remembered as called once."""
 
 
 class Source(Protocol):
@@ -101,7 +106,7 @@ class OptimizerSteps:
             self._handle = None
 
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if _compiling():
+        if being_compiled():
             return
         anchor = self._anchor() if self._anchor is not None else None
         if anchor is not optimizer:
@@ -144,9 +149,10 @@ class OptimizerSteps:
 class ForwardSteps:
     """A boundary before every call of one outermost module: the first that is called a second time.
 
-    Hooks on all modules are in place only between outermost calls and only until that module is known; then it carries
-    one of its own. They are gone before anything is compiled, because torch.compile would compile them in, and before a
-    compiled module is entered, because that warns of them.
+    One hook that all modules share sees the calls; nothing hangs on a module, so that copies, pickles, scripts and
+    exports of it are what they are without us. The hook is away while an outermost module runs: what runs inside costs
+    nothing, and is never taken for an outermost one. It is gone before a function is compiled, because torch.compile
+    would compile it in, and before a compiled module is entered, because that warns of it.
 
     Attributes:
         seen: the outermost modules, whether or not they make steps.
@@ -158,12 +164,14 @@ class ForwardSteps:
         self.label = ""
         self.seen = SeenModules()
         self._found = found
-        self._global: Any = None
-        self._candidates: dict[int, _Candidate] = {}
-        self._inside = 0
-        self._outermost: _Candidate | None = None
-        self._compiled = False
+        self._hook: Any = None
+        self._once: dict[int, weakref.ref[Any]] = {}
+        self._module: weakref.ref[Any] | None = None
+        self._inside: weakref.ref[_Call] | None = None
+        self._home: weakref.ref[ThreadMark] | None = None
         self._active = False
+        self._compiled = False
+        self._call_code: Any = None
         self._optimized_call: Any = None
         self._watches = (
             ImportWatch("torch._dynamo.callback", self._watch_compiler),
@@ -172,7 +180,9 @@ class ForwardSteps:
 
     def install(self) -> None:
         """Look at every outermost module call."""
-        never_compiled(ForwardSteps._called, _Hook.__call__)
+        never_compiled(ForwardSteps._called, ForwardSteps._entered)
+        module = torch_part("torch.nn").Module
+        self._call_code = getattr(module.__call__, "__code__", None)
         self._active = True
         self._look()
         for watch in self._watches:
@@ -180,94 +190,90 @@ class ForwardSteps:
 
     def look_only_at(self, module: Any) -> None:
         """In place of `install`: only calls of this module matter."""
-        self._outermost_found(module)
+        self._module, self.label, self._active = weakref.ref(module), _kind(module), True
+        self._look()
 
     def uninstall(self) -> None:
-        """Remove every hook."""
+        """Remove the hook."""
         self._active = False
         for watch in self._watches:
             watch.uninstall()
         self._look_away()
-        for candidate in self._candidates.values():
-            candidate.remove()
-        self._candidates.clear()
+        original, self._optimized_call = self._optimized_call, None
+        if original is not None:
+            sys.modules["torch._dynamo.eval_frame"].OptimizedModule.__call__ = original
         handler = _callback_handler()
         if handler is not None and self._compile_starts in handler.start_callbacks:
             # Replaced rather than shortened: the list may be under iteration, and a removal would skip the next entry.
             handler.start_callbacks = [c for c in handler.start_callbacks if c != self._compile_starts]
 
     def _look(self) -> None:
-        if self._global is None and self._active and not self._compiled and not self._inside:
-            self._global = torch_part("torch.nn.modules.module").register_module_forward_pre_hook(self._called)
-            self._look_at_compiled()
-
-    def _look_at_compiled(self) -> None:
-        eval_frame: Any = sys.modules.get("torch._dynamo.eval_frame")
-        if eval_frame is None or self._global is None or self._optimized_call is not None:
-            return
-        original = self._optimized_call = eval_frame.OptimizedModule.__call__
-
-        @functools.wraps(original)
-        def called(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if not _compiling():
-                with contextlib.suppress(Exception):
-                    self._outermost_found(module)
-            return original(module, *args, **kwargs)
-
-        never_compiled(called)
-        eval_frame.OptimizedModule.__call__ = called
+        if self._hook is None and self._active and not self._compiled:
+            self._hook = torch_part("torch.nn.modules.module").register_module_forward_pre_hook(self._called)
 
     def _look_away(self) -> None:
-        if self._global is not None:
-            self._global.remove()
-            self._global = None
-        original, self._optimized_call = self._optimized_call, None
-        if original is not None:
-            sys.modules["torch._dynamo.eval_frame"].OptimizedModule.__call__ = original
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.remove()
+
+    def _look_at_compiled(self) -> None:
+        """Calls of compiled modules are seen where they are looked up: no frame of ours is in their way."""
+        eval_frame: Any = sys.modules.get("torch._dynamo.eval_frame")
+        if eval_frame is not None and self._active and self._optimized_call is None:
+            self._optimized_call = eval_frame.OptimizedModule.__call__
+            eval_frame.OptimizedModule.__call__ = _LookedUp(self._optimized_call, self._compiled_called)
 
     def _called(self, module: Any, args: Any) -> None:
-        """An outermost module is called, and this is one of its pre-hooks."""
-        if not _compiling() and (candidate := self._outermost_found(module)) is not None:
-            # The hooks to call were collected before this one ran, so that the call is entered by hand.
-            candidate.entered(module, args)
-
-    def _outermost_found(self, module: Any) -> _Candidate | None:
-        """Gives a module that is seen for the first time hooks of its own, if it takes any."""
-        if id(module) in self._candidates:
-            return None
-        try:
-            candidate = _Candidate(module, self)
-        except RuntimeError:  # TorchScript takes no hooks
-            return None
-        self._candidates[id(module)] = candidate
-        self._look_away()
-        self.seen.add(module)
-        return candidate
-
-    def entered(self, candidate: _Candidate) -> None:
-        """A known module is called."""
-        self._look_away()
-        self._inside += 1
-        candidate.running += 1
-        if self._inside > 1:
+        """A module is called, and this is one of its pre-hooks."""
+        if self._hook is None or being_compiled():
             return
-        self._outermost = candidate
-        candidate.calls += 1
-        if candidate.calls == 2 and not self.label:
-            self.label = candidate.kind
-            for other in [c for c in self._candidates.values() if c is not candidate]:
-                other.remove()
-            candidate.settle(lambda: self._found(self))
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        if not _is_nested(frame, self._call_code):
+            self._entered(module, frame)
+
+    def _compiled_called(self, module: Any) -> None:
+        if being_compiled() or (self._inside is not None and self._inside() is not None):
+            return
+        self._look_away()
+        self._entered(module, None)
+
+    def _entered(self, module: Any, frame: FrameType | None) -> None:
+        """An outermost module is called."""
+        makes_steps = self._module is not None and self._module() is module
+        if self._module is None:
+            self.seen.add(module)
+            makes_steps = self._is_second(module)
+        home = this_thread()
+        if frame is not None and module._modules and (self._home is None or self._home() in (None, home)):
+            self._home = weakref.ref(home)
+            self._look_away_until_it_returns(frame)
+        if makes_steps:
             self._found(self)
 
-    def left(self, candidate: _Candidate) -> None:
-        """A known module returned or raised."""
-        self._inside = max(0, self._inside - 1)
-        candidate.running = max(0, candidate.running - 1)
-        if not self._inside:
-            self._outermost = None
-        if not self.label:
-            self._look()
+    def _is_second(self, module: Any) -> bool:
+        known = self._once.get(id(module))
+        if known is None or known() is not module:
+            if len(self._once) >= _MOST_SEEN:
+                self._once.clear()
+            self._once[id(module)] = weakref.ref(module)
+            return False
+        self._once.clear()
+        self._module = weakref.ref(module)
+        self.label = _kind(module)
+        return True
+
+    def _look_away_until_it_returns(self, frame: FrameType) -> None:
+        """Takes the hook away, and has it come back with the end of the call.
+
+        torch keeps a set in the frame of the call, of hooks that it has run. What is put there is gone with the frame,
+        however the call ends. Where this torch has no such set the hook stays, which costs the modules inside a little.
+        """
+        kept = frame.f_locals.get("called_always_called_hooks")
+        if isinstance(kept, set):
+            call = _Call()
+            cast("set[Any]", kept).add(call)
+            self._inside = weakref.ref(call, lambda _: self._look())
+            self._look_away()
 
     def _watch_compiler(self) -> None:
         handler = _callback_handler()
@@ -277,69 +283,40 @@ class ForwardSteps:
             handler.register_start_callback(self._compile_starts)
 
     def _compile_starts(self, *_: Any) -> None:
-        """Take away every hook that the compiler may meet: all but those of the module around what it compiles."""
-        self._compiled = True
+        """Something is compiled. Inside of a module the hook is away, and comes back; elsewhere it is gone for good."""
+        if self._inside is None or self._inside() is None:
+            self._compiled = True
         self._look_away()
-        for key, candidate in list(self._candidates.items()):
-            if candidate is not self._outermost:
-                # It may be running inside the outermost one, and will not say any more that it returned.
-                self._inside -= candidate.running
-                candidate.remove()
-                del self._candidates[key]
 
 
-class _Candidate:
-    """One module's own pair of hooks."""
+class _Call:
+    """Lives as long as one call of an outermost module."""
 
-    def __init__(self, module: Any, source: ForwardSteps) -> None:
-        self.kind = _kind(module)
-        self.calls = 0
-        self.running = 0
-        self._source: ForwardSteps | None = source
-        self._settled: Callable[[], None] | None = None
-        self._handles = [
-            module.register_forward_pre_hook(_Hook(self.entered)),
-            module.register_forward_hook(_Hook(self.left), always_call=True),
-        ]
-
-    def settle(self, called: Callable[[], None]) -> None:
-        """This is the module that makes steps: from now on only its calls matter, and they cost one hook."""
-        self._settled = called
-        self._handles.pop().remove()
-
-    def entered(self, module: Any, args: Any) -> None:
-        """The module is called."""
-        if self._source is None or _compiling():
-            return
-        if self._settled is not None:
-            self._settled()
-        else:
-            self._source.entered(self)
-
-    def left(self, module: Any, args: Any, output: Any) -> None:
-        """The module returned."""
-        if self._source is not None and not _compiling():
-            self._source.left(self)
-
-    def remove(self) -> None:
-        """Take the hooks off the module."""
-        self._source = None
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+    __slots__ = ("__weakref__",)
 
 
-class _Hook:
-    """A hook that does not travel: a copy or a pickle of its module holds an inert method instead."""
+class _LookedUp:
+    """A method that tells of every instance it is looked up on, and is itself in every other respect."""
 
-    def __init__(self, call: Callable[..., None]) -> None:
-        self._call = call
+    def __init__(self, original: Any, tell: Callable[[Any], None]) -> None:
+        self._original = original
+        self._tell = tell
 
-    def __call__(self, *args: Any) -> None:
-        self._call(*args)
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is not None:
+            with contextlib.suppress(Exception):
+                self._tell(instance)
+        return self._original.__get__(instance, owner)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (contextlib.nullcontext(), "__exit__")
+
+def _is_nested(frame: FrameType, call: CodeType | None) -> bool:
+    """Whether a module's call around that which `frame` belongs to is still running."""
+    around: FrameType | None = frame
+    found = 0
+    while around is not None and found < 2:
+        found += around.f_code is call
+        around = around.f_back
+    return found > 1
 
 
 def _kind(module: Any) -> str:
@@ -360,10 +337,13 @@ def never_compiled(*functions: Any) -> None:
         return
 
 
-def _compiling() -> bool:
-    torch: Any = sys.modules["torch"]
+def being_compiled() -> bool:
+    """Whether what runs now is being traced or compiled: nothing of ours may be written down with it."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return False
     asked = getattr(torch.compiler, "is_compiling", None)
-    return bool(asked and asked())
+    return bool(asked and asked()) or torch._C._get_tracing_state() is not None
 
 
 def _callback_handler() -> Any:

@@ -48,7 +48,7 @@ def cost_of_noticing(source: str) -> Noticing:
         whole = within
         finder = StepFinder(_Window(pace), _raise)
         if source == "forward":
-            module = torch.nn.Identity()
+            module = torch.nn.Sequential(torch.nn.Identity())
             whole = _with_and_without(lambda: module(None), ForwardSteps(finder.found), module)
         elif source == "optimizer":
             optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)

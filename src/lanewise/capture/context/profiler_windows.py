@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 from lanewise.capture.accelerator import current_device
 from lanewise.capture.context.saver import NoEndings
 from lanewise.capture.file import event_counts
+from lanewise.capture.inside import our_modules
+from lanewise.capture.own_frames import OwnFrames
 from lanewise.capture.profiling import faults
 from lanewise.capture.profiling.own_profiler import OwnProfiler
 from lanewise.capture.profiling.profiler import Flags, Session, profiler_is_running
+from lanewise.capture.thread_identity import own_threads
 from lanewise.errors import LanewiseError
 from lanewise.tree.watched import Watched
 
@@ -98,13 +101,15 @@ class Windows:
         with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
             path = Path(folder) / "window.json"
             session.export(str(path))
+            path.write_bytes(OwnFrames(own_threads).without(path.read_bytes()))
             found = event_counts.scan(path)
             wrong = faults.find(found, self._flags, session.messages, session.missing)
             lossy = [fault for fault in wrong if faults.worth_a_retry([fault])]
             if lossy or not found.operators:
                 self._discard("windows", lossy[0].sentence if lossy else "a window without operators was left out")
                 return
-            self._fold(path)
+            with our_modules():
+                self._fold(path)
             self._operators += found.operators
 
     def close(self) -> None:

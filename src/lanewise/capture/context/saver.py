@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
@@ -11,6 +12,9 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from lanewise.capture.inside import our_modules
+from lanewise.capture.thread_identity import own_threads
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
@@ -98,8 +102,8 @@ class _HasTree(Protocol):
         ...
 
 
-class Saver(threading.Thread):
-    """Writes what there is from time to time, so that a program that ends without us leaves a file.
+class Saver:
+    """A thread that writes what there is from time to time, so that a program that ends without us leaves a file.
 
     Args:
         source: what has the tree; it is not kept alive. path: of the file.
@@ -111,16 +115,29 @@ class Saver(threading.Thread):
     def __init__(
         self, source: _HasTree, path: Path, seconds: float, endings: Endings, log: Callable[[str], None]
     ) -> None:
-        super().__init__(name="lanewise-saver", daemon=True)
         self._source = weakref.ref(source)
         self._path = path
         self._seconds = seconds
         self._endings = endings
         self._log = log
         self._over = False
+        self._ended = threading.Event()
+        self._ended.set()
 
-    def run(self) -> None:
-        """Until `stop`, or until nobody watches any more, or the program is ended."""
+    def start(self) -> None:
+        """Write until `stop`, or until nobody watches any more, or the program is ended."""
+        self._ended.clear()
+        # Not by `threading`, which would list it among the threads of the program.
+        _thread.start_new_thread(self._run, ())
+
+    def _run(self) -> None:
+        own_threads.add(threading.get_native_id())
+        try:
+            self._write_in_turn()
+        finally:
+            self._ended.set()
+
+    def _write_in_turn(self) -> None:
         planned = pause = min(_FIRST_SECONDS, self._seconds) or 3600.0
         imported = False
         while True:
@@ -147,17 +164,18 @@ class Saver(threading.Thread):
         """Write no more; waits for a file that is being written."""
         self._over = True
         self._endings.wake()
-        if self.is_alive():
-            self.join(timeout=30)
+        self._ended.wait(30)
 
 
 def write(tree: Tree, path: Path) -> None:
     """Complete or not at all. OSError if it cannot be written."""
-    from lanewise.tree.tree_file import dumps
+    with our_modules():
+        from lanewise.tree.tree_file import dumps
 
+        data = dumps(tree)
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        partial.write_bytes(dumps(tree))
+        partial.write_bytes(data)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

@@ -23,6 +23,7 @@ from lanewise.capture.context.noticing import Noticing, cost_of_noticing
 from lanewise.capture.context.pace import Pace
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
 from lanewise.capture.context.turns import Turns
+from lanewise.capture.inside import our_modules
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.tree.watched import Watched
 
@@ -199,7 +200,7 @@ class Watcher:
             self._failed(error)
 
     def _read(self, collector: Collector) -> Tree:
-        with self._lock:
+        with self._lock, our_modules():
             return collector.tree(self._watched(collector), source=self._source, lines=self._lines)
 
     def _watched(self, collector: Collector) -> Watched:

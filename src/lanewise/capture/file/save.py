@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from lanewise.capture.file.compressed import TwoPartWriter, replace_first_part
+from lanewise.capture.own_frames import OwnFrames
+from lanewise.capture.thread_identity import own_threads
 from lanewise.errors import LanewiseError
 from lanewise.trace.metadata import KEY
 
@@ -35,6 +37,7 @@ def write_trace(raw: Path, final: Path, facts: dict[str, Any], *, unfinished: in
         Bytes of the file up to the end of the facts, for `rewrite_facts`.
     """
     partial = final.with_name(final.name + ".part")
+    ours = OwnFrames(own_threads)
     step = None if unfinished is None else f'"name": "ProfilerStep#{unfinished}"'.encode()
     try:
         with open(raw, "rb") as source, open(partial, "wb") as file:
@@ -47,13 +50,13 @@ def write_trace(raw: Path, final: Path, facts: dict[str, Any], *, unfinished: in
             target.end_first_part()
             held = _HOST_NAME.sub(b"", head[opening + 1 :], count=1)
             while chunk := source.read(_CHUNK):
-                # Whole lines only, and never the last one yet: it carries the name of the trace.
+                # Whole events only, and never the last lines yet: they carry the name of the trace.
                 held += chunk
-                cut = held.rfind(b"\n", 0, max(0, len(held) - 4096)) + 1
-                target.write(_renamed(held[:cut], step))
+                cut = _end_of_event(held, max(0, len(held) - 4096))
+                target.write(_renamed(ours.without(held[:cut]), step))
                 held = held[cut:]
             name = json.dumps(final.name).encode()
-            target.write(_TRACE_NAME.sub(lambda _: b'"traceName": ' + name, _renamed(held, step)))
+            target.write(_TRACE_NAME.sub(lambda _: b'"traceName": ' + name, _renamed(ours.without(held), step)))
             target.close()
         os.replace(partial, final)
         return target.first_part
@@ -62,6 +65,13 @@ def write_trace(raw: Path, final: Path, facts: dict[str, Any], *, unfinished: in
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def _end_of_event(text: bytes, before: int) -> int:
+    """Where the last event that is over before some place ends; the last line, in a file that is laid out otherwise."""
+    end = b"\n  },\n"
+    found = text.rfind(end, 0, before)
+    return found + len(end) if found >= 0 else text.rfind(b"\n", 0, before) + 1
 
 
 def is_whole(raw: Path) -> bool:

@@ -36,8 +36,8 @@ def compare_findings(a: Sequence[Finding], b: Sequence[Finding]) -> list[Finding
                 kind=one.kind,
                 a_title=before.title if before else "",
                 b_title=after.title if after else "",
-                a_us=before.potential_us_per_step if before else 0.0,
-                b_us=after.potential_us_per_step if after else 0.0,
+                a_us=before.alone_us_per_step if before else 0.0,
+                b_us=after.alone_us_per_step if after else 0.0,
             )
         )
     return sorted(found, key=lambda f: (_STATUS_ORDER[f.status], -max(f.a_us, f.b_us), f.code))

@@ -30,6 +30,10 @@ def is_report(path: Path) -> bool:
         return False
 
 
+class _Head(msgspec.Struct):
+    schema: str
+
+
 def load_report(path: Path, label: str) -> Arm:
     """The arm in a report file.
 
@@ -38,13 +42,16 @@ def load_report(path: Path, label: str) -> Arm:
     """
     try:
         data = path.read_bytes() if path.stat().st_size <= _LARGEST else b""
+        schema = msgspec.json.decode(data, type=_Head).schema
+        if schema != SCHEMA:
+            raise InputError(
+                f"{path} has schema {schema[:40]!r}; this version of lanewise reads {SCHEMA}: explain its trace again"
+            )
         report = msgspec.json.decode(data, type=Report)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except msgspec.MsgspecError as error:
         raise InputError(f"{path} is no report of this version of lanewise: {str(error)[:200]}") from None
-    if report.schema != SCHEMA:
-        raise InputError(f"{path} has schema {report.schema[:40]!r}; this version of lanewise reads {SCHEMA}")
     return Arm(label, [_run(report)])
 
 

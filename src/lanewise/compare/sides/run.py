@@ -19,6 +19,8 @@ from lanewise.tree.views import merge_layers, top_down
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
+from lanewise.measure.regime.step_table import StepTable
+from lanewise.measure.regime.time_classes import CLASSES
 
 __all__ = ["STEP_SOURCES", "HostCost", "Run", "measure_run"]
 
@@ -124,14 +126,15 @@ def measure_run(facts: Facts, findings: list[Finding], *, contexts: bool = False
         step_source=trace.steps.source,
         steps=len(trace.steps) if trace.steps.recorded else 0,
         steady=int(np.count_nonzero(steady)),
-        step_ns=table.step_ns,
+        # What nobody timed is compared as it was recorded: what was computed is no sample.
+        step_ns=table.step_ns if table.rebased else table.period_ns,
         unprofiled=table.rebased,
         samples=_samples(facts, recorded) if table.rebased else chosen,
         sample_ns=chosen,
-        classes=dict(table.class_ns),
+        classes=dict(table.class_ns) if table.rebased else _recorded_classes(table),
         regime=facts.regime.name,
-        busy_share=facts.regime.busy_share,
-        host_scale=table.host_scale,
+        busy_share=facts.regime.busy_share if table.rebased else _recorded_busy(table),
+        host_scale=table.host_scale if table.rebased else 1.0,
         work=measure_work(facts),
         counts=rows,
         host=host,
@@ -144,6 +147,19 @@ def measure_run(facts: Facts, findings: list[Finding], *, contexts: bool = False
         tree=context_tree(facts) if contexts else None,
         trains=any("backward" in cost.name.lower() for cost in host if cost.group != "launch"),
     )
+
+
+def _recorded_busy(table: StepTable) -> float:
+    """Share of a steady step as recorded in which the device does anything."""
+    busy = table.table["busy"][table.steady]
+    return min(1.0, float(np.median(busy)) / table.period_ns) if len(busy) and table.period_ns else 0.0
+
+
+def _recorded_classes(table: StepTable) -> dict[str, float]:
+    """Time per class in a steady step as recorded, ns; sums to the median period."""
+    total = {name: float(table.table[name][table.steady].sum()) for name in CLASSES}
+    whole = sum(total.values())
+    return {name: value * table.period_ns / whole for name, value in total.items()} if whole else {}
 
 
 def context_tree(facts: Facts) -> Tree:

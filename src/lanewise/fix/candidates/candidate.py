@@ -59,6 +59,7 @@ class Candidate:
         drops_graph: whether its outputs carry no graph for a backward pass.
         hopeless: why it cannot pay in these calls, where that is known before it is built; "" if it may.
         follows: name of another candidate whose work it takes up: without that it is not tried.
+        refuses: checks of C3 that end in an error where the original works; nothing goes wrong without being noticed.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Candidate:
     drops_graph: bool = False
     follows: str = ""
     hopeless: str = ""
+    refuses: tuple[str, ...] = ()
 
     @property
     def part(self) -> bool:

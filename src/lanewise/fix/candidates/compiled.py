@@ -29,6 +29,9 @@ MODES = {
 
 _BIG_ENOUGH_SMS = 68
 
+_REFUSES = ("backward twice",)
+"""Compiled code gives the memory of a backward pass away; a second one raises an error that names the setting."""
+
 
 def candidates(subject: Subject) -> list[Candidate]:
     """The modes that make sense for the subject's device."""
@@ -50,6 +53,7 @@ def candidates(subject: Subject) -> list[Candidate]:
                 engine=True,
                 alternative=True,
                 hopeless=hopeless,
+                refuses=_REFUSES,
             )
         )
     if blocks := repeated_blocks(subject):
@@ -65,6 +69,7 @@ def candidates(subject: Subject) -> list[Candidate]:
                 compiles=True,
                 engine=True,
                 hopeless=hopeless,
+                refuses=_REFUSES,
             ),
         )
     return made
@@ -127,31 +132,12 @@ def compiler(subject: Subject, mode: str) -> Callable[[Callable[..., Any]], Call
     return make
 
 
-def _backward_twice(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward pass of compiled code gives its memory away, after which there is no second one; ours keeps it."""
-    config: Any = torch_part("torch._functorch.config")
-    if not hasattr(config, "donated_buffer"):
-        return compiled
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        before = config.donated_buffer
-        config.donated_buffer = False
-        try:
-            return compiled(*args, **kwargs)
-        finally:
-            config.donated_buffer = before
-
-    return call
-
-
 def _compiled(subject: Subject, original: Callable[..., Any], mode: str) -> Callable[..., Any]:
     options = dict(torch._inductor.list_mode_options(mode)) if mode != "default" else {}
     if subject.random:
         # Random numbers as eager draws them; otherwise results could not be compared.
         options["fallback_random"] = True
     compiled = torch.compile(original, dynamic=False, options=options or None)
-    if subject.kind == "training":
-        compiled = _backward_twice(compiled)
     if not options.get("triton.cudagraphs"):
         return compiled
 

@@ -227,7 +227,7 @@ class Correctness:
         else:
             checks += self._edges.check(variant, precision=candidate.precision, drops_graph=candidate.drops_graph)
             checks += self._around.check()
-            checks += self._backward.check() if self._backward is not None else []
+            checks += self._backward.check(candidate.refuses) if self._backward is not None else []
         return Result(all(check.passed for check in checks), _class(checks, exact, candidate), checks)
 
     def _one(self, candidate: Candidate, case: Case) -> tuple[str, bool, float]:
@@ -264,11 +264,10 @@ class Correctness:
         return "", exact, worst
 
     def _is_noise(self, case: Case, name: str, value: Any, truth: Any) -> bool:
-        """Whether a gradient is noise in the original too, and no more than that here."""
-        room = self._room.get((_recipe(case), name), Error(0.0, 0.0))
-        if room.norm <= NOISE:
-            return False
-        limit = allowed_noise(room, truth, gradient_scale(case.eager), value.dtype)
+        """Whether what a gradient is off by is no more than its noise in the original, or than rounding makes of the step
+        that all gradients together would make."""
+        room, scale = self._room.get((_recipe(case), name), Error(0.0, 0.0)), gradient_scale(case.eager)
+        limit = allowed_noise(room if room.norm > NOISE else Error(0.0, 0.0), truth, scale, value.dtype)
         return error_of(value, truth).within(limit)
 
     def _alike_outputs(self, expected: list[Any], found: list[Any]) -> bool:

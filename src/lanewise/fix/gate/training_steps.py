@@ -20,15 +20,24 @@ torch: Any = torch_part()
 _STEPS = 8
 _SEEDS = 3
 _FACTOR = 4.0
+_MOVED = 0.5
 _FLOOR_ROUNDOFFS = 64.0
 
 
 class Course(NamedTuple):
-    """Several steps: every output of each, how far parameters and buffers moved, and how large they are."""
+    """Several steps: every output of each, how far parameters and buffers moved, and how large they are.
+
+    Attributes:
+        left: what optimizers keep, by name, and the gradients that are there in the end.
+        plain: states of schedules and scalers, learning rates, which gradients there are. batches: arguments afterwards.
+    """
 
     outputs: list[Any]
     moves: list[Any]
     size: float
+    left: dict[str, list[Any]]
+    plain: list[Any]
+    batches: list[Any]
 
 
 class StepCheck:
@@ -59,12 +68,17 @@ class StepCheck:
             found = self._course(calls)
             if len(found.outputs) != len(expected.outputs):
                 return Check("C5 many steps", False, f"{name}: the step returns other things"), False
+            if problem := _otherwise(expected, found):
+                return Check("C5 many steps", False, f"{name}: {problem}"), False
             pairs = list(zip([*expected.outputs, *expected.moves], [*found.outputs, *found.moves], strict=True))
             exact = exact and all(same_bits(a, b) for a, b in pairs)
-            parts = (
+            parts = [
                 ("outputs", expected.outputs, found.outputs, max(_FACTOR * spread[0], _floor(expected.outputs))),
                 ("updates", expected.moves, found.moves, max(_FACTOR * spread[1], _move_floor(expected))),
-            )
+            ]
+            for key, want in expected.left.items():
+                most = max(_FACTOR * spread[2].get(key, 0.0), _floor(want))
+                parts.append((f"{key} after", want, found.left[key], most))
             for what, want, have, limit in parts:
                 distance = _distance(want, have)
                 if not distance <= limit:
@@ -84,19 +98,76 @@ class StepCheck:
             kept = [*subject.parameters(), *subject.buffers()]
             starts = [values_of(tensor) for tensor in kept]
             outputs: list[Any] = []
+            batches: list[Any] = []
             for at in range(_STEPS):
-                result, _ = subject.run(copy_call(calls[at % len(calls)]))
+                call = copy_call(calls[at % len(calls)])
+                result, _ = subject.run(call)
                 outputs += [values_of(tensor) for tensor in tensors_of(result)]
+                batches = [values_of(tensor) for tensor in tensors_of(call)]
             moves = [values_of(end).double() - start.double() for end, start in zip(kept, starts, strict=True)]
-            return Course(outputs, moves, math.sqrt(sum(float(start.double().square().sum()) for start in starts)))
+            size = math.sqrt(sum(float(start.double().square().sum()) for start in starts))
+            gradients = [parameter.grad for parameter in subject.parameters()]
+            left = _states(subject) | {"gradients": [values_of(one) for one in gradients if one is not None]}
+            plain: list[Any] = [[one is None for one in gradients]]
+            plain += [_numbers(stepper.state_dict()) for stepper in subject.found.steppers]
+            plain += [_numbers(group.get("lr")) for one in subject.found.optimizers for group in one.param_groups]
+            return Course(outputs, moves, size, left, plain, batches)
         finally:
             self._state.restore()
 
-    def _rounding(self, calls: list[Call], course: Course) -> tuple[float, float]:
+    def _rounding(self, calls: list[Call], course: Course) -> tuple[float, float, dict[str, float]]:
         """How far outputs and parameters get from changes by one roundoff, over a few draws."""
         courses = [self._course(calls, shaken=number) for number in range(_SEEDS)]
         outputs = max(_distance(course.outputs, other.outputs) for other in courses)
-        return outputs, max(_distance(course.moves, other.moves) for other in courses)
+        alike = [other for other in courses if _shapes(other) == _shapes(course)]
+        left = {
+            key: max((_distance(kept, other.left[key]) for other in alike), default=0.0)
+            for key, kept in course.left.items()
+        }
+        return outputs, max(_distance(course.moves, other.moves) for other in courses), left
+
+
+def _states(subject: Subject) -> dict[str, list[Any]]:
+    """What optimizers keep of each parameter (moments, counters), by name."""
+    found: dict[str, list[Any]] = {}
+    for optimizer in subject.found.optimizers:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                kept = optimizer.state.get(parameter, {})
+                for name, value in kept.items():
+                    if isinstance(value, torch.Tensor):
+                        found.setdefault(name, []).append(values_of(value).cpu())
+    return found
+
+
+def _shapes(course: Course) -> dict[str, list[Any]]:
+    return {name: [one.shape for one in kept] for name, kept in course.left.items()}
+
+
+def _numbers(value: Any) -> Any:
+    """A state as something that can be compared: numbers to seven digits."""
+    if isinstance(value, torch.Tensor):
+        return _numbers(value.tolist())
+    if isinstance(value, dict):
+        return {key: _numbers(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_numbers(one) for one in value]
+    return float(f"{value:.7g}") if isinstance(value, float) else value if isinstance(value, int | str) else None
+
+
+def _otherwise(expected: Course, found: Course) -> str:
+    """What a step has done besides its values that the original does not do; "" if nothing."""
+    if expected.plain[0] != found.plain[0]:
+        return "other gradients are there after a step"
+    if expected.plain != found.plain:
+        return "learning rates, or the states of schedules or gradient scalers, are others"
+    if _shapes(expected) != _shapes(found):
+        return "the optimizer keeps other states"
+    if not all(map(same_bits, expected.batches, found.batches)):
+        return "what the step is given is written to"
+    moved, now = (sum(int(move.count_nonzero()) for move in course.moves) for course in (expected, found))
+    # Where a learning rate is too small for the size of updates to say anything, whether there are any does.
+    return "parameters do not move as they do" if now < _MOVED * moved or moved < _MOVED * now else ""
 
 
 def _shake(subject: Subject, number: int) -> None:

@@ -216,4 +216,5 @@ def combined(candidates: Sequence[Candidate]) -> Candidate:
         refused_unless_allowed=changes,
         precision=max(c.precision for c in candidates),
         drops_graph=any(c.drops_graph for c in candidates),
+        refuses=tuple({name for c in candidates for name in c.refuses}),
     )

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from lanewise.measure.core import Core, remembered
-from lanewise.measure.intervals import covered, union
+from lanewise.trace.intervals import covered, union
 from lanewise.trace.nesting import nearest
 
 __all__ = ["compile_ids", "compile_time_of_step", "inside_compilation", "outer_compile_rows"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.measure.core import Core, remembered
-from lanewise.measure.intervals import Union, clip, merge, subtract, union
 from lanewise.measure.launch.host_lanes import dispatching
+from lanewise.trace.intervals import Union, clip, merge, subtract, union
 from lanewise.trace.schema import Kind
 
 __all__ = ["Bubbles", "host_bubbles", "loader_rows"]

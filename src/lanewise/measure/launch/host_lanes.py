@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.measure.core import Core, remembered
-from lanewise.measure.intervals import Union, union
+from lanewise.trace.intervals import Union, union
 from lanewise.trace.schema import Kind
 
 __all__ = ["dispatching", "slice_around"]

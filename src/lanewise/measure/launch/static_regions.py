@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.measure.core import Core, remembered
-from lanewise.measure.intervals import covered
+from lanewise.trace.intervals import covered
 
 __all__ = ["StaticRegion", "static_region"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns
-from lanewise.measure.intervals import covered, subtract, union
 from lanewise.measure.kernel.flops import work_of
 from lanewise.measure.launch.bubbles import loader_rows
+from lanewise.trace.intervals import covered, subtract, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

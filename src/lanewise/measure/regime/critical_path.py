@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lanewise.measure.intervals import Union, covered, union
+from lanewise.trace.intervals import Union, covered, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

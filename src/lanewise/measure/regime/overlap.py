@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns
-from lanewise.measure.intervals import Union, intersect, merge, subtract, union
+from lanewise.trace.intervals import Union, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

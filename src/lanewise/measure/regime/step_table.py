@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns
-from lanewise.measure.intervals import covered
-from lanewise.measure.regime.time_classes import CLASSES, WORK, TimeClasses
+from lanewise.measure.regime.time_classes import CLASSES, TimeClasses
+from lanewise.trace.intervals import covered
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
+    from lanewise.measure.unprofiled import Unprofiled
     from lanewise.trace.model import Trace
 
-__all__ = ["StepTable", "compile_rows", "measure_steps"]
+__all__ = ["StepTable", "compile_rows", "measure_steps", "steady_steps"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +29,10 @@ class StepTable:
         steady: steps that statistics use: not the first recorded one (slow even in warm programs), not those that
             compile (MEA106); bool, shape (steps,).
         period_ns: median period of the steady steps as recorded; ns.
-        step_ns: the step time that percentages refer to: without the profiler if known, else `period_ns`.
-        rebased: whether `step_ns` is the un-profiled time.
-        class_ns: ns per class in a typical steady step, rebased so that they sum to `step_ns`.
-        host_scale: host time without the profiler over host time as recorded; 1 where the former is not known. Host
-            costs read off the trace are inflated by its inverse.
+        step_ns: the step time that percentages refer to: without the profiler, timed or computed.
+        rebased: whether `step_ns` was timed.
+        class_ns: ns per class in a step without the profiler; they sum to `step_ns`.
+        host_scale: host time without the profiler over host time as recorded.
     """
 
     table: Columns
@@ -58,20 +58,19 @@ def measure_steps(
     *,
     waiting: np.ndarray,
     launch_calls: np.ndarray,
-    compiling: np.ndarray,
-    unprofiled_ns: int | None,
+    steady: np.ndarray,
+    unprofiled: Unprofiled,
 ) -> StepTable:
     """Measure the steps of a trace.
 
     Args:
-        waiting: whether each event is a call in which the host waits. launch_calls, compiling: events.
-        unprofiled_ns: step time without a profiler, ns, if known: the host's share is then counted from it.
+        waiting: whether each event is a call in which the host waits. launch_calls: events.
+        steady: which steps statistics use. unprofiled: the step without the profiler.
     """
     steps = trace.steps
     count = len(steps)
-    has_device = classes.device != ""
     period = np.diff(np.concatenate((classes.window_start[:1], classes.window_end)))
-    if not has_device:
+    if not classes.device:
         period = steps.end - steps.start
 
     def per_step(events: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -98,42 +97,23 @@ def measure_steps(
     for column, name in enumerate(CLASSES):
         columns[name] = classes.of_step[:, column]
 
-    steady = _steady(trace, compiling, count)
     chosen = steady if steady.any() else np.ones(count, dtype=bool)
     period_ns = float(np.median(period[chosen])) if count else 0.0
-    class_ns = _class_means(classes.of_step[chosen], period_ns) if has_device and count else {}
-    step_ns, rebased, host_scale = period_ns, False, 1.0
-    if unprofiled_ns and has_device:
-        # The device does the same work without the profiler; what shrinks is the host's share (diagnoses.md section 1).
-        rest = sum(class_ns.values()) - class_ns["host"] - class_ns["unknown"]
-        recorded_host = class_ns["host"] + class_ns["unknown"]
-        class_ns["host"] = max(0.0, unprofiled_ns - rest)
-        host_scale = min(1.0, class_ns["host"] / recorded_host) if recorded_host else 1.0
-        class_ns["unknown"] = 0.0
-        step_ns, rebased = float(unprofiled_ns), True
-    elif unprofiled_ns:
-        step_ns, rebased = float(unprofiled_ns), True
-    return StepTable(Columns(columns), steady, period_ns, step_ns, rebased, class_ns, host_scale)
+    return StepTable(
+        Columns(columns),
+        steady,
+        period_ns,
+        unprofiled.step_ns,
+        unprofiled.timed,
+        unprofiled.class_ns,
+        unprofiled.host_scale,
+    )
 
 
-def _class_means(of_step: np.ndarray, period_ns: float) -> dict[str, float]:
-    """Time of the classes in a typical step; they sum to the median period.
-
-    The device's work is its own median: it does not shrink where a few steps wait so long that work is a small part of
-    the sum of all steps. Within work and within idle time, classes have the shares that they have over all steps.
-    """
-    is_work = np.array([name in WORK for name in CLASSES])
-    work_ns = float(np.median(of_step[:, is_work].sum(axis=1)))
-    result = np.zeros(len(CLASSES))
-    for chosen, whole in ((is_work, work_ns), (~is_work, max(0.0, period_ns - work_ns))):
-        total = of_step[:, chosen].sum()
-        result[chosen] = of_step[:, chosen].sum(axis=0) / total * whole if total else 0.0
-    scale = period_ns / result.sum() if result.sum() else 0.0
-    return dict(zip(CLASSES, (result * scale).tolist(), strict=True))
-
-
-def _steady(trace: Trace, compiling: np.ndarray, count: int) -> np.ndarray:
-    """All but the first recorded step and those in which something compiles, unless compiling is the normal state."""
+def steady_steps(trace: Trace, compiling: np.ndarray) -> np.ndarray:
+    """Which steps statistics use: all but the first recorded one and those in which something compiles, unless compiling is
+    the normal state; bool, shape (steps,)."""
+    count = len(trace.steps)
     steady = np.ones(count, dtype=bool)
     if not trace.steps.recorded or count < 2:
         return steady

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.distinct import distinct
+from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
     from lanewise.measure.host import Host
     from lanewise.trace.model import Trace
 
-__all__ = ["CLASSES", "WORK", "TimeClasses", "classify_time"]
+__all__ = ["CLASSES", "LATENCY_NS", "WORK", "TimeClasses", "classify_time", "host_part"]
 
 CLASSES: tuple[str, ...] = ("compute", "transfer", "host", "communication", "dependency", "unknown")
 WORK = frozenset({"compute", "transfer", "communication"})
@@ -36,7 +36,7 @@ WORK = frozenset({"compute", "transfer", "communication"})
 
 # A launch onto a drained stream takes this long at most before its work starts; longer is a dependency (typically 4 to
 # 15 us on our H100, trace-format 9.6).
-_LAUNCH_LATENCY_NS = 50_000
+LATENCY_NS = 50_000
 
 # A first linked op that starts this long after its launch returned waited for unrecorded work (trap L4).
 _HEAD_WAIT_NS = 200_000
@@ -104,7 +104,7 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     low = min(int(start.min()), int(trace.steps.start.min()))
     high = max(int(end.max()), int(trace.steps.end.max()))
     gaps = subtract(Union(np.array([low]), np.array([high])), merge(compute, transfer))
-    waiting_for_host, untold = _host_part(gaps, ready_start, ready_launched, int(end.max()))
+    waiting_for_host, untold = host_part(gaps, ready_start, ready_launched, int(end.max()))
 
     leaks, leak_until = _head(trace, host, rows, launch)
     requests = host.stalls.request
@@ -158,14 +158,14 @@ def _next_work(
     longer (it loaded a module, say).
     """
     call = np.maximum(launch, 0)
-    launched = np.maximum(trace.start[call] + _LAUNCH_LATENCY_NS, trace.end[call])
+    launched = np.maximum(trace.start[call] + LATENCY_NS, trace.end[call])
     starts = np.concatenate((start, trace.start[blocking]))
-    launches = np.concatenate((np.where(launch >= 0, launched, -1), trace.start[blocking] + _LAUNCH_LATENCY_NS))
+    launches = np.concatenate((np.where(launch >= 0, launched, -1), trace.start[blocking] + LATENCY_NS))
     order = np.argsort(starts, kind="stable")
     return starts[order], launches[order]
 
 
-def _host_part(gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray, last_end: int) -> tuple[Union, Union]:
+def host_part(gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray, last_end: int) -> tuple[Union, Union]:
     """The part of each gap in which the op that ends it was not launched yet; and gaps that end with an op whose launch
     is not in the trace."""
     if len(gaps.start) == 0 or len(ready_start) == 0:

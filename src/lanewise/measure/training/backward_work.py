@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import sums
-from lanewise.measure.intervals import covered, union
+from lanewise.trace.intervals import covered, union
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.intervals import union
+from lanewise.trace.intervals import union
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 

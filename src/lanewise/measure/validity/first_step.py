@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.measure.core import Core, remembered
-from lanewise.measure.intervals import Union, covered, union
+from lanewise.trace.intervals import Union, covered, union
 from lanewise.trace.schema import Kind
 
 __all__ = ["LOADING_ROWS", "Cause", "causes_in_first_step", "overhead_rows"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns
-from lanewise.measure.intervals import covered, union
+from lanewise.trace.intervals import covered, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from lanewise._version import __version__
 from lanewise.compare.check import BudgetResult, CheckReport
 from lanewise.diagnose.registry import installed_rules
 from lanewise.diagnose.rule import Rule
+from lanewise.report.gain import helps
 from lanewise.report.model import Finding, Location, Report
 from lanewise.show.check.source_files import SourceFiles
 from lanewise.show.report.rule_pages import first_sentence, meaning, rule_markdown
@@ -87,17 +88,19 @@ def _descriptor(code: str, name: str, rule: Rule | None) -> dict[str, Any]:
         "shortDescription": {"text": first_sentence(rule)},
         "fullDescription": {"text": clean(meaning(rule), _MAX_TEXT)},
         "help": {"text": rule.document, "markdown": rule_markdown(rule)},
-        "properties": {"tags": ["performance", rule.side]},
+        "properties": {"tags": ["performance"]},
     }
 
 
 def _finding(finding: Finding, files: SourceFiles) -> dict[str, Any]:
-    counts = finding.on_bottleneck and finding.recoverable_us_per_step > 0
     sentence = f"{finding.title}. Fix: {finding.fix}" if finding.fix else finding.title
-    result = _entry(finding.code, "warning" if counts else "note", sentence, finding.location, files)
+    result = _entry(finding.code, "warning" if helps(finding) else "note", sentence, finding.location, files)
     result["properties"] = {
         "recoverableMicrosecondsPerStep": finding.recoverable_us_per_step,
-        "potentialMicrosecondsPerStep": finding.potential_us_per_step,
+        "lowMicrosecondsPerStep": finding.low_us_per_step,
+        "highMicrosecondsPerStep": finding.high_us_per_step,
+        "aloneMicrosecondsPerStep": finding.alone_us_per_step,
+        "leavesMicrosecondsPerStep": finding.leaves_us_per_step,
         "confidence": finding.confidence,
     }
     return result

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import clip
 from lanewise.measure.kernel_names import short_name
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.show.page.packing import pack
@@ -18,6 +17,7 @@ from lanewise.show.page.payload import cut, families_of, names_block, overview_c
 from lanewise.show.page.slice_args import ARGUMENT_TABLES, arguments
 from lanewise.show.page.timeline import timeline_of
 from lanewise.trace.distinct import distinct
+from lanewise.trace.intervals import clip
 from lanewise.trace.schema import TABLES, Kind
 
 __all__ = ["Windows"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lanewise.report.gain import gain_text, why_not
 from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TextBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.safe_text import clean
@@ -67,11 +68,9 @@ def location_text(finding: Finding) -> str:
 def _finding(finding: Finding) -> list[str]:
     gain = ""
     if finding.recoverable_us_per_step > 0:
-        gain = f" (up to {format_quantity('time', finding.recoverable_us_per_step * 1e3)} per step)"
-    elif finding.claims_from:
-        gain = f" (its time is counted under {finding.claims_from})"
-    elif not finding.on_bottleneck:
-        gain = " (off the bottleneck)"
+        gain = f" ({gain_text(finding)})"
+    elif finding.kind in {"problem", "note"}:
+        gain = f" ({why_not(finding)})"
     lines = [f"### {finding.code} {finding.name}{gain}", "", escape(finding.title, 400), ""]
     where = location_text(finding)
     if where:

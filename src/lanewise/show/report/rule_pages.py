@@ -56,7 +56,6 @@ def rule_json(code: str | None) -> str:
             "code": r.code,
             "name": r.name,
             "kind": r.kind,
-            "side": r.side,
             "title": r.title,
             "document": r.document,
             "thresholds": r.thresholds,

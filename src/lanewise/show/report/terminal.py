@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lanewise.measure.kernel_names import short_name
+from lanewise.report.gain import gain_text, helps, step_text, why_not
 from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TextBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.report.markdown import location_text
@@ -77,20 +78,11 @@ def _verdict(report: Report) -> list[RenderableType]:
     if shares:
         lines.append(AtWidth(lambda width: _bar(shares, min(_BAR_WIDTH, width - 8))))
     regime = report.regime
-    if regime.unprofiled:
-        step, recorded = (format_quantity("time", us * 1e3) for us in (regime.step_us, regime.recorded_step_us))
-        note = f"  step time without the profiler {step}; as recorded {recorded}"
-        if regime.as_recorded != regime.name:
+    if regime.step_us and (regime.shares or regime.unprofiled):
+        note = f"  {step_text(regime)}"
+        if regime.shares and regime.as_recorded != regime.name:
             note += f", which would look {regime.as_recorded}"
         lines.append(Text(note, style="dim"))
-    elif regime.step_us and regime.shares:
-        lines.append(
-            Text(
-                f"  step time {format_quantity('time', regime.step_us * 1e3)} as recorded; host times are "
-                "inflated by profiling",
-                style="dim",
-            )
-        )
     lines += [_indented(Text(clean(str(statement), 500), style="dim")) for statement in report.statements]
     return lines
 
@@ -142,7 +134,7 @@ def _shows_gaps(report: Report) -> bool:
 
 def _findings(report: Report) -> list[RenderableType]:
     shown = [f for f in report.findings if f.kind not in {"validity", "regime"}]
-    on = [f for f in shown if f.on_bottleneck and not f.claims_from and f.kind != "note"]
+    on = [f for f in shown if helps(f)]
     rest = [f for f in shown if f not in on]
     parts: list[RenderableType] = [Text(), _heading("What to do, most to gain first" if on else "What to do")]
     if not on and "cpu" in report.tables:
@@ -154,22 +146,14 @@ def _findings(report: Report) -> list[RenderableType]:
     if rest:
         parts.append(_heading("Also seen"))
         for finding in rest:
-            why = (
-                f"its time is counted under {finding.claims_from}"
-                if finding.claims_from
-                else "less than 1 % of the step"
-                if finding.kind == "note"
-                else "not on the bottleneck now"
-            )
-            parts.append(_line("·", "dim", f"{finding.code}  {finding.title} ({why})"))
+            parts.append(_line("·", "dim", f"{finding.code}  {finding.title} ({why_not(finding)})"))
     return parts
 
 
 def _finding(number: int, finding: Finding) -> RenderableType:
     head = Text.assemble((f"  {number}  ", "bold"), (f"{finding.code} ", "bold cyan"), (finding.name, "cyan"))
     if finding.recoverable_us_per_step > 0:
-        gain = format_quantity("time", finding.recoverable_us_per_step * 1e3)
-        head.append(f"   up to {gain} per step", style="bold")
+        head.append(f"   {gain_text(finding)}", style="bold")
         if finding.confidence != "high":
             head.append(f" ({finding.confidence} confidence)", style="dim")
     body: list[RenderableType] = [Text(clean(finding.title, 500))]

@@ -8,7 +8,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, device_rows, device_sum, either_side, host_cost, per
+from lanewise.diagnose.select import counted, device_rows, device_sum, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, time
 from lanewise.trace.nesting import nearest
@@ -27,7 +28,6 @@ _ADDING_GEMMS = (
 @rule(
     "CMP106",
     "addmm-operand-copy",
-    side="device",
     title="{copies} {per}: the matrix that `addmm` adds is copied before the multiplication ({bytes} in {duration}).",
 )
 def addmm_operand_copy(facts: Facts) -> Outcome:
@@ -60,9 +60,6 @@ def addmm_operand_copy(facts: Facts) -> Outcome:
     graph = trace.links.graph_nodes[copies]
     device_ns = device_sum(facts, copies)
     own = calls[~graph]
-    # The call's own time: the operator around it would run without the copy, too.
-    host_ns = min(host_cost(facts, own), float(trace.duration[own].sum()) / steady_count(facts))
-    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
     size = np.maximum(_bytes(facts, events), 0)
     steps = steady_count(facts)
     kernels = trace.name[trace.device_work[gemms]]
@@ -87,8 +84,7 @@ def addmm_operand_copy(facts: Facts) -> Outcome:
             "bytes": byte_size(float(size.sum()) / steps),
             "duration": time(device_ns),
         },
-        gain_ns=gain,
-        side=side,
+        change=remove(facts, events),
         confidence="high" if sure else "medium",
         evidence=[
             table(
@@ -105,7 +101,7 @@ def addmm_operand_copy(facts: Facts) -> Outcome:
             )
         ],
         location=locate(facts, int(calls[0])),
-        claims=[*events.tolist(), *own.tolist()],
+        events=[*events.tolist(), *own.tolist()],
     )
 
 

@@ -10,6 +10,7 @@ from lanewise.diagnose.rules.compile.nothing_to_fuse import fused_operators
 from lanewise.measure.columns import sums
 from lanewise.measure.compile.compilation import compile_time_of_step
 from lanewise.measure.facts import Facts
+from lanewise.replay.change import cheaper
 from lanewise.report.quantity import count, text, time
 from lanewise.trace.nesting import nearest
 
@@ -17,9 +18,7 @@ from lanewise.trace.nesting import nearest
 @rule(
     "CMP103",
     "compile-not-amortised",
-    side="host",
     regimes=("host",),
-    yields_to=("CMP102", "CMP101"),
     title="{region} spends {host} of host time per call to start {ops}; eager operators would cost about {eager}.",
 )
 def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: float = 25.0) -> Outcome:
@@ -54,7 +53,7 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
     eager = _eager_cost(facts, eager_op_us * 1e3)
     ops, fused = _device_ops(facts, outer), _fuses(facts, outer)
     rows: list[dict[str, float | str]] = []
-    gain, small = 0.0, []
+    small, keeps = [], []
     lookup = _lookup_cost(facts)
     for name in np.unique(trace.name[outer]).tolist():
         mine = outer[trace.name[outer] == name]
@@ -63,8 +62,8 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
         if per_call >= ops_below or host <= per_call * eager or fused[np.isin(outer, mine)].any():
             continue
         calls = len(mine) / steady_count(facts)
-        gain += (host - per_call * eager) * calls
         small.append(mine)
+        keeps.append(np.full(len(mine), max(0.0, 1 - (host - per_call * eager) / float(trace.duration[mine].mean()))))
         rows.append(
             {
                 "region": trace.names[int(name)],
@@ -88,8 +87,8 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
             "eager": time(float(worst["eager"])),
             "regions": count(len(rows)),
         },
-        gain_ns=gain,
-        inflated=False,
+        change=cheaper(events, np.concatenate(keeps)),
+        spread=0.3,
         confidence="low",
         evidence=[
             table(
@@ -106,7 +105,7 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
             )
         ],
         location=locate(facts, int(events[0])),
-        claims=events.tolist(),
+        events=events.tolist(),
     )
 
 

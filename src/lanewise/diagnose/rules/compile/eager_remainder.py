@@ -6,8 +6,10 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.compile.outside_compiled import Remainder, eager_remainder_of
 from lanewise.measure.facts import Facts
+from lanewise.replay.change import Change, one_launch
 from lanewise.report.quantity import share, text, time
 
 _GRAPH_LAUNCH_NS = 10_000
@@ -16,8 +18,7 @@ _GRAPH_LAUNCH_NS = 10_000
 @rule(
     "CMP108",
     "eager-remainder",
-    side="host",
-    yields_to=("CMP101", "CMP102", "LAU102", "LAU103", "OPT", "SYN", "MEM", "KER"),
+    general=True,
     title="{share} of {what} is still eager although the program is compiled: {time} per step outside compiled "
     "regions, most of it in {operator}.",
 )
@@ -53,18 +54,10 @@ def eager_remainder(
     part = _share(rest, device_bound, optimizer_below)
     if part <= share_from:
         return Clear(f"{part:.0%} runs outside compiled regions")
-    trace, steps = facts.trace, steady_count(facts)
+    steps = steady_count(facts)
     calls = in_steady_steps(facts, rest.calls)
-    cost = np.zeros(len(trace))
-    cost[facts.launches.call] = facts.launches.host_cost
-    if device_bound:
-        chains = facts.pointwise_chains
-        duration = trace.duration[trace.device_work[chains.row]].astype(np.float64)
-        longest = np.zeros(len(chains))
-        np.maximum.at(longest, chains.chain, duration)
-        gain = float(duration.sum() - longest.sum()) / steps
-    else:
-        gain = max(0.0, float(cost[calls].sum()) / steps - _GRAPH_LAUNCH_NS)
+    operators = np.unique(facts.host.outermost_operator[calls])
+    operators = operators[(operators >= 0) & (facts.host.wait_inside[operators] == 0)]
     rows = _by_operator(facts, rest)
     return Found(
         values={
@@ -73,8 +66,8 @@ def eager_remainder(
             "time": time((rest.device_ns if device_bound else rest.host_ns) / steps),
             "operator": text(str(rows[0]["operator"]) if rows else "no operator"),
         },
-        gain_ns=gain,
-        side="device" if device_bound else "host",
+        change=one_launch(operators) + _fused_chains(facts),
+        bound=True,
         confidence="medium",
         evidence=[
             table(
@@ -91,8 +84,16 @@ def eager_remainder(
         if rows
         else [],
         location=locate(facts, int(calls[0])) if len(calls) else None,
-        claims=calls.tolist(),
+        events=calls.tolist(),
     )
+
+
+def _fused_chains(facts: Facts) -> Change:
+    """Each run of pointwise kernels as one that takes what the longest does."""
+    chains, trace = facts.pointwise_chains, facts.trace
+    event = trace.device_work[chains.row]
+    groups = [event[chains.chain == one] for one in range(len(chains))]
+    return fuse(facts, groups, [float(trace.duration[group].max()) for group in groups])
 
 
 def _share(rest: Remainder, device_bound: bool, optimizer_below: float) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.compile.compilation import inside_compilation
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, text, time
@@ -17,7 +18,6 @@ _FALLBACKS = ("pointwise", "reduction", "copy kernel", "softmax", "normalisation
 @rule(
     "CMP107",
     "fallback-in-compiled-graph",
-    side="device",
     title="Compiled graphs hold {kernels} {per} beside what was fused ({time}, {share} of the graphs' device time), "
     "most of it {operator}.",
 )
@@ -94,9 +94,10 @@ def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outc
             "operator": text(str(rows[0]["operator"])),
             "per": per(facts),
         },
-        gain_ns=gain,
+        change=remove(facts, event[eager]),
+        bound=True,
         confidence="medium",
         evidence=evidence,
         location=locate(facts, int(links.launch[inside[eager]][0])),
-        claims=np.unique(links.launch[inside[eager]]).tolist(),
+        events=np.unique(links.launch[inside[eager]]).tolist(),
     )

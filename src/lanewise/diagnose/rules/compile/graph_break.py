@@ -8,6 +8,7 @@ from lanewise.diagnose.evidence import in_steady_steps, line_hint, locate, stead
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.measure.facts import Facts
+from lanewise.replay.change import cheaper
 from lanewise.report.model import Block
 from lanewise.report.quantity import text, time
 from lanewise.trace.nesting import nearest
@@ -20,8 +21,6 @@ _OWN = r"^(?:TorchDynamo|Pregraph bytecode|AOTDispatcher|Torch-Compiled Region|#
 @rule(
     "CMP101",
     "graph-break",
-    side="host",
-    yields_to=("CMP102",),
     title="torch.compile breaks the graph {breaks} {per}: {time} of host time runs between the pieces, uncompiled.",
 )
 def graph_break(facts: Facts) -> Outcome:
@@ -80,10 +79,11 @@ def graph_break(facts: Facts) -> Outcome:
             "per": per(facts),
             "region": text(trace.name_of(int(outer[0]))),
         },
-        gain_ns=further,
+        change=cheaper(outer, max(0.0, 1 - further * steps / max(1.0, float(trace.duration[outer].sum())))),
+        spread=0.2,
         evidence=[*evidence, *line_hint(facts)],
         location=locate(facts, int(nested[0])),
-        claims=[*outer.tolist(), *nested.tolist()],
+        events=[*outer.tolist(), *nested.tolist()],
     )
 
 

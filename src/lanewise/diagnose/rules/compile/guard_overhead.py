@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, share, time
 
@@ -11,7 +12,6 @@ from lanewise.report.quantity import count, share, time
 @rule(
     "CMP104",
     "guard-overhead",
-    side="host",
     title="Checking guards takes {time} per step ({share}): {lookups} cache lookups of {each}.",
 )
 def guard_overhead(facts: Facts, *, share_from: float = 0.1, call_above_us: float = 20.0) -> Outcome:
@@ -46,7 +46,7 @@ def guard_overhead(facts: Facts, *, share_from: float = 0.1, call_above_us: floa
     rows = [{"calls": round(calls, 1), "each": each, "longest": int(trace.duration[lookups].max()), "total": total}]
     return Found(
         values={"time": time(total), "share": share(part), "lookups": count(round(calls, 1)), "each": time(each)},
-        gain_ns=total,
+        change=remove(facts, lookups),
         evidence=[
             table(
                 "Cache lookups",
@@ -60,5 +60,5 @@ def guard_overhead(facts: Facts, *, share_from: float = 0.1, call_above_us: floa
             )
         ],
         location=locate(facts, int(lookups[0])),
-        claims=lookups.tolist(),
+        events=lookups.tolist(),
     )

@@ -84,7 +84,6 @@ _LONG = [
     "CMP105",
     "nothing-to-fuse",
     kind="statement",
-    side="any",
     title="Compiling changed how the kernels are launched, not what they do.",
 )
 def nothing_to_fuse(facts: Facts) -> Outcome:

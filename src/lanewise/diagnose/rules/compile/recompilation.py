@@ -8,6 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.compile.compilation import compile_ids, compile_time_of_step, outer_compile_rows
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Block, TableBlock, TextBlock
@@ -17,7 +18,6 @@ from lanewise.report.quantity import count, share, text, time
 @rule(
     "CMP102",
     "recompilation",
-    side="host",
     title="torch.compile compiles in {steps} of {recorded} steps ({ids}): {time} of {period} per step as recorded.",
 )
 def recompilation(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
@@ -87,11 +87,12 @@ def recompilation(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
             "period": time(facts.steps.period_ns),
             "share": share(per_step / max(1.0, facts.steps.period_ns)),
         },
-        gain_ns=per_step,
+        change=remove(facts, inside),
+        bound=True,
         evidence=evidence,
         steps=affected.tolist(),
         location=locate(facts, int(compiling[0])),
-        claims=inside.tolist(),
+        events=inside.tolist(),
     )
 
 

@@ -11,11 +11,12 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import of_step, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import covered
 from lanewise.measure.kernel.flops import work_of
 from lanewise.measure.kernel.kernel_groups import KernelGroup
+from lanewise.replay.change import shorten
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import count, ratio, share, time
+from lanewise.trace.intervals import covered
 
 # A kernel counts as beside a collective when most of it is.
 _BESIDE = 0.5
@@ -27,7 +28,6 @@ _WORTH = 0.001
 @rule(
     "DIS105",
     "compute-slowed-by-collective",
-    side="device",
     title="Kernels run {slower} slower beside collectives, which hold some of the {sms} multiprocessors: {excess} "
     "{per} "
     "({share} of the step).",
@@ -55,6 +55,7 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
     spinning = facts.overlap.communication
     steps = steady_count(facts)
     found: list[tuple[float, dict[str, Any], np.ndarray, int]] = []
+    plains: list[np.ndarray] = []
     plain_total = beside_total = 0.0
     work = trace.device_work
     inside = covered(spinning, trace.start[work], trace.end[work])
@@ -73,6 +74,7 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
             continue
         excess = float(np.maximum(duration[beside] - plain, 0).sum()) / steps
         plain_total += plain * int(beside.sum())
+        plains.append(np.full(int(beside.sum()), plain))
         beside_total += float(duration[beside].sum())
         row = group.arguments
         found.append(
@@ -125,11 +127,11 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
             "share": share(of_step(facts, total)),
             "per": per(facts),
         },
-        gain_ns=total,
+        change=shorten(np.concatenate([events for _, _, events, _ in found]), np.concatenate(plains)),
         confidence="high" if facts.health.shapes else "medium",
         evidence=evidence,
         location=locate(facts, found[0][3]),
-        claims=np.concatenate([events for _, _, events, _ in found]).tolist(),
+        events=np.concatenate([events for _, _, events, _ in found]).tolist(),
     )
 
 

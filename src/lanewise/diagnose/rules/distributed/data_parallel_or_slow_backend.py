@@ -20,7 +20,6 @@ _FAST = ("nccl", "rccl", "xccl", "ccl", "hccl", "ucc", "mtia")
     "DIS104",
     "data-parallel-or-slow-backend",
     kind="statement",
-    side="communication",
     title="The process group uses the backend {backend} for tensors of {devices} device(s): every message goes "
     "through the "
     "host.",

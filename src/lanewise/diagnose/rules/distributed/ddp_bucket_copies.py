@@ -6,7 +6,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import claim, counted, device_sum, either_side, enclosing, of_step, outermost, per
+from lanewise.diagnose.select import claim, counted, device_sum, enclosing, of_step, outermost, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
@@ -18,7 +19,6 @@ _COPY = r"^(torch\.distributed\.)?ddp\.reducer::(copy_bucket_to_grad|copy_grad_t
 @rule(
     "DIS106",
     "ddp-bucket-copies",
-    side="host",
     title="DDP copies {gradients} {per} between its buckets and `.grad`: {host} on the host, {device} on the GPU.",
 )
 def ddp_bucket_copies(facts: Facts, *, share_from: float = 0.01) -> Outcome:
@@ -50,7 +50,6 @@ def ddp_bucket_copies(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     host_ns = float(trace.duration[copies].sum()) / steps
     if max(device_ns, host_ns) < share_from * facts.steps.step_ns:
         return Clear(f"bucket copies take {of_step(facts, max(device_ns, host_ns)):.1%} of the step")
-    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
     names = np.unique(trace.name[copies])
     return Found(
         values={
@@ -59,8 +58,7 @@ def ddp_bucket_copies(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             "host": time(host_ns),
             "device": time(device_ns),
         },
-        gain_ns=gain,
-        side=side,
+        change=remove(facts, np.concatenate((copies, trace.device_work[device]))),
         evidence=[
             table(
                 "Copies",
@@ -76,5 +74,5 @@ def ddp_bucket_copies(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             )
         ],
         location=locate(facts, int(copies[0])),
-        claims=[*claim(facts, device), *copies.tolist()],
+        events=[*claim(facts, device), *copies.tolist()],
     )

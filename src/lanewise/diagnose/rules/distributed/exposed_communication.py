@@ -11,8 +11,9 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.diagnose.select import counted, of_step, per
 from lanewise.measure.distributed.ranks import collectives
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import covered, subtract, union
+from lanewise.replay.change import shorten
 from lanewise.report.quantity import share, time
+from lanewise.trace.intervals import covered, subtract, union
 
 # Above this the ends of matched collectives contradict each other: they are not the same ones.
 _CLOCK_SPREAD_NS = 1_000_000
@@ -21,8 +22,6 @@ _CLOCK_SPREAD_NS = 1_000_000
 @rule(
     "DIS101",
     "exposed-communication",
-    side="communication",
-    yields_to=("DIS102",),
     title="{collectives} {per} with nothing computed beside: data moves for {exposed}, {share} of the step; "
     "computation hides {hidden} of the transfer.",
 )
@@ -90,7 +89,8 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
             "share": share(of_step(facts, exposed)),
             "hidden": share(1 - exposed_set.total / max(1, moving.total)),
         },
-        gain_ns=exposed,
+        change=shorten(event, np.maximum(trace.duration[event] - alone_of, 0)),
+        bound=True,
         evidence=[
             table(
                 "Collectives by size",
@@ -104,5 +104,5 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
             )
         ],
         location=locate(facts, call),
-        claims=event.tolist(),
+        events=event.tolist(),
     )

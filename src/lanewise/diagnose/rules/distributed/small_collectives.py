@@ -10,6 +10,7 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, of_step, per
+from lanewise.diagnose.what_if.remedies import batch
 from lanewise.measure.distributed.ranks import collectives
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, share, time
@@ -20,7 +21,6 @@ _BUCKET = 25 << 20
 @rule(
     "DIS103",
     "small-collectives",
-    side="host",
     title="{collectives} {per} of less than {limit} each ({bytes} in all): starting them costs the host {host}, "
     "{share} of the step.",
 )
@@ -57,8 +57,9 @@ def small_collectives(
         return Clear(
             f"{number:g} small collectives per step; all calls cost the host {of_step(facts, host):.1%} of the step"
         )
-    count_all = len(event) / steps
     needed = math.ceil(float(np.maximum(size, 0).sum()) / steps / _BUCKET)
+    owners = np.unique(facts.host.outermost_operator[call])
+    owners = owners[owners >= 0]
     rows: list[dict[str, Any]] = []
     names = [found.key[row][1] for row in np.flatnonzero(mine).tolist()]
     for name, bytes_ in sorted({(n, int(s)) for n, s in zip(names, size.tolist(), strict=True)}):
@@ -76,7 +77,10 @@ def small_collectives(
             "host": time(host),
             "share": share(of_step(facts, host)),
         },
-        gain_ns=max(0.0, (count_all - needed) / count_all * host),
+        change=batch(
+            facts, owners, call, launches=needed, steps=steps, least_ns=float(facts.trace.duration[event].min())
+        ),
+        spread=0.3,
         evidence=[
             table(
                 "Collectives",
@@ -90,5 +94,5 @@ def small_collectives(
             )
         ],
         location=locate(facts, int(call[0])),
-        claims=np.unique(call).tolist(),
+        events=np.unique(call).tolist(),
     )

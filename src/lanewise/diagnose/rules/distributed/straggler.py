@@ -10,9 +10,10 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.distributed.ranks import Ranks
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import covered, subtract, union
+from lanewise.replay.change import Change, shorten
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import count, share, text, time
+from lanewise.trace.intervals import covered, subtract, union
 
 _CLOCK_SPREAD_NS = 1_000_000
 
@@ -20,7 +21,6 @@ _CLOCK_SPREAD_NS = 1_000_000
 @rule(
     "DIS102",
     "straggler",
-    side="communication",
     title="Rank {late} comes last to {share} of the collectives; the others wait for it {waiting} per step "
     "({of_step} of the "
     "step).",
@@ -110,12 +110,19 @@ def straggler(
             "gain": time(gain),
             "regime": text(everyone[late].regime.name),
         },
-        # On the late rank the time is that of its own findings: claiming it here would count it twice.
-        gain_ns=0.0 if late == 0 else gain,
+        change=None if late == 0 else _in_time(facts, ranks, chosen, gain * steps),
         confidence="high" if ranks.clock_spread >= 0 else "medium",
         evidence=evidence,
-        claims=ranks.event[chosen, 0].tolist(),
+        events=ranks.event[chosen, 0].tolist(),
     )
+
+
+def _in_time(facts: Facts, ranks: Ranks, chosen: np.ndarray, gain_ns: float) -> Change:
+    """The collectives of this rank without so much of their waiting as the others could do without the late one."""
+    events = ranks.event[chosen, 0]
+    waits = np.maximum(facts.trace.duration[events] - ranks.shortest[chosen], 0)
+    part = min(1.0, gain_ns / max(1.0, float(waits.sum())))
+    return shorten(events, facts.trace.duration[events] - part * waits)
 
 
 def _skew(ranks: Ranks, chosen: np.ndarray) -> Block:

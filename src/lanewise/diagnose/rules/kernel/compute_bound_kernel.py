@@ -16,7 +16,6 @@ from lanewise.report.quantity import share, text, time
     "KER103",
     "compute-bound-kernel",
     kind="statement",
-    side="device",
     title="{operators} ({top} first) at {of_compute} of the card's peak for {total} {per}: as fast as this card gets.",
 )
 def compute_bound_kernel(facts: Facts, *, share_from: float = 0.05, of_compute_from: float = 0.70) -> Outcome:

@@ -19,7 +19,6 @@ _GENERIC = r"implicit_convolve_sgemm|wgrad_alg0|explicit_convolve|im2col|col2im|
 @rule(
     "KER113",
     "conv-autotune",
-    side="device",
     title="Generic convolution kernels ({kernel} first) take {total} {per}, {share} of the computing time; with "
     "fixed shapes "
     "cuDNN can search for better ones.",

@@ -9,7 +9,8 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
-from lanewise.diagnose.select import claim, counted, either_side, enclosing, host_cost, named, outermost, per
+from lanewise.diagnose.select import claim, counted, enclosing, host_cost, named, outermost, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
@@ -20,7 +21,6 @@ _CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolut
 @rule(
     "KER112",
     "conv-bias-before-norm",
-    side="device",
     title="{pairs} {per} with a bias that the batch normalisation behind takes out again: {device} on the GPU, "
     "{host} on the host.",
 )
@@ -62,7 +62,6 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
     steps = steady_count(facts)
     device_ns = float(leaves.time[mine].sum()) / steps
     host_ns = min(host_cost(facts, calls), float(trace.duration[adds].sum()) / steps)
-    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
     example, group = facts.signatures.groups(roots)
     table_rows: list[dict[str, Any]] = [
         {
@@ -79,8 +78,7 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
             "device": time(device_ns),
             "host": time(host_ns),
         },
-        gain_ns=gain,
-        side=side,
+        change=remove(facts, trace.device_work[rows]),
         evidence=[
             table(
                 "Convolutions with a bias that the next operator removes",
@@ -93,7 +91,7 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
             )
         ],
         location=locate(facts, int(roots[0])),
-        claims=claim(facts, rows),
+        events=claim(facts, rows),
     )
 
 

@@ -10,6 +10,7 @@ from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
+from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import byte_size, time
@@ -24,7 +25,6 @@ _FUSED_SHARE = 0.5
 @rule(
     "KER109",
     "hand-written-attention",
-    side="device",
     title="Attention spelled out as products and a softmax, {chains} {per} ({total}): the {scores} score matrix goes "
     "through memory.",
 )
@@ -63,7 +63,7 @@ def hand_written_attention(facts: Facts) -> Outcome:
         return Clear("the products around softmax have different batches, or belong to the reference path")
     steps = steady_count(facts)
     total = sum(float(leaves.time[chain].sum()) for chain in kept) / steps
-    least, scores = 0.0, 0
+    fused, scores = [], 0
     rate = 0.0
     for chain in kept:
         found = _scores(facts, chain)
@@ -72,7 +72,7 @@ def hand_written_attention(facts: Facts) -> Outcome:
         matrix, flops = found
         scores = max(scores, matrix.bytes)
         rate = facts.device.peak.flop_rate(matrix.dtype) if facts.device.peak else 0.0
-        least += flops / (_FUSED_SHARE * rate) * 1e9 / steps if rate else 0.0
+        fused.append(flops / (_FUSED_SHARE * rate) * 1e9 if rate else 0.0)
     example = kept[0]
     rows: list[dict[str, Any]] = [
         {
@@ -90,7 +90,8 @@ def hand_written_attention(facts: Facts) -> Outcome:
             "total": time(total),
             "scores": byte_size(scores),
         },
-        gain_ns=max(0.0, total - least) if rate else total,
+        change=fuse(facts, [trace.device_work[leaves.rows(chain)] for chain in kept], fused),
+        spread=0.3,
         confidence="medium" if rate else "low",
         evidence=[
             table(
@@ -105,7 +106,7 @@ def hand_written_attention(facts: Facts) -> Outcome:
             )
         ],
         location=locate(facts, int(leaves.operator[int(example[0])])),
-        claims=claim(facts, device),
+        events=claim(facts, device),
     )
 
 

@@ -15,7 +15,6 @@ from lanewise.report.quantity import count, share, text, time
     "KER101",
     "hotspot-kernel",
     kind="statement",
-    side="device",
     title="One kernel takes {share} of the GPU's computing time: {kernel} ({total} {per}, from {operator}).",
 )
 def hotspot_kernel(facts: Facts, *, share_from: float = 0.30) -> Outcome:

@@ -9,7 +9,8 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
-from lanewise.diagnose.select import claim, counted, device_rows, device_sum, either_side, per
+from lanewise.diagnose.select import claim, counted, device_rows, device_sum, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
 from lanewise.report.quantity import share, time
@@ -21,7 +22,6 @@ _CONVERSION = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_"
 @rule(
     "KER107",
     "layout-conversion",
-    side="device",
     title="{conversions} {per} between channels-first and channels-last: {total}, {share} of the device's time.",
 )
 def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: float = 2.0) -> Outcome:
@@ -55,7 +55,6 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
         )
     calls = trace.links.launch[rows]
     linked = calls[calls >= 0]
-    side, gain = either_side(facts, device_ns=total, host_ns=float(trace.duration[linked].sum()) / steps)
     operators = trace.links.operator[rows]
     # Without operators the kernels speak for themselves.
     example, group = facts.signatures.groups(np.where(operators >= 0, operators, trace.device_work[rows]))
@@ -77,8 +76,7 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
             "total": time(total),
             "share": share(total / everything),
         },
-        gain_ns=gain,
-        side=side,
+        change=remove(facts, trace.device_work[rows]),
         evidence=[
             table(
                 "Conversions by operator",
@@ -92,5 +90,5 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
             )
         ],
         location=locate(facts, int(linked[0])) if len(linked) else None,
-        claims=claim(facts, rows),
+        events=claim(facts, rows),
     )

@@ -8,6 +8,7 @@ from lanewise.diagnose.evidence import locate, steady_count
 from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
+from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import bandwidth, byte_size, count, share, time
 
@@ -15,7 +16,6 @@ from lanewise.report.quantity import bandwidth, byte_size, count, share, time
 @rule(
     "KER110",
     "matvec-decode",
-    side="device",
     regimes=("compute", "mixed"),
     title="Products with at most {rows} rows read {bytes} of weights {per} at {rate}, {of_memory} of what the "
     "memory can do: "
@@ -74,8 +74,9 @@ def matvec_decode(
             "of_memory": share(rate / peak.bandwidth),
             "total": time(total),
         },
-        gain_ns=total * (1 - 1 / compression),
+        change=rescale(facts, np.concatenate([facts.trace.device_work[roof.rows] for roof in thin]), 1 / compression),
+        bound=True,
         evidence=[roof_table(facts, f"Against the peaks of {peak.card}", thin)],
         location=locate(facts, int(facts.trace.links.launch[thin[0].rows[0]])),
-        claims=np.concatenate([facts.trace.device_work[roof.rows] for roof in thin]).tolist(),
+        events=np.concatenate([facts.trace.device_work[roof.rows] for roof in thin]).tolist(),
     )

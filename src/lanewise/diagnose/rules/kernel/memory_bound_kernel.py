@@ -8,6 +8,7 @@ from lanewise.diagnose.evidence import locate, steady_count
 from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.select import compute_ns, counted, per
+from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
 from lanewise.report.quantity import bandwidth, share, text, time
@@ -17,8 +18,6 @@ from lanewise.trace.schema import Kind
 @rule(
     "KER102",
     "memory-bound-kernel",
-    side="device",
-    yields_to=("LAU102", "KER107", "KER111", "KER112", "MEM103", "MEM104", "MEM106", "OPT102"),
     title="{operators} ({top} first) at the memory's speed for {total} {per}: {rate}, {of_memory} of its peak. Only "
     "moving fewer bytes helps.",
 )
@@ -74,11 +73,14 @@ def memory_bound_kernel(
             "total": time(total),
             "per": per(facts),
         },
-        gain_ns=max(0.0, total - kept),
+        change=rescale(
+            facts, np.concatenate([facts.trace.device_work[roof.rows] for roof in roofs]), min(1.0, kept / total)
+        ),
+        bound=True,
         confidence="high" if all(roof.work and roof.work.exact for roof in roofs) else "medium",
         evidence=[roof_table(facts, f"Against the peaks of {peak.card}", roofs)],
         location=locate(facts, call),
-        claims=np.concatenate([facts.trace.device_work[roof.rows] for roof in roofs]).tolist(),
+        events=np.concatenate([facts.trace.device_work[roof.rows] for roof in roofs]).tolist(),
     )
 
 

@@ -10,6 +10,7 @@ from lanewise.diagnose.evidence import locate, steady_count
 from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.select import compute_ns, counted, per
+from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
 from lanewise.measure.signatures import Tensor
@@ -27,7 +28,6 @@ _SMALLEST = 8
 @rule(
     "KER105",
     "misaligned-gemm",
-    side="device",
     title="{operators} ({top} first) for {total} {per}, slowed by a dimension that is no multiple of {multiple}.",
 )
 def misaligned_gemm(facts: Facts, *, share_from: float = 0.05) -> Outcome:
@@ -74,10 +74,13 @@ def misaligned_gemm(facts: Facts, *, share_from: float = 0.05) -> Outcome:
             "per": per(facts),
             "multiple": text("16" if narrow else "8"),
         },
-        gain_ns=max(0.0, total - least),
+        change=rescale(
+            facts, np.concatenate([facts.trace.device_work[roof.rows] for roof in roofs]), min(1.0, least / total)
+        ),
+        spread=0.3,
         evidence=[roof_table(facts, "Misaligned matrix products", roofs)],
         location=locate(facts, int(facts.trace.links.launch[roofs[0].rows[0]])),
-        claims=np.concatenate([facts.trace.device_work[roof.rows] for roof in roofs]).tolist(),
+        events=np.concatenate([facts.trace.device_work[roof.rows] for roof in roofs]).tolist(),
     )
 
 

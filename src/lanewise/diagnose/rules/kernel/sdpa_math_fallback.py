@@ -10,6 +10,7 @@ from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, ta
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
+from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
@@ -21,7 +22,6 @@ _FUSED_SHARE = 0.5
 @rule(
     "KER108",
     "sdpa-math-fallback",
-    side="device",
     title="{calls} {per} to scaled_dot_product_attention on the unfused reference path ({total}): the scores are "
     "stored and read several times.",
 )
@@ -63,6 +63,7 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
     example, group = facts.signatures.groups(calls)
     rows: list[dict[str, Any]] = []
     least = 0.0
+    least_of = np.full(len(calls), np.inf)
     for at, call in enumerate(example.tolist()):
         mine = calls[group == at]
         signature = facts.signatures.of(call)
@@ -71,6 +72,7 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
         if query and key and rate and len(query.shape) == 4:
             flops = 4.0 * query.numel * key.shape[2]
             least += flops / (_FUSED_SHARE * rate) * 1e9 * len(mine) / steps
+            least_of[group == at] = flops / (_FUSED_SHARE * rate) * 1e9
         rows.append(
             {
                 "shapes": shapes_label(facts, call),
@@ -82,7 +84,10 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
         )
     return Found(
         values={"calls": counted(len(calls) / steps, "call", "calls"), "per": per(facts), "total": time(total)},
-        gain_ns=max(0.0, total - least) if least else total,
+        change=fuse(
+            facts, [trace.device_work[leaves.rows(np.flatnonzero(owner == call))] for call in calls.tolist()], least_of
+        ),
+        spread=0.3,
         confidence="high" if least else "low",
         evidence=[
             table(
@@ -98,5 +103,5 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
             )
         ],
         location=locate(facts, int(calls[0])),
-        claims=claim(facts, leaves.rows(np.flatnonzero(inside))),
+        events=claim(facts, leaves.rows(np.flatnonzero(inside))),
     )

@@ -10,6 +10,7 @@ from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import compute_ns, per
+from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.report.quantity import share, time
@@ -30,7 +31,6 @@ _FIRST_WITH_TF32 = (8, 0)
 @rule(
     "KER104",
     "tensor-cores-unused",
-    side="device",
     title="Matrix kernels that take {share} of the computing time ({total} {per}) run on the plain FP32 units; the "
     "tensor cores stay idle.",
 )
@@ -87,7 +87,8 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
     part = 1 - peak.fp32 / peak.tf32 if peak and peak.tf32 else 1 - 1 / _MOST
     return Found(
         values={"share": share(total / compute), "total": time(total), "per": per(facts)},
-        gain_ns=total * part,
+        change=rescale(facts, np.concatenate([trace.device_work[g.rows] for g in groups]), 1 - part),
+        spread=0.3,
         confidence="high" if peak and peak.tf32 else "low",
         evidence=[
             table(
@@ -104,7 +105,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
         ],
         location=locate(facts, groups[0].call),
         fix=_HALF_ONLY if half_only else None,
-        claims=np.concatenate([trace.device_work[g.rows] for g in groups]).tolist(),
+        events=np.concatenate([trace.device_work[g.rows] for g in groups]).tolist(),
     )
 
 

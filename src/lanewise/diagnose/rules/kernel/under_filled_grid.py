@@ -12,8 +12,10 @@ from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import compute_ns, per
+from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
+from lanewise.replay.change import Change
 from lanewise.report.quantity import count, share, text, time
 
 # Kernels that choose their own grid: one block per SM, or one per piece of a split sum, says nothing about idle SMs.
@@ -34,8 +36,6 @@ class _Thin(NamedTuple):
 @rule(
     "KER106",
     "under-filled-grid",
-    side="device",
-    yields_to=("KER104", "KER105"),
     title="Kernels that take {share} of the computing time ({total} {per}) leave {idle} of the {sms} "
     "multiprocessors idle; "
     "the largest starts {blocks} blocks{wave}.",
@@ -104,7 +104,8 @@ def under_filled_grid(
             "idle": share(lost / max(1.0, total)),
             "wave": text("" if thin[0].blocks < sms else ", the last of them in a nearly empty wave"),
         },
-        gain_ns=lost,
+        change=_filled(facts, thin),
+        bound=True,
         evidence=[
             table(
                 "Kernels and their grids",
@@ -121,8 +122,15 @@ def under_filled_grid(
             )
         ],
         location=locate(facts, thin[0].group.call),
-        claims=np.concatenate([facts.trace.device_work[found.group.rows] for found in thin]).tolist(),
+        events=np.concatenate([facts.trace.device_work[found.group.rows] for found in thin]).tolist(),
     )
+
+
+def _filled(facts: Facts, thin: list[_Thin]) -> Change:
+    """Each kernel with a grid that fills the device."""
+    rows = np.concatenate([found.group.rows for found in thin])
+    left = np.concatenate([np.full(len(found.group.rows), 1 - found.lost) for found in thin])
+    return rescale(facts, facts.trace.device_work[rows], left)
 
 
 def _thin(facts: Facts, group: KernelGroup, blocks_below: float, waves_below: float, last_below: float) -> _Thin | None:

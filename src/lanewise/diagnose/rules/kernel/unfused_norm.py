@@ -9,7 +9,8 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
-from lanewise.diagnose.select import counted, either_side, host_cost, per
+from lanewise.diagnose.select import counted, host_cost, per
+from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, time
 
@@ -20,7 +21,6 @@ _CHAIN = r"c?pmarx(?:c?x)?"
 @rule(
     "KER111",
     "unfused-norm",
-    side="device",
     title="{norms} {per} spelled out as {operators} operations each: {host} on the host, {device} on the GPU.",
 )
 def unfused_norm(facts: Facts, *, per_step_from: float = 2.0) -> Outcome:
@@ -52,9 +52,10 @@ def unfused_norm(facts: Facts, *, per_step_from: float = 2.0) -> Outcome:
     operators = len(every) / len(chains)
     device_ns = float(leaves.time[every].sum()) / steps
     host_ns = host_cost(facts, calls)
-    kept, known = _one_pass(facts, chains)
-    one = kept / steps if known else device_ns / operators
-    side, gain = either_side(facts, device_ns=max(0.0, device_ns - one), host_ns=host_ns * (1 - 1 / operators))
+    one = _one_pass(facts, chains)
+    known = one is not None
+    if one is None:
+        one = np.array([float(leaves.time[chain].sum()) / len(chain) for chain in chains])
     table_rows: list[dict[str, Any]] = [
         {
             "operator": trace.name_of(int(leaves.operator[leaf])),
@@ -72,9 +73,9 @@ def unfused_norm(facts: Facts, *, per_step_from: float = 2.0) -> Outcome:
             "host": time(host_ns),
             "device": time(device_ns),
         },
-        gain_ns=gain,
-        side=side,
-        confidence="high" if known or side == "host" else "medium",
+        change=fuse(facts, [trace.device_work[leaves.rows(chain)] for chain in chains], one),
+        spread=0.2,
+        confidence="high" if known else "medium",
         evidence=[
             table(
                 "One of the normalisations",
@@ -89,7 +90,7 @@ def unfused_norm(facts: Facts, *, per_step_from: float = 2.0) -> Outcome:
             )
         ],
         location=locate(facts, int(leaves.operator[int(chains[-1][0])])),
-        claims=[
+        events=[
             *trace.device_work[rows].tolist(),
             *np.unique(calls[calls >= 0]).tolist(),
             *leaves.operator[every].tolist(),
@@ -97,16 +98,15 @@ def unfused_norm(facts: Facts, *, per_step_from: float = 2.0) -> Outcome:
     )
 
 
-def _one_pass(facts: Facts, chains: list[np.ndarray]) -> tuple[float, bool]:
-    """Device time of one read and one write of what each chain normalises, ns in all; False where shapes are
-    missing."""
+def _one_pass(facts: Facts, chains: list[np.ndarray]) -> np.ndarray | None:
+    """Device time of one read and one write of what each chain normalises, ns; None where shapes are missing."""
     peak = facts.device.peak
     if peak is None or not facts.health.shapes:
-        return 0.0, False
-    total = 0.0
+        return None
+    result: list[float] = []
     for chain in chains:
         call = facts.signatures.of(int(facts.leaves.operator[int(chain[0])]))
         if call is None or not call.tensors:
-            return 0.0, False
-        total += 2 * max(tensor.bytes for tensor in call.tensors) / peak.bandwidth * 1e9
-    return total, True
+            return None
+        result.append(2 * max(tensor.bytes for tensor in call.tensors) / peak.bandwidth * 1e9)
+    return np.array(result)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
+from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.static_regions import static_region
 from lanewise.report.quantity import count, time
-
-_GRAPH_LAUNCH_NS = 10_000
 
 
 @rule(
     "LAU106",
     "graph-candidate",
-    side="host",
     regimes=("host", "mixed"),
-    yields_to=("LAU101", "LAU102", "LAU103", "LAU110", "CMP", "SYN", "MEM", "KER", "OPT", "DIS"),
+    general=True,
     title="{launches} launches in a row {per} are the same in every step and never wait: one CUDA graph could replay "
     "them; in them the device waits {host} for the host.",
 )
@@ -66,9 +64,10 @@ def graph_candidate(facts: Facts, *, launches_from: int = 20) -> Outcome:
             "device": time(region.device_ns),
             "per": per(facts),
         },
-        gain_ns=max(0.0, region.host_ns - _GRAPH_LAUNCH_NS),
+        change=replayed(facts, region.calls),
+        spread=0.2,
         confidence="high" if region.shapes and region.compared > 2 else "medium",
         evidence=evidence,
         location=locate(facts, int(region.calls[0])),
-        claims=region.calls.tolist(),
+        events=region.calls.tolist(),
     )

@@ -6,7 +6,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, either_side, per
+from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.graph_inputs import graph_inputs
 from lanewise.report.quantity import share, time
@@ -15,7 +16,6 @@ from lanewise.report.quantity import share, time
 @rule(
     "LAU107",
     "graph-input-copies",
-    side="device",
     title="{copies} {per} to bring inputs to the fixed addresses of a CUDA graph: {device} on the device ({share} of "
     "the region), {host} on the host.",
 )
@@ -46,7 +46,6 @@ def graph_input_copies(facts: Facts, *, device_share: float = 0.05, host_share: 
     if of_device <= device_share and of_host <= host_share:
         return Clear(f"copies before graph launches are {of_device:.1%} of device time and {of_host:.1%} of host time")
     steps = steady_count(facts)
-    side, gain = either_side(facts, device_ns=found.device_ns / steps, host_ns=found.host_ns / steps)
     events = trace.device_work[found.row]
     longest = found.row[np.argsort(-trace.duration[events], kind="stable")]
     rows = [
@@ -66,8 +65,7 @@ def graph_input_copies(facts: Facts, *, device_share: float = 0.05, host_share: 
             "share": share(of_device),
             "per": per(facts),
         },
-        gain_ns=gain,
-        side=side,
+        change=remove(facts, events),
         evidence=[
             table(
                 "Copies before graph launches",
@@ -76,5 +74,5 @@ def graph_input_copies(facts: Facts, *, device_share: float = 0.05, host_share: 
             )
         ],
         location=locate(facts, int(calls[0])),
-        claims=[*events.tolist(), *calls.tolist()],
+        events=[*events.tolist(), *calls.tolist()],
     )

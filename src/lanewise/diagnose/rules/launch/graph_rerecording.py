@@ -6,16 +6,16 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import union
 from lanewise.report.quantity import count, share, time
+from lanewise.trace.intervals import union
 from lanewise.trace.schema import Kind
 
 
 @rule(
     "LAU108",
     "graph-rerecording",
-    side="host",
     title="CUDA graphs are captured again in {steps} of {recorded} steps: {time} per step, {share} of it.",
 )
 def graph_rerecording(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
@@ -69,7 +69,7 @@ def graph_rerecording(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
             "time": time(per_step),
             "share": share(per_step / max(1.0, facts.steps.period_ns)),
         },
-        gain_ns=per_step,
+        change=remove(facts, inside),
         evidence=[
             table(
                 "Capture rows",
@@ -81,5 +81,5 @@ def graph_rerecording(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
         else [],
         steps=affected.tolist(),
         location=locate(facts, int(rows[0])),
-        claims=inside.tolist(),
+        events=inside.tolist(),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from lanewise.diagnose.evidence import in_steady_steps, locate
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.static_regions import static_region
 from lanewise.report.model import TextBlock
@@ -19,7 +20,7 @@ _GRAPH_LAUNCH_NS = 10_000
 @rule(
     "LAU109",
     "graph-skipped",
-    side="host",
+    general=True,
     title="The program was compiled with mode {mode}, which replays CUDA graphs, but {regions} compiled regions per "
     "step ran and no graph was launched.",
 )
@@ -64,7 +65,8 @@ def graph_skipped(facts: Facts) -> Outcome:
     values = {"mode": text(mode), "regions": count(round(len(calls) / steady, 1))}
     return Found(
         values=values,
-        gain_ns=max(0.0, region.host_ns - _GRAPH_LAUNCH_NS) if region is not None else 0.0,
+        change=replayed(facts, region.calls) if region is not None else None,
+        spread=0.2,
         evidence=[
             TextBlock(
                 "In the longest run of launches without a wait the device waits {host} per step for the host.",
@@ -74,7 +76,7 @@ def graph_skipped(facts: Facts) -> Outcome:
         if region is not None
         else [],
         location=locate(facts, int(calls[0])),
-        claims=region.calls.tolist() if region is not None else None,
+        events=region.calls if region is not None else (),
         confidence="medium",
     )
 

@@ -9,8 +9,10 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.bubbles import host_bubbles
+from lanewise.replay.change import cut
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import text, time
+from lanewise.trace.schema import Kind
 
 _LONGEST_NAME = 60
 
@@ -18,7 +20,6 @@ _LONGEST_NAME = 60
 @rule(
     "LAU110",
     "host-bubble",
-    side="host",
     title="For {time} {per} nobody dispatches anything ({times}, the longest {longest}); the time passes in {where}.",
 )
 def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.05) -> Outcome:
@@ -63,6 +64,7 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
         for at in order.tolist()
     ]
     frame = int(bubbles.frame[order[0]])
+    tail = _tail(facts, least)
     evidence: list[Block] = [
         table(
             "Gaps in which no thread dispatches",
@@ -85,10 +87,20 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
             "longest": time(float(length.max())),
             "where": text(trace.name_of(frame)[:_LONGEST_NAME] if frame >= 0 else "code that the trace does not show"),
         },
-        gain_ns=per_step,
-        inflated=False,
+        change=cut(np.append(bubbles.start, tail[0]), np.append(bubbles.end, tail[1])),
         evidence=evidence,
         steps=np.unique(bubbles.step).tolist() if trace.steps.recorded else (),
         location=locate(facts, frame),
         confidence="high" if frame >= 0 else "medium",
     )
+
+
+def _tail(facts: Facts, least: float) -> tuple[int, int]:
+    """The same stretch at the end of the last step, where no device operation follows; empty where there is none."""
+    trace, steps = facts.trace, facts.trace.steps
+    last = int(np.flatnonzero(facts.steady)[-1]) if facts.steady.any() else len(steps) - 1
+    rows = trace.of(Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
+    rows = rows[steps.of_event[rows] == last]
+    end = int(steps.end[last])
+    begin = min(end, int(trace.end[rows].max(initial=0)))
+    return (begin, end) if end - begin >= least else (end, end)

@@ -9,6 +9,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.library_setup import opaque_operators
+from lanewise.replay.change import cheaper
 from lanewise.report.quantity import count, share, text, time
 from lanewise.trace.schema import Kind
 
@@ -18,8 +19,6 @@ _INITIALISATION_NS = 1_000_000
 @rule(
     "LAU104",
     "library-planning",
-    side="host",
-    yields_to=("MEM107",),
     title="{share} of the host's time {per} is library planning: {time}, most of it in {operator}.",
 )
 def library_planning(
@@ -54,6 +53,8 @@ def library_planning(
     query_time = facts.host.self_time[queries]
     opaque = opaque_operators(facts, above_ns=round(self_above_us * 1e3))
     own = facts.host.self_time[opaque]
+    rows_of_planning = np.concatenate((queries, opaque))
+    part_of_row = facts.host.self_time[rows_of_planning] / np.maximum(trace.duration[rows_of_planning], 1)
     total = float(query_time.sum() + own.sum()) / steady_count(facts)
     part = total / host
     if part <= share_from or total < time_from_us * 1e3:
@@ -82,8 +83,8 @@ def library_planning(
             "queries": count(round(len(queries) / steps, 1)),
             "per": per(facts),
         },
-        gain_ns=total,
-        inflated=False,
+        change=cheaper(rows_of_planning, 1 - part_of_row),
+        bound=True,
         confidence="medium",
         evidence=[
             table(
@@ -98,5 +99,5 @@ def library_planning(
             )
         ],
         location=locate(facts, dearest),
-        claims=events.tolist(),
+        events=events.tolist(),
     )

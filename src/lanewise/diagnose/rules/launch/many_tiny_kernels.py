@@ -8,10 +8,10 @@ import numpy as np
 
 from lanewise.diagnose.evidence import by_line, in_steady_steps, locate, per_step, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import QuantityType, count, time
 
-_GRAPH_LAUNCH_NS = 10_000
 _SHOWN: dict[str, tuple[QuantityType, str]] = {
     "short": ("count", "kernels below 10 us"),
     "kernels": ("count", "kernels"),
@@ -22,8 +22,7 @@ _SHOWN: dict[str, tuple[QuantityType, str]] = {
 @rule(
     "LAU101",
     "many-tiny-kernels",
-    side="host",
-    yields_to=("LAU102", "LAU103", "CMP", "SYN", "MEM", "KER", "OPT", "DIS"),
+    general=True,
     title="{launches} launches per step start kernels of {median_kernel}; the host pays {host_cost} for each.",
 )
 def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_below_us: float = 10.0) -> Outcome:
@@ -58,7 +57,6 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         return Clear(f"the median kernel takes {median / 1e3:.1f} us")
     cost_of_call = np.zeros(len(trace), dtype=np.int64)
     cost_of_call[facts.launches.call] = facts.launches.host_cost
-    total = per_step(facts, facts.launches.call, cost_of_call)
     edges = [0, 2, 5, 10, 20, 50, 100, float("inf")]
     in_us = trace.duration[kernels] / 1e3
     counts = np.histogram(in_us, bins=edges)[0]
@@ -77,11 +75,12 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
             "host_cost": time(float(np.median(cost_of_call[calls]))),
             "queue_delay": time(facts.regime.queue_delay_ns),
         },
-        gain_ns=max(0.0, total - _GRAPH_LAUNCH_NS),
+        change=replayed(facts, calls),
+        bound=True,
         evidence=[
             table("Kernel durations per step", {"range": ("text", "duration"), "kernels": ("count", "kernels")}, rows),
             *by_line(facts, "Who starts short kernels, per step", _SHOWN, by="short"),
         ],
         location=locate(facts, int(calls[len(calls) // 2])),
-        claims=calls.tolist(),
+        events=calls.tolist(),
     )

@@ -8,7 +8,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import counted, either_side, per
+from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.launch_cost import own_cost
 from lanewise.report.quantity import count, text, time
@@ -19,8 +20,6 @@ _SHOWN = 5
 @rule(
     "LAU102",
     "unfused-pointwise-chain",
-    side="device",
-    yields_to=("KER111", "KER112", "OPT"),
     title="{kernels} {per} run in {chains} over {same} elements ({example}): fused, each chain is one kernel, {fewer} "
     "fewer.",
 )
@@ -61,17 +60,15 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     duration = trace.duration[event].astype(np.float64)
     cost = np.zeros(len(trace))
     cost[facts.launches.call] = own_cost(facts)
-    device = _but_one(duration, chains.chain, len(chains)) + _beyond_one_pass(facts, duration)
+    longest, beyond = _largest(duration, chains.chain, len(chains)), _beyond_one_pass(facts, duration)
+    device = _but_one(duration, chains.chain, len(chains)) + beyond
     host = _but_one(cost[call], chains.chain, len(chains))
-    side, gain = either_side(
-        facts, device_ns=float(device[chosen].sum()) / steps, host_ns=float(host[chosen].sum()) / steps
-    )
-    saved = device if side == "device" else host
+    mine = np.flatnonzero(chosen)
     rows, first = _patterns(facts, chosen, length, device, host)
     kernels = int(length[chosen].sum())
     number = int(np.count_nonzero(chosen))
     measured = bool(chains.measured[chosen].all())
-    mostly_adjacent = float(saved[chosen & ~chains.across].sum()) >= 0.5 * float(saved[chosen].sum())
+    mostly_adjacent = float(host[chosen & ~chains.across].sum()) >= 0.5 * float(host[chosen].sum())
     return Found(
         values={
             "kernels": counted(kernels / steps, "pointwise kernel", "pointwise kernels"),
@@ -83,8 +80,8 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
             "device": time(float(device[chosen].sum()) / steps),
             "host": time(float(host[chosen].sum()) / steps),
         },
-        gain_ns=gain,
-        side=side,
+        change=fuse(facts, [event[chains.chain == one] for one in mine.tolist()], longest[mine] - beyond[mine]),
+        spread=0.2,
         confidence="high" if measured and mostly_adjacent else "medium",
         evidence=[
             table(
@@ -101,7 +98,7 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
             )
         ],
         location=locate(facts, int(call[first])),
-        claims=_removed(call, chains.chain, chosen).tolist(),
+        events=_removed(call, chains.chain, chosen).tolist(),
     )
 
 

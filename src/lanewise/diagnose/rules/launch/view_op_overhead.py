@@ -7,6 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import host_window, in_steady_steps, line_hint, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
@@ -16,7 +17,6 @@ from lanewise.trace.schema import Kind
 @rule(
     "LAU105",
     "view-op-overhead",
-    side="host",
     title="{operators} {per} only change how memory is described ({time}, {share} of the host's time) and start "
     "nothing on the device.",
 )
@@ -75,7 +75,7 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
             "share": share(part),
             "per": per(facts),
         },
-        gain_ns=total,
+        change=remove(facts, events),
         evidence=[
             table(
                 "Operators that move no data, by own time",
@@ -89,5 +89,5 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
             *line_hint(facts),
         ],
         location=locate(facts, int(events[np.argmax(own)])),
-        claims=events.tolist(),
+        events=events.tolist(),
     )

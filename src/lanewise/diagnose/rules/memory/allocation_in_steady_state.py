@@ -9,15 +9,14 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import covered
 from lanewise.report.quantity import share, time
 
 
 @rule(
     "MEM101",
     "allocation-in-steady-state",
-    side="host",
     title="{calls} {per} to the driver's memory allocator: {total}, {share} of the step.",
 )
 def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Outcome:
@@ -46,13 +45,8 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
     calls = in_steady_steps(facts, links.calls("allocate", "free"))
     if len(calls) == 0:
         return Clear("no driver allocations in steady steps")
-    frees = in_steady_steps(facts, links.calls("free"))
-    starts = np.sort(trace.start[facts.launches.call])
-    row = np.searchsorted(starts, trace.end[frees])
-    until = np.where(row < len(starts), starts[np.minimum(row, len(starts) - 1)], trace.end[frees])
     steps = steady_count(facts)
     total = float(trace.duration[calls].sum()) / steps
-    drained = float(covered(facts.classes.sets.get("host", facts.classes.busy), trace.end[frees], until).sum()) / steps
     if total < share_from * facts.steps.step_ns:
         return Clear(f"driver allocations take {of_step(facts, total):.2%} of the step")
     places = sites(facts, calls)
@@ -76,7 +70,7 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
             "total": time(total),
             "share": share(of_step(facts, total)),
         },
-        gain_ns=total + drained,
+        change=remove(facts, calls),
         evidence=[
             table(
                 "Driver allocations",
@@ -91,5 +85,5 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
             )
         ],
         location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
-        claims=calls.tolist(),
+        events=calls.tolist(),
     )

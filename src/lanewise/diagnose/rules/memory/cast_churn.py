@@ -10,6 +10,7 @@ from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, shar
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
@@ -18,8 +19,6 @@ from lanewise.trace.nesting import nearest
 @rule(
     "MEM106",
     "cast-churn",
-    side="device",
-    yields_to=("KER111",),
     title="{casts} {per} of tensors from one type to another ({device} on the GPU, {of_device} of its time; {host} "
     "on the host, {of_host} of its).",
 )
@@ -45,7 +44,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
         return NotApplicable("the trace holds no kernels in steady steps")
     casts = _conversions(facts)
     steps = steady_count(facts)
-    side, gain, device_ns, host_ns = cost_of(facts, casts)
+    device_ns, host_ns = cost_of(facts, casts)
     of_device, of_host = share_of_time(facts, device_ns, host_ns)
     if len(casts.leaf) / steps < per_step_from or max(of_device, of_host) < share_from:
         return Clear(f"conversions take {of_device:.1%} of the device's and {of_host:.1%} of the host's time")
@@ -73,8 +72,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
             "host": time(host_ns),
             "of_host": share(of_host),
         },
-        gain_ns=gain,
-        side="device" if side == "device" else "host",
+        change=remove(facts, trace.device_work[device]),
         confidence="high" if facts.health.shapes else "medium",
         evidence=[
             table(
@@ -90,7 +88,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
             )
         ],
         location=locate(facts, int(casts.root[np.argmax(facts.leaves.time[casts.leaf])])),
-        claims=claim(facts, device),
+        events=claim(facts, device),
     )
 
 

@@ -13,13 +13,13 @@ from lanewise.diagnose.select import (
     claim,
     counted,
     device_sum,
-    either_side,
     enclosing,
     host_cost,
     named,
     outermost,
     per,
 )
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
@@ -30,7 +30,6 @@ _BUILDERS = ("aten::ones", "aten::arange", "aten::full", "aten::tril", "aten::tr
 @rule(
     "MEM108",
     "constant-rebuilt",
-    side="device",
     title="{tensors} {per} built anew with the same values each time ({device} on the GPU, {host} on the host).",
 )
 def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
@@ -69,7 +68,6 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     rows = leaves.rows(mine)
     calls = trace.links.launch[rows]
     device_ns, host_ns = device_sum(facts, rows), host_cost(facts, calls)
-    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
     table_rows: list[dict[str, Any]] = []
     for at in constant:
         call = facts.signatures.of(int(example[at]))
@@ -91,8 +89,7 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             "device": time(device_ns),
             "host": time(host_ns),
         },
-        gain_ns=gain,
-        side=side,
+        change=remove(facts, trace.device_work[rows]),
         confidence="medium",
         evidence=[
             table(
@@ -108,7 +105,7 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             )
         ],
         location=locate(facts, int(chosen[0])),
-        claims=claim(facts, rows),
+        events=claim(facts, rows),
     )
 
 

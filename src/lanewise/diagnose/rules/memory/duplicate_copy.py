@@ -10,6 +10,7 @@ from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, shar
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import text, time
 
@@ -28,7 +29,6 @@ _POWER_TITLE = (
 @rule(
     "MEM103",
     "duplicate-copy",
-    side="device",
     title="{copies} {per}: {operator} first copies its whole input, then changes the copy ({device} on the GPU, "
     "{host} on the "
     "host).",
@@ -60,7 +60,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     steps = steady_count(facts)
     if len(copies.leaf) / steps < per_step_from:
         return Clear(f"{len(copies.leaf) / steps:g} such copies per step")
-    side, gain, device_ns, host_ns = cost_of(facts, copies)
+    device_ns, host_ns = cost_of(facts, copies)
     places = sites(facts, copies.root)
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
@@ -85,8 +85,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             "operator": text(trace.name_of(int(copies.above[~power][0])) if not power.all() else ""),
         },
         title=_POWER_TITLE if power.mean() > 0.5 else None,
-        gain_ns=gain,
-        side="device" if side == "device" else "host",
+        change=remove(facts, trace.device_work[device]),
         confidence="high" if max(share) > 0 else "medium",
         evidence=[
             table(
@@ -101,7 +100,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             )
         ],
         location=locate(facts, int(copies.root[0])),
-        claims=claim(facts, device),
+        events=claim(facts, device),
     )
 
 

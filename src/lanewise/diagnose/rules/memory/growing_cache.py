@@ -9,10 +9,12 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import claim, counted, device_sum, either_side, host_cost, named, per
+from lanewise.diagnose.select import claim, counted, device_sum, host_cost, named, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.library_setup import opaque_operators
 from lanewise.measure.signatures import Argument, Tensor
+from lanewise.replay.change import cheaper
 from lanewise.report.quantity import byte_size, count, text, time
 from lanewise.trace.schema import Kind
 
@@ -23,7 +25,6 @@ _PLANS_FROM_NS = 100_000
 @rule(
     "MEM107",
     "growing-cache",
-    side="device",
     title="{cats} {per} to append one element to a cache by copying all of it ({device} on the GPU, {host} on the "
     "host); it grew from {first} to {last} elements.{planned}",
 )
@@ -70,7 +71,6 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
     device_ns, host_ns = device_sum(facts, rows), host_cost(facts, calls)
     planning = _planned_anew(facts, growing, growths_from)
     planned_ns = float(facts.host.self_time[planning].sum()) / steps
-    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns * facts.steps.host_scale + planned_ns)
     table_rows: list[dict[str, Any]] = []
     for series in growing[:8]:
         call = facts.signatures.of(int(leaves.operator[series[-1][0]]))
@@ -98,9 +98,8 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
             ),
             "bytes": byte_size(max(0, max(row["bytes"] for row in table_rows))),
         },
-        gain_ns=gain,
-        inflated=False,
-        side=side,
+        change=remove(facts, trace.device_work[rows])
+        + cheaper(planning, 1 - facts.host.self_time[planning] / np.maximum(trace.duration[planning], 1)),
         evidence=[
             table(
                 "Caches that grow",
@@ -114,7 +113,7 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
             )
         ],
         location=locate(facts, int(leaves.operator[mine[0]])),
-        claims=[*claim(facts, rows), *planning.tolist()],
+        events=[*claim(facts, rows), *planning.tolist()],
     )
 
 

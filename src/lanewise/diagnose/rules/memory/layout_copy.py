@@ -11,6 +11,7 @@ from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.memory.duplicate_copy import OUT_OF_PLACE
 from lanewise.diagnose.select import claim, counted, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 
@@ -18,7 +19,6 @@ from lanewise.report.quantity import share, time
 @rule(
     "MEM104",
     "layout-copy",
-    side="device",
     title="{copies} {per} only to bring data into another order ({device} on the GPU, {share} of its time; {host} on "
     "the host).",
 )
@@ -44,14 +44,14 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
     copies = _reordering(facts)
-    side, gain, device_ns, host_ns = cost_of(facts, copies)
+    device_ns, host_ns = cost_of(facts, copies)
     of_device, _ = share_of_time(facts, device_ns, host_ns)
     if of_device < share_from:
         return Clear(f"layout copies take {of_device:.1%} of the device's time")
     if not facts.health.shapes:
         return NeedsCapture("shapes and strides, to tell changes of order from changes of type: `record_shapes=True`")
     copies = copies.of(np.array([_same_type(facts, int(event)) for event in copies.operator], dtype=bool))
-    side, gain, device_ns, host_ns = cost_of(facts, copies)
+    device_ns, host_ns = cost_of(facts, copies)
     of_device, _ = share_of_time(facts, device_ns, host_ns)
     if of_device < share_from:
         return Clear(f"layout copies take {of_device:.1%} of the device's time")
@@ -83,8 +83,7 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
             "share": share(of_device),
             "host": time(host_ns),
         },
-        gain_ns=gain,
-        side="device" if side == "device" else "host",
+        change=remove(facts, trace.device_work[device]),
         evidence=[
             table(
                 "Copies into another order",
@@ -100,7 +99,7 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
             )
         ],
         location=locate(facts, int(copies.root[np.argmax(facts.leaves.time[copies.leaf])])),
-        claims=claim(facts, device),
+        events=claim(facts, device),
     )
 
 

@@ -20,7 +20,6 @@ _FRAGMENTED_TITLE = (
     "MEM102",
     "near-capacity",
     kind="statement",
-    side="memory",
     title="At its peak the program holds {reserved} of the device's {capacity} ({share}): it may run out of memory.",
 )
 def near_capacity(facts: Facts, *, share_from: float = 0.90, reserved_over_allocated: float = 1.5) -> Outcome:

@@ -10,13 +10,13 @@ from lanewise.diagnose.select import (
     claim,
     counted,
     device_sum,
-    either_side,
     enclosing,
     host_cost,
     named,
     outermost,
     per,
 )
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import time
@@ -26,7 +26,6 @@ from lanewise.trace.schema import Kind
 @rule(
     "MEM105",
     "zero-grad-fill",
-    side="device",
     title="zero_grad fills {gradients} {per} with zeros instead of dropping them; with what backward then adds to them, "
     "{device} on the GPU, {host} on the host.",
 )
@@ -65,9 +64,8 @@ def zero_grad_fill(facts: Facts) -> Outcome:
         added = leaves.rows(additions)
         device_ns += part * device_sum(facts, added)
         host_ns += part * host_cost(facts, trace.links.launch[added])
-        if part == 1.0:
-            rows = np.concatenate((rows, added))
-    side, gain = either_side(facts, device_ns=device_ns, host_ns=host_ns)
+        gone = leaves.rows(additions[_first_of_steps(trace.steps.of_event[leaves.operator[additions]], part)])
+        rows = np.concatenate((rows, gone))
     return Found(
         values={
             "gradients": counted(len(mine) / steady_count(facts), "gradient or list", "gradients or lists"),
@@ -75,10 +73,9 @@ def zero_grad_fill(facts: Facts) -> Outcome:
             "device": time(device_ns),
             "host": time(host_ns),
         },
-        gain_ns=gain,
-        side=side,
+        change=remove(facts, trace.device_work[rows]),
         location=locate(facts, int(zeroing[0])),
-        claims=claim(facts, rows),
+        events=claim(facts, rows),
     )
 
 
@@ -88,6 +85,13 @@ def _additions(facts: Facts) -> np.ndarray:
     accumulate = named(facts, (Kind.OPERATOR,), "torch::autograd::AccumulateGrad")
     adds = trace.name_mask(r"^aten::add_$")[trace.name[operator]]
     return np.flatnonzero(adds & (enclosing(facts, accumulate, operator) >= 0))
+
+
+def _first_of_steps(step: np.ndarray, part: float) -> np.ndarray:
+    """The first so many of each step, as a mask; `step` is in order."""
+    begin = np.searchsorted(step, step)
+    number = np.bincount(step, minlength=int(step.max(initial=0)) + 1)[step]
+    return np.arange(len(step)) - begin < np.round(part * number)
 
 
 def _filled(facts: Facts, fills: np.ndarray) -> int:

@@ -72,7 +72,6 @@ def _judge(facts: Facts, name: str) -> Outcome:
     "REG101",
     "host-bound",
     kind="regime",
-    side="host",
     title="Host-bound: the GPU works {busy} of every {step} ({busy_share}); it waits for the host {share} of the time.",
 )
 def host_bound(facts: Facts) -> Outcome:
@@ -94,7 +93,6 @@ def host_bound(facts: Facts) -> Outcome:
     "REG102",
     "device-bound",
     kind="regime",
-    side="device",
     title="Device-bound: the GPU computes {share} of the time ({busy} busy of every {step}) and the host runs ahead; "
     "host-side fixes gain nothing.",
 )
@@ -117,7 +115,6 @@ def device_bound(facts: Facts) -> Outcome:
     "REG103",
     "transfer-bound",
     kind="regime",
-    side="transfer",
     title="Transfer-bound: {share} of every {step} goes into copies between host and device.",
 )
 def transfer_bound(facts: Facts) -> Outcome:
@@ -136,7 +133,6 @@ def transfer_bound(facts: Facts) -> Outcome:
     "REG104",
     "communication-bound",
     kind="regime",
-    side="communication",
     title="Communication-bound: {share} of every {step} is communication, or waiting for other ranks, with nothing "
     "beside it.",
 )

@@ -11,14 +11,14 @@ from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, of_step, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import covered, subtract, union
+from lanewise.replay.change import move
 from lanewise.report.quantity import share, time
+from lanewise.trace.intervals import covered, subtract, union
 
 
 @rule(
     "SYN104",
     "copy-not-overlapped",
-    side="transfer",
     title="{copies} {per} from or to pinned memory with nothing computed beside: {exposed}, {share} of the step.",
 )
 def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from: float = 0.05) -> Outcome:
@@ -75,7 +75,7 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
             "exposed": time(exposed),
             "share": share(of_step(facts, exposed)),
         },
-        gain_ns=min(exposed, compute),
+        change=move(events),
         evidence=[
             table(
                 "Copies",
@@ -90,5 +90,5 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
             )
         ],
         location=locate(facts, int(found.call[np.argmax(alone)])),
-        claims=claim(facts, found.row),
+        events=claim(facts, found.row),
     )

@@ -10,17 +10,22 @@ from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.readbacks import find_readbacks, host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import climb, counted, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.replay.change import add
 from lanewise.report.quantity import text, time
 
 # Indexing that asks for the positions of what a mask selects.
 _AROUND = ("aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::index_put", "aten::argwhere")
 
 
+# The operator with a fixed shape that takes its place (`where`, a multiplication by the mask).
+_OPERATOR_NS = 8_000.0
+
+
 @rule(
     "SYN102",
     "data-dependent-shape",
-    side="host",
     title="{calls} {per} to operators whose result size depends on the data ({operator} first): the host stops "
     "and spends {cost} on each.",
 )
@@ -77,8 +82,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             "operator": text(trace.name_of(worst)),
             "cost": time(float(np.median(cost))),
         },
-        gain_ns=float(cost.sum()) / steps,
-        inflated=False,
+        change=remove(facts, root) + add(host_ns=_OPERATOR_NS * len(root) / steps),
         evidence=[
             table(
                 "Operators that wait for the size of their result",
@@ -92,5 +96,5 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             )
         ],
         location=locate(facts, worst),
-        claims=np.concatenate((root, host_events_inside(facts, root))).tolist(),
+        events=np.concatenate((root, host_events_inside(facts, root))).tolist(),
     )

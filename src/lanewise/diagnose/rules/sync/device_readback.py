@@ -10,10 +10,11 @@ from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, ta
 from lanewise.diagnose.readbacks import SMALL_BYTES, find_readbacks, host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, named, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import covered, merge
 from lanewise.report.model import TextBlock
 from lanewise.report.quantity import count, time
+from lanewise.trace.intervals import covered
 from lanewise.trace.schema import Kind
 
 _GENERATION_TITLE = (
@@ -24,8 +25,6 @@ _GENERATION_TITLE = (
 @rule(
     "SYN101",
     "device-readback",
-    side="host",
-    yields_to=("SYN109",),
     title="The host asks the GPU for {values} {per} and stops {cost} for each ({total} in all).",
 )
 def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
@@ -60,17 +59,11 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         return Clear(f"{number:.1f} readbacks per step" if number else "the host reads no device values")
     cost = trace.duration[found.root]
     waited = facts.host.wait_inside[found.root]
-    begin, end = trace.start[found.root], trace.end[found.root]
+    end = trace.end[found.root]
     launches = np.sort(trace.start[facts.launches.call])
     following = np.searchsorted(launches, end)
     until = np.where(following < len(launches), launches[np.minimum(following, len(launches) - 1)], end)
     idle = covered(facts.classes.sets["host"], end, until)
-    # Waiting for work that has to be done anyway costs nothing; draining the queue in front of it does.
-    working = covered(merge(facts.overlap.compute, facts.overlap.communication), begin, end)
-    drained = working * 2 > waited
-    lost = float((cost - working).sum() + idle[drained].sum()) / steps
-    # A copy that blocks the host is time of the bus, whoever asked for it.
-    copying = float(covered(facts.classes.sets["transfer"], begin, end).sum()) / steps
     places = sites(facts, found.root)
     rows: list[dict[str, Any]] = [
         {
@@ -94,10 +87,7 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             "total": time(total),
         },
         title=_GENERATION_TITLE if 2 <= tokens <= number else None,
-        gain_ns=max(0.0, lost),
-        side="transfer" if copying > lost / 2 else "host",
-        inflated=False,
-        copies_ns=copying,
+        change=remove(facts, found.root),
         evidence=[
             table(
                 "Readbacks per step",
@@ -113,5 +103,5 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             TextBlock("While these reads remain, the code around them cannot be captured in a CUDA graph (LAU106)."),
         ],
         location=locate(facts, int(found.root[np.argmax(cost)])),
-        claims=np.concatenate((found.root, host_events_inside(facts, found.root))).tolist(),
+        events=np.concatenate((found.root, host_events_inside(facts, found.root))).tolist(),
     )

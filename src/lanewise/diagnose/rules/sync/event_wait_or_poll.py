@@ -9,7 +9,9 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.replay.change import drop_wait
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -23,7 +25,6 @@ _DDP_TITLE = (
 @rule(
     "SYN106",
     "event-wait-or-poll",
-    side="host",
     title="{calls} {per} to wait for events, or to ask for their state, on a thread that launches work: {total} "
     "({share} of the step).",
 )
@@ -87,8 +88,7 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
             "share": share(of_step(facts, total)),
         },
         title=_DDP_TITLE if by_ddp else None,
-        gain_ns=total,
-        inflated=False,
+        change=drop_wait(waits) + remove(facts, polls if many else polls[:0]),
         evidence=[
             table(
                 "Event waits and polls",
@@ -103,5 +103,5 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
             )
         ],
         location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
-        claims=calls.tolist(),
+        events=calls.tolist(),
     )

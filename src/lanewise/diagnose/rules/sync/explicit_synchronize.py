@@ -9,9 +9,10 @@ import numpy as np
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import covered
 from lanewise.report.quantity import share, time
+from lanewise.trace.intervals import covered
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -19,7 +20,6 @@ from lanewise.trace.schema import Kind
 @rule(
     "SYN105",
     "explicit-synchronize",
-    side="host",
     title="{waits} {per} for the whole device or stream; afterwards the GPU has no work for {after} ({share} of the "
     "step).",
 )
@@ -81,8 +81,7 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             "after": time(idle),
             "share": share(of_step(facts, idle)),
         },
-        gain_ns=idle,
-        inflated=False,
+        change=remove(facts, waits),
         evidence=[
             table(
                 "Waits and what follows",
@@ -97,5 +96,5 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             )
         ],
         location=locate(facts, int(waits[np.argmax(after)])),
-        claims=waits.tolist(),
+        events=waits.tolist(),
     )

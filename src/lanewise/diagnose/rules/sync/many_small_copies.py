@@ -10,6 +10,7 @@ from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.operator_kinds import is_collective, is_framework
 from lanewise.report.quantity import byte_size, time
@@ -17,11 +18,16 @@ from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 
+def _after_first(step: np.ndarray) -> np.ndarray:
+    """All but the first of each step: one copy brings what all of them brought."""
+    seen = np.ones(len(step), dtype=bool)
+    seen[np.unique(step, return_index=True)[1]] = False
+    return seen
+
+
 @rule(
     "SYN108",
     "many-small-copies",
-    side="host",
-    yields_to=("SYN101", "SYN102", "SYN107", "SYN109"),
     title="{copies} {per} between host and GPU with {bytes} each (median); each costs the host {cost}.",
 )
 def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: int = 64 * 1024) -> Outcome:
@@ -74,10 +80,8 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
             "bytes": byte_size(float(np.median(size))),
             "cost": time(cost),
         },
-        gain_ns=(len(calls) / steps - 1) * cost,
+        change=remove(facts, found.event[_after_first(trace.steps.of_event[found.event])]),
         # Python between the operators has no row: what recording adds to the operators stands for it.
-        inflated=False,
-        side="transfer" if found.pageable.mean() > 0.5 else "host",
         evidence=[
             table(
                 "Small copies",
@@ -92,5 +96,5 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
             )
         ],
         location=locate(facts, int(calls[0])),
-        claims=np.unique(calls).tolist(),
+        events=np.unique(calls).tolist(),
     )

@@ -10,6 +10,7 @@ from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, ta
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import climb, counted, enclosing, named, outermost, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import whole_of
 from lanewise.report.quantity import byte_size, text, time
@@ -34,7 +35,6 @@ _MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
 @rule(
     "SYN107",
     "tensor-built-on-host",
-    side="host",
     title="{tensors} {per} created on the CPU ({creator} first) and copied to the GPU right after: {total} for "
     "{bytes}.",
 )
@@ -98,8 +98,7 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             "total": time(float(cost.sum()) / steps),
             "bytes": byte_size(float(size.sum()) / steps),
         },
-        gain_ns=float(cost.sum()) / steps,
-        side="transfer" if facts.regime.name == "transfer" else "host",
+        change=remove(facts, np.concatenate((created, root))),
         evidence=[
             table(
                 "Tensors created on the CPU",
@@ -114,7 +113,7 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             )
         ],
         location=locate(facts, int(created[np.argmax(cost)])),
-        claims=[*created.tolist(), *np.unique(call).tolist()],
+        events=[*created.tolist(), *np.unique(call).tolist()],
     )
 
 

@@ -11,6 +11,7 @@ from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.readbacks import host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import of_step, outermost, per
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, count, share, time
 from lanewise.trace.nesting import nearest
@@ -20,7 +21,6 @@ from lanewise.trace.schema import Kind
 @rule(
     "SYN109",
     "weights-moved-each-step",
-    side="transfer",
     title="The same {copies} tensors ({bytes}) travel between host and GPU {per}: the copies' calls take {total}, "
     "{share} of "
     "the step.",
@@ -72,7 +72,6 @@ def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: 
         for way in np.unique(direction).tolist()
     ]
     roots = outermost(facts, np.unique(facts.host.outermost_operator[calls]))
-    around = max(0.0, float(trace.duration[roots].sum()) / steps - total)
     return Found(
         values={
             "copies": count(round(len(calls) / steps)),
@@ -81,7 +80,7 @@ def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: 
             "total": time(total),
             "share": share(of_step(facts, total)),
         },
-        gain_ns=total + around * facts.steps.host_scale,
+        change=remove(facts, roots),
         evidence=[
             table(
                 "Copies under `to`",
@@ -96,5 +95,5 @@ def weights_moved_each_step(facts: Facts, *, copies_from: int = 50, share_from: 
             )
         ],
         location=locate(facts, int(calls[0])),
-        claims=np.concatenate((roots, host_events_inside(facts, roots))).tolist(),
+        events=np.concatenate((roots, host_events_inside(facts, roots))).tolist(),
     )

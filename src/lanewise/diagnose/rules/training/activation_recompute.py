@@ -6,6 +6,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import without_stretch
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 
@@ -13,7 +14,6 @@ from lanewise.report.quantity import share, time
 @rule(
     "OPT105",
     "activation-recompute",
-    side="device",
     title="{time} of device time per step repeats forward work inside backward, {share} of the forward pass.",
 )
 def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
@@ -61,7 +61,7 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
     ]
     return Found(
         values={"time": time(backward.recompute_ns / steps), "share": share(part)},
-        gain_ns=backward.recompute_ns / steps,
+        change=without_stretch(facts, calls),
         evidence=[
             table(
                 "Repeated operators, by device time",
@@ -74,5 +74,5 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
             )
         ],
         location=locate(facts, int(calls[0])),
-        claims=calls.tolist(),
+        events=calls.tolist(),
     )

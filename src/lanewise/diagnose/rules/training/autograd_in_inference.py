@@ -16,7 +16,6 @@ from lanewise.trace.schema import Kind
     "OPT104",
     "autograd-in-inference",
     kind="statement",
-    side="memory",
     title="{operators} operators {per} are recorded for a backward pass that never runs: their inputs stay in memory.",
 )
 def autograd_in_inference(facts: Facts) -> Outcome:

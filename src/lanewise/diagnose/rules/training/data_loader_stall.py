@@ -5,15 +5,15 @@ from __future__ import annotations
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.intervals import covered, intersect, union
 from lanewise.measure.launch.bubbles import loader_rows
+from lanewise.replay.change import overlap
 from lanewise.report.quantity import share, text, time
+from lanewise.trace.intervals import covered, intersect, union
 
 
 @rule(
     "OPT103",
     "data-loader-stall",
-    side="host",
     title="The step waits {stall} for its next batch ({share}) while the device is idle; {workers}.",
 )
 def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
@@ -68,7 +68,7 @@ def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
                 else "worker processes load it, but too slowly"
             ),
         },
-        gain_ns=stall,
+        change=overlap(inside),
         evidence=[
             table(
                 "Waiting for batches",
@@ -77,5 +77,5 @@ def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
             )
         ],
         location=locate(facts, int(shown[0])),
-        claims=shown.tolist(),
+        events=shown.tolist(),
     )

@@ -9,6 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns
+from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.backward_work import Backward
 from lanewise.report.quantity import count, ratio, share, text, time
@@ -24,8 +25,6 @@ _INDEXING = re.compile(r"^(Index|IndexSelect|Embedding|EmbeddingBag|Gather|TakeA
 @rule(
     "OPT106",
     "expensive-backward",
-    side="device",
-    yields_to=("KER", "MEM"),
     title="{node} takes {backward} of device time per step, {ratio} its forward ({forward}).",
 )
 def expensive_backward(
@@ -98,6 +97,8 @@ def expensive_backward(
     worst = rows[order[0]]
     nodes = np.concatenate(claims)
     calls = facts.launches.call[np.isin(facts.host.outermost_operator[facts.launches.call], nodes)]
+    work = facts.trace.device_work[np.isin(facts.trace.links.launch, calls)]
+    gain, spent = (sum(float(row[key]) for row in rows) for key in ("gain", "backward"))
     known_forward = float(worst["forward"]) > 0
     return Found(
         title=None
@@ -111,7 +112,8 @@ def expensive_backward(
             "nodes": count(len(rows)),
             "share": share(float(worst["backward"]) / compute),
         },
-        gain_ns=sum(float(row["gain"]) for row in rows),
+        change=rescale(facts, work, 1 - gain / max(1.0, spent)),
+        bound=True,
         confidence="medium",
         evidence=[
             table(
@@ -128,7 +130,7 @@ def expensive_backward(
             )
         ],
         location=locate(facts, int(nodes[0])),
-        claims=calls.tolist(),
+        events=calls.tolist(),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.evidence import locate, table
+from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import batch
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, time
 
@@ -13,7 +14,6 @@ _LAUNCHES_OF_FOREACH = 5
 @rule(
     "OPT101",
     "for-loop-optimizer",
-    side="host",
     title="The optimizer walks its parameters one by one: {launches} launches and {host} of host time per step.",
 )
 def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_from: int = 10) -> Outcome:
@@ -53,9 +53,10 @@ def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_fro
         rows.append({"what": "frames of the for-loop implementation", "value": f"{step.loop_frames:,}"})
     return Found(
         values={"launches": count(round(step.launches)), "host": time(step.host_ns), "device": time(step.device_ns)},
-        gain_ns=max(0.0, step.host_ns * (1 - _LAUNCHES_OF_FOREACH / step.launches)),
+        change=batch(facts, step.marks, step.calls, launches=_LAUNCHES_OF_FOREACH, steps=steady_count(facts)),
+        spread=0.2,
         confidence="high" if loops else "medium",
         evidence=[table("Optimizer step", {"what": ("text", ""), "value": ("text", "value")}, rows)],
         location=locate(facts, int(step.marks[0])),
-        claims=step.calls.tolist(),
+        events=step.calls.tolist(),
     )

@@ -6,8 +6,10 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.optimizer_step import OptimizerStep
+from lanewise.replay.change import cheaper
 from lanewise.report.quantity import count, share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -18,8 +20,6 @@ _FUSED_HOST_NS = 1_000_000
 @rule(
     "OPT102",
     "foreach-not-fused",
-    side="host",
-    yields_to=("OPT101",),
     title="The optimizer makes {passes} passes over all parameters where a fused one makes one: {cost} per step, "
     "{share} of it.",
 )
@@ -48,14 +48,14 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
         return Clear("the optimizer is fused")
     if step.foreach < passes_from:
         return Clear(f"{step.foreach:.0f} multi-tensor operators per optimizer step")
+    trace = facts.trace
+    work = trace.device_work[np.isin(trace.links.launch, step.calls)]
     device_bound = facts.regime.name == "compute"
     if device_bound:
         total = float(facts.trace.duration[in_steady_steps(facts, facts.trace.device_work)].sum()) / steady_count(facts)
         cost, part = step.device_ns, step.device_ns / max(1.0, total)
-        gain = cost * (1 - 1 / step.foreach)
     else:
         cost, part = step.host_ns, step.host_ns / max(1.0, facts.steps.period_ns)
-        gain = max(0.0, cost - _FUSED_HOST_NS)
     if part <= share_from:
         return Clear(f"the optimizer step is {part:.1%} of the {'device time' if device_bound else 'step'}")
     return Found(
@@ -66,8 +66,9 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
             "device": time(step.device_ns),
             "host": time(step.host_ns),
         },
-        gain_ns=gain,
-        side="device" if device_bound else "host",
+        change=cheaper(step.marks, min(1.0, _FUSED_HOST_NS / max(1.0, step.host_ns)))
+        + rescale(facts, work, 1 / step.foreach),
+        spread=0.3,
         evidence=[
             table(
                 "Multi-tensor operators in the optimizer step",
@@ -80,7 +81,7 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
             )
         ],
         location=locate(facts, int(step.marks[0])),
-        claims=step.calls.tolist(),
+        events=step.calls.tolist(),
     )
 
 

@@ -16,7 +16,6 @@ from lanewise.report.quantity import count, share, time
     "MEA102",
     "lazy-loading",
     kind="validity",
-    side="host",
     title="Kernels are still being loaded in {steps} of the steady steps: {time} per step ({share}).",
 )
 def lazy_loading(facts: Facts, *, share_from: float = 0.01) -> Outcome:
@@ -64,7 +63,6 @@ def lazy_loading(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     affected = np.unique(trace.steps.of_event[rows])
     return Found(
         values={"steps": count(len(affected)), "time": time(per_step), "share": share(part), "rows": count(len(rows))},
-        gain_ns=per_step,
         evidence=[
             table(
                 "Loading rows",

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lanewise.diagnose.evidence import per_step, table
-from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.report.quantity import count, ratio, share, time
+from lanewise.report.quantity import count, ratio, time
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import Kind
 
@@ -35,8 +35,6 @@ def profiler_distortion(
     facts: Facts,
     *,
     ratio_from: float = 1.2,
-    cost_of_row_us: float = 2.0,
-    likely_from: float = 0.2,
     range_from: float = 1.5,
     noise_from: float = 3.0,
 ) -> Outcome:
@@ -50,10 +48,10 @@ def profiler_distortion(
     what a recorder does between two steps, which is no part of the program. Of another recording it is the median step
     of the trace over the time given by `--step-time`. The ratio is stated as a number only where its 95 % interval is
     narrower than 1.5x, and as a range up to 3x. Beyond that, or where the interval reaches down to 1, nothing is claimed:
-    steps differ more by themselves than recording made them.
+    steps differ more by themselves than recording made them. Where nobody timed the step, it is computed by replaying the
+    recording with what each recorded row costs taken off; `docs/numbers.md` says how well that works.
 
-    Costs: nothing without a profiler. Where the step time without it is known, all shares refer to that, and the host's
-    part is what shrinks.
+    Costs: nothing without a profiler. All shares and gains refer to the step without it.
 
     Fix: record without stacks and shapes when host time matters, and time the step without the profiler: `lanewise
     run` does both.
@@ -65,7 +63,7 @@ def profiler_distortion(
     Source: pytorch/pytorch#82793; on our H100 1.1x to 2.2x for most host-bound steps, 3.1x with stacks, 3.4x for the
     replay of a 16 us graph and 5.6x for a single linear layer.
     """
-    trace, steps = facts.trace, facts.steps
+    trace = facts.trace
     rows = per_step(facts, trace.of(Kind.OPERATOR))
     frames = per_step(facts, trace.of(Kind.PYTHON))
     health = facts.health
@@ -108,27 +106,22 @@ def profiler_distortion(
         if cost.ratio <= ratio_from:
             return Clear(f"the recorded step takes {cost.ratio:.2f}x the un-profiled one")
         return Found(title=_RANGE if width > range_from else None, values=values, evidence=evidence)
-    if facts.regime.name not in {"host", "mixed"}:
-        return NotApplicable(f"the run is {facts.regime.name}-bound: what the profiler costs the host is hidden")
-    estimated = rows * cost_of_row_us * 1e3
-    part = estimated / max(1.0, steps.period_ns)
-    if part <= likely_from:
-        return Clear(
-            f"{rows:,.0f} operator rows per step cost about {estimated / 1e3:,.0f} us, {part:.0%} of it; the step time "
-            f"without the profiler is not known"
-        )
+    step = facts.unprofiled
+    if step.distortion <= ratio_from:
+        return Clear(f"without the profiler the step would be about {step.distortion:.2f}x shorter")
     return Found(
-        title="Recording probably made the step longer: {rows} operator rows per step at about {each} are {share} of "
-        "{recorded}. The step time without the profiler is not known, so host times are upper bounds.",
+        title="Recording made the step longer, from about {step} ({low} to {high}, computed) to {recorded}. Shares and "
+        "gains refer to the step without the profiler; `--step-time` makes them exact.",
         values={
+            "step": time(step.step_ns),
+            "low": time(step.low_ns),
+            "high": time(step.high_ns),
+            "recorded": time(step.recorded_ns),
+            "ratio": ratio(step.distortion),
             "rows": count(round(rows)),
-            "each": time(cost_of_row_us * 1e3),
-            "share": share(part),
-            "recorded": time(steps.period_ns),
-            "cost": time(estimated),
         },
         evidence=evidence,
-        confidence="low",
+        confidence="medium",
     )
 
 

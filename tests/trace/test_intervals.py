@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanewise.measure.intervals import Union, clip, covered, intersect, merge, subtract, union
+from lanewise.trace.intervals import Union, clip, covered, intersect, merge, subtract, union
 
 intervals = st.lists(st.tuples(st.integers(-20, 60), st.integers(0, 15)), max_size=12)
 

@@ -1,0 +1,159 @@
+"""The step without the profiler: how long it takes, and where its time goes.
+
+Where nobody timed the step without a profiler, it is computed: the recorded run is replayed with what recording cost
+taken off (`lanewise.replay`). Where it was timed, the host's work is scaled until the replay takes as long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lanewise.measure.regime.time_classes import CLASSES, LATENCY_NS, host_part
+from lanewise.replay.graph import StepGraph
+from lanewise.replay.simulate import Replayed, simulate
+from lanewise.replay.undistort import COSTS, scaled_to, slower, undistort
+from lanewise.trace.intervals import Union, clip, intersect, merge, subtract, union
+from lanewise.trace.schema import Kind
+
+if TYPE_CHECKING:
+    from lanewise.trace.model import Trace
+
+__all__ = ["Unprofiled", "without_profiler"]
+
+
+DEVICE_SPREAD = 0.03
+"""The device's work without the profiler is known this well, as a share of the step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unprofiled:
+    """The step without the profiler.
+
+    Attributes:
+        graph: the run without what recording cost; changes are made to it.
+        replayed: that graph, replayed.
+        step_ns: what a step takes; ns. low_ns, high_ns: 80 % interval; both equal `step_ns` where it was timed.
+        timed: whether `step_ns` was measured and not computed.
+        recorded_ns: what a step takes where the recorded graph is replayed, ns.
+        class_ns: time per class (`idle.CLASSES`) in a step, ns; sums to `step_ns`. Empty without device work.
+        host_scale: the host's work without the profiler over the same as recorded.
+    """
+
+    graph: StepGraph
+    replayed: Replayed
+    step_ns: float
+    low_ns: float
+    high_ns: float
+    timed: bool
+    recorded_ns: float
+    class_ns: dict[str, float]
+    host_scale: float
+
+    @property
+    def distortion(self) -> float:
+        """How many times as long a step takes while it is recorded."""
+        return self.recorded_ns / self.step_ns if self.step_ns else 1.0
+
+
+def without_profiler(
+    trace: Trace, recorded: StepGraph, *, device: str, communicating: np.ndarray, timed_ns: int | None
+) -> Unprofiled:
+    """Replay the run of a trace without what recording cost.
+
+    Args:
+        trace: the trace. recorded: its graph.
+        device: the busiest device, "" for none.
+        communicating: whether each device op is communication, bool, shape (device,).
+        timed_ns: what a step takes without the profiler, if somebody timed it.
+    """
+    graph = undistort(recorded)
+    recorded_ns = simulate(recorded).step_ns
+    timed = float(timed_ns or 0)
+    if timed:
+        graph = scaled_to(graph, timed)
+    replayed = simulate(graph)
+    step_ns = low = high = timed
+    if not timed:
+        step_ns = min(replayed.step_ns, recorded_ns)
+        quick, slow = (simulate(slower(graph, factor)).step_ns for factor in (1 / COSTS.spread, COSTS.spread))
+        low, high = (
+            min(quick, step_ns * (1 - DEVICE_SPREAD)),
+            max(min(slow, recorded_ns), step_ns * (1 + DEVICE_SPREAD)),
+        )
+    before, after = _host_work(recorded), _host_work(graph)
+    return Unprofiled(
+        graph=graph,
+        replayed=replayed,
+        step_ns=step_ns,
+        low_ns=low,
+        high_ns=high,
+        timed=bool(timed),
+        recorded_ns=recorded_ns,
+        class_ns=_classes(trace, graph, replayed, step_ns, device, communicating) if device else {},
+        host_scale=min(1.0, after / before) if before else 1.0,
+    )
+
+
+def _host_work(graph: StepGraph) -> float:
+    return float(graph.gap[graph.on_host].sum())
+
+
+def _classes(
+    trace: Trace, graph: StepGraph, replayed: Replayed, step_ns: float, device: str, communicating: np.ndarray
+) -> dict[str, float]:
+    """Time per class in the last round of a replay, per step, as they are told apart in the recording."""
+    mine = ~graph.on_host & (graph.duration > 0)
+    mine &= (trace["lanes"]["process"] == device)[trace.lane[np.maximum(graph.event, 0)]]
+    rows = np.flatnonzero(mine)
+    if len(rows) == 0:
+        return {}
+    event = graph.event[rows]
+    end = np.rint(replayed.end[rows]).astype(np.int64)
+    start = np.rint(replayed.end[rows] - graph.duration[rows]).astype(np.int64)
+    low = round(replayed.round_start)
+    high = low + round(replayed.step_ns * max(1, graph.steps))
+    work_row = np.searchsorted(trace.device_work, event)
+    communication = communicating[work_row]
+    copying = trace.kind[event] != Kind.KERNEL
+    compute_ops = ~communication & ~copying
+    compute = union(start[compute_ops], end[compute_ops])
+    spinning = union(start[communication], end[communication])
+    copies = union(start[copying], end[copying])
+    transfer = subtract(merge(copies, _blocking(trace, graph, replayed)), compute)
+    next_work = np.flatnonzero(~communication)
+    launcher = graph.dependency[rows[next_work]]
+    launched = np.where(launcher >= 0, replayed.end[np.maximum(launcher, 0)] + LATENCY_NS, -1).astype(np.int64)
+    gaps = subtract(Union(np.array([low]), np.array([max(high, low + 1)])), merge(compute, transfer))
+    order = np.argsort(start[next_work], kind="stable")
+    host, untold = host_part(gaps, start[next_work][order], launched[order], int(end.max()))
+    untold = intersect(gaps, untold)
+    host = subtract(intersect(gaps, host), untold)
+    rest = subtract(subtract(gaps, host), untold)
+    sets = {
+        "compute": compute,
+        "transfer": transfer,
+        "host": host,
+        "communication": intersect(rest, spinning),
+        "dependency": subtract(rest, spinning),
+        "unknown": untold,
+    }
+    time = {name: float(clip(sets[name], low, high).total) for name in CLASSES}
+    total = sum(time.values())
+    return {name: value * step_ns / total for name, value in time.items()} if total else {}
+
+
+def _blocking(trace: Trace, graph: StepGraph, replayed: Replayed) -> Union:
+    """When the host sat in copies that block it, in a replay."""
+    copies = trace.links.names_of("copy")
+    waits = np.flatnonzero(graph.on_host & (graph.event >= 0) & (graph.own > 0))
+    waits = waits[copies[trace.name[graph.event[waits]]]]
+    work = np.maximum(graph.dependency[waits], 0)
+    launch = np.where(graph.dependency[waits] >= 0, graph.dependency[work], -1)
+    end = replayed.end[waits]
+    # From the call on: the driver copies to a buffer of its own before the device does anything.
+    began = np.where(launch >= 0, replayed.end[np.maximum(launch, 0)], end - graph.own[waits])
+    began = np.minimum(began, end)
+    return union(np.rint(began).astype(np.int64), np.rint(end).astype(np.int64))
