@@ -23,6 +23,7 @@ from lanewise.capture.boundaries.finder import StepFinder
 from lanewise.capture.boundaries.functions import FunctionSteps
 from lanewise.capture.boundaries.import_hooks import ImportWatch
 from lanewise.capture.file import event_counts
+from lanewise.capture.file.free_memory import free_memory
 from lanewise.capture.file.save import discard, free_path, is_whole, rank_suffix, rewrite_facts, write_trace
 from lanewise.capture.file.size import TraceSize
 from lanewise.capture.profiling import faults
@@ -84,7 +85,7 @@ class Recording:
         self.trace: Path | None = None
         self.facts: Recorded | None = None
         self.problem = ""
-        self.window = self._make_window(self._plan_for_disk())
+        self.window = self._make_window(self._plan_that_fits())
         self.finder = StepFinder(self.window, self._failed)
         self._log = log
         self._session: Session | None = None
@@ -367,15 +368,18 @@ class Recording:
     def _command(self) -> list[str]:
         return [] if self.options.redact else machine.command_line(list(self.options.command))
 
-    def _plan_for_disk(self) -> Plan:
-        """The plan with a trace that fits: at most a quarter of what the disk has left, before compression."""
+    def _plan_that_fits(self) -> Plan:
+        """The plan with a trace that fits: at most a quarter of what the disk has left, before compression, and an
+        eighth of the memory, of which torch takes six times the trace's size when it stops."""
         folder = self.options.out
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
+        most = self.options.plan.trace_bytes
         with contextlib.suppress(OSError):
-            free = shutil.disk_usage(folder).free
-            return replace(self.options.plan, trace_bytes=min(self.options.plan.trace_bytes, free // 4))
-        return self.options.plan
+            most = min(most, shutil.disk_usage(folder).free // 4)
+        if (memory := free_memory()) is not None:
+            most = min(most, memory // 8)
+        return replace(self.options.plan, trace_bytes=most)
 
     def _failed(self, error: BaseException) -> None:
         """Our own code failed: say so once, let go of the program."""
