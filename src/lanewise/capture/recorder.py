@@ -25,13 +25,13 @@ from typing import Any
 
 from lanewise._version import __version__
 from lanewise.capture import machine
+from lanewise.capture.boundaries.wrapped import wrapped
 from lanewise.capture.file import event_counts
 from lanewise.capture.file.save import discard, free_path, is_whole, rank_suffix, write_trace
 from lanewise.capture.profiling import faults, own_profiler
 from lanewise.capture.profiling.profiler import Flags, has_rows
 from lanewise.capture.recording import Options, Recording
 from lanewise.capture.schedule import Plan
-from lanewise.capture.wrapped import wrapped
 from lanewise.errors import LanewiseError, MissingDependencyError, UsageError
 from lanewise.trace.metadata import Recorded, to_json
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lanewise.capture.wrapped import wrapped
+from lanewise.capture.boundaries.wrapped import wrapped
 
 
 class Around:
