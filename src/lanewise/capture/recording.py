@@ -140,13 +140,12 @@ class Recording:
         self._own.uninstall()
         self.finder.uninstall()
         self.finder.remove_late()
-        self._unseen.program_ended()
 
     def add_unseen(self) -> list[Fault]:
         """At the very end of the process: what no recording of it shows, added to the trace where there is one."""
         nothing = self.facts is None
         all_threads = nothing or (self._session is not None and self._session.flags.all_threads)
-        found = self._unseen.faults(whole=self.options.whole or nothing, all_threads=all_threads)
+        found = self._unseen.faults(all_threads=all_threads)
         if found and self.facts is not None and self.trace is not None and not self.problem and not self._aside:
             self.facts = replace(self.facts, faults=[*self.facts.faults, *found])
             try:

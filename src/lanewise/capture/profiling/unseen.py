@@ -1,4 +1,4 @@
-"""What of a program no recording of this process shows: child processes, other threads, what runs after its last line.
+"""What of a program no recording of this process shows: child processes and other threads.
 
 None of it is touched: the system's own accounts of CPU time tell. A sentence is made only where it is much.
 """
@@ -16,7 +16,7 @@ from lanewise.trace.metadata import Fault
 __all__ = ["Unseen", "other_threads_s"]
 
 _EXIT_S = 0.003
-_CHILDREN_S, _THREADS_S, _AFTER_S = 0.2, 0.02, 0.1
+_CHILDREN_S, _THREADS_S = 0.2, 0.02
 _SHARE = 0.1
 """Less CPU time than that, or than this share of what was recorded beside it, is not worth a sentence."""
 
@@ -27,7 +27,6 @@ class Unseen:
     def __init__(self) -> None:
         self._children = _children_s()
         self._made = _processes_made()
-        self._ended: float | None = None
         self._begun: tuple[float, float] | None = None
         self._threads = (0.0, 0.0)
 
@@ -46,20 +45,10 @@ class Unseen:
             self._threads = spent, max(first, other_threads_s()) - others
             self._begun = None
 
-    def program_ended(self) -> None:
-        """Its last line has run, and what there is was saved."""
-        self._ended = time.process_time()
-
-    def faults(self, *, whole: bool, all_threads: bool) -> list[Fault]:
-        """What was not seen, at the end of the process.
-
-        Args:
-            whole: whether all of the program was to be recorded, or none of it was.
-            all_threads: whether operators of all threads were.
-        """
-        found = [self._of_children(), "" if all_threads else self._of_threads(), self._of_the_end() if whole else ""]
-        codes = ("child-processes", "other-threads", "after-the-program")
-        return [Fault(code=code, sentence=said) for code, said in zip(codes, found, strict=True) if said]
+    def faults(self, *, all_threads: bool) -> list[Fault]:
+        """What was not seen, at the end of the process; of threads nothing where operators of all of them were recorded."""
+        found = {"child-processes": self._of_children(), "other-threads": "" if all_threads else self._of_threads()}
+        return [Fault(code=code, sentence=said) for code, said in found.items() if said]
 
     def _of_children(self) -> str:
         spent, own = _children_s() - self._children, time.process_time()
@@ -79,15 +68,6 @@ class Unseen:
         return (
             f"other threads used {others:.2f} s of CPU time during the recording, the recorded one {here:.2f} s: their "
             "operators are missing; --all-threads records them"
-        )
-
-    def _of_the_end(self) -> str:
-        spent = time.process_time() - self._ended if self._ended is not None else 0.0
-        if spent < _AFTER_S:
-            return ""
-        return (
-            f"the program worked on for {spent:.1f} s of CPU time after its last line (exit handlers, or threads that ran "
-            "on): that was not recorded"
         )
 
 
