@@ -122,7 +122,7 @@ def test_a_training_script_is_recorded_explained_and_unchanged(shell: Shell) -> 
     assert (facts["step_source"], facts["active"]) == ("optimizer", 5)
     assert facts["command"] == ["python", "program.py", "60", "--token=..."]
     assert {"versions", "torch", "host"} <= set(facts["environment"])  # type: ignore[call-overload]
-    assert "step time without the profiler" in ran.err
+    assert "per step without the profiler, as measured" in ran.err
     report = json.loads((shell.folder / "lanewise-out" / "program.report.json").read_text())
     assert report["steps"]["count"] == 5
     assert sorted(os.listdir(shell.folder / "lanewise-out")) == ["program.json.gz", "program.report.json"]

@@ -56,7 +56,7 @@ PAIRS = [
     Pair(
         "01_matmul_add_4096_warm_eager",
         "01_matmul_add_4096_warm_compile",
-        ("the same matrix product", "which copies its operand first", "Step time: slower (0.649x"),
+        ("the same matrix product", "which copies its operand first", "(0.649x"),
         115.0,
         ("fused",),
     ),

@@ -20,8 +20,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from lanewise.fix.call_kinds import call_key, call_kind
-from lanewise.fix.changed import _Unknown, changed_among
+from lanewise.fix.guard.call_kinds import call_key, call_kind
+from lanewise.fix.guard.changed import _Unknown, changed_among
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Entry
 from lanewise.fix.telling import told
@@ -113,7 +113,7 @@ def test_whatever_changes_in_a_part_sends_calls_to_the_original(
     name: str, told_by_python: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not told_by_python:
-        monkeypatch.setattr("lanewise.fix.ground.changed_among", _Unknown)
+        monkeypatch.setattr("lanewise.fix.call_kinds.ground.changed_among", _Unknown)
     net = Net().eval().requires_grad_(False)
     patch = patched(net, (X,))
     for _ in range(3):

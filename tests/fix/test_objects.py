@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from lanewise.errors import UsageError
-from lanewise.fix.call_kinds import call_kind
 from lanewise.fix.candidates import graphs
 from lanewise.fix.candidates.compiled import candidates
 from lanewise.fix.gate.correctness import Correctness
+from lanewise.fix.guard.call_kinds import call_kind
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject

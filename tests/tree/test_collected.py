@@ -6,12 +6,12 @@ import numpy as np
 
 from lanewise.show.tree.tree_terminal import header, tree_rows, tree_text
 from lanewise.tree.algebra import merge, per_step
-from lanewise.tree.collected import Collected, CollectedKind, CollectedLeaf, CollectedThread, tree_of
 from lanewise.tree.from_trace.contexts import LOST_MARK
 from lanewise.tree.model import NodeKind, Tree
 from lanewise.tree.tree_file import dumps, loads
 from lanewise.tree.views import top_down
-from lanewise.tree.watched import Distortion, Watched
+from lanewise.tree.watching.collected import Collected, CollectedKind, CollectedLeaf, CollectedThread, tree_of
+from lanewise.tree.watching.watched import Distortion, Watched
 
 NAMES = ["", "main thread", "ProfilerStep#*", "aten::mm", "gemm", "Memcpy HtoD", "HtoD", "Net_0\x1flayers.0\x1fLinear"]
 

@@ -13,8 +13,8 @@ from lanewise.cli.outputs import written
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
-    from lanewise.tree.start_up import StartUp
     from lanewise.tree.views import Placement
+    from lanewise.tree.watching.start_up import StartUp
 
 __all__ = ["tree"]
 
@@ -135,7 +135,7 @@ def tree(
     """
     from lanewise.errors import UsageError
     from lanewise.tree import algebra, views
-    from lanewise.tree.start_up import start_up_of, with_start_up
+    from lanewise.tree.watching.start_up import start_up_of, with_start_up
 
     format_ = "json" if as_json else format_
     whole = _load(sources, steps, streams, cache)

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
-from lanewise.fix.call_kinds import call_key, call_kind, why_not
-from lanewise.fix.ground import Ground
+from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
+from lanewise.fix.guard.ground import Ground
 from lanewise.fix.subject import Entry
 
 __all__ = ["Dispatch", "ForwardPatch"]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from lanewise.capture.lazy_torch import torch_part
-from lanewise.fix.changed import changed_among
 from lanewise.fix.drawn import Generators
+from lanewise.fix.guard.changed import changed_among
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
-from lanewise.fix.program_parts import Found, find_parts, refuse_distributed
+from lanewise.fix.guard.program_parts import Found, find_parts, refuse_distributed
 from lanewise.fix.tensors import Call, tensors_of, why_not_comparable
 
 __all__ = ["Entry", "Kind", "Subject", "make_subject"]

@@ -15,7 +15,7 @@ from lanewise.errors import UsageError
 from lanewise.tree.forest import unify
 from lanewise.tree.model import COMBINE, METRICS, Tree, TreeInfo, identity_keys
 from lanewise.tree.rebuild import combine, drop_empty
-from lanewise.tree.watched import joined, one_step
+from lanewise.tree.watching.watched import joined, one_step
 
 __all__ = ["Aligned", "align", "merge", "per_step", "subtract"]
 

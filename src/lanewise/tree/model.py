@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lanewise.tree.forest import depths, subtree_sums
-from lanewise.tree.watched import Watched
+from lanewise.tree.watching.watched import Watched
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,8 +16,8 @@ from torch import nn  # noqa: E402
 import lanewise  # noqa: E402
 from lanewise.capture.profiling.profiler import Flags, Session  # noqa: E402
 from lanewise.tree.model import Tree  # noqa: E402
-from lanewise.tree.start_up import with_start_up  # noqa: E402
 from lanewise.tree.views import top_down  # noqa: E402
+from lanewise.tree.watching.start_up import with_start_up  # noqa: E402
 from tests.capture.context.paths import Step, paths  # noqa: E402
 
 STEPS = 5

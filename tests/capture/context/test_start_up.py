@@ -14,9 +14,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import lanewise  # noqa: E402
-from lanewise.tree.start_up import start_up_of, with_start_up  # noqa: E402
 from lanewise.tree.tree_file import dumps, loads  # noqa: E402
 from lanewise.tree.views import top_down  # noqa: E402
+from lanewise.tree.watching.start_up import start_up_of, with_start_up  # noqa: E402
 from tests.capture.context.paths import calls, names  # noqa: E402
 
 STEPS = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lanewise.show.tree.watched_text import watched_lines
-from lanewise.tree.watched import Distortion, Watched
+from lanewise.tree.watching.watched import Distortion, Watched
 
 
 @pytest.mark.parametrize(

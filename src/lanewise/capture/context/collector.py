@@ -12,7 +12,7 @@ from lanewise.errors import LanewiseError
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
-    from lanewise.tree.watched import Watched
+    from lanewise.tree.watching.watched import Watched
 
 __all__ = ["WAYS", "Collector", "choose"]
 

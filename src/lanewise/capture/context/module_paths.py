@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.tree.collected import MODULE_SEPARATOR
+from lanewise.tree.watching.collected import MODULE_SEPARATOR
 
 __all__ = ["ModuleNames"]
 

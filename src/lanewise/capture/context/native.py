@@ -17,7 +17,7 @@ from lanewise.capture.context.saver import NativeEndings
 from lanewise.capture.context.sites import frame_name, line_of
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import LanewiseError
-from lanewise.tree.watched import Watched
+from lanewise.tree.watching.watched import Watched
 
 __all__ = ["MAX_NODES", "Native"]
 
@@ -153,7 +153,7 @@ class Native:
         """The tree as it is now, while threads go on."""
         import numpy as np
 
-        from lanewise.tree.collected import Collected, CollectedLeaf, CollectedThread, tree_of
+        from lanewise.tree.watching.collected import Collected, CollectedLeaf, CollectedThread, tree_of
 
         self._module.device_flush()
         raw = self._module.snapshot()

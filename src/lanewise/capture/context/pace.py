@@ -10,7 +10,7 @@ from lanewise.capture.context.collector import Collector
 from lanewise.capture.context.profiler_windows import EVERY
 from lanewise.capture.context.turns import StepTimes, Turns
 from lanewise.capture.thread_identity import ThreadMark, this_thread
-from lanewise.tree.watched import Distortion
+from lanewise.tree.watching.watched import Distortion
 
 __all__ = ["Pace"]
 

@@ -20,7 +20,7 @@ from lanewise.capture.profiling.own_profiler import OwnProfiler
 from lanewise.capture.profiling.profiler import Flags, Session, profiler_is_running
 from lanewise.capture.thread_identity import own_threads
 from lanewise.errors import LanewiseError
-from lanewise.tree.watched import Watched
+from lanewise.tree.watching.watched import Watched
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree

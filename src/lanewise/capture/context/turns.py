@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lanewise.capture.timing.clock import quantile
 from lanewise.capture.timing.distortion import ratio_interval
-from lanewise.tree.watched import Distortion
+from lanewise.tree.watching.watched import Distortion
 
 __all__ = ["StepTimes", "Turns"]
 

@@ -25,7 +25,7 @@ from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, w
 from lanewise.capture.context.turns import Turns
 from lanewise.capture.inside import our_modules
 from lanewise.errors import LanewiseError, UsageError
-from lanewise.tree.watched import Watched
+from lanewise.tree.watching.watched import Watched
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree

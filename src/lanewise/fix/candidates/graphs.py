@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
-from lanewise.fix.call_kinds import call_key
 from lanewise.fix.candidates.candidate import Candidate, Several
 from lanewise.fix.candidates.compiled import compiler
 from lanewise.fix.candidates.predictions import graph_replays
+from lanewise.fix.guard.call_kinds import call_key
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of

@@ -15,7 +15,7 @@ from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.exchanged import exchanged_values
 from lanewise.fix.gate.inputs import near, other_values
 from lanewise.fix.model import Check
-from lanewise.fix.settings import changed_settings, put_back, settings
+from lanewise.fix.process_settings import changed_settings, put_back, settings
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, tensors_of, values_of

@@ -23,7 +23,7 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.around import Around, leaves_nothing
-from lanewise.fix.gate.backward import Backward
+from lanewise.fix.gate.backward_passes import Backward
 from lanewise.fix.gate.declared_precision import declared_precision
 from lanewise.fix.gate.edges import Edges
 from lanewise.fix.gate.inputs import Named, adversarial, has_floats, near, shaken
@@ -34,7 +34,7 @@ from lanewise.fix.gate.training_steps import StepCheck
 from lanewise.fix.gate.work_evidence import check_evidence
 from lanewise.fix.model import Check, NumericClass
 from lanewise.fix.patch import ForwardPatch
-from lanewise.fix.settings import changed_settings, put_back, settings
+from lanewise.fix.process_settings import changed_settings, put_back, settings
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import same_bits, tensors_of, values_of, why_not_comparable

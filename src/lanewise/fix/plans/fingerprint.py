@@ -9,7 +9,7 @@ from typing import Any
 
 from lanewise._version import __version__
 from lanewise.capture.lazy_torch import torch_part
-from lanewise.fix.call_kinds import PARTS, call_kind
+from lanewise.fix.guard.call_kinds import PARTS, call_kind
 from lanewise.fix.subject import Subject
 
 __all__ = ["differences", "kinds_of", "machine_of", "structure_of"]

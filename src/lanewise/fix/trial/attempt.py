@@ -16,7 +16,7 @@ from lanewise.fix.gate.speed.repeats import only_for_seen_inputs
 from lanewise.fix.gate.speed.timing import NULL, Samples, Schedule, measure, settled, timing_of
 from lanewise.fix.model import Attempt, Outcome, Timing
 from lanewise.fix.plans.plan import combined
-from lanewise.fix.settings import put_back
+from lanewise.fix.process_settings import put_back
 from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said

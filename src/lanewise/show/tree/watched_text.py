@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lanewise.tree.watched import Watched
+from lanewise.tree.watching.watched import Watched
 
 __all__ = ["watched_lines"]
 

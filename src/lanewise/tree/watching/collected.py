@@ -21,8 +21,8 @@ from lanewise.tree.names import normalise
 from lanewise.tree.phases_by_name import STEP_NAME, communicates
 from lanewise.tree.phases_of_contexts import phases_of_contexts
 from lanewise.tree.rebuild import combine, drop_empty
-from lanewise.tree.start_up import START_UP_MARK
-from lanewise.tree.watched import Watched
+from lanewise.tree.watching.start_up import START_UP_MARK
+from lanewise.tree.watching.watched import Watched
 
 __all__ = ["MODULE_SEPARATOR", "Collected", "CollectedKind", "CollectedLeaf", "CollectedThread", "tree_of"]
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
-from lanewise.fix.changed import Changed, changed_among
+from lanewise.fix.guard.changed import Changed, changed_among
 from lanewise.fix.telling import told
 
 __all__ = ["REASONS", "Ground", "module_state"]

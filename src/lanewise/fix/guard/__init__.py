@@ -1,0 +1,1 @@
+"""What a kept path stands on, asked for in every call: modes, attributes, hooks, parts, parameters, kinds of arguments."""
