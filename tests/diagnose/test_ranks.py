@@ -88,7 +88,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names = ["rank0.json", "rank1.json"]
     facts = dict(zip(names, early_and_late(), strict=True))
     for name in names:
-        Path(name).write_text("{}")
+        Path(name).write_text('{"traceEvents": []}')
     monkeypatch.setattr(common, "open_trace", lambda source, cache: facts[Path(source).name].trace)
     return names
 

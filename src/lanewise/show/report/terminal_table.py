@@ -108,9 +108,11 @@ def _shared(kept: list[TableColumn], full: dict[str, int], least: dict[str, int]
         if over <= 0 or cap == 0:
             break
         cap -= 1
-    # What rounding left over goes to the name.
-    name = kept[0].key
-    widths[name] = min(full[name], widths[name] - over) if over < 0 else widths[name]
+    # What is left over goes to the name, and then to headings, which are on one line where they can be.
+    for column in kept:
+        wanted = full[column.key] if column is kept[0] else max(widths[column.key], cell_len(column.label))
+        more = min(wanted - widths[column.key], room - sum(widths.values()))
+        widths[column.key] += max(0, more)
     return widths
 
 
