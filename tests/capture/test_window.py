@@ -130,23 +130,32 @@ def test_whole_recordings_have_no_steps_and_no_baseline() -> None:
     assert (bench.window.measured.active, bench.window.measured.unfinished) == (0, None)
 
 
-def test_a_recording_without_boundaries_is_cut_by_size_and_time() -> None:
+def test_a_whole_recording_is_cut_by_size_alone() -> None:
     bench = Bench(Plan(active_seconds=1.0, trace_bytes=100))
     bench.window.begin_whole()
+    bench.time.pass_us(1e10)  # it may load for hours before it works
     assert bench.window.over_limit() == ""
     bench.bytes = 200
     assert bench.window.over_limit() == "size"
-    bench.bytes = 0
-    bench.time.pass_us(11e6)
-    assert bench.window.over_limit() == "time"
-    assert bench.window.cut("time")
+    assert bench.window.cut("size")
     assert bench.log == ["prepare", "start", "stop", "recorded", "done"]
     assert bench.window.over_limit() == ""
 
 
+def test_a_step_that_does_not_end_is_cut_by_time() -> None:
+    bench = Bench(Plan(skip=0, timed_max=0, warmup=0, active_seconds=1.0))
+    bench.steps(2)
+    assert bench.window.recording
+    assert bench.window.over_limit() == ""
+    bench.time.pass_us(11e6)
+    assert bench.window.over_limit() == "time"
+    assert bench.window.cut("time")
+    assert bench.window.over_limit() == ""
+
+
 def test_rows_that_end_while_another_thread_asks_are_not_over_any_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(Plan(active_seconds=1.0, trace_bytes=100))
-    bench.window.begin_whole()
+    bench = Bench(Plan(skip=0, timed_max=0, warmup=0, active_seconds=1.0, trace_bytes=100))
+    bench.steps(2)
     bench.time.pass_us(11e6)
 
     def ends(**_: bool) -> float:

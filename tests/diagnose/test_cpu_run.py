@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lanewise.report.model import Report
 from lanewise.show.report.markdown import report_markdown
 from lanewise.show.report.terminal import print_report
 from lanewise.trace.model import Trace
+from lanewise.trace.schema import Kind
 from tests.support.builder import TraceBuilder
 
 FLOAT = ["float", "float"]
@@ -48,6 +50,82 @@ def training(
         else:
             body()
     return b.build()
+
+
+def sleeping(*, stacks: bool, loader: str = "") -> Trace:
+    """Steps of 1000 us: 850 in a function of the program that sleeps (or in a data loader), 100 in a product."""
+    b = TraceBuilder(metadata={})
+
+    @contextmanager
+    def frame(name: str) -> Iterator[None]:
+        if not stacks:
+            yield
+            return
+        with b.frame(name):
+            yield
+
+    with frame("train.py(1): <module>"):
+        for _ in range(4):
+            with b.step(head=0, tail=0):
+                fetch = b.span(f"enumerate(DataLoader)#{loader}.__next__", head=0, tail=0) if loader else nullcontext()
+                with frame("data.py(4): data_slow"), frame("<built-in function sleep>"), fetch:
+                    b.wait(850)
+                with frame("train.py(7): step"):
+                    with b.op("aten::mm", head=0, tail=0):
+                        b.wait(100)
+                    b.wait(50)
+    return b.build()
+
+
+def test_functions_count_beside_operators_where_stacks_show_them() -> None:
+    trace = sleeping(stacks=True)
+    report = explain(trace)
+    assert "sleep in data_slow (data.py:4)" in report.verdict
+    assert report.verdict.index("data_slow") < report.verdict.index("aten::mm")
+    first, second = facts_of(trace).functions.rows(2)
+    assert (first["function"], first["inside"]) == ("data.py(4): data_slow", "<built-in function sleep>")
+    assert first["share"] == pytest.approx(0.85, abs=0.01)
+    assert (second["function"], second["inside"]) == ("train.py(7): step", "")
+    assert second["share"] == pytest.approx(0.05, abs=0.01)  # without the operator in it
+    assert "data_slow (data.py:4)" in text_of(report)
+
+
+def test_functions_of_other_threads_and_of_before_the_steps_do_not_count() -> None:
+    b = TraceBuilder(metadata={})
+    with b.frame("train.py(1): <module>"):
+        b.wait(5000)  # before the first step
+        for _ in range(4):
+            with b.step(head=0, tail=0), b.op("aten::mm", head=0, tail=0):
+                b.wait(900)
+    idle = b.slice("threading.py(9): wait", Kind.PYTHON, 0, 9000, lane=b.lane("host", "1", "77"))
+    trace = b.build()
+    assert trace.name_of(idle) == "threading.py(9): wait"
+    rows = facts_of(trace).functions.rows(5)
+    assert not [row for row in rows if row["share"] > 0.02], rows
+    assert "aten::mm" in explain(trace).verdict
+    assert "wait" not in explain(trace).verdict
+
+
+def test_time_outside_of_operators_is_said_with_how_to_see_it_where_stacks_are_missing() -> None:
+    verdict = explain(sleeping(stacks=False)).verdict
+    assert "90 % of the step is outside of operators" in verdict
+    assert "`lanewise run --stacks` names the functions" in verdict
+
+
+@pytest.mark.parametrize(
+    ("loader", "how"),
+    [
+        ("_SingleProcessDataLoaderIter", "makes them itself (num_workers=0)"),
+        ("_MultiProcessingDataLoaderIter", "waits for its workers"),
+    ],
+)
+def test_time_in_a_data_loader_is_called_so(loader: str, how: str) -> None:
+    report = explain(sleeping(stacks=False, loader=loader))
+    assert "(85 % in the data loader)" in report.verdict
+    told = " ".join(str(statement) for statement in report.statements)
+    assert "in another 85 % the program fetches its next batch from the data loader" in told
+    assert how in told
+    assert "the rest (5.0 %) is Python" in told
 
 
 def text_of(report: Report) -> str:
@@ -119,7 +197,7 @@ def test_the_steps_show_what_is_inside_and_outside_of_operators() -> None:
     row = report.steps.table.rows[1]
     assert (row["number"], row["period"], row["inside"], row["outside"]) == ("#3", 1_000_000, 800_000, 200_000)
     assert report.steps.gaps is None
-    assert set(report.tables) == {"cpu", "operators"}
+    assert set(report.tables) == {"cpu", "functions", "operators"}
     assert not any(column.key.startswith("device") for column in report.tables["operators"].columns)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lanewise.show.report.terminal_table import table_renderable
@@ -104,6 +105,32 @@ def test_flat_tables_have_every_column_in_every_row(by: str) -> None:
     assert all(column.key in row for row in block.rows for column in block.columns)
     assert len(block.rows) + block.omitted == flat(tree, by).height
     table_renderable(block)
+
+
+@pytest.mark.parametrize("metric", ["host", "wait", "delay", "idle", "bytes", "count", "launches", "calls", "htod"])
+@pytest.mark.parametrize("by", BY)
+def test_flat_tables_are_about_the_metric(by: str, metric: str) -> None:
+    tree = views.placed(corpus_tree("03_mnist_train_stack"), "forward")
+    table = flat(tree, by, metric=metric)
+    totals = table[f"total_{metric}"]
+    assert (np.diff(np.abs(totals)) <= 0).all()  # sorted by it
+    assert int(totals.max()) > 0 or (by, metric) == ("kernel", "calls")  # kernels are not called
+    block = flat_block(tree, table, by, metric, limit=10)
+    first = block.columns[1]
+    assert (first.key, first.label) == (f"total_{metric}", metric)
+    assert block.rows[0][first.key] == totals[0]
+    assert all(column.key in row for row in block.rows for column in block.columns)
+    assert len({column.key for column in block.columns}) == len(block.columns)
+
+
+def test_flat_tables_of_a_run_on_the_cpu_have_no_columns_of_a_device() -> None:
+    b = TraceBuilder()
+    with b.step(), b.frame("train.py(3): main"), b.op("aten::mm"):
+        b.wait(50)
+    tree = views.placed(build(b.build()), "forward")
+    block = flat_block(tree, flat(tree, "function", metric="host"), "function", "host")
+    assert [column.key for column in block.columns] == ["name", "total_host", "share", "host", "calls"]
+    assert block.rows[0]["share"] == pytest.approx(1, abs=0.1)
 
 
 def test_deep_trees_leave_room_for_names() -> None:

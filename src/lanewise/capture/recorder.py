@@ -12,7 +12,6 @@ frameworks that run torch's profiler themselves.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 import sys
@@ -26,6 +25,7 @@ from typing import Any
 
 from lanewise._version import __version__
 from lanewise.capture import machine
+from lanewise.capture.boundaries.wrapped import wrapped
 from lanewise.capture.file import event_counts
 from lanewise.capture.file.save import discard, free_path, is_whole, rank_suffix, write_trace
 from lanewise.capture.profiling import faults, own_profiler
@@ -75,14 +75,8 @@ class Recorder:
         if not callable(target):
             raise UsageError("record() decorates a function, or takes a torch.profiler.profile as its handler")
 
-        @functools.wraps(target)
-        def recorded(*args: Any, **kwargs: Any) -> Any:
-            if self._recording is not None:
-                return target(*args, **kwargs)
-            with self:
-                return target(*args, **kwargs)
-
-        recorded.recorder = self  # type: ignore[attr-defined]
+        recorded = wrapped(target, lambda: self if self._recording is None else contextlib.nullcontext())
+        recorded.recorder = self
         return recorded
 
     def start(self) -> None:

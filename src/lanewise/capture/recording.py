@@ -30,6 +30,7 @@ from lanewise.capture.profiling import faults
 from lanewise.capture.profiling.fork_safety import end_without_destructors
 from lanewise.capture.profiling.own_profiler import OwnProfiler
 from lanewise.capture.profiling.profiler import Flags, Session, has_rows, profiler_is_running
+from lanewise.capture.profiling.unseen import Unseen
 from lanewise.capture.schedule import Plan
 from lanewise.capture.timing.watchdog import Watchdog
 from lanewise.capture.window import Window
@@ -90,6 +91,7 @@ class Recording:
         self._session: Session | None = None
         self._raw: Path | None = None
         self._first_part = 0
+        self._unseen = Unseen()
         self._process = os.getpid()
         self._begun = time.perf_counter()
         self._finished = False
@@ -139,6 +141,19 @@ class Recording:
         self.finder.uninstall()
         self.finder.remove_late()
 
+    def add_unseen(self) -> list[Fault]:
+        """At the very end of the process: what no recording of it shows, added to the trace where there is one."""
+        nothing = self.facts is None
+        all_threads = nothing or (self._session is not None and self._session.flags.all_threads)
+        found = self._unseen.faults(all_threads=all_threads)
+        if found and self.facts is not None and self.trace is not None and not self.problem and not self._aside:
+            self.facts = replace(self.facts, faults=[*self.facts.faults, *found])
+            try:
+                self._first_part = rewrite_facts(self.trace, to_json(self.facts), self._first_part)
+            except LanewiseError as error:
+                self._log(str(error))
+        return found
+
     # -- the course ----------------------------------------------------------------------------------------------
 
     def _torch_is_ready(self) -> None:
@@ -169,6 +184,7 @@ class Recording:
         self._watchdog.start()
         flags = replace(self.options.flags, all_threads=self.options.flags.all_threads or all_threads)
         self._session = Session(flags, device.name)
+        self._unseen.recording_begins()
         return self._session, TraceSize(flags)
 
     def _recorded(self) -> bool:
@@ -176,6 +192,7 @@ class Recording:
 
         Answers whether to record once more, which cures the loss of device records at the start of a first session.
         """
+        self._unseen.recording_ended()  # while the watchdog's thread is known as ours
         self._watchdog.stop()
         session = self._session
         if session is None:
@@ -194,7 +211,9 @@ class Recording:
         self.facts = self._describe(session)
         steps = self.window.measured.active
         count = f"{steps} step{'' if steps == 1 else 's'}" if steps else "no complete step"
-        count = "all there is, without steps" if self.options.whole else count
+        if self.options.whole:
+            cut = self.window.measured.stopped_by == "size"
+            count = "the beginning, up to --max-size, without steps" if cut else "all there is, without steps"
         self._log(f"recorded {count}, {found.size / 1e6:.1f} MB")
         # At once: the program may be killed, or end by os._exit, while the steps after recording are timed.
         self._save()

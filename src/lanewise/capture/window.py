@@ -142,6 +142,7 @@ class Window:
         self._unprofiled_samples: list[float] = []
         self._profiler: Profiler | None = None
         self._size: Size | None = None
+        self._whole = False
 
     @property
     def recording(self) -> bool:
@@ -186,6 +187,7 @@ class Window:
     def begin_whole(self) -> None:
         """Record from here to `finish`, without steps."""
         self._own(this_thread())
+        self._whole = True
         self._attach()
         self._begin_rows()
 
@@ -199,6 +201,8 @@ class Window:
             return ""
         if self._size.predicted(inside=True) > self.plan.trace_bytes:
             return "size"
+        if self._whole:  # it has no boundary to wait for, and may load for minutes before it works
+            return ""
         # Asked from another thread: meanwhile the rows may have ended, and their clock is gone.
         clock = self._clock
         return "time" if clock is not None and clock.since_open_ns > _LONGEST * self.plan.active_seconds * 1e9 else ""

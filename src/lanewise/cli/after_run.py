@@ -94,10 +94,16 @@ class Afterwards:
             # Whatever the program has put there.
             with contextlib.suppress(Exception):
                 stream.flush()
-        if self._recording.trace is None:
+        unseen = self._recording.add_unseen()
+        nothing = self._recording.trace is None
+        if nothing:
             # A problem has been told when it arose.
             if not self._recording.problem:
-                self._log(_why_nothing(self._recording))
+                self._log(_why_nothing(self._recording, elsewhere=any(f.code == "child-processes" for f in unseen)))
+        if nothing or not self._explain:
+            for fault in unseen:  # where there is a report, it says so
+                self._log(fault.sentence)
+        if nothing:
             return
         if self._explain and os.environ.get("RANK", "0") == "0":
             self._print_report()
@@ -132,10 +138,12 @@ class Afterwards:
             self._log(f"cannot explain: {error}")
 
 
-def _why_nothing(recording: Recording) -> str:
+def _why_nothing(recording: Recording, *, elsewhere: bool) -> str:
     steps = max(recording.window.steps, 0)
     if "torch" not in sys.modules:
         return "nothing was recorded: the program never imported torch"
+    if steps == 0 and elsewhere:
+        return "nothing was recorded: this process made no step"
     if steps == 0:
         return (
             "nothing was recorded: no step was found; name the function that makes one (--step-on FN), or use --whole"

@@ -217,8 +217,7 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
     from lanewise.errors import UsageError
     from lanewise.tree.flat import flat
 
-    sort = {"device": "total_device", "host": "total_host", "launches": "total_launches"}.get(metric, metric)
-    table = flat(shown, by, sort=sort)
+    table = flat(shown, by, metric=metric)
     if format_ == "json":
         from lanewise.show.tree.tree_json import flat_json
 
@@ -231,7 +230,7 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
 
         screen = console()
         screen.print(header(shown))
-        screen.print(table_renderable(flat_block(shown, table, by, limit=limit)))
+        screen.print(table_renderable(flat_block(shown, table, by, metric, limit=limit)))
 
 
 def _bytes(shown: Tree, format_: str, metric: str = "device") -> bytes:

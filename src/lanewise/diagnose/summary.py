@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lanewise.diagnose.evidence import table, table_of
-from lanewise.diagnose.sections.cpu import operators_source, steps_source
+from lanewise.diagnose.sections.cpu import cpu_sentence, functions_source, operators_source, steps_source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
@@ -215,10 +215,16 @@ def _cpu_tables(facts: Facts, limit: int) -> dict[str, TableBlock]:
     source = operators_source(facts)
     host = {key: value for key, value in OPERATOR_COLUMNS.items() if not key.startswith(("device", "host_waiting"))}
     tables = {
+        **(_functions(facts, limit) if facts.functions.height else {}),
         "cpu": table_of(source.title, source.data, source.headings, limit=limit),
         "operators": _named(facts.operators, "Operators, by host self time", host, limit),
     }
     return {name: block for name, block in tables.items() if block.rows}
+
+
+def _functions(facts: Facts, limit: int) -> dict[str, TableBlock]:
+    source = functions_source(facts)
+    return {"functions": table_of(source.title, source.data, source.headings, limit=limit)}
 
 
 def _named(data: Columns, title: str, headings: Headings, limit: int) -> TableBlock:
@@ -298,16 +304,12 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
 
 
 def _cpu_sentence(facts: Facts) -> str:
-    operators = facts.operators
-    rows = [row for row in operators.rows(40) if row["kind"] == "operator"][:3]
-    if not rows:
+    if not any(row["kind"] == "operator" for row in facts.operators.rows()):
         return "The trace holds no operators and no device work: there is nothing to explain."
-    total = max(1, sum(row["host_self"] for row in operators.rows() if row["kind"] == "operator"))
-    top = ", ".join(f"{row['name']} ({format_quantity('share', row['host_self'] / total)})" for row in rows)
     where = f": {format_quantity('time', facts.steps.step_ns)} per step" if facts.trace.steps.recorded else ""
     ran = f"Everything ran on the CPU{where}."
     if facts.device_records == "lost":
         ran = "What the GPU did is missing from this recording, so that nothing can be said about it: record again."
     elif facts.device_records == "cut off":
         ran = "The file is cut off, and nothing of a GPU stands before that: whether one worked cannot be said."
-    return f"{ran} Most of the operators' own time: {top}."
+    return f"{ran} {cpu_sentence(facts)}"

@@ -24,6 +24,7 @@ from lanewise.measure.profiler_table import api_table, copy_table, kernel_table,
 from lanewise.measure.regime.cpu import CpuTime, measure_cpu
 from lanewise.measure.regime.critical_path import CriticalPath, critical_path
 from lanewise.measure.regime.overlap import Overlap, measure_overlap
+from lanewise.measure.regime.python_functions import measure_functions
 from lanewise.measure.regime.regime import Regime, judge
 from lanewise.measure.training.backward_work import Backward, measure_backward
 from lanewise.measure.training.optimizer_step import OptimizerStep, measure_optimizer
@@ -53,6 +54,11 @@ class Facts(Core):
     def cpu(self) -> CpuTime:
         """Operators by arguments and own time, for a run on the CPU."""
         return self.of(measure_cpu)
+
+    @property
+    def functions(self) -> Columns:
+        """Python functions by own time; see `measure_functions`."""
+        return self.of(measure_functions)
 
     @property
     def kernel_groups(self) -> list[KernelGroup]:

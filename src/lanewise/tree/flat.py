@@ -32,19 +32,20 @@ _NONE = {
 }
 
 
-def flat(tree: Tree, by: str, *, sort: str = "total_device") -> Columns:
+def flat(tree: Tree, by: str, *, metric: str = "device", sort: str = "") -> Columns:
     """One row per distinct thing, the costliest first.
 
     Args:
         tree: a tree; put it under the forward lines first to charge backward work to lines and modules.
         by: `kernel` (kernels, copies, sets), `operator` (innermost), `module` (path), `class` (of modules), `line`,
             `file` (innermost frame of the user's own files), `function` (innermost frame of any file), `phase`.
-        sort: column to sort by, largest first.
+        metric: what the table is about, as in `Tree.value`: it gets a column of its own and one `total_<metric>`.
+        sort: column to sort by, largest first; that total by default.
 
     Returns:
         Columns `name` and `detail` (text; the class of a module, the file of a line), the stored metrics (exclusive),
-        `total_device`, `total_host`, `total_launches`, `mean` and `stddev` of the work (ns), and for each phase that
-        occurs its part of `total_device` as `phase_<name>`.
+        `total_device`, `total_host`, `total_launches`, that of `metric`, `mean` and `stddev` of the work (ns), and for
+        each phase that occurs its part of `total_device` as `phase_<name>`.
 
     Raises:
         UsageError: unknown `by` or `sort`.
@@ -65,9 +66,16 @@ def flat(tree: Tree, by: str, *, sort: str = "total_device") -> Columns:
     columns |= metrics
     outermost = marked & ~_inside_same(tree.parent, marked, key)
     loose = owner == len(labels)
-    for name in ("device", "host", "launches"):
+    if metric not in columns:
+        columns[metric] = np.bincount(owner, weights=tree.value(metric), minlength=size).astype(np.int64)
+    for name in dict.fromkeys((metric, "device", "host", "launches")):
         # A phase is a part of the whole, not a place in it: what stands inside one may be of another.
-        whole = metrics[name] if by == "phase" else _totals(tree, tree.metrics[name], outermost, key, loose, size)
+        # Calls of what stands inside are no calls of the thing.
+        whole = (
+            columns[name]
+            if by == "phase" or name == "calls"
+            else _totals(tree, tree.value(name), outermost, key, loose, size)
+        )
         columns[f"total_{name}"] = whole
     for phase in sorted(set(tree.phase[tree.metrics["device"] != 0].tolist())) if by != "phase" else ():
         part = np.where(tree.phase == phase, tree.metrics["device"], 0)
@@ -75,10 +83,12 @@ def flat(tree: Tree, by: str, *, sort: str = "total_device") -> Columns:
     count = np.maximum(columns["count"], 1)
     columns["mean"] = columns["device"] / count
     columns["stddev"] = np.sqrt(np.maximum(columns["squares"] / count - columns["mean"] ** 2, 0))
+    sort = sort or f"total_{metric}"
     if sort not in columns:
         raise UsageError(f"cannot sort by {sort!r}; choose from {', '.join(columns)}")
     table = Columns(columns)
-    used = sum(np.abs(columns[name]) for name in ("total_device", "total_host", "calls", "total_launches")) != 0
+    seen = ("total_device", "total_host", "calls", "total_launches", f"total_{metric}")
+    used = sum(np.abs(columns[name]) for name in seen) != 0
     table = table.take(np.asarray(used))
     return table.sorted_by(sort) if table[sort].dtype != object else table.sorted_by("total_device")
 

@@ -11,11 +11,13 @@ from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.sections.section import Headings, Section, Source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
+from lanewise.measure.launch.bubbles import loader_rows
+from lanewise.measure.regime.python_functions import function_label
 from lanewise.report.model import TextBlock
-from lanewise.report.quantity import Quantity, QuantityType, count, flop_rate, share, text, time
+from lanewise.report.quantity import Quantity, QuantityType, count, flop_rate, format_quantity, share, text, time
 from lanewise.trace.metadata import from_metadata
 
-__all__ = ["cpu_section", "cpu_statements", "operators_source", "steps_source"]
+__all__ = ["cpu_section", "cpu_sentence", "cpu_statements", "functions_source", "operators_source", "steps_source"]
 
 _OPERATORS: Headings = {
     "operator": ("text", "operator"),
@@ -25,6 +27,13 @@ _OPERATORS: Headings = {
     "time": ("time", "own time"),
     "share": ("share", "share"),
     "flop_rate": ("flop_rate", "computes"),
+}
+_FUNCTIONS: Headings = {
+    "function": ("text", "function"),
+    "inside": ("text", "of it in"),
+    "calls": ("count", "per step"),
+    "time": ("time", "own time"),
+    "share": ("share", "of the step"),
 }
 _STEPS: Headings = {
     "number": ("text", "step"),
@@ -36,6 +45,11 @@ _STEPS: Headings = {
 
 # Formulas leave out what a library adds; a share of matrix work below this is not what the run is about.
 _MATRIX_FROM = 0.2
+
+# Operators in half of the step are what to look at first; below, what lies between them is.
+_MOSTLY_INSIDE = 0.5
+_WORTH_NAMING = 0.02
+_NAMED = 3
 _NEARLY_ALL = 0.995
 
 # Caches and clocks alone make equal calls differ by some ten percent.
@@ -52,7 +66,67 @@ def cpu_section(facts: Facts) -> Section:
     data = facts.cpu.operators
     if data.height == 0:
         return Section([TextBlock("The trace holds no operators in its steady steps.")], {})
-    return Section(cpu_statements(facts), {"cpu": operators_source(facts)})
+    sources = {"cpu": operators_source(facts)}
+    if facts.functions.height:
+        sources["functions"] = functions_source(facts)
+    return Section(cpu_statements(facts), sources)
+
+
+def functions_source(facts: Facts) -> Source:
+    """Python functions by own time, per steady step."""
+    data, steps = facts.functions, max(1, int(np.count_nonzero(facts.steps.steady)))
+    columns: dict[str, np.ndarray] = {
+        **data,
+        "function": _texts([_named(name) for name in data["function"].tolist()]),
+        "inside": _texts([function_label(name) if name else "its own code" for name in data["inside"].tolist()]),
+        "calls": data["calls"] / steps,
+        "time": data["time"] / steps,
+    }
+    per = " per step" if facts.trace.steps.recorded else ""
+    headings: dict[str, tuple[QuantityType, str]] = dict(_FUNCTIONS)
+    if not per:
+        headings |= {"calls": ("count", "calls"), "share": ("share", "share")}
+    return Source(f"Python functions, by own time{per}", Columns(columns), headings)
+
+
+def _named(function: str) -> str:
+    return function_label(function) if function else "(no function of the program)"
+
+
+def cpu_sentence(facts: Facts) -> str:
+    """What the time of a run on the CPU goes to, in one or two sentences: functions and operators by their share of it."""
+    steps = facts.trace.steps.recorded
+    of_it = "the step" if steps else "the recording"
+    length = max(1, int(facts.cpu.steps["duration"][facts.steps.steady].sum()))
+    total = max(1, int(facts.cpu.operators["time"].sum()))
+    by_name: dict[str, float] = {}
+    for name, spent in zip(facts.cpu.operators["operator"].tolist(), facts.cpu.operators["time"].tolist(), strict=True):
+        by_name[name] = by_name.get(name, 0.0) + spent
+    operators = sorted(by_name.items(), key=lambda item: -item[1])[:_NAMED]
+    functions = facts.functions.rows(_NAMED)
+    if functions and functions[0]["time"] > (operators[0][1] if operators else 0):
+        both = [(_in_function(row), float(row["time"])) for row in functions] + operators
+        shown = [(name, spent / length) for name, spent in sorted(both, key=lambda item: -item[1]) if spent > 0]
+        told = [f"{_percent(part)} {name}" for name, part in shown[:_NAMED] if part >= _WORTH_NAMING]
+        return f"{of_it[0].upper()}{of_it[1:]} by own time: {', '.join(told)}."
+    top = ", ".join(f"{name} ({_percent(spent / total)})" for name, spent in operators)
+    if facts.cpu.inside >= _MOSTLY_INSIDE:
+        return f"Most of the operators' own time: {top}."
+    loading = f" ({_percent(facts.cpu.loading)} in the data loader)" if facts.cpu.loading >= _WORTH_NAMING else ""
+    how = "" if facts.health.stacks else " `lanewise run --stacks` names the functions."
+    outside = _percent(max(0.0, 1 - facts.cpu.inside))
+    return f"{outside} of {of_it} is outside of operators{loading}.{how} Of the operators' own time: {top}."
+
+
+def _in_function(row: dict[str, Any]) -> str:
+    if not row["function"]:
+        return function_label(row["inside"])
+    inside = f"{function_label(row['inside'])} in " if row["inside"] else ""
+    return f"{inside}{function_label(row['function'])}"
+
+
+def _percent(part: float) -> str:
+    return format_quantity("share", part)
 
 
 def operators_source(facts: Facts) -> Source:
@@ -89,13 +163,24 @@ def steps_source(facts: Facts) -> Source:
 
 def cpu_statements(facts: Facts) -> list[TextBlock]:
     """How much of a step operators take, threads, types and rates: what is known, and nothing else."""
-    found = [
-        TextBlock(
-            f"Operators run in {{inside}} of the {'steps' if facts.trace.steps.recorded else 'recording'}; the rest "
-            "({outside}) is Python between them and whatever else the program does.",
-            {"inside": share(facts.cpu.inside), "outside": share(max(0.0, 1 - facts.cpu.inside))},
+    outside = max(0.0, 1 - facts.cpu.inside)
+    values = {"inside": share(facts.cpu.inside), "outside": share(outside)}
+    where = "steps" if facts.trace.steps.recorded else "recording"
+    sentence = (
+        f"Operators run in {{inside}} of the {where}; the rest ({{outside}}) is Python between them and whatever else the "
+        "program does."
+    )
+    if facts.cpu.loading >= _WORTH_NAMING:
+        values |= {"loading": share(facts.cpu.loading), "outside": share(max(0.0, outside - facts.cpu.loading))}
+        rows = loader_rows(facts)
+        single = any("SingleProcess" in facts.trace.name_of(event) for event in rows.tolist())
+        how = "makes them itself (num_workers=0)" if single else "waits for its workers"
+        sentence = (
+            f"Operators run in {{inside}} of the {where}; in another {{loading}} the program fetches its next batch from "
+            f"the data loader, which {how}; the rest ({{outside}}) is Python between them and whatever else the program "
+            "does."
         )
-    ]
+    found = [TextBlock(sentence, values)]
     return [*found, *_threads(facts), *_types(facts), *_variance(facts)]
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from lanewise.measure.columns import Columns
 from lanewise.measure.kernel.flops import work_of
-from lanewise.trace.intervals import covered, union
+from lanewise.measure.launch.bubbles import loader_rows
+from lanewise.trace.intervals import covered, subtract, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -48,12 +49,15 @@ class CpuTime:
         steps: columns `number, duration, operators, inside`: of every step its length, its operators, and the time in
             which any of them runs.
         inside: share of the steady steps in which an operator runs.
+        loading: share of the steady steps in which the program fetches its next batch from a DataLoader, and no operator
+            runs.
         above_best: share of the operators' own time that is above what the same calls take at their best.
     """
 
     operators: Columns
     steps: Columns
     inside: float
+    loading: float
     above_best: float
 
 
@@ -76,7 +80,10 @@ def measure_cpu(facts: Core) -> CpuTime:
     length = int((end - start)[steady].sum())
     operators = _operators(facts, events)
     above = float((operators["time"] - operators["calls"] * operators["best"]).sum()) / max(1, operators["time"].sum())
-    return CpuTime(operators, steps, float(inside[steady].sum()) / length if length else 0.0, above)
+    rows = loader_rows(facts)
+    loader = covered(subtract(union(trace.start[rows], trace.end[rows]), time), start, end)
+    within, loading = (float(part[steady].sum()) / length if length else 0.0 for part in (inside, loader))
+    return CpuTime(operators, steps, within, loading, above)
 
 
 def _operators(facts: Core, events: np.ndarray) -> Columns:

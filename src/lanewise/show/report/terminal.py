@@ -180,8 +180,9 @@ def _block(block: Block) -> RenderableType:
 
 def _tables(report: Report) -> list[RenderableType]:
     tables: list[RenderableType] = []
-    order = ("cpu",) if "cpu" in report.tables else ("kernels", "operators", "api", "copies")
+    order = ("functions", "cpu") if "cpu" in report.tables else ("kernels", "operators", "api", "copies")
     keep = {
+        "functions": ("function", "inside", "calls", "time", "share"),
         "cpu": ("operator", "shapes", "dtype", "calls", "time", "share", "flop_rate", "line"),
         "kernels": ("name", "family", "count", "total", "share", "median"),
         "operators": ("name", "count", "host_self", "host_total", "device_total"),

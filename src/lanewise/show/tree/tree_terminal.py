@@ -16,7 +16,7 @@ from rich.text import Text
 from lanewise.measure.columns import Columns
 from lanewise.measure.kernel_names import short_name
 from lanewise.report.model import TableBlock, TableColumn
-from lanewise.report.quantity import format_quantity
+from lanewise.report.quantity import QuantityType, format_quantity
 from lanewise.show.safe_text import clean, shorten
 from lanewise.show.tree.context_label import context_label
 from lanewise.show.tree.watched_text import watched_lines
@@ -39,8 +39,10 @@ _STYLE = {
     NodeKind.MARK: "red",
 }
 _PHASE_STYLE = {Phase.BACKWARD: "blue", Phase.RECOMPUTE: "blue", Phase.OPTIMIZER: "magenta"}
-_UNITS = {"count": "count", "calls": "count", "launches": "count", "allocations": "count", "bytes": "bytes",
-          "allocated": "bytes"}  # fmt: skip
+_UNITS: dict[str, QuantityType] = {
+    "count": "count", "calls": "count", "launches": "count", "allocations": "count", "bytes": "bytes",
+    "allocated": "bytes",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -293,12 +295,18 @@ _FLAT_TITLES = {
 }  # fmt: skip
 
 
-def flat_block(tree: Tree, table: Columns, by: str, *, limit: int | None = None) -> TableBlock:
-    """A flat view as a table of the report: shares are of the tree's device time."""
+def flat_block(tree: Tree, table: Columns, by: str, metric: str = "device", *, limit: int | None = None) -> TableBlock:
+    """A flat view as a table of the report: shares are of the tree's total of the metric, those of phases of its device
+    time. What the tree has nothing of gets no column."""
+    unit: QuantityType = _UNITS.get(metric, "time")
+    main = [TableColumn(f"total_{metric}", unit, metric), TableColumn("share", "share", "share")]
+    if by != "kernel" or metric != "device":
+        main.append(TableColumn(metric, unit, "itself"))
+    whole = max(abs(int(tree.value(metric).sum())), 1)
     total = max(abs(tree.total("device")), 1)
     phases = [name for name in table if name.startswith("phase_")] if by not in {"phase", "kernel"} else []
     phases.sort(key=lambda name: -int(np.abs(table[name]).max(initial=0)))
-    columns = [TableColumn("total_device", "time", "device"), TableColumn("share", "share", "share")]
+    columns = [TableColumn("total_device", "time", "device")]
     if by == "kernel":
         columns += [
             TableColumn("count", "count", "count"),
@@ -309,17 +317,20 @@ def flat_block(tree: Tree, table: Columns, by: str, *, limit: int | None = None)
         ]
     else:
         columns += [
-            TableColumn("device", "time", "itself"),
             TableColumn("count", "count", "kernels"),
             TableColumn("total_host", "time", "host"),
             TableColumn("calls", "count", "calls"),
         ]
+    if not tree.value("device").any():
+        columns = [column for column in columns if column.key in {"total_host", "calls"}]
+    shown_already = {column.key for column in main}
+    columns = [*main, *(column for column in columns if column.key not in shown_already)]
     if len(phases) > 1:
         columns += [TableColumn(name, "share", name.removeprefix("phase_")) for name in phases]
     rows: list[dict[str, object]] = []
     for row in table.rows(limit):
         shown = {column.key: row[column.key] for column in columns if column.key in row}
-        shown["share"] = row["total_device"] / total
+        shown["share"] = row[f"total_{metric}"] / whole
         for name in phases:
             shown[name] = row[name] / total
         label = short_name(row["name"], 200) if by == "kernel" else row["name"]
