@@ -530,10 +530,12 @@ def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_without_libcst_one_line_says_how_to_get_it(tmp_path: Path) -> None:
+def test_without_libcst_one_line_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    (tmp_path / "libcst").mkdir()
-    (tmp_path / "libcst" / "__init__.py").write_text("raise ModuleNotFoundError('gone', name='libcst')\n")
+    # Not beside the script: what lies there is the program's, and lanewise does not take it for its own.
+    (tmp_path / "path" / "libcst").mkdir(parents=True)
+    (tmp_path / "path" / "libcst" / "__init__.py").write_text("raise ModuleNotFoundError('gone', name='libcst')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
     done = lanewise("fix", "a.py", cwd=tmp_path)
     assert done.returncode == 2
     assert "pip install 'lanewise[fix]'" in done.stderr
