@@ -530,13 +530,11 @@ def test_the_command_says_what_is_wrong_in_one_line(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_without_libcst_one_line_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_libcst_one_line_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    # Not beside the script: what lies there is the program's, and lanewise does not take it for its own.
-    (tmp_path / "path" / "libcst").mkdir(parents=True)
-    (tmp_path / "path" / "libcst" / "__init__.py").write_text("raise ModuleNotFoundError('gone', name='libcst')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
-    done = lanewise("fix", "a.py", cwd=tmp_path)
+    hidden = "import sys; sys.modules['libcst'] = None; sys.argv = ['lanewise', 'fix', 'a.py']; "
+    code = hidden + "from lanewise.cli.main import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install 'lanewise[fix]'" in done.stderr
 
