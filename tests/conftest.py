@@ -31,5 +31,6 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     cache = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("LANEWISE_CACHE_DIR", str(cache))
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     return cache

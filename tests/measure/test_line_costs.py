@@ -11,7 +11,7 @@ from tests.support.builder import TraceBuilder
 from tests.support.corpus import facts_of
 
 
-def two_lines(steps: int = 4, small: int = 30) -> Facts:
+def two_lines(steps: int = 4, small: int = 30, short: float = 2) -> Facts:
     """A loop whose `noisy` starts many short kernels and whose `solid` starts one long one."""
     b = TraceBuilder()
     for _ in range(steps):
@@ -19,7 +19,7 @@ def two_lines(steps: int = 4, small: int = 30) -> Facts:
             with b.frame("model.py(10): noisy"), b.frame("site-packages/torch/nn/functional.py(5): relu"):
                 for _ in range(small):
                     with b.op("aten::relu"):
-                        b.launch(kernel="vectorized_relu", duration=2)
+                        b.launch(kernel="vectorized_relu", duration=short)
             with b.frame("model.py(20): solid"), b.op("aten::mm"):
                 b.launch(kernel="sm90_gemm", duration=50)
     return Facts(b.build())
@@ -67,7 +67,7 @@ def test_backward_work_goes_to_the_line_of_its_forward() -> None:
 
 
 def test_the_host_bound_report_names_the_lines() -> None:
-    report = report_of(two_lines(small=160))
+    report = report_of(two_lines(small=160, short=1))
     tables = {
         block.title: block.rows
         for finding in report.findings

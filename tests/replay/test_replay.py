@@ -265,3 +265,10 @@ def test_threads_that_take_turns_are_one_line_of_work() -> None:
     assert facts.graph.host_lines == 1
     backward = operators(facts, "MmBackward")
     assert step_us(facts) - step_us(facts, remove(facts, backward)) == pytest.approx(47, abs=8)
+
+
+def test_gaps_that_a_slow_host_left_are_no_pauses_of_the_device() -> None:
+    # Each kernel ends long before the next launch arrives: the recording holds no pause between queued kernels.
+    facts = loop(kernel=2, host=7, operators=160)
+    quick = simulate(slower(facts.graph, 0.5)).step_ns / 1e3
+    assert quick == pytest.approx(160 * 3.5, rel=0.02)

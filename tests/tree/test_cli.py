@@ -127,3 +127,14 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
         with pytest.raises(LanewiseError, match=message):
             run(*arguments)
     assert run(TRACE, "--phase", "sideways").exit_code == 2
+
+
+def test_a_narrow_terminal_names_the_function_rather_than_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = TraceBuilder()
+    with b.step(), b.frame("train.py(1): main"), b.op("aten::mm", head=40):
+        pass
+    save(build(b.build()), tmp_path / "cpu.lwtree")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "main (train.py:1)" in run(str(tmp_path / "cpu.lwtree")).output

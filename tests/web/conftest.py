@@ -39,9 +39,12 @@ class Watched:
         until(self.page, "document.querySelectorAll('[id^=block-]').length === 0")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    """One Chromium for all tests."""
+    """One Chromium for all tests of the page.
+
+    It ends with them: while Playwright runs, the thread has a running event loop, and nobody else's `asyncio.run` works.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'lanewise[dev]'")
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:

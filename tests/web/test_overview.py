@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lanewise.diagnose.explain import explain
+from lanewise.report.gain import helps
 from tests.support.builder import TraceBuilder
 from tests.web.traces import training
 from tests.web.waiting import until
@@ -29,9 +30,7 @@ def test_it_says_what_explain_says_in_the_same_order(page_of: Open) -> None:
     headings = page.locator("h2").all_inner_texts()
     order = [headings.index(h) for h in ("Can you trust it?", "What to do, most to gain first", "The steps")]
     assert order == sorted(order)
-    on = [
-        f.code for f in report.findings if f.kind in {"problem", "statement"} and f.on_bottleneck and not f.claims_from
-    ]
+    on = [f.code for f in report.findings if helps(f)]
     assert page.locator("ol.cards > li.card:not(.small-card) .code").all_inner_texts() == on
     assert on
     first = next(f for f in report.findings if f.code == on[0])

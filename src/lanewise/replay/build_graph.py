@@ -402,7 +402,8 @@ class _Nodes:
         node = np.concatenate(([False], self.launch[1:] == self.launch[:-1])) if count else same
         late &= ~node  # the later nodes of a graph follow its earlier ones
         latency = float(np.median(delay[late])) if late.any() else _LATENCY
-        queued = has_launch & same & ~late & (idle <= _HELD)
+        # Launched so long before that its predecessor, and nothing else, kept it waiting.
+        queued = has_launch & same & ~node & (launched + latency <= before) & (idle <= _HELD)
         usual = float(np.clip(np.median(idle[queued]), 0, 2 * _PAUSE)) if queued.any() else _PAUSE
         # The device was ready, or nearly, when the launch came: the launch decided.
         by_launch = late | (has_launch & ~node & same & (idle > usual + 1_000) & (delay <= 2 * latency))

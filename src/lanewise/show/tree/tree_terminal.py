@@ -259,6 +259,8 @@ def _append_labels(line: Text, tree: Tree, row: Row, room: int) -> None:
         suffix = ""
     room -= len(suffix)
     labels = [context_label(tree, node) for node in row.nodes]
+    if tree.kind[row.nodes[0]] == NodeKind.THREAD and len(_ends(labels)) > room:
+        labels = labels[1:] or labels  # of all names the thread's says least
     joined = _joined(labels, room)
     line.append(shorten(joined, room), style=_STYLE.get(int(tree.kind[row.nodes[-1]]), ""))
     if suffix:
@@ -270,11 +272,15 @@ def _joined(labels: list[str], room: int) -> str:
     full = " › ".join(labels)
     if len(full) <= room or len(labels) == 1:
         return full
-    ends = f"{labels[0]} › … › {labels[-1]}" if len(labels) > 2 else full
+    ends = _ends(labels)
     if len(ends) <= room:
         return ends
     left = room - len(labels[0]) - 7
     return f"{labels[0]} › … › {shorten(labels[-1], left)}" if left >= 12 else labels[0]
+
+
+def _ends(labels: list[str]) -> str:
+    return f"{labels[0]} › … › {labels[-1]}" if len(labels) > 2 else " › ".join(labels)
 
 
 def _phase_suffix(tree: Tree, row: Row) -> str:
