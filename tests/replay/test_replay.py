@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,15 @@ def test_no_host_work_explains_a_time_below_the_devices() -> None:
     assert scaled_to(graph, 100_000) is graph
     host_bound = undistort(loop(host=200, kernel=50).graph)
     assert simulate(scaled_to(host_bound, 100_000)).step_ns == pytest.approx(4 * 50_000, rel=0.1)
+
+
+def test_a_device_that_ran_slower_is_not_taken_for_a_slow_host() -> None:
+    graph = undistort(loop(host=20, kernel=50).graph)
+    slow = scaled_to(graph, 206_000)
+    assert simulate(slow).step_ns == pytest.approx(206_000, rel=0.01)
+    kernels = np.flatnonzero(~graph.on_host)
+    assert simulate(replace(slow, duration=slow.duration / 2)).step_ns == pytest.approx(103_000, rel=0.02)
+    assert (slow.duration[kernels] > graph.duration[kernels]).all()
 
 
 def test_the_computed_step_lies_in_its_interval() -> None:
