@@ -16,6 +16,9 @@ __all__ = ["apply"]
 # An API call that neither waits nor copies takes the host about this long.
 _CALL_NS = 6_000.0
 
+# At most so much of the time before an operator is spent on calling it.
+_CALLING_NS = 10_000
+
 # Nodes of a replayed graph follow each other this closely: 0.29 us in the median, 0.38 at the 90th percentile, on an H200.
 _NODE_PAUSE_NS = 350.0
 
@@ -112,11 +115,28 @@ def _spans(graph: StepGraph, rows: np.ndarray) -> dict[int, Union]:
         return {}
     trace = graph.trace
     line = graph.line_of_lane[trace.lane[rows]]
+    start = np.where(trace.kind[rows] == Kind.OPERATOR, _called(graph, rows), trace.start[rows])
     return {
-        int(one): union(trace.start[rows[line == one]], trace.end[rows[line == one]])
-        for one in np.unique(line)
-        if one >= 0
+        int(one): union(start[line == one], trace.end[rows[line == one]]) for one in np.unique(line) if one >= 0
     }
+
+
+def _called(graph: StepGraph, rows: np.ndarray) -> np.ndarray:
+    """When Python began to call operators, as an operator's row begins when its arguments have been read: since the row
+    before it, or the beginning of the one around it, but no longer ago than `_CALLING_NS`."""
+    trace = graph.trace
+    start = trace.start[rows]
+    begin = start - _CALLING_NS
+    line = graph.line_of_lane[trace.lane[rows]]
+    for one in np.unique(line[line >= 0]).tolist():
+        mine = line == one
+        starts, ends = graph.edges_of(one)
+        for times, at in (
+            (starts, np.searchsorted(starts, start[mine], side="left") - 1),
+            (ends, np.searchsorted(ends, start[mine], side="right") - 1),
+        ):
+            begin[mine] = np.maximum(begin[mine], np.where(at >= 0, times[np.maximum(at, 0)], begin[mine]))
+    return begin
 
 
 def _merged(one: dict[int, Union], other: dict[int, Union]) -> dict[int, Union]:

@@ -13,6 +13,7 @@ queue, and which threads take turns (a backward pass and the thread that waits f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,6 +78,17 @@ class StepGraph:
 
     def __len__(self) -> int:
         return len(self.lane)
+
+    def edges_of(self, line: int) -> tuple[np.ndarray, np.ndarray]:
+        """When the recorded rows of a host line begin, and when they end, each in order, ns."""
+        if line not in self._edges:
+            rows = np.flatnonzero(self.line_of_lane[self.trace.lane] == line)
+            self._edges[line] = np.sort(self.trace.start[rows]), np.sort(self.trace.end[rows])
+        return self._edges[line]
+
+    @cached_property
+    def _edges(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        return {}
 
     @property
     def on_host(self) -> np.ndarray:
