@@ -116,9 +116,7 @@ def _spans(graph: StepGraph, rows: np.ndarray) -> dict[int, Union]:
     trace = graph.trace
     line = graph.line_of_lane[trace.lane[rows]]
     start = np.where(trace.kind[rows] == Kind.OPERATOR, _called(graph, rows), trace.start[rows])
-    return {
-        int(one): union(start[line == one], trace.end[rows[line == one]]) for one in np.unique(line) if one >= 0
-    }
+    return {int(one): union(start[line == one], trace.end[rows[line == one]]) for one in np.unique(line) if one >= 0}
 
 
 def _called(graph: StepGraph, rows: np.ndarray) -> np.ndarray:

@@ -16,6 +16,8 @@ from lanewise.report.model import Block
 from lanewise.report.quantity import count, text, time
 from lanewise.trace.schema import Kind
 
+# What takes one sample, expert or head out of a tensor of them.
+_PICKING = ("aten::select", "aten::slice", "aten::squeeze", "aten::unsqueeze", "aten::t", "aten::transpose")
 _HEAVY = ("gemm", "convolution", "attention", "communication")
 
 
@@ -37,10 +39,10 @@ def repeated_op_sequence(facts: Facts, *, times_from: int = 10, longest: int = 2
 
     Verify: the sequence appears once.
 
-    Silent: where the sequence holds a matrix product, a convolution or attention (the layers of a model repeat, too),
-    for rows of frameworks (optimizers, DDP, FSDP, autograd), for collectives (DIS103), for loops that start nothing on
-    the device (LAU105), and where each round waits for
-    the device (SYN101).
+    Silent: where the sequence holds a convolution, attention, or a matrix product with more around it than what picks its
+    operands (the layers of a model repeat, too); for calls of compiled code (CMP103), for rows of frameworks (optimizers,
+    DDP, FSDP, autograd), for collectives (DIS103), for loops that start nothing on the device (LAU105), and where each
+    round waits for the device (SYN101).
 
     Source: torch/profiler/_pattern_matcher.py, ForLoopIndexingPattern.
     """
@@ -123,12 +125,18 @@ def _light(facts: Facts, events: np.ndarray, repeats: list[Repeat]) -> tuple[lis
     owner = facts.host.outermost_operator[launch[launch >= 0]]
     heavy[owner[owner >= 0]] = True
     heavy |= (trace.kind == Kind.OPERATOR) & facts.matrix_names[trace.name]
+    compiled = np.zeros(len(trace), dtype=bool)
+    compiled[np.concatenate((facts.regions.region, facts.regions.lookup, facts.regions.graph_call))] = True
+    picks = np.zeros(len(trace.names), dtype=bool)
+    picks[trace.name_ids(*_PICKING)] = True
     copied = _owners_of_host_copies(facts)
     launching = np.unique(facts.host.outermost_operator[facts.launches.call])
     kept: list[Repeat] = []
     for repeat in repeats:
         inside = events[repeat.first : repeat.last + 1]
-        if heavy[inside].any():
+        if compiled[inside].any():
+            reason = "the sequences that repeat are calls of compiled code (CMP103)"
+        elif heavy[inside].any() and not (picks | facts.matrix_names)[trace.name[inside]].all():
             reason = "the sequences that repeat hold matrix work or communication"
         elif facts.host.wait_inside[inside].any() or np.isin(inside, copied).any():
             reason = "each round of the loop waits for the device or copies from the host (SYN101, SYN109)"

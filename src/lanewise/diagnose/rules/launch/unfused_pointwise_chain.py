@@ -12,6 +12,7 @@ from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.launch_cost import own_cost
+from lanewise.replay.change import add
 from lanewise.report.quantity import count, text, time
 
 _SHOWN = 5
@@ -80,7 +81,8 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
             "device": time(float(device[chosen].sum()) / steps),
             "host": time(float(host[chosen].sum()) / steps),
         },
-        change=fuse(facts, [event[chains.chain == one] for one in mine.tolist()], longest[mine] - beyond[mine]),
+        change=fuse(facts, [event[chains.chain == one] for one in mine.tolist()], longest[mine] - beyond[mine])
+        + add(host_ns=_COMPILED_CALL_NS),
         spread=0.2,
         confidence="high" if measured and mostly_adjacent else "medium",
         evidence=[
@@ -100,6 +102,11 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
         location=locate(facts, int(call[first])),
         events=_removed(call, chains.chain, chosen).tolist(),
     )
+
+
+# What calling a compiled function costs the host: 20 us each for six of them on an H200's host (`benchmarks/replay`,
+# chain-small).
+_COMPILED_CALL_NS = 20_000.0
 
 
 def _but_one(value: np.ndarray, chain: np.ndarray, count: int) -> np.ndarray:
