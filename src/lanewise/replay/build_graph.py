@@ -96,12 +96,6 @@ def build_graph(trace: Trace, *, waiting: np.ndarray, steady: np.ndarray, stalls
         ready=np.concatenate((np.zeros(host_lines), np.maximum(ready, 0))),
         past=past,
         recorded_ns=float(until - run.begins[0]),
-        inferred={
-            "launch": int((launched_by >= 0).sum()),
-            "wait": int((target >= 0).sum()),
-            "stream": int((holds.other >= 0).sum()),
-            "held without a reason": holds.unexplained,
-        },
     )
 
 

@@ -49,7 +49,6 @@ class StepGraph:
         ready: when each lane is free at first: work from before the run may still hold it; ns from the run's beginning.
         past: when each node of the round before ended, as far as the first round waits for it; ns from the run's beginning.
         recorded_ns: what the run took in the recording.
-        inferred: how many dependencies were recorded, and inferred, by kind.
     """
 
     trace: Trace
@@ -73,7 +72,6 @@ class StepGraph:
     ready: np.ndarray
     past: np.ndarray
     recorded_ns: float
-    inferred: dict[str, int]
 
     def __len__(self) -> int:
         return len(self.lane)

@@ -38,12 +38,12 @@ from lanewise.tree.model import NodeKind, Phase, Tree, TreeInfo, identity_keys, 
 from lanewise.tree.names import normalise
 from lanewise.tree.rebuild import drop_empty
 
-__all__ = ["MAX_NODES", "build"]
+__all__ = ["MAX_NODES", "build_tree"]
 
 MAX_NODES = 200_000
 
 
-def build(
+def build_tree(
     trace: Trace | str | os.PathLike[str],
     *,
     steps: Collection[int] | None = None,

@@ -16,7 +16,7 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.changed import Changed, changed_among
 from lanewise.fix.telling import told
 
-__all__ = ["REASONS", "Ground", "module_state"]
+__all__ = ["REASONS", "Ground"]
 
 torch: Any = torch_part()
 _Handle: Any = torch.utils.hooks.RemovableHandle
@@ -154,13 +154,6 @@ class Ground:
                 if held.get(name):
                     found += [(id(module), name, told(hook)) for hook in held[name].values()]
         return found
-
-
-def module_state(module: Any) -> dict[str, Any]:
-    """What tells the state of one module apart, by name: to see whether a change of it was taken back."""
-    held = vars(module)
-    found: dict[str, Any] = {name: told(held.get(name)) for name in (*_HOOKS, *_HELD)}
-    return found | _Holder(held, "attributes", module=True).expected
 
 
 def _of_module(module: Any, root: bool) -> list[_Holder]:

@@ -21,7 +21,7 @@ from lanewise.show.page.payload import cut, overview_block, timeline_block
 from lanewise.show.page.timeline import MAX_SLICES
 from lanewise.show.report.json import to_plain
 from lanewise.tree.algebra import align, per_step
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.limits import limit_nodes
 from lanewise.tree.model import KIND_NAMES, PHASES
 from lanewise.tree.views import top_down
@@ -78,7 +78,7 @@ def _anchor(facts: Facts) -> list[int]:
 
 def diff_tree(base: Facts, facts: Facts) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """One tree of both runs, per step, with the costs of each side on its nodes."""
-    sides = [per_step(limit_nodes(top_down(build(side.trace)), _TREE_NODES)) for side in (base, facts)]
+    sides = [per_step(limit_nodes(top_down(build_tree(side.trace)), _TREE_NODES)) for side in (base, facts)]
     aligned = align(sides)
     tree = aligned.tree
     names = [
