@@ -36,7 +36,6 @@ class Holds:
         lag: behind its launch, ns.
         other, other_lag: operation of another stream that held it up (-1 for none), and how long after its end it began.
         ready: when a stream was free of the work from before the run, by lane, ns.
-        unexplained: how many were held up by nothing that is recorded.
     """
 
     pause: np.ndarray
@@ -44,7 +43,6 @@ class Holds:
     other: np.ndarray
     other_lag: np.ndarray
     ready: dict[int, int]
-    unexplained: int
 
 
 class DeviceOrder:
@@ -107,7 +105,7 @@ class DeviceOrder:
         other_lag[rows] = start[rows] - self.end[found]
         pause[rows] = usual
         lag[rows] = np.minimum(lag[rows], latency)
-        return Holds(pause, lag, other, other_lag, ready, int((held & (other < 0)).sum()))
+        return Holds(pause, lag, other, other_lag, ready)
 
     @cached_property
     def earlier(self) -> dict[int, int]:
@@ -117,7 +115,8 @@ class DeviceOrder:
         rows = work[((step < self.run.first) & (trace.start[work] < self.run.until))]
         rows = rows[trace.end[rows] <= self.start.max(initial=0)]
         rows = rows[np.argsort(trace.end[rows], kind="stable")]
-        return dict(zip(trace.lane[rows].tolist(), trace.end[rows].tolist(), strict=True))
+        ended = dict(zip(trace.lane[rows].tolist(), trace.end[rows].tolist(), strict=True))
+        return {**self.run.held, **ended}
 
     def twin_of(self, row: int) -> int:
         """The operation that does in the run's last step what this row of `device_work` did in an earlier one: it stands
