@@ -15,7 +15,7 @@ from lanewise.diagnose.explain import explain
 from lanewise.trace.reader import read
 
 # Its cost is not in the trace (OPT104); a cause comes before a remedy for anything (LAU102 before LAU101).
-NOT_FIRST = {"grad_in_inference-bad", "llm-prefill"}
+NOT_FIRST = {"llm-prefill"}
 
 
 @cache

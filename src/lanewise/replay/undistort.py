@@ -25,10 +25,11 @@ __all__ = ["COSTS", "Costs", "scaled_to", "slower", "undistort"]
 
 # Of the same stretch in several steps, what counts.
 _TYPICAL = 0.25
-# A host slower by `Costs.spread` that makes the step longer by less than this is not what binds it.
-_BOUND = 1.05
-# A device's clock with and without the profiler, in turns on a lent H200, differed by less than this.
-_CLOCKS = 1.3
+# A host slower by this share that makes the step longer by less than half of it is not what binds it.
+_LITTLE = 0.05
+# A device's clock with and without the profiler, in turns on a lent H200, differed by less than this, and mostly by less
+# than the other.
+_CLOCKS, _USUAL_CLOCKS = 1.3, 1.1
 # Of a stretch full of Python frames at least this share is left.
 _LEFT_OF_FRAMES = 0.15
 
@@ -76,7 +77,7 @@ def undistort(graph: StepGraph, costs: Costs = COSTS) -> StepGraph:
 def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:
     """The graph with what binds its step scaled so that the step takes what was measured without a profiler.
 
-    That is the host's work where a slower host would make the step longer, and the device's where it would not: its clock
+    That is the host's work where a slower host makes the step longer, and the device's where it does not: its clock
     differed, by `_CLOCKS` at most. Where the device alone needs longer than was measured by more than that, as little host
     work is left as makes no difference.
     """
@@ -87,10 +88,12 @@ def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:
     now = at(1.0)
     if abs(now / step_ns - 1) < 0.02:
         return graph
-    if at(COSTS.spread) < _BOUND * now and step_ns < _CLOCKS * now:
+    bound_by_device = at(1 + _LITTLE) < (1 + _LITTLE / 2) * now
+    if bound_by_device and (step_ns < _USUAL_CLOCKS * now or at(COSTS.spread) < (1 + _LITTLE) * now):
         if step_ns * _CLOCKS < now:
             return graph
-        return replace(graph, duration=graph.duration * (step_ns / now))
+        if step_ns < _CLOCKS * now:
+            return replace(graph, duration=graph.duration * (step_ns / now))
     low, high = 0.02, 1e3
     target = max(step_ns, 1.01 * at(low))
     for _ in range(24):

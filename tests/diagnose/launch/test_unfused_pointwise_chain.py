@@ -35,7 +35,8 @@ def test_two_pointwise_kernels_over_the_same_elements() -> None:
         "2 pointwise kernels per step run in 1 chain over the same elements (add > mul): fused, each chain is one "
         "kernel, 1 fewer."
     )
-    assert (result.gain_ns, result.confidence) == (30_000, "high")
+    # Three operators fewer, and one call of what is compiled.
+    assert (result.gain_ns, result.confidence) == (30_000 - 20_000, "high")
     assert result.evidence[0].rows[0]["hop"] == 2 * 64 * 256 * 4
 
 

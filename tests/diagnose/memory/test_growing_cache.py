@@ -55,7 +55,7 @@ def test_names_how_far_it_grew() -> None:
 
 def test_host_bound_it_costs_the_operators() -> None:
     finding = found("MEM107", decode(duration=1), unprofiled_us=5_000)
-    assert finding.gain_ns == pytest.approx(24 * 7_000)
+    assert finding.gain_ns == pytest.approx(24 * 7_000 + 1_000)
 
 
 def planning(own: float, *, grows: bool = True) -> Trace:
@@ -73,13 +73,13 @@ def planning(own: float, *, grows: bool = True) -> Trace:
 
 def test_a_library_that_plans_for_each_length_belongs_to_it() -> None:
     finding = found("MEM107", planning(5_000))
-    assert finding.gain_ns == pytest.approx(7_000 + 5_000_000)
+    assert finding.gain_ns == pytest.approx(8_000 + 5_000_000, rel=1e-4)
     assert title("MEM107", finding).endswith("aten::_cudnn_attention_forward plans anew for each length: 5.00 ms.")
 
 
 def test_planning_for_something_else_does_not() -> None:
-    assert found("MEM107", planning(5_000, grows=False)).gain_ns == pytest.approx(7_000)
-    assert found("MEM107", planning(90)).gain_ns == pytest.approx(7_000)
+    assert found("MEM107", planning(5_000, grows=False)).gain_ns == pytest.approx(8_000)
+    assert found("MEM107", planning(90)).gain_ns == pytest.approx(8_000)
 
 
 def test_it_owns_the_planning() -> None:

@@ -39,7 +39,7 @@ def test_device_bound_it_costs_the_fills(fill: str) -> None:
 
 def test_host_bound_it_costs_the_launches() -> None:
     finding = found("MEM105", program(duration=1), unprofiled_us=3_000)
-    assert finding.gain_ns == pytest.approx(21_000)
+    assert finding.gain_ns == pytest.approx(22_000)
 
 
 def accumulating(fill: str = "aten::zero_", *, gradients: int = 3, passes: int = 1, dims: object = None) -> Trace:

@@ -127,8 +127,8 @@ def _light(facts: Facts, events: np.ndarray, repeats: list[Repeat]) -> tuple[lis
     heavy |= (trace.kind == Kind.OPERATOR) & facts.matrix_names[trace.name]
     compiled = np.zeros(len(trace), dtype=bool)
     compiled[np.concatenate((facts.regions.region, facts.regions.lookup, facts.regions.graph_call))] = True
-    picks = np.zeros(len(trace.names), dtype=bool)
-    picks[trace.name_ids(*_PICKING)] = True
+    picked = np.isin(trace.name, trace.name_ids(*_PICKING))
+    product = facts.matrix_names[trace.name]
     copied = _owners_of_host_copies(facts)
     launching = np.unique(facts.host.outermost_operator[facts.launches.call])
     kept: list[Repeat] = []
@@ -136,7 +136,7 @@ def _light(facts: Facts, events: np.ndarray, repeats: list[Repeat]) -> tuple[lis
         inside = events[repeat.first : repeat.last + 1]
         if compiled[inside].any():
             reason = "the sequences that repeat are calls of compiled code (CMP103)"
-        elif heavy[inside].any() and not (picks | facts.matrix_names)[trace.name[inside]].all():
+        elif heavy[inside].any() and not (picked[inside].any() and (picked | product)[inside].all()):
             reason = "the sequences that repeat hold matrix work or communication"
         elif facts.host.wait_inside[inside].any() or np.isin(inside, copied).any():
             reason = "each round of the loop waits for the device or copies from the host (SYN101, SYN109)"
