@@ -31,7 +31,12 @@ FAMILIES: tuple[str, ...] = (
 )
 
 COMMUNICATION = re.compile(
-    r"nccl|rccl|xccl::|hccl::|oneccl|msccl|cross_device_reduce|all_?reduce_|multimem_|all_gather_kernel", re.IGNORECASE
+    r"nccl|rccl|xccl::|hccl::|oneccl|msccl|cross_device_reduce|all_?reduce_|multimem_|all_gather_kernel|"
+    # Expert parallelism and symmetric memory: DeepEP, PPLX, NVSHMEM, FlashInfer, quick and one- or two-shot all-reduce.
+    r"deep_?ep::|\binter_?node(?:_ll)?::|\bintra_?node::|internode_ll|nvshmem|rocshmem|ishmem|pplx|"
+    r"moe_?all_?to_?all|all_?to_?all_|a2a_(?:dispatch|combine)|(?:one|two)_shot_all|quick_?reduce|trtllm_?all_?reduce|"
+    r"allreduce_fusion|reduce_scatter_kernel|mscclpp|symm_mem_",
+    re.IGNORECASE,
 )
 
 

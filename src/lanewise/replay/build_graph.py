@@ -31,6 +31,8 @@ _RETURN, _USUAL_RETURN = 60_000, 12_000.0
 _LONG = 200_000
 # A call that launches takes 5 to 10 us; far above its own median, with this many operations queued, the queue was full.
 _SLOW, _SLOW_RATIO, _DEEP = 30_000, 8.0, 64
+# A launch onto an idle device takes at most this long.
+_DRAINED = 50_000
 # Used where a recording holds no drained or no queued launch to measure them by.
 _LATENCY, _PAUSE = 6_000.0, 1_000.0
 
@@ -401,23 +403,27 @@ class _Nodes:
         late = has_launch & (~same | (launched >= before))
         node = np.concatenate(([False], self.launch[1:] == self.launch[:-1])) if count else same
         late &= ~node  # the later nodes of a graph follow its earlier ones
+        # Its own stream was idle, and still it began long after its launch, as another stream's operation ended.
+        waited = late & (delay > _DRAINED)
+        waited[waited] = self._held_by(np.flatnonzero(waited), lane) >= 0
+        late &= ~waited
         latency = float(np.median(delay[late])) if late.any() else _LATENCY
         # Launched so long before that its predecessor, and nothing else, kept it waiting.
         queued = has_launch & same & ~node & (launched + latency <= before) & (idle <= _HELD)
         usual = float(np.clip(np.median(idle[queued]), 0, 2 * _PAUSE)) if queued.any() else _PAUSE
         # The device was ready, or nearly, when the launch came: the launch decided.
-        by_launch = late | (has_launch & ~node & same & (idle > usual + 1_000) & (delay <= 2 * latency))
+        by_launch = late | (has_launch & ~waited & ~node & same & (idle > usual + 1_000) & (delay <= 2 * latency))
         pause = np.where(same, np.where(by_launch, np.minimum(idle, usual), idle), 0.0)
         lag = np.where(by_launch, delay, np.minimum(delay, latency))
         held = same & ~by_launch & (idle > _HELD)
         head = np.concatenate(([True], lane[1:] != lane[:-1])) if count else held
         # What held up the first operation of a stream was there before the run, and is not there in each of its rounds.
-        for row in np.flatnonzero(head & ~by_launch & has_launch).tolist():
+        for row in np.flatnonzero(head & ~by_launch & ~waited & has_launch).tolist():
             self.earlier[int(lane[row])] = int(self.start[row] - min(idle[row], usual))
             pause[row] = min(idle[row], usual) if same[row] else 0.0
         held &= ~head
         first = ~same & has_launch & (delay > _LONG) & ~head
-        suspects = np.flatnonzero(held | first)
+        suspects = np.flatnonzero(held | first | waited)
         second = np.full(count, -1, dtype=np.int64)
         second_lag = np.zeros(count)
         if len(suspects):

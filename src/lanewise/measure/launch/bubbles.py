@@ -9,9 +9,13 @@ import numpy as np
 from lanewise.measure.core import Core, remembered
 from lanewise.measure.launch.host_lanes import dispatching
 from lanewise.trace.intervals import Union, clip, merge, subtract, union
+from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 __all__ = ["Bubbles", "host_bubbles", "loader_rows"]
+
+# Many short frames of one function explain a bubble if they fill this share of it.
+_HALF = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +25,8 @@ class Bubbles:
     Attributes:
         start, end: ns, shape (bubbles,).
         step: row of the step whose window holds each, shape (bubbles,).
-        frame: innermost Python frame that spans most of each, or -1, shape (bubbles,).
+        frame: innermost Python frame that spans most of each, or the longest of those of one function that do so together;
+            -1 for none; shape (bubbles,).
     """
 
     start: np.ndarray
@@ -80,7 +85,8 @@ def _profiler(facts: Core) -> Union:
 
 
 def _frame(facts: Core, low: int, high: int) -> int:
-    """The innermost Python frame that spans at least 80 % of a bubble, on the thread that steps if it has one.
+    """The innermost Python frame that spans at least 80 % of a bubble, on the thread that steps if it has one; where none
+    does, the longest frame of the function whose innermost frames fill half of it together.
 
     Frames of other threads that merely sit in a wait span everything; the stepping thread tells more.
     """
@@ -94,5 +100,25 @@ def _frame(facts: Core, low: int, high: int) -> int:
     own = spanning[np.isin(trace.lane[spanning], trace.lane[marks])]
     chosen = own if len(own) else spanning
     if len(chosen) == 0:
-        return -1
+        return _of_many(facts, frames[overlap > 0], low, high)
     return int(chosen[np.lexsort((trace.start[chosen], trace.nesting.depth[chosen]))[-1]])
+
+
+def _of_many(facts: Core, frames: np.ndarray, low: int, high: int) -> int:
+    """The longest of the innermost frames of one function that fill half of a bubble together, or -1."""
+    trace = facts.trace
+    marks = trace.steps.event[trace.steps.event >= 0]
+    own = frames[np.isin(trace.lane[frames], trace.lane[marks])]
+    frames = own if len(own) else frames
+    outer = np.isin(frames, nearest(trace.nesting.parent, trace.kind == Kind.PYTHON, frames))
+    frames = frames[~outer]
+    if len(frames) == 0:
+        return -1
+    inside = np.minimum(trace.end[frames], high) - np.maximum(trace.start[frames], low)
+    functions, function = np.unique(trace.name[frames], return_inverse=True)
+    total = np.bincount(function, weights=inside, minlength=len(functions))
+    most = int(np.argmax(total))
+    if total[most] < _HALF * (high - low):
+        return -1
+    mine = function == most
+    return int(frames[mine][np.argmax(inside[mine])])

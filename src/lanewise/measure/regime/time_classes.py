@@ -6,9 +6,10 @@ The classes are those of diagnoses.md section 1, disjoint, in this priority, and
     transfer       a copy or set runs, or a host thread sits in a copy that blocks it
     host           the next compute or copy op is not launched yet, even if a communication kernel spins meanwhile;
                    plus the launch latency of a drained stream
-    communication  a communication kernel runs and the rest is already launched
+    communication  a communication kernel runs and the rest is already launched, or the host waits for that kernel
     dependency     launched, and waiting for an event, a stream or the queue
-    unknown        the trace cannot tell: work launched before the recording, or the profiler's own stalls
+    unknown        the trace cannot tell: work launched before the recording, records that are lost, a wait for nothing
+                   that was recorded, the profiler's own stalls
 
 A step's window on the device runs from the end of the previous step's last device op to the end of its own.
 """
@@ -20,7 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.replay.lines import line_of_lanes
 from lanewise.trace.distinct import distinct
+from lanewise.trace.health import silent_launches
 from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
 
@@ -28,7 +31,16 @@ if TYPE_CHECKING:
     from lanewise.measure.host import Host
     from lanewise.trace.model import Trace
 
-__all__ = ["CLASSES", "LATENCY_NS", "WORK", "TimeClasses", "classify_time", "host_part"]
+__all__ = [
+    "CLASSES",
+    "LATENCY_NS",
+    "WORK",
+    "TimeClasses",
+    "blocked_part",
+    "classify_time",
+    "host_part",
+    "waits_in_gaps",
+]
 
 CLASSES: tuple[str, ...] = ("compute", "transfer", "host", "communication", "dependency", "unknown")
 WORK = frozenset({"compute", "transfer", "communication"})
@@ -40,6 +52,9 @@ LATENCY_NS = 50_000
 
 # A first linked op that starts this long after its launch returned waited for unrecorded work (trap L4).
 _HEAD_WAIT_NS = 200_000
+
+# A wait returns this soon after the last thing that it can have waited for, at most.
+_RETURN_NS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +69,7 @@ class TimeClasses:
         of_step: ns per step and class, shape (steps, len(CLASSES)).
         leaks_in: whether work of earlier, unrecorded steps runs at the head (MEA111), and until when, ns.
         stalls: the profiler's buffer requests that blocked a host thread (MEA103).
+        untold: the unknown time by why it is unknown: `head`, `stalls`, `unlinked`, `lost`, `blocked`.
     """
 
     device: str
@@ -65,6 +81,7 @@ class TimeClasses:
     leaks_in: bool
     leak_until: int
     stalls: Union
+    untold: dict[str, Union]
 
 
 def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeClasses:
@@ -82,6 +99,7 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
             False,
             0,
             Union.empty(),
+            {},
         )
 
     event = trace.device_work[rows]
@@ -96,9 +114,9 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     busy = merge(compute, spinning, union(start[copying], end[copying]))
 
     blocking = _blocking_copy_calls(trace, host, rows)
-    transfer = subtract(
-        merge(union(start[copying], end[copying]), union(trace.start[blocking], trace.end[blocking])), compute
-    )
+    # A copy that waits for a collective to end moves nothing yet.
+    sitting = subtract(union(trace.start[blocking], trace.end[blocking]), spinning)
+    transfer = subtract(merge(union(start[copying], end[copying]), sitting), compute)
 
     ready_start, ready_launched = _next_work(trace, start[~communication], launch[~communication], blocking)
     low = min(int(start.min()), int(trace.steps.start.min()))
@@ -109,11 +127,19 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     leaks, leak_until = _head(trace, host, rows, launch)
     requests = host.stalls.request
     stalls = union(trace.start[requests], trace.end[requests])
-    unknown = merge(stalls, untold)
-    if leaks:
-        unknown = merge(unknown, Union(np.array([low]), np.array([leak_until])))
-    unknown = intersect(gaps, unknown)
-    hosts = subtract(intersect(gaps, waiting_for_host), unknown)
+    hosts = intersect(gaps, waiting_for_host)
+    waits = _waits_of_launchers(trace, host, gaps, start[~communication], launch[~communication])
+    for_collective, for_nothing = blocked_part(hosts, waits, spinning)
+    reasons = {
+        "stalls": stalls,
+        "head": Union(np.array([low]), np.array([leak_until])) if leaks else Union.empty(),
+        "lost": _after_lost_launch(trace, gaps),
+        "unlinked": untold,
+        "blocked": for_nothing,
+    }
+    reasons = {why: intersect(gaps, time) for why, time in reasons.items()}
+    unknown = merge(*reasons.values())
+    hosts = subtract(subtract(hosts, for_collective), unknown)
     rest = subtract(subtract(gaps, hosts), unknown)
     sets = {
         "compute": compute,
@@ -125,7 +151,7 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     }
     window_start, window_end = _windows(trace, event)
     of_step = np.stack([covered(sets[name], window_start, window_end) for name in CLASSES], axis=1)
-    return TimeClasses(device, sets, busy, window_start, window_end, of_step, leaks, leak_until, stalls)
+    return TimeClasses(device, sets, busy, window_start, window_end, of_step, leaks, leak_until, stalls, reasons)
 
 
 def _busiest_device(trace: Trace) -> tuple[np.ndarray, str]:
@@ -178,6 +204,67 @@ def host_part(gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray, 
     start = np.where(ends_here, gaps.start, np.maximum(gaps.start, last_end))
     untold = ends_here & (launched < 0)
     return union(start, np.where(ends_here, until, gaps.end)), union(gaps.start[untold], gaps.end[untold])
+
+
+def blocked_part(hosts: Union, waits: Union, spinning: Union) -> tuple[Union, Union]:
+    """Of the time in which the next work was not launched, what the launching thread spent blocked: while a communication
+    kernel ran, and while nothing that was recorded did, longer than a wait takes to return.
+
+    Args:
+        hosts: time in which the next work was not launched. waits: time in which the thread that launches it waited.
+        spinning: time in which communication runs.
+    """
+    blocked = intersect(hosts, waits)
+    silent = subtract(blocked, spinning)
+    long = silent.end - silent.start > _RETURN_NS
+    return intersect(blocked, spinning), Union(silent.start[long], silent.end[long])
+
+
+def waits_in_gaps(gaps: Union, ready_start: np.ndarray, ready_line: np.ndarray, waits: dict[int, Union]) -> Union:
+    """The part of each gap that the line which launches its end spent waiting; of any line where nothing ends it.
+
+    Args:
+        gaps: gaps. ready_start: start of what may end one, in order. ready_line: the line that launched it, -1 for none.
+        waits: when each line waited.
+    """
+    row = np.searchsorted(ready_start, gaps.end, side="left")
+    ends = row < len(ready_start)
+    line = np.where(ends, ready_line[np.minimum(row, len(ready_line) - 1)], -1) if len(ready_line) else row * 0 - 1
+    parts = [
+        intersect(Union(gaps.start[mine], gaps.end[mine]), time)
+        for number, time in waits.items()
+        if (mine := (line == number) | ~ends).any()
+    ]
+    return merge(*parts) if parts else Union.empty()
+
+
+def _waits_of_launchers(trace: Trace, host: Host, gaps: Union, start: np.ndarray, launch: np.ndarray) -> Union:
+    """When the thread that launches the work after a gap sat in a wait. `start` and `launch` of that work, in order."""
+    calls = trace.links.calls("wait")
+    calls = calls[host.waiting[calls] & (trace.duration[calls] > 0)]
+    if not (trace.duration[calls] > _RETURN_NS).any():
+        return Union.empty()
+    marks = trace.steps.event[trace.steps.event >= 0]
+    line_of_lane = line_of_lanes(trace, int(trace.lane[marks[0]]) if len(marks) else -1)
+    line = line_of_lane[trace.lane[calls]]
+    waits = {
+        number: union(trace.start[calls[line == number]], trace.end[calls[line == number]])
+        for number in np.unique(line).tolist()
+    }
+    of_work = np.where(launch >= 0, line_of_lane[trace.lane[np.maximum(launch, 0)]], -1)
+    return waits_in_gaps(gaps, start, of_work, waits)
+
+
+def _after_lost_launch(trace: Trace, gaps: Union) -> Union:
+    """The part of each gap after a launch whose work is not in the trace: the device may have worked then."""
+    if len(trace.links.launches) == 0:
+        return Union.empty()
+    lost = np.sort(trace.start[silent_launches(trace)])
+    if len(lost) == 0:
+        return Union.empty()
+    row = np.searchsorted(lost, gaps.start)
+    first = np.where(row < len(lost), lost[np.minimum(row, len(lost) - 1)], np.iinfo(np.int64).max)
+    return union(np.minimum(first, gaps.end), gaps.end)
 
 
 def _head(trace: Trace, host: Host, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int]:
