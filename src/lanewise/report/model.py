@@ -164,11 +164,6 @@ class SourceSummary(msgspec.Struct, frozen=True):
     software: dict[str, str]
     recorded: dict[str, bool]
 
-    @property
-    def card(self) -> str:
-        """The device's name; "" where none worked. Lists without properties and other exporters name none."""
-        return self.device or ("a device that the file does not name" if self.devices else "")
-
 
 class RegimeSummary(msgspec.Struct, frozen=True):
     """What the run is bound by.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.replay.lines import line_of_lanes
-from lanewise.trace.distinct import distinct
+from lanewise.trace.groups import distinct
 from lanewise.trace.health import silent_launches
 from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
