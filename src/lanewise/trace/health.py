@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.trace.profiler_log import says_dropped
+from lanewise.trace.file.profiler_log import says_dropped
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

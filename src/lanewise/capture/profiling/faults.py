@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from lanewise.capture.file.event_counts import Contents
 from lanewise.capture.profiling.profiler import Flags
+from lanewise.trace.file.profiler_log import says_dropped
 from lanewise.trace.metadata import Fault
-from lanewise.trace.profiler_log import says_dropped
 
 __all__ = ["find", "worth_a_retry"]
 

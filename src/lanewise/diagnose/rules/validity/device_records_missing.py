@@ -6,8 +6,8 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, share
+from lanewise.trace.file.profiler_log import says_dropped
 from lanewise.trace.health import Health
-from lanewise.trace.profiler_log import says_dropped
 
 
 @rule(
