@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.regime.time_classes import CLASSES, LATENCY_NS, blocked_part, host_part, waits_in_gaps
+from lanewise.measure.regime.blocked import blocked_part, waits_in_gaps
+from lanewise.measure.regime.time_classes import CLASSES, LATENCY_NS, host_part
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import Replayed, simulate
 from lanewise.replay.undistort import COSTS, scaled_to, slower, undistort
@@ -59,7 +60,13 @@ class Unprofiled:
 
 
 def without_profiler(
-    trace: Trace, recorded: StepGraph, *, device: str, communicating: np.ndarray, timed_ns: int | None
+    trace: Trace,
+    recorded: StepGraph,
+    *,
+    device: str,
+    communicating: np.ndarray,
+    timed_ns: int | None,
+    period_ns: float = float("inf"),
 ) -> Unprofiled:
     """Replay the run of a trace without what recording cost.
 
@@ -68,9 +75,10 @@ def without_profiler(
         device: the busiest device, "" for none.
         communicating: whether each device op is communication, bool, shape (device,).
         timed_ns: what a step takes without the profiler, if somebody timed it.
+        period_ns: what a single step took as recorded: it takes no longer without the profiler.
     """
     graph = undistort(recorded)
-    recorded_ns = simulate(recorded).step_ns
+    recorded_ns = min(simulate(recorded).step_ns, period_ns)
     timed = float(timed_ns or 0)
     if timed:
         graph = scaled_to(graph, timed)

@@ -123,7 +123,8 @@ class DeviceOrder:
         rows = work[((step < self.run.first) & (trace.start[work] < self.run.until))]
         rows = rows[trace.end[rows] <= self.start.max(initial=0)]
         rows = rows[np.argsort(trace.end[rows], kind="stable")]
-        return dict(zip(trace.lane[rows].tolist(), trace.end[rows].tolist(), strict=True))
+        ended = dict(zip(trace.lane[rows].tolist(), trace.end[rows].tolist(), strict=True))
+        return {**self.run.held, **ended}
 
     def twin_of(self, row: int) -> int:
         """The operation that does in the run's last step what this row of `device_work` did in an earlier one: it stands

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from lanewise.measure.core import Core, remembered
 from lanewise.measure.launch.host_lanes import dispatching
+from lanewise.measure.regime.time_classes import LATENCY_NS
 from lanewise.trace.intervals import Union, clip, merge, subtract, union
-from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 __all__ = ["Bubbles", "host_bubbles", "loader_rows"]
 
-# Many short frames of one function explain a bubble if they fill this share of it.
-_HALF = 0.5
+# A function whose calls take this share of a bubble is what it passes in.
+_FILLS_FROM = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +26,7 @@ class Bubbles:
     Attributes:
         start, end: ns, shape (bubbles,).
         step: row of the step whose window holds each, shape (bubbles,).
-        frame: innermost Python frame that spans most of each, or the longest of those of one function that do so together;
-            -1 for none; shape (bubbles,).
+        frame: longest call of the innermost Python function that each passes in, or -1, shape (bubbles,).
     """
 
     start: np.ndarray
@@ -85,40 +85,34 @@ def _profiler(facts: Core) -> Union:
 
 
 def _frame(facts: Core, low: int, high: int) -> int:
-    """The innermost Python frame that spans at least 80 % of a bubble, on the thread that steps if it has one; where none
-    does, the longest frame of the function whose innermost frames fill half of it together.
+    """The innermost Python function that a bubble passes in, as its longest call: on the thread that launches what ends the
+    bubble, else on one that steps. It may be called many times, a poll say, so that no single call spans the bubble.
 
-    Frames of other threads that merely sit in a wait span everything; the stepping thread tells more.
+    Other threads tell nothing: a daemon that sleeps spans everything.
     """
     trace = facts.trace
     frames = trace.of(Kind.PYTHON)
     if len(frames) == 0:
         return -1
     overlap = np.minimum(trace.end[frames], high) - np.maximum(trace.start[frames], low)
-    spanning = frames[overlap >= 0.8 * (high - low)]
-    marks = trace.steps.event[trace.steps.event >= 0]
-    own = spanning[np.isin(trace.lane[spanning], trace.lane[marks])]
-    chosen = own if len(own) else spanning
-    if len(chosen) == 0:
-        return _of_many(facts, frames[overlap > 0], low, high)
-    return int(chosen[np.lexsort((trace.start[chosen], trace.nesting.depth[chosen]))[-1]])
+    frames, overlap = frames[overlap > 0], overlap[overlap > 0]
+    for lanes in _threads(facts, high):
+        mine = np.isin(trace.lane[frames], lanes)
+        name, part = trace.name[frames[mine]], overlap[mine]
+        names, group = np.unique(name, return_inverse=True)
+        fills = np.bincount(group, weights=part, minlength=len(names)) >= _FILLS_FROM * (high - low)
+        if fills.any():
+            inside = frames[mine][fills[group]]
+            deepest = inside[np.argmax(trace.nesting.depth[inside])]
+            same = inside[trace.name[inside] == trace.name[deepest]]
+            return int(same[np.argmax(trace.duration[same])])
+    return -1
 
 
-def _of_many(facts: Core, frames: np.ndarray, low: int, high: int) -> int:
-    """The longest of the innermost frames of one function that fill half of a bubble together, or -1."""
-    trace = facts.trace
-    marks = trace.steps.event[trace.steps.event >= 0]
-    own = frames[np.isin(trace.lane[frames], trace.lane[marks])]
-    frames = own if len(own) else frames
-    outer = np.isin(frames, nearest(trace.nesting.parent, trace.kind == Kind.PYTHON, frames))
-    frames = frames[~outer]
-    if len(frames) == 0:
-        return -1
-    inside = np.minimum(trace.end[frames], high) - np.maximum(trace.start[frames], low)
-    functions, function = np.unique(trace.name[frames], return_inverse=True)
-    total = np.bincount(function, weights=inside, minlength=len(functions))
-    most = int(np.argmax(total))
-    if total[most] < _HALF * (high - low):
-        return -1
-    mine = function == most
-    return int(frames[mine][np.argmax(inside[mine])])
+def _threads(facts: Core, end: int) -> Iterator[np.ndarray]:
+    """Lanes on which to look for what a bubble passes in: of the launch that ends it, and of the step marks."""
+    trace, calls = facts.trace, facts.launches.call
+    following = calls[trace.start[calls] >= end - LATENCY_NS]
+    if len(following):
+        yield trace.lane[following[np.argmin(trace.start[following])]].reshape(1)
+    yield trace.lane[trace.steps.event[trace.steps.event >= 0]]

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.replay.lines import line_of_lanes
+from lanewise.measure.regime.backlog import Backlog, backlog_of
+from lanewise.measure.regime.blocked import after_lost_launch, blocked_part, waits_of_launchers
 from lanewise.trace.groups import distinct
-from lanewise.trace.health import silent_launches
 from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
 
@@ -31,16 +31,7 @@ if TYPE_CHECKING:
     from lanewise.measure.host import Host
     from lanewise.trace.model import Trace
 
-__all__ = [
-    "CLASSES",
-    "LATENCY_NS",
-    "WORK",
-    "TimeClasses",
-    "blocked_part",
-    "classify_time",
-    "host_part",
-    "waits_in_gaps",
-]
+__all__ = ["CLASSES", "LATENCY_NS", "WORK", "TimeClasses", "classify_time", "host_part"]
 
 CLASSES: tuple[str, ...] = ("compute", "transfer", "host", "communication", "dependency", "unknown")
 WORK = frozenset({"compute", "transfer", "communication"})
@@ -49,12 +40,6 @@ WORK = frozenset({"compute", "transfer", "communication"})
 # A launch onto a drained stream takes this long at most before its work starts; longer is a dependency (typically 4 to
 # 15 us on our H100, trace-format 9.6).
 LATENCY_NS = 50_000
-
-# A first linked op that starts this long after its launch returned waited for unrecorded work (trap L4).
-_HEAD_WAIT_NS = 200_000
-
-# A wait returns this soon after the last thing that it can have waited for, at most.
-_RETURN_NS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +52,7 @@ class TimeClasses:
         busy: time in which any device op runs (kernels, copies and sets; annotations never).
         window_start, window_end: device window of each step, ns, shape (steps,).
         of_step: ns per step and class, shape (steps, len(CLASSES)).
-        leaks_in: whether work of earlier, unrecorded steps runs at the head (MEA111), and until when, ns.
+        backlog: work of earlier, unrecorded steps at the head (MEA111).
         stalls: the profiler's buffer requests that blocked a host thread (MEA103).
         untold: the unknown time by why it is unknown: `head`, `stalls`, `unlinked`, `lost`, `blocked`.
     """
@@ -78,8 +63,7 @@ class TimeClasses:
     window_start: np.ndarray
     window_end: np.ndarray
     of_step: np.ndarray
-    leaks_in: bool
-    leak_until: int
+    backlog: Backlog
     stalls: Union
     untold: dict[str, Union]
 
@@ -96,8 +80,7 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
             trace.steps.start,
             trace.steps.end,
             np.zeros((steps, len(CLASSES)), np.int64),
-            False,
-            0,
+            Backlog(),
             Union.empty(),
             {},
         )
@@ -124,16 +107,16 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     gaps = subtract(Union(np.array([low]), np.array([high])), merge(compute, transfer))
     waiting_for_host, untold = host_part(gaps, ready_start, ready_launched, int(end.max()))
 
-    leaks, leak_until = _head(trace, host, rows, launch)
+    backlog = backlog_of(trace, host, rows)
     requests = host.stalls.request
     stalls = union(trace.start[requests], trace.end[requests])
     hosts = intersect(gaps, waiting_for_host)
-    waits = _waits_of_launchers(trace, host, gaps, start[~communication], launch[~communication])
+    waits = waits_of_launchers(trace, host, gaps, start[~communication], launch[~communication])
     for_collective, for_nothing = blocked_part(hosts, waits, spinning)
     reasons = {
         "stalls": stalls,
-        "head": Union(np.array([low]), np.array([leak_until])) if leaks else Union.empty(),
-        "lost": _after_lost_launch(trace, gaps),
+        "head": Union(np.array([low]), np.array([backlog.until])) if backlog.there else Union.empty(),
+        "lost": after_lost_launch(trace, gaps),
         "unlinked": untold,
         "blocked": for_nothing,
     }
@@ -149,9 +132,9 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
         "dependency": subtract(rest, spinning),
         "unknown": unknown,
     }
-    window_start, window_end = _windows(trace, event)
+    window_start, window_end = _windows(trace, host, event, backlog)
     of_step = np.stack([covered(sets[name], window_start, window_end) for name in CLASSES], axis=1)
-    return TimeClasses(device, sets, busy, window_start, window_end, of_step, leaks, leak_until, stalls, reasons)
+    return TimeClasses(device, sets, busy, window_start, window_end, of_step, backlog, stalls, reasons)
 
 
 def _busiest_device(trace: Trace) -> tuple[np.ndarray, str]:
@@ -206,85 +189,12 @@ def host_part(gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray, 
     return union(start, np.where(ends_here, until, gaps.end)), union(gaps.start[untold], gaps.end[untold])
 
 
-def blocked_part(hosts: Union, waits: Union, spinning: Union) -> tuple[Union, Union]:
-    """Of the time in which the next work was not launched, what the launching thread spent blocked: while a communication
-    kernel ran, and while nothing that was recorded did, longer than a wait takes to return.
+def _windows(trace: Trace, host: Host, event: np.ndarray, backlog: Backlog) -> tuple[np.ndarray, np.ndarray]:
+    """Device window of each step: from the end of the previous step's last device op to the end of its own.
 
-    Args:
-        hosts: time in which the next work was not launched. waits: time in which the thread that launches it waited.
-        spinning: time in which communication runs.
+    What the host does after the last device op stands in the next step's window. A single step has no next one, and none
+    before it: it lasts until the host is done, and begins once the device is free of what came before the recording.
     """
-    blocked = intersect(hosts, waits)
-    silent = subtract(blocked, spinning)
-    long = silent.end - silent.start > _RETURN_NS
-    return intersect(blocked, spinning), Union(silent.start[long], silent.end[long])
-
-
-def waits_in_gaps(gaps: Union, ready_start: np.ndarray, ready_line: np.ndarray, waits: dict[int, Union]) -> Union:
-    """The part of each gap that the line which launches its end spent waiting; of any line where nothing ends it.
-
-    Args:
-        gaps: gaps. ready_start: start of what may end one, in order. ready_line: the line that launched it, -1 for none.
-        waits: when each line waited.
-    """
-    row = np.searchsorted(ready_start, gaps.end, side="left")
-    ends = row < len(ready_start)
-    line = np.where(ends, ready_line[np.minimum(row, len(ready_line) - 1)], -1) if len(ready_line) else row * 0 - 1
-    parts = [
-        intersect(Union(gaps.start[mine], gaps.end[mine]), time)
-        for number, time in waits.items()
-        if (mine := (line == number) | ~ends).any()
-    ]
-    return merge(*parts) if parts else Union.empty()
-
-
-def _waits_of_launchers(trace: Trace, host: Host, gaps: Union, start: np.ndarray, launch: np.ndarray) -> Union:
-    """When the thread that launches the work after a gap sat in a wait. `start` and `launch` of that work, in order."""
-    calls = trace.links.calls("wait")
-    calls = calls[host.waiting[calls] & (trace.duration[calls] > 0)]
-    if not (trace.duration[calls] > _RETURN_NS).any():
-        return Union.empty()
-    marks = trace.steps.event[trace.steps.event >= 0]
-    line_of_lane = line_of_lanes(trace, int(trace.lane[marks[0]]) if len(marks) else -1)
-    line = line_of_lane[trace.lane[calls]]
-    waits = {
-        number: union(trace.start[calls[line == number]], trace.end[calls[line == number]])
-        for number in np.unique(line).tolist()
-    }
-    of_work = np.where(launch >= 0, line_of_lane[trace.lane[np.maximum(launch, 0)]], -1)
-    return waits_in_gaps(gaps, start, of_work, waits)
-
-
-def _after_lost_launch(trace: Trace, gaps: Union) -> Union:
-    """The part of each gap after a launch whose work is not in the trace: the device may have worked then."""
-    if len(trace.links.launches) == 0:
-        return Union.empty()
-    lost = np.sort(trace.start[silent_launches(trace)])
-    if len(lost) == 0:
-        return Union.empty()
-    row = np.searchsorted(lost, gaps.start)
-    first = np.where(row < len(lost), lost[np.minimum(row, len(lost) - 1)], np.iinfo(np.int64).max)
-    return union(np.minimum(first, gaps.end), gaps.end)
-
-
-def _head(trace: Trace, host: Host, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int]:
-    """Whether earlier work was still running when recording began, and until when the head is unknown."""
-    event = trace.device_work[rows]
-    orphans = trace.links.orphan[rows] == 1
-    linked = np.flatnonzero(launch >= 0)
-    if len(linked) == 0:
-        return False, 0
-    # What was launched first tells whether the device was still busy; a blocking copy runs inside its call and cannot.
-    free = linked[~host.waiting[launch[linked]]]
-    late = False
-    if len(free):
-        first = free[np.argmin(trace.start[launch[free]])]
-        late = int(trace.start[event[first]]) - int(trace.end[launch[first]]) > _HEAD_WAIT_NS
-    return bool(orphans.any() or late), int(trace.start[event[linked[0]]])
-
-
-def _windows(trace: Trace, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Device window of each step: from the end of the previous step's last device op to the end of its own."""
     steps = trace.steps
     step = steps.of_event[event]
     finish = np.full(len(steps), -1, dtype=np.int64)
@@ -294,4 +204,7 @@ def _windows(trace: Trace, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     end = np.where(finish >= 0, finish, steps.end)
     end = np.maximum.accumulate(end) if len(end) else end
     start = np.concatenate((steps.start[:1], end[:-1]))
+    if len(steps) == 1:
+        end = np.maximum(end, host.done)
+        start = np.maximum(start, backlog.until) if backlog.there else start
     return np.minimum(start, end), end
