@@ -38,7 +38,6 @@ class Holds:
         lag: behind its launch, ns.
         other, other_lag: operation of another stream that held it up (-1 for none), and how long after its end it began.
         ready: when a stream was free of the work from before the run, by lane, ns.
-        unexplained: how many were held up by nothing that is recorded.
     """
 
     pause: np.ndarray
@@ -46,7 +45,6 @@ class Holds:
     other: np.ndarray
     other_lag: np.ndarray
     ready: dict[int, int]
-    unexplained: int
 
 
 class DeviceOrder:
@@ -113,7 +111,7 @@ class DeviceOrder:
         other_lag[rows] = start[rows] - self.end[found]
         pause[rows] = usual
         lag[rows] = np.minimum(lag[rows], latency)
-        return Holds(pause, lag, other, other_lag, ready, int((held & (other < 0)).sum()))
+        return Holds(pause, lag, other, other_lag, ready)
 
     @cached_property
     def earlier(self) -> dict[int, int]:
