@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,7 +81,7 @@ def tokens() -> Any:
 
 def convolutions() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.Tanh()
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.GELU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.Tanh()
     )
 
 
@@ -158,13 +160,15 @@ def test_another_backend_of_attention_passes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_the_compiler_passes(name: str) -> None:
-    make, inputs = MODELS[name]
-    model, given = make().train(), inputs()
+def test_the_compiler_passes_also_when_it_compiles_while_it_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    model, given, limit = Encoder().train(), tokens(), sys.getrecursionlimit()
     (candidate,) = [one for one in compiled.candidates(make_subject(model, given)) if one.name == "compile"]
     found = checked(model, given, candidate)
     assert found.passed, found.reason
+    assert sys.getrecursionlimit() == limit, "the compiler raises it"
 
 
 @pytest.mark.parametrize("factor", [0.3, 1e-2])
