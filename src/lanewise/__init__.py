@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from lanewise.compare.model import Comparison
     from lanewise.diagnose.explain import explain
     from lanewise.diagnose.settings import Settings, load_settings
+    from lanewise.diagnose.what_if.predict import predict
     from lanewise.errors import InputError, LanewiseError, NotATraceError, UsageError
     from lanewise.fix.optimize import optimize
     from lanewise.fix.plans.plan import Plan, load_plan
     from lanewise.measure.facts import Facts
     from lanewise.measure.memory.snapshot import Snapshot, read_snapshot
     from lanewise.report.model import Finding, Report
+    from lanewise.report.prediction import Prediction
     from lanewise.trace.model import Trace
     from lanewise.trace.reader import read
     from lanewise.tree.build import build as build_tree
@@ -42,6 +44,7 @@ __all__ = [
     "LanewiseError",
     "NotATraceError",
     "Plan",
+    "Prediction",
     "Recorder",
     "Report",
     "Settings",
@@ -58,6 +61,7 @@ __all__ = [
     "load_plan",
     "load_settings",
     "optimize",
+    "predict",
     "read",
     "read_snapshot",
     "record",
@@ -72,6 +76,7 @@ _HOMES = {
     "LanewiseError": "lanewise.errors",
     "NotATraceError": "lanewise.errors",
     "Plan": "lanewise.fix.plans.plan",
+    "Prediction": "lanewise.report.prediction",
     "Recorder": "lanewise.capture.recorder",
     "Report": "lanewise.report.model",
     "Settings": "lanewise.diagnose.settings",
@@ -87,6 +92,7 @@ _HOMES = {
     "load_plan": "lanewise.fix.plans.plan",
     "load_settings": "lanewise.diagnose.settings",
     "optimize": "lanewise.fix.optimize",
+    "predict": "lanewise.diagnose.what_if.predict",
     "read": "lanewise.trace.reader",
     "read_snapshot": "lanewise.measure.memory.snapshot",
     "record": "lanewise.capture.recorder",

@@ -13,10 +13,10 @@ from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
 from lanewise.replay.undistort import slower
 
-__all__ = ["Effect", "Wish", "best_first"]
+__all__ = ["RESIDUAL", "Effect", "Wish", "best_first"]
 
 # What replaying leaves unexplained, as a share of the step: how exactly a step without any change is known.
-_RESIDUAL = 0.02
+RESIDUAL = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +55,17 @@ class Effect:
     leaves: float
 
 
-def best_first(graph: StepGraph, step_ns: float, wishes: Sequence[Wish], *, factor: float) -> list[Effect]:
-    """Make all changes, the best first.
+def best_first(
+    graph: StepGraph, step_ns: float, wishes: Sequence[Wish], *, factor: float, least_ns: float = 0.0
+) -> list[Effect]:
+    """Make all changes, the best first; those that give less than `least_ns` both alone and at the end are not made.
 
     Args:
         graph: the run without what recording cost.
         step_ns: what a step of it takes; gains are given in proportion to it.
         wishes: the changes.
         factor: the host's work is known within this factor.
+        least_ns: what is worth making, ns per step.
 
     Returns:
         One effect for each wish, in the order of `wishes`.
@@ -72,17 +75,29 @@ def best_first(graph: StepGraph, step_ns: float, wishes: Sequence[Wish], *, fact
     base = now
     alone = [now - simulate(apply(graph, wish.change)).step_ns for wish in wishes]
     bands = [_Band(slower(graph, 1 / factor)), _Band(slower(graph, factor))] if factor > 1 else []
-    waiting = list(range(len(wishes)))
+    least = least_ns / scale
+    waiting, small = list(range(len(wishes))), list[int]()
     effects: dict[int, Effect] = {}
     made = Change()
-    while waiting:
-        tier = [at for at in waiting if not wishes[at].general] or waiting
+    while waiting or small:
+        tier = [at for at in waiting if not wishes[at].general] or waiting or small
         after = {at: alone[at] if not effects else now - _step(graph, made + wishes[at].change) for at in tier}
         best = max(tier, key=lambda at: (after[at], alone[at], -at))
         gain = min(max(after[best], 0.0), now)
+        if max(gain, alone[best]) < least:
+            # None of them gives more than the best does; once the others are made they may.
+            little = [at for at in tier if alone[at] < least]
+            if waiting:
+                waiting = [at for at in waiting if at not in little]
+                small += little
+                continue
+            for at in little:
+                gain = float(np.clip(after[at], 0.0, now)) * scale
+                effects[at] = Effect(len(effects), max(0.0, alone[at]) * scale, gain, 0.0, gain, now * scale)
+            break
         made = made + wishes[best].change
         near = [band.gain(made) for band in bands]
-        own = np.hypot(wishes[best].spread * gain, _RESIDUAL * base if gain else 0.0)
+        own = np.hypot(wishes[best].spread * gain, RESIDUAL * base if gain else 0.0)
         low = gain - np.hypot(own, max(0.0, gain - min([gain, *near])))
         high = gain + np.hypot(own, max(0.0, max([gain, *near]) - gain))
         now -= gain
@@ -94,7 +109,7 @@ def best_first(graph: StepGraph, step_ns: float, wishes: Sequence[Wish], *, fact
             high=float(np.clip(high, gain, gain + now)) * scale,
             leaves=now * scale,
         )
-        waiting.remove(best)
+        (waiting if best in waiting else small).remove(best)
     return [effects[at] for at in range(len(wishes))]
 
 
