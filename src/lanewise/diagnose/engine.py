@@ -66,7 +66,7 @@ def wish_of(rule: Rule, outcome: Found) -> Wish | None:
 
 
 def effects_of(facts: Facts, wishes: Sequence[Wish]) -> list[Effect]:
-    """What each of these gives, the best made first; what gives less than a note would is not made at all."""
+    """What each of these gives, the best made first; what is only worth a note counts in no other's."""
     step = facts.unprofiled
     return best_first(step.graph, step.step_ns, wishes, factor=host_factor(facts), least_ns=_NOTE_BELOW * step.step_ns)
 

@@ -29,7 +29,7 @@ from lanewise.report.prediction import PREDICTION_SCHEMA, Applied, Limit, Predic
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import opened
 
-__all__ = ["predict", "predict_of"]
+__all__ = ["predict", "predict_named", "predict_of"]
 
 _LIMITS = 3
 _EVALUATE = "autograd::engine::evaluate_function: "
@@ -67,6 +67,11 @@ def predict_of(facts: Facts, changes: str | Sequence[str] | None, settings: Sett
         if not words:
             raise UsageError(f"nothing to apply; say {WAYS}")
         wanted = [named_change(facts, one, settings) for one in dict.fromkeys(words)]
+    return predict_named(facts, wanted)
+
+
+def predict_named(facts: Facts, wanted: Sequence[Named]) -> Prediction:
+    """`predict`, for changes that are known already. Raises UsageError for a trace in which nothing takes time."""
     replay = _Replay(facts)
     if replay.step_ns <= 0:
         raise UsageError("the trace holds no step to predict from: nothing in it takes time")

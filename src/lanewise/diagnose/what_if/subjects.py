@@ -111,7 +111,7 @@ def _functions(facts: Facts, name: str) -> Subject:
 def _frames(facts: Facts, what: str) -> np.ndarray:
     rows = in_steady_steps(facts, facts.trace.of(Kind.PYTHON))
     if len(rows) == 0:
-        raise UsageError(f"the trace has no stacks to find {what} by; record with_stack=True (lanewise run --stack)")
+        raise UsageError(f"the trace has no stacks to find {what} by; record with_stack=True, or by lanewise run")
     return rows
 
 
