@@ -41,28 +41,55 @@ def _encoder() -> nn.Module:
     return nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
 
 
+class _Own(nn.Module):
+    """A module of one's own, with lists among its attributes and a hook that closes over one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(8))
+        self.sizes = [64] * 8
+        self.options: dict[str, Any] = {"shapes": [[8, 64], [64]]}
+        scales = [1.0]
+
+        def scaled(module: nn.Module, args: Any, result: torch.Tensor) -> torch.Tensor:
+            return result * scales[0]
+
+        self.layers[0].register_forward_hook(scaled)
+
+
 PROGRAMS: dict[str, Callable[[], nn.Module]] = {
     "linear layer": lambda: nn.Linear(4, 4),
     "encoder of 12 layers": _encoder,
+    "own module with lists and a hook": _Own,
 }
 
 
 def _cost(module: nn.Module) -> dict[str, float]:
     module.eval().requires_grad_(False)
+    found: dict[str, float] = {"modules": len(list(module.modules())), "parameters": len(list(module.parameters()))}
     x = torch.ones(2, 8, 64)
+    for mode in (torch.no_grad, torch.enable_grad):
+        with mode():
+            found[mode.__name__] = _added(module, x)
+    module.requires_grad_(True)
+    found["enable_grad, parameters that need gradients"] = _added(module, x)
+    module.requires_grad_(False)
+    with torch.no_grad():
+        found["no_grad, two tensors and a number"] = _added(module, x, x.clone(), 3)
+    return found
 
-    def nothing(x: Any) -> Any:
-        return x
+
+def _added(module: nn.Module, *args: Any) -> float:
+    """Microseconds per call with these arguments."""
+
+    def nothing(*args: Any) -> Any:
+        return args
 
     dispatch = Dispatch(module, nothing, nothing)
-    found: dict[str, float] = {"modules": len(list(module.modules())), "parameters": len(list(module.parameters()))}
-    for name, mode in (("no_grad", torch.no_grad), ("grad", torch.enable_grad)):
-        with mode():
-            dispatch.learning = True
-            dispatch(x)
-            dispatch.learning = False
-            found[name] = round(_fastest(lambda: dispatch(x)) - _fastest(lambda: nothing(x)), 2)
-    return found
+    dispatch.learning = True
+    dispatch(*args)
+    dispatch.learning = False
+    return round(_fastest(lambda: dispatch(*args)) - _fastest(lambda: nothing(*args)), 2)
 
 
 def _fastest(call: Callable[[], Any]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import enum
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lanewise.fix.guard.call_kinds import call_key, call_kind
 from lanewise.fix.guard.changed import _Unknown, changed_among
+from lanewise.fix.guard.trainable import Trainable, _places
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Entry
 from lanewise.fix.telling import told
@@ -39,6 +41,8 @@ class Part(nn.Module):
         self.names = ["a"]
         self.options = {"bias": 1.0}
         self.config = SimpleNamespace(depth=SimpleNamespace(value=3))
+        self.shapes: dict[str, Any] = {"sizes": [1, [2]], "kinds": {"a"}}
+        self.kept = [torch.zeros(4)]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.drop(self.layer(x)) * self.scale + self.shift
@@ -89,6 +93,17 @@ def patch_part(net: Net) -> None:
     net.parts[0].forward = lambda x: x
 
 
+def add_to_set(net: Net) -> None:
+    net.parts[0].shapes["kinds"].add("b")
+
+
+def change_one_put_in_place(net: Net) -> None:
+    """An equal dictionary is no change; what is then changed is in that one."""
+    net.parts[0].options = dict(net.parts[0].options)
+    net(X)
+    net.parts[0].options["bias"] = 3.0
+
+
 CHANGES: dict[str, tuple[Callable[[Net], Any], str]] = {
     "mode of a part": (lambda net: net.parts[1].drop.train(), "training mode"),
     "attribute": (set_scale, "attributes"),
@@ -96,6 +111,9 @@ CHANGES: dict[str, tuple[Callable[[Net], Any], str]] = {
     "value in a list": (lambda net: net.parts[1].names.append("b"), "attributes"),
     "value in a dictionary": (lambda net: net.parts[1].options.update(bias=2.0), "attributes"),
     "value in an object in an object": (set_deep, "attributes"),
+    "value in a list in a list in a dictionary": (lambda net: net.parts[1].shapes["sizes"][1].append(3), "attributes"),
+    "value in a set": (add_to_set, "attributes"),
+    "tensor in a list": (lambda net: net.parts[1].kept.__setitem__(0, torch.ones(4)), "attributes"),
     "hook on a part": (lambda net: net.parts[1].layer.register_forward_hook(lambda *_: None), "hooks"),
     "hook before a part": (lambda net: net.parts[1].register_forward_pre_hook(lambda *_: None), "hooks"),
     "backward hook": (lambda net: net.parts[1].layer.register_full_backward_hook(lambda *_: None), "hooks"),
@@ -113,7 +131,7 @@ def test_whatever_changes_in_a_part_sends_calls_to_the_original(
     name: str, told_by_python: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not told_by_python:
-        monkeypatch.setattr("lanewise.fix.call_kinds.ground.changed_among", _Unknown)
+        monkeypatch.setattr("lanewise.fix.guard.ground.changed_among", _Unknown)
     net = Net().eval().requires_grad_(False)
     patch = patched(net, (X,))
     for _ in range(3):
@@ -131,6 +149,28 @@ def test_whatever_changes_in_a_part_sends_calls_to_the_original(
         with pytest.raises(AttributeError):
             net(X)
     assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (3, {reason: 1})
+
+
+def test_what_was_put_in_place_of_an_equal_one_is_looked_into() -> None:
+    net = Net().eval().requires_grad_(False)
+    patch = patched(net, (X,))
+    change_one_put_in_place(net)
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (1, {"attributes": 1})
+
+
+def test_what_a_hook_reads_is_part_of_it() -> None:
+    net, scales = Net().eval().requires_grad_(False), [1.0]
+    handle = net.parts[0].register_forward_hook(lambda module, args, result: result * scales[0])
+    patch = patched(net, (X,))
+    net(X)
+    scales[0] = 2.0
+    net(X)
+    scales[0] = 1.0
+    net(X)
+    handle.remove()
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (2, {"hooks": 2})
 
 
 def test_what_is_as_it_was_again_takes_the_fast_path_again() -> None:
@@ -231,6 +271,135 @@ def test_memory_that_lies_otherwise_is_another_kind_of_call() -> None:
         for find in (lambda args: call_key(args, {}, False), lambda args: call_kind((args, {}), False)):
             assert find(one) == find(one)
             assert find(one) != find(other)
+
+
+def others_of(x: torch.Tensor) -> dict[str, tuple[Any, ...]]:
+    return {
+        "none": (),
+        "two": (x, x),
+        "shape": (torch.ones(4, 4),),
+        "strides": (torch.ones(4, 2).t(),),
+        "type": (x.double(),),
+        "device": (x.to("meta"),),
+        "class": (nn.Parameter(x, requires_grad=False),),
+        "requires_grad": (x.clone().requires_grad_(),),
+        "misaligned": (torch.ones(9)[1:].view(2, 4),),
+        "no tensor": (1,),
+        "list": ([x],),
+        "inference tensor": (inference_tensor(),),
+    }
+
+
+def inference_tensor() -> torch.Tensor:
+    with torch.inference_mode():
+        return torch.ones(2, 4)
+
+
+@pytest.mark.parametrize("compared_by_torch", [True, False])
+@pytest.mark.parametrize("name", others_of(X))
+def test_a_call_like_the_last_one_is_of_its_kind_and_no_other(
+    name: str, compared_by_torch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lanewise.fix.guard.known_call._compares", lambda: compared_by_torch)
+    entry = Entry(lambda *args: args, [])
+    patch = patched(entry, (X,))
+    for _ in range(3):
+        entry(X)
+        entry(X.clone())
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks.total()) == (6, 0)
+    entry(*others_of(X)[name])
+    # Tensors made in inference mode are of the same kind while gradients are not asked for: they have one way to run.
+    assert patch.dispatch.fallbacks.total() == (name != "inference tensor")
+    with torch.no_grad():
+        entry(X)
+    with torch.autocast("cpu"):
+        entry(X)
+    with torch.inference_mode():
+        entry(X)
+    assert patch.dispatch.fallbacks.total() == (name != "inference tensor") + 3
+    entry(X)
+    assert patch.dispatch.hits == 7 + (name == "inference tensor")
+
+
+def test_calls_with_several_arguments_are_told_apart_one_after_the_other() -> None:
+    given: list[tuple[Any, ...]] = [(X, 1), (X, True), (X, "a"), (X, None), (1, X), (X, X.clone()), (X, X)]
+    for at, proven in enumerate(given):
+        entry = Entry(lambda *args: args, [])
+        patch = patched(entry, proven)
+        for args in given:
+            entry(*args)
+        entry(*proven)
+        assert (patch.dispatch.hits, patch.dispatch.fallbacks.total()) == (2, len(given) - 1), at
+
+
+def test_threads_that_call_with_other_kinds_get_what_is_theirs() -> None:
+    entry = Entry(lambda x: x.shape[0], [])
+
+    class ByKind:
+        def __call__(self, x: torch.Tensor) -> int:
+            return x.shape[0]
+
+        def by_kind(self, key: Any, args: Any, kwargs: Any) -> int:
+            return rows.setdefault(key, args[0].shape[0])
+
+    rows: dict[Any, int] = {}
+    patch = ForwardPatch(entry, lambda original: ByKind())
+    patch.enable()
+    patch.dispatch.learning = True
+    for count in (1, 2):
+        entry(torch.ones(count, 4))
+    patch.dispatch.learning = False
+    wrong: list[int] = []
+
+    def work(count: int) -> None:
+        x = torch.ones(count, 4)
+        wrong.extend(found for _ in range(3000) if (found := entry(x)) != count)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(count,)) for count in (1, 2)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+def test_autocast_on_a_card_counts_for_arguments_on_the_host() -> None:
+    kinds: list[Any] = []
+    for on in (False, True):
+        torch.set_autocast_enabled("cuda", on)
+        kinds.append(call_kind(((X,), {}), False))
+    torch.set_autocast_enabled("cuda", False)
+    assert kinds[0] != kinds[1]
+
+
+@pytest.mark.parametrize("read_at_once", [True, False])
+def test_whether_parameters_need_gradients_is_seen(read_at_once: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not read_at_once:
+        monkeypatch.setattr("lanewise.fix.guard.trainable._places", lambda: None)
+    never = nn.Parameter(torch.ones(2), requires_grad=False)
+    once = nn.Parameter(torch.ones(2)).requires_grad_(False)
+    needs = nn.Parameter(torch.ones(2))
+    whether = Trainable([never, once, needs])
+    for parameter in (never, once, needs):
+        was = parameter.requires_grad
+        assert whether.same()
+        parameter.requires_grad_(not was)
+        assert not whether.same()
+        parameter.requires_grad_(was)
+    (needs * 2).sum().backward()
+    needs.data = torch.zeros(5)
+    never.grad = torch.ones(2)
+    assert whether.same()
+    assert Trainable([]).same()
+
+
+def test_the_place_of_that_byte_is_known_in_the_torch_of_these_tests() -> None:
+    assert _places() is not None
 
 
 def test_under_transforms_and_modes_the_original_is_what_runs() -> None:

@@ -31,6 +31,15 @@ from lanewise.measure.kernel_names import family, tensor_cores
         ("void at::native::(anonymous namespace)::RowwiseMomentsCUDAKernel<float>", "normalisation"),
         ("triton_poi_fused_gelu_0", "triton"),
         ("void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>>", "pointwise"),
+        (
+            "void split_embedding_codegen_forward_weighted_kernel<c10::Half>(fbgemm_gpu::FixedDivisor)",
+            "embedding and indexing",
+        ),
+        ("void fbgemm_gpu::permute_2D_data_kernel<true, int, int, float>(int, int, int const*)", "other"),
+        ("void deep_ep::internode::dispatch<false, 8>(int4*)", "communication"),
+        ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<float>", "communication"),
+        ("nvshmem_quiet_kernel", "communication"),
+        ("void cutlass::device_kernel<grouped_gemm_fp8>()", "gemm"),
         ("mystery", "other"),
     ],
 )

@@ -69,6 +69,16 @@ def test_a_step_is_what_its_bottleneck_takes() -> None:
     assert step_us(loop(host=20, kernel=50)) == pytest.approx(4 * 50, rel=0.05)
 
 
+def test_a_wait_beside_device_work_that_nothing_launched_is_replayed_as_recorded() -> None:
+    """Launches are not recorded where only the device was profiled, or a trace is cut."""
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step(head=0, tail=0), b.op("aten::item", head=10, tail=0):
+            b.kernel("mm", b.now, 100)
+            b.synchronize()
+    assert step_us(Facts(b.build())) == pytest.approx(111, rel=0.1)
+
+
 def test_how_far_the_host_runs_ahead_at_first_does_not_count() -> None:
     """Two steps are recorded, and only in the first one does the queue fill."""
     assert step_us(loop(host=20, kernel=50, steps=3)) == pytest.approx(4 * 50, rel=0.05)

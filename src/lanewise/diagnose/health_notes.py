@@ -61,6 +61,10 @@ def _device(facts: Facts) -> list[Note]:
             what = "no rows at all"
         elif facts.device_records == "lost":
             what = f"no device work, though {_count(health.launches)} calls launched some"
+        elif facts.device_records == "not recorded":
+            what = "no device work, though the program used a device"
+        elif facts.device_records == "memory only":
+            what = "no device work: nothing was launched, only memory asked for"
         elif facts.device_records == "cut off":
             what = "no device work, which may stand where it is cut off"
         level: Level = "bad" if len(facts.trace) == 0 else "info" if facts.on_cpu else "warn"

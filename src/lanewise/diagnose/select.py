@@ -10,7 +10,7 @@ from lanewise.diagnose.evidence import locate, operator_chain, steady_count
 from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import Quantity, text
-from lanewise.trace.distinct import distinct
+from lanewise.trace.groups import distinct
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 

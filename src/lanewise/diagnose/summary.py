@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lanewise.diagnose.evidence import table, table_of
+from lanewise.diagnose.evidence import in_steady_steps, steady_count, table, table_of
 from lanewise.diagnose.sections.cpu import cpu_sentence, functions_source, operators_source, steps_source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
@@ -13,6 +13,7 @@ from lanewise.measure.kernel_names import short_name
 from lanewise.measure.launch.dispatch_chain import Link
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
+from lanewise.measure.validity.device_signs import memory_calls
 from lanewise.report.gain import gain_text, helps
 from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBlock
 from lanewise.report.quantity import QuantityType, format_quantity
@@ -307,9 +308,31 @@ def _cpu_sentence(facts: Facts) -> str:
     if not any(row["kind"] == "operator" for row in facts.operators.rows()):
         return "The trace holds no operators and no device work: there is nothing to explain."
     where = f": {format_quantity('time', facts.steps.step_ns)} per step" if facts.trace.steps.recorded else ""
-    ran = f"Everything ran on the CPU{where}."
-    if facts.device_records == "lost":
-        ran = "What the GPU did is missing from this recording, so that nothing can be said about it: record again."
-    elif facts.device_records == "cut off":
-        ran = "The file is cut off, and nothing of a GPU stands before that: whether one worked cannot be said."
+    match facts.device_records:
+        case "memory only":
+            return _only_memory(facts, where)
+        case "not recorded":
+            ran = (
+                f"What the GPU did was not recorded, though the program used one ({facts.device_signs}): record with "
+                "`ProfilerActivity.CUDA` (or your device's), or with `lanewise run`."
+            )
+            ran += f" A step takes {where[2:].removesuffix(' per step')} on the host." if where else ""
+        case "lost":
+            ran = "What the GPU did is missing from this recording, so that nothing can be said about it: record again."
+        case "cut off":
+            ran = "The file is cut off, and nothing of a GPU stands before that: whether one worked cannot be said."
+        case _:
+            ran = f"Everything ran on the CPU{where}."
     return f"{ran} {cpu_sentence(facts)}"
+
+
+def _only_memory(facts: Facts, where: str) -> str:
+    calls = memory_calls(facts.trace)
+    if facts.trace.steps.recorded:
+        calls = in_steady_steps(facts, calls)
+    spent = float(facts.trace.duration[calls].sum()) / steady_count(facts)
+    part = format_quantity("share", min(1.0, spent / max(1.0, facts.steps.period_ns)))
+    return (
+        f"No kernel was launched{where}. All that the program used of the GPU is memory: asking the driver for it takes "
+        f"{part} of the time."
+    )

@@ -18,6 +18,7 @@ from typing import Any
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
 from lanewise.fix.guard.ground import Ground
+from lanewise.fix.guard.known_call import Fits, known_call
 from lanewise.fix.subject import Entry
 
 __all__ = ["Dispatch", "ForwardPatch"]
@@ -64,6 +65,9 @@ class Dispatch:
         )
         self.proven: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._refused: dict[tuple[Any, ...], str] = {}
+        self._known: dict[tuple[Any, ...], Fits] = {}
+        # Of the last call: one value, as threads may call at the same time.
+        self._last: tuple[Fits, tuple[Any, ...]] = (_never, ())
         self.learning = False
         self.withdrawn = ""
         self.restores: Any = None
@@ -102,17 +106,26 @@ class Dispatch:
             return self._fall_back(reason, args, kwargs)
         if _modes() or _transforms() is not None or _forward_ad._current_level >= 0:
             return self._fall_back("transform", args, kwargs)
-        key = call_key(args, kwargs, False if module is None else module.training)
-        if key not in self.proven:
-            if not self.learning:
-                return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
-            self.proven[key] = call_kind((args, kwargs), False if module is None else module.training)
-            self._refused.clear()
+        # What the modules' modes are, the ground has told: a call like the last one is of its kind.
+        fits, key = self._last
+        if kwargs or self.learning or not fits(args):
+            key = call_key(args, kwargs, False if module is None else module.training)
+            if key not in self.proven:
+                if not self.learning:
+                    return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
+                self._learn(key, args, kwargs)
+            self._last = self._known.get(key, _never), key
         self.hits += 1
         result = self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
         if self.learning:
             self.ground.allow_own()
         return result
+
+    def _learn(self, key: Any, args: Any, kwargs: Any) -> None:
+        self.proven[key] = call_kind((args, kwargs), False if self._module is None else self._module.training)
+        self._refused.clear()
+        if (fits := known_call(args, kwargs)) is not None:
+            self._known[key] = fits
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Any:
         self.fallbacks[reason] += 1
@@ -227,6 +240,10 @@ def _caller(called: Any) -> Any:
     """The module that is being called, where that can be told from the frame of a forward; None elsewhere."""
     frame = called.f_back
     return frame.f_locals.get("self") if frame.f_code in _CALLERS else None
+
+
+def _never(args: tuple[Any, ...]) -> bool:
+    return False
 
 
 def _same(value: Any) -> Any:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lanewise.trace.groups import grouped
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -72,20 +74,6 @@ def sums(row: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
     return result
 
 
-def _sorted_pairs(key: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both, in the order of the key, then of the value."""
-    low_key, low_value = int(key.min()), int(value.min())
-    span = int(value.max()) - low_value + 1
-    if (int(key.max()) - low_key + 1) * span < 2**63:
-        # As one number each they sort several times faster than by two keys.
-        pairs = (key.astype(np.int64) - low_key) * span + (value.astype(np.int64) - low_value)
-        pairs.sort()
-        keys, values = np.divmod(pairs, span)
-        return (keys + low_key).astype(key.dtype), (values + low_value).astype(value.dtype)
-    order = np.lexsort((value, key))
-    return key[order], value[order]
-
-
 def group_statistics(key: np.ndarray, value: np.ndarray) -> Columns:
     """Count, total, mean, median, min, max and standard deviation of `value` per distinct `key`.
 
@@ -111,21 +99,19 @@ def group_statistics(key: np.ndarray, value: np.ndarray) -> Columns:
                 "stddev": floats,
             }
         )
-    keys, values = _sorted_pairs(key, value)
-    first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
-    count = np.diff(np.concatenate((first, [len(keys)])))
+    groups = grouped(key, value)
+    values, first, count = groups.value, groups.first, groups.size
     total = np.add.reduceat(values, first)
     mean = total / count
-    middle = (values[first + (count - 1) // 2] + values[first + count // 2]) / 2
     centred = values - np.repeat(mean, count)
     stddev = np.sqrt(np.add.reduceat(centred * centred, first) / count)
     return Columns(
         {
-            "key": keys[first],
+            "key": groups.key,
             "count": count,
             "total": total,
             "mean": mean,
-            "median": middle,
+            "median": groups.median(),
             "min": values[first],
             "max": values[first + count - 1],
             "stddev": stddev,

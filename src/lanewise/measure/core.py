@@ -18,6 +18,7 @@ from lanewise.measure.regime.step_table import StepTable, compile_rows, measure_
 from lanewise.measure.regime.time_classes import TimeClasses, classify_time
 from lanewise.measure.signatures import Signatures
 from lanewise.measure.unprofiled import Unprofiled, without_profiler
+from lanewise.measure.validity.device_signs import memory_calls, signs_of_a_device
 from lanewise.replay.build_graph import build_graph
 from lanewise.replay.graph import StepGraph
 from lanewise.trace.health import Health, examine
@@ -32,7 +33,7 @@ __all__ = ["Core", "DeviceRecords", "remembered"]
 T = TypeVar("T")
 C = TypeVar("C", bound="Core")
 
-DeviceRecords = Literal["some", "none", "lost", "cut off"]
+DeviceRecords = Literal["some", "none", "lost", "not recorded", "memory only", "cut off"]
 
 
 class Core:
@@ -79,13 +80,23 @@ class Core:
 
     @once
     def device_records(self) -> DeviceRecords:
-        """Whether the trace holds work of a device; if not, whether the program used none (`none`), its records are
-        missing though calls launched work (`lost`), or the file ends before any could stand (`cut off`)."""
+        """Whether the trace holds work of a device; if not, whether the program used none (`none`) or only memory of one
+        (`memory only`), whether it did but nothing of a device was recorded (`not recorded`), its records are missing
+        though calls launched work (`lost`), or the file ends before any could stand (`cut off`)."""
         if len(self.trace.device_work):
             return "some"
         if self.health.launches:
             return "lost"
+        if len(memory_calls(self.trace)):
+            return "memory only"
+        if self.device_signs:
+            return "not recorded"
         return "cut off" if self.trace.reading.truncated else "none"
+
+    @once
+    def device_signs(self) -> str:
+        """What shows that the program used a device though no work of one was recorded, in words; "" for nothing."""
+        return "" if len(self.trace.device_work) else signs_of_a_device(self.trace)
 
     @property
     def on_cpu(self) -> bool:
@@ -119,17 +130,29 @@ class Core:
         """The run of steady steps as a graph of what waits for what, as recorded."""
         requests = self.host.stalls.request
         stalls = union(self.trace.start[requests], self.trace.end[requests])
-        return build_graph(self.trace, waiting=self.host.waiting, steady=self.steady, stalls=stalls)
+        backlog = self.classes.backlog
+        return build_graph(
+            self.trace,
+            waiting=self.host.waiting,
+            steady=self.steady,
+            stalls=stalls,
+            done=self.host.done,
+            head=backlog.until if backlog.there else 0,
+            held=backlog.streams,
+        )
 
     @once
     def unprofiled(self) -> Unprofiled:
         """The step without the profiler, timed or computed."""
+        classes = self.classes
+        period = int(classes.window_end[-1] - classes.window_start[0]) if len(self.trace.steps) == 1 else 0
         return without_profiler(
             self.trace,
             self.graph,
-            device=self.classes.device,
+            device=classes.device,
             communicating=self.is_family("communication"),
             timed_ns=self.unprofiled_ns,
+            period_ns=float(period) if period > 0 else float("inf"),
         )
 
     @once

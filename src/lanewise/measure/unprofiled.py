@@ -58,7 +58,13 @@ class Unprofiled:
 
 
 def without_profiler(
-    trace: Trace, recorded: StepGraph, *, device: str, communicating: np.ndarray, timed_ns: int | None
+    trace: Trace,
+    recorded: StepGraph,
+    *,
+    device: str,
+    communicating: np.ndarray,
+    timed_ns: int | None,
+    period_ns: float = float("inf"),
 ) -> Unprofiled:
     """Replay the run of a trace without what recording cost.
 
@@ -67,9 +73,10 @@ def without_profiler(
         device: the busiest device, "" for none.
         communicating: whether each device op is communication, bool, shape (device,).
         timed_ns: what a step takes without the profiler, if somebody timed it.
+        period_ns: what a single step took as recorded: it takes no longer without the profiler.
     """
     graph = undistort(recorded)
-    recorded_ns = simulate(recorded).step_ns
+    recorded_ns = min(simulate(recorded).step_ns, period_ns)
     timed = float(timed_ns or 0)
     if timed:
         graph = scaled_to(graph, timed)

@@ -26,8 +26,9 @@ def apply(graph: StepGraph, change: Change) -> StepGraph:
     """The graph after a change. Make several at once (`a + b`), not one after another: what two of them take away is
     then counted once."""
     trace, host = graph.trace, graph.on_host
-    gone_rows = change.gone[~np.isin(trace.kind[change.gone], _DEVICE)]
-    idle = _Idle(graph, change, gone_rows)
+    gone_spans = _spans(graph, change.gone[~np.isin(trace.kind[change.gone], _DEVICE)])
+    aside = _spans(graph, change.aside)
+    idle = _Idle(graph, change, _merged(gone_spans, aside))
 
     gap, duration, dependency = graph.gap.copy(), graph.duration.copy(), graph.dependency.copy()
     second, lane, ready = graph.second.copy(), graph.lane, graph.ready
@@ -39,7 +40,7 @@ def apply(graph: StepGraph, change: Change) -> StepGraph:
     quiet = silent | unwaited
     dependency[quiet & host] = -1
 
-    launches = host & (graph.event >= 0) & _begins_in(graph, graph.event, _spans(graph, gone_rows))
+    launches = host & (graph.event >= 0) & _begins_in(graph, gone_spans)
     parent = np.maximum(graph.dependency, 0)
     gone = ~host & ((launches[parent] & (graph.dependency >= 0)) | _is_one_of(graph.event, change.gone))
     duration[gone], gap[gone], dependency[gone], second[gone] = 0.0, 0.0, -1, -1
@@ -63,22 +64,17 @@ def apply(graph: StepGraph, change: Change) -> StepGraph:
         lane = np.where(hit, graph.lane + len(ready) - graph.host_lines, graph.lane)
         ready = np.concatenate((ready, ready[graph.host_lines :]))
     changed = replace(graph, gap=gap, duration=duration, dependency=dependency, second=second, lane=lane, ready=ready)
-    return _with_more(changed, change, _moved(graph, change.aside))
+    return _with_more(changed, change, _moved(graph, aside))
 
 
 class _Idle:
     """When each host line has nothing, or less, to do after a change."""
 
-    def __init__(self, graph: StepGraph, change: Change, gone: np.ndarray) -> None:
+    def __init__(self, graph: StepGraph, change: Change, away: dict[int, Union]) -> None:
         self._graph = graph
         whole = change.keep <= 0
-        away = np.concatenate((gone, change.aside))
-        self._away = _spans(graph, away)
-        self._nothing = _spans(graph, np.concatenate((away, change.cheaper[whole])))
-        if len(change.cut_start):
-            cuts = union(change.cut_start, change.cut_end)
-            for lines in (self._away, self._nothing):
-                lines[0] = merge(lines.get(0, Union.empty()), cuts)
+        self._away = _merged(away, {0: union(change.cut_start, change.cut_end)} if len(change.cut_start) else {})
+        self._nothing = _merged(self._away, _spans(graph, change.cheaper[whole]))
         # Shares are rounded, so that as many sets of time are enough.
         keep = np.round(np.maximum(change.keep, 0), 3)
         self._less = {
@@ -101,7 +97,7 @@ class _Idle:
 
     def takes_away(self) -> np.ndarray:
         """Whether each node's call is not made any more: its wait goes with it. What merely costs less still waits."""
-        return _begins_in(self._graph, self._graph.event, self._away)
+        return _begins_in(self._graph, self._away)
 
 
 def _take(graph: StepGraph, left: np.ndarray, line: int, spans: Union, keep: float) -> None:
@@ -127,9 +123,15 @@ def _spans(graph: StepGraph, rows: np.ndarray) -> dict[int, Union]:
     }
 
 
-def _begins_in(graph: StepGraph, events: np.ndarray, lines: dict[int, Union]) -> np.ndarray:
-    """Whether each event (a call on a host line; -1 for none) begins in these sets of time, one for each line."""
-    trace = graph.trace
+def _merged(one: dict[int, Union], other: dict[int, Union]) -> dict[int, Union]:
+    """Sets of time for each host line, both together."""
+    nothing = Union.empty()
+    return {line: merge(one.get(line, nothing), other.get(line, nothing)) for line in one.keys() | other.keys()}
+
+
+def _begins_in(graph: StepGraph, lines: dict[int, Union]) -> np.ndarray:
+    """Whether each node's call begins in these sets of time, one for each line."""
+    trace, events = graph.trace, graph.event
     result = np.zeros(len(events), dtype=bool)
     for line, spans in lines.items():
         mine = np.flatnonzero((events >= 0) & (graph.lane == line))
@@ -141,12 +143,12 @@ def _begins_in(graph: StepGraph, events: np.ndarray, lines: dict[int, Union]) ->
     return result
 
 
-def _moved(graph: StepGraph, rows: np.ndarray) -> float:
+def _moved(graph: StepGraph, aside: dict[int, Union]) -> float:
     """Host work per step that another thread does, ns."""
-    if len(rows) == 0:
+    if not aside:
         return 0.0
     left = np.ones(len(graph))
-    for line, spans in _spans(graph, rows).items():
+    for line, spans in aside.items():
         _take(graph, left, line, spans, 0.0)
     work = np.where(graph.on_host, np.maximum(graph.gap - graph.own, 0.0) * (1 - left), 0.0)
     return float(work.sum()) / max(1, graph.steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.trace.distinct import distinct
+from lanewise.trace.groups import distinct
 from lanewise.trace.intervals import Union, intersect, merge, union
 from lanewise.trace.model import Trace
 from lanewise.trace.schema import Kind

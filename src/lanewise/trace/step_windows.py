@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.trace.distinct import distinct
+from lanewise.trace.groups import distinct
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:

@@ -115,7 +115,8 @@ def cpu_sentence(facts: Facts) -> str:
     loading = f" ({_percent(facts.cpu.loading)} in the data loader)" if facts.cpu.loading >= _WORTH_NAMING else ""
     how = "" if facts.health.stacks else " `lanewise run --stacks` names the functions."
     outside = _percent(max(0.0, 1 - facts.cpu.inside))
-    return f"{outside} of {of_it} is outside of operators{loading}.{how} Of the operators' own time: {top}."
+    own = f" Of the operators' own time: {top}." if top else ""
+    return f"{outside} of {of_it} is outside of operators{loading}.{how}{own}"
 
 
 def _in_function(row: dict[str, Any]) -> str:

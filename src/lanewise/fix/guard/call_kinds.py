@@ -10,7 +10,7 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.telling import Unlike, told
 from lanewise.fix.tensors import Call, Made, flatten
 
-__all__ = ["PARTS", "call_key", "call_kind", "why_not"]
+__all__ = ["ALIGNED", "PARTS", "call_key", "call_kind", "why_not"]
 
 torch: Any = torch_part()
 _C: Any = torch._C
@@ -35,7 +35,7 @@ PARTS = (
 )
 """The parts of a kind, in its order: the name under which a fallback is counted."""
 
-_ALIGNED = 15
+ALIGNED = 15
 """Kernels read up to 16 bytes at once where memory begins at a multiple of that."""
 
 
@@ -55,7 +55,7 @@ def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], training: bool) -> t
                 arg.shape,
                 arg.requires_grad,
                 arg.stride(),
-                not arg.data_ptr() & _ALIGNED,
+                not arg.data_ptr() & ALIGNED,
             )
         except (RuntimeError, NotImplementedError):  # sparse, or without memory
             return call_kind((args, kwargs), training)
@@ -67,7 +67,7 @@ def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], training: bool) -> t
             tensors += 1
             key += arg.dtype, arg.device, arg.shape, arg.requires_grad
             try:
-                key += arg.stride(), not arg.data_ptr() & _ALIGNED
+                key += arg.stride(), not arg.data_ptr() & ALIGNED
             except (RuntimeError, NotImplementedError):
                 return call_kind((args, kwargs), training)
         elif kind is str or arg is None:
@@ -125,7 +125,7 @@ def why_not(kind: tuple[Any, ...], proven: Sequence[tuple[Any, ...]]) -> str:
 
 def _aligned(tensor: Any) -> bool:
     try:
-        return not tensor.data_ptr() & _ALIGNED
+        return not tensor.data_ptr() & ALIGNED
     except (RuntimeError, NotImplementedError):  # it has no memory of its own
         return True
 
@@ -139,7 +139,8 @@ def _hashable(value: Any) -> Any:
 
 
 def _autocast(tensors: Sequence[Any]) -> tuple[Any, ...]:
-    device = tensors[0].device.type if tensors else "cpu"
-    if not torch.is_autocast_enabled(device):
+    """Where it is on, and its type: on every kind of device, as arguments on the host may be meant for a card."""
+    if not _autocast_on():
         return ()
-    return (device, torch.get_autocast_dtype(device))
+    devices = sorted({"cpu", "cuda", *(tensor.device.type for tensor in tensors)})
+    return tuple([(one, torch.get_autocast_dtype(one)) for one in devices if torch.is_autocast_enabled(one)])

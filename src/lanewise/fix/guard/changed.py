@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lanewise.fix.guard.memory import memory_at
+
 __all__ = ["Changed", "changed_among"]
 
 
@@ -64,30 +66,20 @@ _VERSION_AT = 24
 """Offset of `ma_version_tag` in a dictionary of CPython 3.11: after count, type and size."""
 
 
-class _Memory:
-    """A range of this process's memory, as numpy sees arrays of others."""
-
-    def __init__(self, start: int, words: int) -> None:
-        self.__array_interface__ = {"data": (start, True), "shape": (words,), "typestr": "<u8", "version": 3}
-
-
 class _Versioned:
     """By the version of each, all read at once."""
 
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = dicts
-        places = np.array([id(one) + _VERSION_AT for one in dicts], dtype=np.int64)
-        first = int(places.min()) if len(places) else 0
-        self._memory: Any = np.asarray(_Memory(first, (int(places.max()) - first) // 8 + 1)) if len(places) else places
-        self._at = (places - first) // 8
-        self._seen: Any = self._memory.take(self._at)
+        self._memory, self._at = memory_at([id(one) + _VERSION_AT for one in dicts], "u8")
+        self._seen: Any = self._memory[self._at]
         self._bytes = self._seen.tobytes()
 
     def none(self) -> bool:
-        return self._memory.take(self._at).tobytes() == self._bytes
+        return self._memory[self._at].tobytes() == self._bytes
 
     def which(self) -> Iterable[int]:
-        return np.flatnonzero(self._memory.take(self._at) != self._seen).tolist()
+        return np.flatnonzero(self._memory[self._at] != self._seen).tolist()
 
     def settle(self, at: int) -> None:
         self._seen[at] = self._memory[self._at[at]]

@@ -2,26 +2,26 @@
 and what a function finds in its closure and globals.
 
 A graph replays and a fused kernel computes what was there when it was made. In every call it is asked whether that still
-holds; dictionaries that nobody has changed need not be looked at (`fix.changed`).
+holds; dictionaries that nobody has changed need not be looked at (`guard.changed`).
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.changed import Changed, changed_among
+from lanewise.fix.guard.contents import Contents, cells_of, inside_of, may_change
+from lanewise.fix.guard.trainable import Trainable
 from lanewise.fix.telling import told
 
-__all__ = ["REASONS", "Ground", "module_state"]
+__all__ = ["REASONS", "Ground"]
 
 torch: Any = torch_part()
 _Handle: Any = torch.utils.hooks.RemovableHandle
 _grad_on: Any = torch.is_grad_enabled
-_trainable: Any = attrgetter("requires_grad")
 
 REASONS = ("training mode", "attributes", "hooks", "parts", "parameters", "buffers", "closure")
 """What may have changed: the name under which a fallback is counted."""
@@ -58,6 +58,7 @@ class _Holder:
         self._only, self._module, self._root = only, module, root
         self.own: set[Any] = set()
         self.expected = self.now()
+        self._objects = self._look_inside()
 
     def now(self) -> dict[Any, Any]:
         names: Any = self.held if self._only is None else [name for name in self._only if name in self.held]
@@ -73,6 +74,15 @@ class _Holder:
                     continue
             found[name] = told(value)
         return found
+
+    def holds_the_same(self) -> bool:
+        """Whether what is looked into by itself still is what it holds: objects that are alike are not those."""
+        now = self._look_inside()
+        return all(now.get(name, self) is one for name, one in self._objects.items())
+
+    def _look_inside(self) -> dict[Any, Any]:
+        names = self.expected if self._only is None else self._only
+        return {name: self.held[name] for name in names if name in self.held and may_change(self.held[name])}
 
     def differing(self) -> list[Any]:
         now = self.now()
@@ -90,17 +100,21 @@ class Ground:
     """
 
     def __init__(self, modules: Sequence[Any], function: Any = None, root: Any = None) -> None:
-        every = {id(module): module for top in modules for module in top.modules()}
-        self._modules = list(every.values())
-        self._holders = [holder for module in self._modules for holder in _of_module(module, module is root)]
-        self._holders += _of_function(function)
-        self._lists = [(one, list(one)) for module in self._modules for one in _lists_of(module)]
-        self._parameters = [p for module in self._modules for p in module._parameters.values() if p is not None]
-        self._trains = tuple(map(_trainable, self._parameters))
-        self._hooked = self._hooks()
-        self._cells = [(cell, told(value)) for cell, value in _cells_of(function)]
-        self._polled = bool(self._hooked or self._lists or self._cells)
-        self._handles = _Handle.next_id
+        every = list({id(module): module for top in modules for module in top.modules()}.values())
+        inside = {
+            "attributes": inside_of([one for module in every for one in _attributes_of(module)]),
+            "hooks": inside_of([hook for module in every for held in _hooks_of(module) for hook in held.values()]),
+            "closure": inside_of([*_globals_of(function).values()], cells_of(function)),
+        }
+        self._holders = [holder for module in every for holder in _of_module(module, module is root)]
+        self._holders += [_Holder(held, "hooks") for module in every for held in _hooks_of(module)]
+        if named := _globals_of(function):
+            self._holders.append(_Holder(function.__globals__, "closure", only=list(named)))
+        self._holders += [_Holder(held, reason) for reason, found in inside.items() for held in found.dicts]
+        self._contents = Contents(inside)
+        self._trainable = Trainable([p for module in every for p in module._parameters.values() if p is not None])
+        self._handles, self._hooks = _Handle.next_id, [name for module in every for name in _hook_names(module)]
+        self._modules = every
         self._dicts: Changed = changed_among([holder.held for holder in self._holders])
 
     def gone(self) -> str:
@@ -108,30 +122,28 @@ class Ground:
         if (
             self._dicts.none()
             and self._handles == _Handle.next_id
-            and not self._polled
-            and (not _grad_on() or tuple(map(_trainable, self._parameters)) == self._trains)
+            and not self._contents.changed()
+            and (not _grad_on() or self._trainable.same())
         ):
             return ""
         return self._look()
 
     def _look(self) -> str:
         """The same, looked at closely."""
-        for at in list(self._dicts.which()):
-            holder = self._holders[at]
-            if names := holder.differing():
-                return "training mode" if names == ["training"] else holder.reason
-            self._dicts.settle(at)
-        if self._handles != _Handle.next_id or self._hooked:
-            if self._hooks() != self._hooked:
+        if not self._dicts.none():
+            for at in list(self._dicts.which()):
+                holder = self._holders[at]
+                if names := holder.differing():
+                    return "training mode" if names == ["training"] else holder.reason
+                if holder.holds_the_same():
+                    self._dicts.settle(at)
+        if self._handles != _Handle.next_id:
+            if [name for module in self._modules for name in _hook_names(module)] != self._hooks:
                 return "hooks"
             self._handles = _Handle.next_id
-        if any(one != before for one, before in self._lists):
-            return "attributes"
-        if any(told(_content(cell)) != before for cell, before in self._cells):
-            return "closure"
-        if _grad_on() and tuple(map(_trainable, self._parameters)) != self._trains:
-            return "parameters"
-        return ""
+        if reason := self._contents.changed():
+            return reason
+        return "parameters" if _grad_on() and not self._trainable.same() else ""
 
     def allow_own(self) -> None:
         """What has changed by now, the program itself has changed while it ran: the fast path does not stand on it."""
@@ -140,81 +152,40 @@ class Ground:
             names = holder.differing()
             holder.own.update(name for name in names if name != "training")
             holder.expected = {name: one for name, one in holder.expected.items() if name not in holder.own}
-            if not holder.differing():
+            if not holder.differing() and holder.holds_the_same():
                 self._dicts.settle(at)
-        self._lists = [(one, before) for one, before in self._lists if one == before]
-        self._cells = [(cell, before) for cell, before in self._cells if told(_content(cell)) == before]
-
-    def _hooks(self) -> list[Any]:
-        """Of everything; empty if there are none. Those of the replaced module itself are called around its forward."""
-        found: list[Any] = []
-        for module in self._modules:
-            held = vars(module)
-            for name in _HOOKS:
-                if held.get(name):
-                    found += [(id(module), name, told(hook)) for hook in held[name].values()]
-        return found
-
-
-def module_state(module: Any) -> dict[str, Any]:
-    """What tells the state of one module apart, by name: to see whether a change of it was taken back."""
-    held = vars(module)
-    found: dict[str, Any] = {name: told(held.get(name)) for name in (*_HOOKS, *_HELD)}
-    return found | _Holder(held, "attributes", module=True).expected
+        self._contents.allow_changed()
 
 
 def _of_module(module: Any, root: bool) -> list[_Holder]:
     held = vars(module)
     found = [_Holder(held, "attributes", module=True, root=root)]
-    found += [_Holder(held[name], reason) for name, reason in _HELD.items() if held.get(name)]
-    for name, value in held.items():
-        if name not in _NOT_ATTRIBUTES and not isinstance(value, torch.Tensor | torch.nn.Module) and name != "forward":
-            found += [_Holder(one, "attributes") for one in _dicts_in(value, set(), 0)]
-    return found
+    return found + [_Holder(held[name], reason) for name, reason in _HELD.items() if held.get(name)]
 
 
-def _of_function(function: Any) -> list[_Holder]:
-    """Globals that its code names, if they are plain values: others are looked into where they are modules."""
+def _globals_of(function: Any) -> dict[str, Any]:
+    """Globals that a function's code names, if they are plain values: modules are looked into by themselves."""
     function = getattr(function, "__func__", function)
     if not isinstance(function, types.FunctionType):
-        return []
-    known = function.__globals__
-    named = [name for name in function.__code__.co_names if name in known and not callable(known[name])]
-    named = [name for name in named if not isinstance(known[name], types.ModuleType)]
-    return [_Holder(known, "closure", only=named)] if named else []
+        return {}
+    known = {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
+    return {n: one for n, one in known.items() if not callable(one) and not isinstance(one, types.ModuleType)}
 
 
-def _cells_of(function: Any) -> list[tuple[Any, Any]]:
-    """The closure of a function, with what is in it."""
-    cells = getattr(getattr(function, "__func__", function), "__closure__", None) or ()
-    return [(cell, _content(cell)) for cell in cells]
+def _hooks_of(module: Any) -> list[dict[Any, Any]]:
+    """Dictionaries of hooks with something in them."""
+    return [held for name in _HOOKS if (held := vars(module).get(name))]
 
 
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None
+def _hook_names(module: Any) -> list[tuple[str, Any]]:
+    return [(name, key) for name in _HOOKS for key in vars(module).get(name) or ()]
 
 
-def _dicts_in(value: Any, seen: set[int], depth: int) -> list[dict[Any, Any]]:
-    """Dictionaries inside of an attribute: itself, those of a plain object, and of what these hold."""
-    if id(value) in seen or depth > 3 or isinstance(value, torch.Tensor | torch.nn.Module | type) or callable(value):
-        return []
-    seen.add(id(value))
-    inside: Any = value if isinstance(value, dict) else getattr(value, "__dict__", None)
-    if isinstance(value, list | tuple):
-        return [one for part in value[:100] for one in _dicts_in(part, seen, depth + 1)]
-    if not isinstance(inside, dict) or (inside is value and not inside):
-        return []
-    return [inside, *(one for part in list(inside.values())[:100] for one in _dicts_in(part, seen, depth + 1))]
-
-
-def _lists_of(module: Any) -> list[list[Any]]:
-    """Lists among a module's attributes. Those of torch's own layers are never written to."""
+def _attributes_of(module: Any) -> list[Any]:
+    """Values of attributes that may have something in them. Those of torch's own layers are never written to."""
     if type(module).__module__.startswith("torch."):
         return []
-    return [value for value in vars(module).values() if type(value) is list]
+    return [value for name, value in vars(module).items() if name not in _NOT_ATTRIBUTES and name != "forward"]
 
 
 def _under_patches(forward: Any, held: dict[Any, Any]) -> Any:

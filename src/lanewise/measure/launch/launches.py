@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.measure.host import Host
-from lanewise.trace.distinct import distinct
+from lanewise.trace.groups import distinct
 from lanewise.trace.model import Trace
 
 __all__ = ["Launches", "measure_launches"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.compile.compilation import inside_compilation
-from lanewise.trace.distinct import distinct
+from lanewise.trace.groups import distinct
 
 if TYPE_CHECKING:
     from lanewise.measure.core import Core

@@ -28,6 +28,9 @@ _WINS_FROM = 0.40
 _LEAD = 0.10
 _UNKNOWN_FROM = 0.20
 
+# What a short recording may look like although the device was far behind when it began.
+_COULD_BE_QUEUED = frozenset({"host", "mixed", "undetermined"})
+
 
 @dataclass(frozen=True, eq=False)
 class Regime:
@@ -40,6 +43,8 @@ class Regime:
         per_step: key of REGIMES for each recorded step.
         as_recorded: the same for the trace's own period; differs from `name` where the profiler distorts the regime.
         reason: why it is undetermined, "" otherwise.
+        queued_ns: how long work from before the recording kept the first operation waiting, ns, where that alone says that
+            the device is behind; 0 elsewhere.
         queue_delay_ns: median launch-to-start delay of the steady steps; about 10 us where the host cannot keep up.
     """
 
@@ -50,6 +55,7 @@ class Regime:
     as_recorded: str
     reason: str
     queue_delay_ns: float
+    queued_ns: float = 0.0
 
 
 def regime_of(shares: dict[str, float]) -> str:
@@ -81,10 +87,23 @@ def judge(facts: Core) -> Regime:
     reason = ""
     if name == "undetermined":
         reason = "too much of the time cannot be attributed: work from before the recording or profiler stalls"
+    queued = _queued(facts) if name in _COULD_BE_QUEUED else 0.0
+    if queued:
+        name, reason = "compute", ""
     busy = float(np.median(table.table["busy"][table.steady])) if table.steady.any() else 0.0
     delay = _queue_delay(facts)
     share = min(1.0, busy / table.step_ns) if table.step_ns else 0.0
-    return Regime(name, shares, share, per_step, recorded, reason, delay)
+    return Regime(name, shares, share, per_step, recorded, reason, delay, queued)
+
+
+def _queued(facts: Core) -> float:
+    """How long the first operation of a recording without marks waited for earlier work, if that is longer than all that
+    was recorded after it: the host had run so far ahead; 0 otherwise."""
+    backlog, steps = facts.classes.backlog, facts.trace.steps
+    if len(steps) != 1 or not backlog.streams:
+        return 0.0
+    head = backlog.until - int(steps.start[0])
+    return float(head) if head > facts.steps.period_ns else 0.0
 
 
 def _shares(row: np.ndarray) -> dict[str, float]:

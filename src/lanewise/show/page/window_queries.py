@@ -16,7 +16,7 @@ from lanewise.show.page.packing import pack
 from lanewise.show.page.payload import cut, families_of, names_block, overview_columns
 from lanewise.show.page.slice_args import ARGUMENT_TABLES, arguments
 from lanewise.show.page.timeline import timeline_of
-from lanewise.trace.distinct import distinct
+from lanewise.trace.groups import distinct
 from lanewise.trace.intervals import clip
 from lanewise.trace.schema import TABLES, Kind
 

@@ -57,7 +57,8 @@ def render(report: Report, *, verbose: bool = False) -> RenderableType:
 
 def _head(report: Report) -> Text:
     source = report.source
-    facts = [clean(source.device, 60) or "no GPU in this trace"]
+    unnamed = "a GPU that the file does not name" if source.devices else "no GPU in this trace"
+    facts = [clean(source.device, 60) or unnamed]
     if source.devices > 1:
         facts.append(f"{source.devices} devices")
     facts.append(f"{source.events:,} events")

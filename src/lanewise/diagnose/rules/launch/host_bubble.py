@@ -77,7 +77,7 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
             rows,
         )
     ]
-    if frame < 0:
+    if frame < 0 and not facts.health.stacks:
         evidence.append(TextBlock("Record with stacks (`with_stack=True`) to see what Python does in the gap."))
     return Found(
         values={

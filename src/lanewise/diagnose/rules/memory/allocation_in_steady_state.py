@@ -17,7 +17,7 @@ from lanewise.report.quantity import share, time
 @rule(
     "MEM101",
     "allocation-in-steady-state",
-    title="{calls} {per} to the driver's memory allocator: {total}, {share} of the step.",
+    title="{calls} {per} to the driver's memory allocator: {total}, {share} of the step as recorded.",
 )
 def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Outcome:
     """The program still calls the driver's allocator after it is warm.
@@ -38,8 +38,6 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
     Source: PyTorch's memory management notes; HTA's AlexNet case.
     """
     trace, links = facts.trace, facts.trace.links
-    if facts.classes.device == "":
-        return NotApplicable("the trace holds no device work")
     if not trace.steps.recorded:
         return NotApplicable("without steps, warming up cannot be told from the steady state")
     calls = in_steady_steps(facts, links.calls("allocate", "free"))
@@ -68,7 +66,7 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
             "calls": counted(len(calls) / steps, "call", "calls"),
             "per": per(facts),
             "total": time(total),
-            "share": share(of_step(facts, total)),
+            "share": share(total / max(1.0, facts.steps.period_ns)),
         },
         change=remove(facts, calls),
         evidence=[

@@ -27,6 +27,10 @@ _WAITS_TOO = (
     "the time."
 )
 _WAITS_TOO_FROM = 0.10
+_QUEUED = (
+    "Device-bound: when recording began the host had run {queued} ahead of the GPU, longer than the {step} recorded after "
+    "that."
+)
 _BY_LINE: dict[str, tuple[QuantityType, str]] = {
     "host": ("time", "host time in operators"),
     "device": ("time", "device time"),
@@ -52,6 +56,7 @@ def _judge(facts: Facts, name: str) -> Outcome:
         "host_share": share(regime.shares.get("host", 0.0)),
         "class_time": time(steps.class_ns.get(name, 0.0)),
         "queue_delay": time(regime.queue_delay_ns),
+        "queued": time(regime.queued_ns),
         "top": text(" and ".join(f"{_LABELS[c]} ({s:.0%})" for c, s in top)),
         "reason": text(regime.reason),
     }
@@ -60,6 +65,8 @@ def _judge(facts: Facts, name: str) -> Outcome:
     title = None
     if name == "host" and regime.busy_share + host > 1.02:
         title = _SPINNING
+    elif regime.queued_ns:
+        title = _QUEUED
     elif name == "compute" and host >= _WAITS_TOO_FROM:
         title = _WAITS_TOO
     evidence = [table("Time per step", headings, rows)] if rows else []  # type: ignore[arg-type]

@@ -39,6 +39,8 @@ def no_device_work(facts: Facts, *, matrix_share_from: float = 0.5) -> Outcome:
     trace = facts.trace
     if len(trace.device_work) or len(trace.links.launches):
         return NotApplicable("the trace holds device work or launches")
+    if not facts.on_cpu:
+        return NotApplicable(f"the program used a device: {facts.device_signs or 'it asks for memory of one'}")
     operators = trace.of(Kind.OPERATOR)
     own = facts.host.self_time[operators]
     total = int(own.sum())

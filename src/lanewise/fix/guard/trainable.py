@@ -1,0 +1,98 @@
+"""Whether parameters still need a gradient, or none, as they did: asked for in every call with gradients on.
+
+torch tells nobody when `requires_grad` changes, and reading it takes 50 ns a parameter: more than all else that is asked.
+It is a byte in what autograd keeps of a tensor. Where that lies is found out by changing it on a few tensors of our own;
+those of all parameters are then read at once. Where it is not found, each parameter is asked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.guard.memory import memory_at
+
+__all__ = ["Trainable"]
+
+torch: Any = torch_part()
+_trainable: Any = attrgetter("requires_grad")
+
+_WORDS, _BYTES = 16, 160
+"""How much of a tensor, and of what autograd keeps of it, is looked at to find the places."""
+
+
+class Trainable:
+    """Of some parameters, which are kept alive: their memory is read."""
+
+    def __init__(self, parameters: Sequence[Any]) -> None:
+        self._parameters = list(parameters)
+        self._expected = tuple(map(_trainable, self._parameters))
+        self._alive: list[Any] = []
+        place = _places() if self._parameters and all(map(_plain, self._parameters)) else None
+        if place is not None:
+            self._read(place)
+
+    def _read(self, place: _Place) -> None:
+        # torch gives no tensor another's memory that has a weak reference to it.
+        self._alive = [weakref.ref(one) for one in self._parameters]
+        self._pointers, self._at = memory_at([one._cdata + 8 * place.word for one in self._parameters], "u8")
+        kept = self._pointers[self._at]
+        self._kept = kept.tobytes()
+        # What never needed a gradient has nothing there yet.
+        self._memory, self._bytes = memory_at([int(one) + place.byte for one in kept if one], "u1")
+        self._seen = self._memory[self._bytes].tobytes()
+
+    def same(self) -> bool:
+        """Whether every one is as it was."""
+        # Only where it still is what was looked at may the byte be read.
+        if (
+            self._alive
+            and self._pointers[self._at].tobytes() == self._kept
+            and (not self._seen or self._memory[self._bytes].tobytes() == self._seen)
+        ):
+            return True
+        return tuple(map(_trainable, self._parameters)) == self._expected
+
+
+class _Place(NamedTuple):
+    """Number of the word of a tensor that points to what autograd keeps of it, and of the byte there."""
+
+    word: int
+    byte: int
+
+
+def _plain(parameter: Any) -> bool:
+    """Whether it is a tensor of torch's own making, which lies in memory like ours."""
+    return type(parameter) in (torch.Tensor, torch.nn.Parameter)
+
+
+@cache
+def _places() -> _Place | None:
+    """Where the byte is; None unless the same place, and only that, follows every change on several tensors."""
+    if ctypes.sizeof(ctypes.c_void_p) != 8:
+        return None
+    found = {_place_in(torch.empty(size)) for size in (0, 3, 3)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _place_in(tensor: Any) -> _Place | None:
+    def word(at: int) -> int:
+        return ctypes.c_uint64.from_address(tensor._cdata + 8 * at).value
+
+    before = [word(at) for at in range(_WORDS)]
+    tensor.requires_grad_(True)
+    appeared = [at for at in range(_WORDS) if not before[at] and word(at)]
+    if len(appeared) != 1:
+        return None
+    kept = (ctypes.c_uint8 * _BYTES).from_address(word(appeared[0]))
+    needs, has = [True, False, False, True], list[bytes]()
+    for one in needs:
+        tensor.requires_grad_(one)
+        has.append(bytes(kept))
+    follow = [at for at in range(_BYTES) if [seen[at] for seen in has] == [int(one) for one in needs]]
+    return _Place(appeared[0], follow[0]) if len(follow) == 1 else None

@@ -1,0 +1,65 @@
+"""Rows that share an id: the distinct ids, rows in the order of theirs, the median of each group."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Groups", "distinct", "grouped", "median_of_group"]
+
+# Marking costs a byte per possible id: for a few ids among very many, sorting is cheaper.
+_SPARSE = 64
+
+
+def distinct(ids: np.ndarray, below: int) -> np.ndarray:
+    """What `numpy.unique` gives, for ids from 0 up to (not including) `below`: by marking them, where sorting or hashing
+    millions of them would take seconds."""
+    if len(ids) * _SPARSE < below:
+        return np.unique(ids)
+    seen = np.zeros(below, dtype=bool)
+    seen[ids] = True
+    return np.flatnonzero(seen).astype(ids.dtype, copy=False)
+
+
+class Groups(NamedTuple):
+    """Values in the order of their key, then of their size; `key`, `first` and `size` are per group.
+
+    `value[first[g] : first[g] + size[g]]` are those of `key[g]`.
+    """
+
+    value: np.ndarray
+    key: np.ndarray
+    first: np.ndarray
+    size: np.ndarray
+
+    def median(self) -> np.ndarray:
+        """The median of each group; of an even count the mean of the middle two."""
+        return (self.value[self.first + (self.size - 1) // 2] + self.value[self.first + self.size // 2]) / 2
+
+
+def grouped(key: np.ndarray, value: np.ndarray) -> Groups:
+    """Integers by their key, an integer too; not empty."""
+    keys, values = _sorted_pairs(key, value)
+    first = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+    return Groups(values, keys[first], first, np.diff(np.concatenate((first, [len(keys)]))))
+
+
+def median_of_group(key: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """For each row the median of the values that share its key."""
+    groups = grouped(key, value)
+    return groups.median()[np.searchsorted(groups.key, key)]
+
+
+def _sorted_pairs(key: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both, in the order of the key, then of the value."""
+    low_key, low_value = int(key.min()), int(value.min())
+    span = int(value.max()) - low_value + 1
+    if (int(key.max()) - low_key + 1) * span < 2**63:
+        # As one number each they sort several times faster than by two keys.
+        pairs = (key.astype(np.int64) - low_key) * span + (value.astype(np.int64) - low_value)
+        pairs.sort()
+        keys, values = np.divmod(pairs, span)
+        return (keys + low_key).astype(key.dtype), (values + low_value).astype(value.dtype)
+    order = np.lexsort((value, key))
+    return key[order], value[order]

@@ -1,0 +1,233 @@
+"""What a specialist would conclude from small traces in which it is easy to conclude something else."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from lanewise.diagnose.explain import explain
+from lanewise.report.model import Finding, Report
+from lanewise.show.report.terminal import render
+from tests.support.builder import TraceBuilder
+from tests.support.text import shown
+
+TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
+
+
+@cache
+def report(name: str) -> Report:
+    """The report on one of the small traces, by the beginning of its name."""
+    (file,) = TRACES.glob(f"{name}*.json.gz")
+    return explain(file)
+
+
+def codes(of: Report) -> list[str]:
+    """Codes of the problems that would give something, in their order."""
+    return [f.code for f in of.findings if f.kind == "problem" and f.recoverable_us_per_step > 0]
+
+
+def finding(of: Report, code: str) -> Finding | None:
+    return next((f for f in of.findings if f.code == code), None)
+
+
+# -- device work that was not recorded ---------------------------------------------------------------------------------
+
+
+def test_a_gpu_program_recorded_without_gpu_activities_did_not_run_on_the_cpu() -> None:
+    of = report("d_gpu_program_cpu_activities_only")
+    assert "What the GPU did was not recorded" in of.verdict
+    assert "aten::cudnn_convolution runs on nothing else" in of.verdict
+    assert finding(of, "MEA109") is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aten::miopen_convolution",
+        "aten::_scaled_dot_product_flash_attention",
+        "npu::npu_rotary_mul",
+        "aten::_mps_convolution",
+        "aten::record_stream",
+        "xccl:all_reduce",
+    ],
+)
+def test_operators_of_a_device_show_that_there_was_one(name: str) -> None:
+    b = TraceBuilder(metadata={})
+    for _ in range(3):
+        with b.step(), b.op(name):
+            b.wait(100)
+    assert f"{name} runs on nothing else" in explain(b.build()).verdict
+
+
+@pytest.mark.parametrize(
+    "name", ["aten::_scaled_dot_product_flash_attention_for_cpu", "aten::mkldnn_convolution", "gloo:x"]
+)
+def test_operators_of_the_cpu_do_not(name: str) -> None:
+    b = TraceBuilder(metadata={})
+    for _ in range(3):
+        with b.step(), b.op(name):
+            b.wait(100)
+    assert "Everything ran on the CPU" in explain(b.build()).verdict
+
+
+def test_a_program_that_only_asks_for_device_memory_is_told_so() -> None:
+    of = report("only_memory_of_a_gpu")
+    assert "No kernel was launched" in of.verdict
+    assert codes(of) == ["MEM101"]
+
+
+def test_a_device_without_a_name_is_a_device() -> None:
+    head = shown(render(report("e_device_without_name"))).splitlines()[1]
+    assert "a GPU that the file does not name" in head
+
+
+# -- work from before the recording ------------------------------------------------------------------------------------
+
+
+def test_a_backlog_on_the_second_stream_is_not_the_steps() -> None:
+    of = report("a_leak_on_second_stream")
+    assert of.regime.name == "device-bound"
+    assert of.regime.shares["compute"] > 0.9
+    assert of.regime.recorded_step_us < 11_000
+    leak = finding(of, "MEA111")
+    assert leak is not None
+    assert "waited 463.3 ms" in leak.title
+
+
+def test_a_step_begins_when_the_device_is_free_of_what_came_before() -> None:
+    of = report("p_head_then_busy")
+    assert of.regime.name == "device-bound"
+    assert of.regime.shares["compute"] > 0.99
+    assert 10_300 < of.regime.step_us < 10_500
+
+
+def first_operation_waits(us: float, *, work: float) -> TraceBuilder:
+    """The first operation waits so long in its queue; then the host is slow for so long."""
+    b = TraceBuilder()
+    b.launch("gemm", delay=us, duration=100)
+    b.wait(us)
+    for _ in range(round(work / 500)):
+        b.wait(480)
+        with b.op("aten::mm"):
+            b.launch("gemm", duration=20)
+    return b
+
+
+def test_a_long_wait_of_the_first_operation_alone_says_that_the_device_is_behind() -> None:
+    of = explain(first_operation_waits(20_000, work=10_000).build())
+    assert of.regime.name == "device-bound"
+    assert "the host had run 20.0 ms ahead" in of.verdict
+
+
+def test_a_short_one_says_nothing_of_what_follows() -> None:
+    of = explain(first_operation_waits(1_000, work=10_000).build())
+    assert of.regime.name == "host-bound"
+    assert finding(of, "MEA111") is not None
+
+
+def test_a_stream_that_waits_for_another_one_does_not_wait_for_earlier_work() -> None:
+    b = TraceBuilder()
+    for _ in range(20):
+        b.launch("gemm", duration=500)
+    b.launch("copy out", stream="9", delay=9_900)  # its event comes with the last product
+    assert finding(explain(b.build()), "MEA111") is None
+
+
+# -- a step ends when the host is done, too ----------------------------------------------------------------------------
+
+
+def test_a_single_step_lasts_until_the_host_is_done() -> None:
+    of = report("g_host_after_last_kernel")
+    assert of.regime.recorded_step_us == pytest.approx(100_000, rel=0.01)
+    assert of.regime.name == "host-bound"
+
+
+def test_a_recording_without_marks_lasts_until_its_last_call() -> None:
+    b = TraceBuilder()
+    with b.op("aten::fill_"):
+        b.launch("fill")
+    for _ in range(10):
+        with b.op("aten::mm"):
+            b.wait(1_000)
+    b.call("cudaDeviceSynchronize", duration=50_000)
+    assert explain(b.build()).regime.recorded_step_us == pytest.approx(10_030, rel=0.01)
+
+
+# -- waits that cost nothing -------------------------------------------------------------------------------------------
+
+
+def test_a_synchronise_that_returns_at_once_does_not_claim_the_idle_time_after_it() -> None:
+    of = report("b_sync_without_wait")
+    assert finding(of, "SYN105") is None
+    assert codes(of)[0] == "LAU110"
+
+
+def test_a_wait_that_nothing_follows_is_not_taken_for_one_that_something_follows() -> None:
+    b = TraceBuilder()
+    for _ in range(2):
+        b.launch("gemm", duration=300)
+        b.call("cudaDeviceSynchronize", duration=300)
+        b.wait(150)
+    b.launch("gemm", duration=300)
+    for _ in range(8):
+        b.call("cudaDeviceSynchronize", duration=300)
+    seen = finding(explain(b.build()), "SYN105")
+    assert seen is not None
+    assert seen.values["after"].value == pytest.approx(300e3, rel=0.05)
+
+
+# -- kernels beside communication --------------------------------------------------------------------------------------
+
+
+def test_kernels_beside_communication_do_not_leave_multiprocessors_idle() -> None:
+    of = report("c_deepep_overlapped")
+    assert finding(of, "KER106") is None
+    hotspot = finding(of, "KER101")
+    assert hotspot is not None
+    assert "100 %" in hotspot.title
+
+
+def test_a_small_grid_beside_another_stream_is_no_idle_device() -> None:
+    alone, beside = TraceBuilder(), TraceBuilder()
+    for b in (alone, beside):
+        for _ in range(3):
+            with b.step():
+                b.launch("gather_rows", grid=(40, 1, 1), duration=500)
+                if b is beside:
+                    b.launch("other_rows", grid=(92, 1, 1), duration=500, stream="9", delay=3)
+                b.call("cudaDeviceSynchronize", duration=500)
+    assert finding(explain(alone.build()), "KER106") is not None
+    assert finding(explain(beside.build()), "KER106") is None
+
+
+# -- gaps ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_gap_is_named_after_what_the_launching_thread_does_in_it() -> None:
+    gap = finding(report("m_gap_named_after_daemon"), "LAU110")
+    assert gap is not None
+    assert "acquire_read" in gap.title
+    assert "daemon" not in gap.title
+
+
+def test_a_gap_of_many_short_calls_has_their_name() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step(), b.frame("train.py(1): loop"):
+            for _ in range(20):
+                with b.frame("socket.py(10): recv"):
+                    b.wait(100)
+            b.launch("gemm")
+    gap = finding(explain(b.build()), "LAU110")
+    assert gap is not None
+    assert "socket.py(10): recv" in gap.title
+
+
+# -- families ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_embedding_lookup_is_no_matrix_product() -> None:
+    kernels = report("h_fbgemm_family").tables["kernels"]
+    assert {row["family"] for row in kernels.rows} == {"embedding and indexing"}
