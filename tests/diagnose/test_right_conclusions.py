@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lanewise.diagnose.explain import explain
 from lanewise.report.model import Finding, Report
 from lanewise.show.report.terminal import render
+from lanewise.trace.model import Trace
+from lanewise.trace.reader import read
 from tests.support.builder import TraceBuilder
 from tests.support.text import shown
 
@@ -231,3 +234,42 @@ def test_a_gap_of_many_short_calls_has_their_name() -> None:
 def test_an_embedding_lookup_is_no_matrix_product() -> None:
     kernels = report("h_fbgemm_family").tables["kernels"]
     assert {row["family"] for row in kernels.rows} == {"embedding and indexing"}
+
+
+# -- backward work -------------------------------------------------------------------------------------------------------
+
+
+def forward_names(trace: Trace) -> dict[str, str]:
+    """Name of the forward row of each backward row that has one."""
+    forward = trace.links.forward_of
+    return {trace.name_of(int(row)): trace.name_of(int(forward[row])) for row in np.flatnonzero(forward >= 0)}
+
+
+def test_backward_work_does_not_stand_under_what_merely_shares_its_number() -> None:
+    (file,) = TRACES.glob("q_*")
+    assert forward_names(read(file)) == {}
+
+
+def test_backward_work_stands_under_its_forward_operator() -> None:
+    b = TraceBuilder()
+    with b.step():
+        with b.op("aten::linear", sequence=7, forward_thread=0), b.op("aten::addmm", sequence=7, forward_thread=0):
+            b.launch("gemm")
+        with b.op("MyFunction", sequence=8, forward_thread=0):
+            b.launch("mine")
+        with b.op("aten::relu_", sequence=9, forward_thread=0):
+            b.launch("relu")
+        for name, number in (
+            ("ReluBackward0", 9),
+            ("MyFunctionBackward", 8),
+            ("AddmmBackward0", 7),
+            ("MulBackward0", 7),
+        ):
+            with b.op(name, sequence=number, forward_thread=1):
+                b.launch("backward")
+    assert forward_names(b.build()) == {
+        "ReluBackward0": "aten::relu_",
+        "MyFunctionBackward": "MyFunction",
+        "AddmmBackward0": "aten::addmm",
+        "MulBackward0": "aten::addmm",  # no operator here is called `mul`: its name is no evidence
+    }
