@@ -111,12 +111,6 @@ def build_graph(
         past=past,
         recorded_ns=float(until - run.begins[0]),
         head=float(run.head),
-        inferred={
-            "launch": int((launched_by >= 0).sum()),
-            "wait": int((target >= 0).sum()),
-            "stream": int((holds.other >= 0).sum()),
-            "held without a reason": holds.unexplained,
-        },
     )
 
 

@@ -50,7 +50,6 @@ class StepGraph:
         past: when each node of the round before ended where the first round waits for it, ns from the run's beginning.
         recorded_ns: what the run took in the recording.
         head: when a single step begins, ns from the run's beginning: until then the device does work from before it.
-        inferred: how many dependencies were recorded, and inferred, by kind.
     """
 
     trace: Trace
@@ -75,7 +74,6 @@ class StepGraph:
     past: np.ndarray
     recorded_ns: float
     head: float
-    inferred: dict[str, int]
 
     def __len__(self) -> int:
         return len(self.lane)
