@@ -13,8 +13,9 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from lanewise.bundled import bundled_path
+from lanewise.compare.diff import diff_explained
 from lanewise.diagnose.explain import facts_of, report_of
-from lanewise.show.diff.diff_page import diff_html
+from lanewise.show.diff.diff_page import Base, diff_html
 from lanewise.show.page.html import report_html
 from lanewise.trace.reader import read
 
@@ -30,7 +31,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_path, diff_path = Path(folder) / "report.html", Path(folder) / "diff.html"
         page_path.write_text(report_html(facts, report), encoding="utf-8")
-        diff_path.write_text(diff_html(small, large, labels=("size 64", "size 4096")), encoding="utf-8")
+        before, after = report_of(small), report_of(large)
+        comparison = diff_explained([("size 64", small, before), ("size 4096", large, after)])
+        diff_path.write_text(diff_html(large, after, Base(small, before, comparison)), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
 
         def picture(

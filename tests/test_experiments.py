@@ -164,7 +164,7 @@ def test_e5_fp32_runs_without_tensor_cores_and_the_head_is_not_idle() -> None:
     gemm = [e for e in trace.of(Kind.KERNEL).tolist() if "gemm" in trace.name_of(e)]
     assert facts.tensor_cores_of_name[trace.name[gemm[-1]]] == 0
     assert trace.duration[gemm[-1]] / 1e3 == pytest.approx(2658, rel=0.01)
-    assert facts.classes.leaks_in
+    assert facts.classes.backlog.there
     assert facts.steps.table["host"][0] == 0
     first = int(trace.device_work[np.flatnonzero(trace.links.launch >= 0)[0]])
     assert (trace.start[first] - trace.steps.start[0]) / 1e3 == pytest.approx(2219, abs=1)

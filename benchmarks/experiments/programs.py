@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # A cold program is recorded from its second step on, with nothing before it that could warm it up.
-COLD: dict[str, Any] = {"skip": 1, "timed_max": 0, "warmup": 1, "active_min": 20, "active_max": 20, "after": 0}
+COLD: dict[str, Any] = {"skip": 1, "timed_max": 0, "warmup": 1, "active_min": 20, "active_max": 20}
 LONG: dict[str, Any] = {"active_min": 20, "active_max": 20}
 SHORT: dict[str, Any] = {"timed_max": 20, "active_min": 5, "active_max": 8, "active_seconds": 2.0}
 # Steps of tens of thousands of rows: few of them, or the file grows beyond use.
-FEW: dict[str, Any] = {"timed_max": 10, "active_min": 3, "active_max": 3, "after": 5}
+FEW: dict[str, Any] = {"timed_max": 10, "active_min": 3, "active_max": 3}
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ ENTRIES: list[Entry] = [
         "bad/recompile.py",
         "--steps 45",
         "--steps 30",
-        plan={"skip": 2, "timed_max": 5, "active_min": 5, "active_max": 5, "after": 0},
+        plan={"skip": 2, "timed_max": 5, "active_min": 5, "active_max": 5},
         seconds=20.0,
     ),
     # 6. E21: a 7B decoder with random weights, batch 1.
@@ -211,7 +211,7 @@ ENTRIES: list[Entry] = [
         "decode --shape 7b --cache static --compile --mode reduce-overhead --steps 80",
         None,
         step_on=None,
-        plan={"timed_max": 10, "active_min": 5, "active_max": 5, "after": 5},
+        plan={"timed_max": 10, "active_min": 5, "active_max": 5},
         seconds=90.0,
     ),
 ]

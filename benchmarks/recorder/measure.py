@@ -140,7 +140,7 @@ from lanewise.capture.schedule import Plan
 from lanewise.capture.profiling.profiler import Flags
 megabytes, folder = int(sys.argv[1]), Path(sys.argv[2])
 per_step = int(megabytes * 1e6 / 445 / 10)
-plan = Plan(skip=1, timed_min=1, timed_max=1, active_min=10, active_max=10, after=0)
+plan = Plan(skip=1, timed_min=1, timed_max=1, active_min=10, active_max=10)
 recording = Recording(Options(plan=plan, out=folder))
 recording.start()
 x = torch.ones(8)

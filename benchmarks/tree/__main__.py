@@ -25,12 +25,12 @@ from benchmarks.tree.program import write as write_program
 _BUILD = """
 import json, resource, sys, time
 from lanewise.trace.reader import read
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.tree_file import dumps
 trace = read(sys.argv[1], cache=False)
 peak_read = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 wall, cpu = time.perf_counter(), time.process_time()
-tree = build(trace)
+tree = build_tree(trace)
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 data = dumps(tree)

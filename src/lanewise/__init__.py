@@ -10,95 +10,32 @@ plugins that it finds imported already (by `lanewise run`): PYTEST_DONT_REWRITE.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
-from lanewise._version import __version__
-
-if TYPE_CHECKING:
-    from lanewise.capture.context.watch import watch
-    from lanewise.capture.context.watcher import Watcher
-    from lanewise.capture.recorder import Recorder, handler, record
-    from lanewise.compare.diff import diff
-    from lanewise.compare.model import Comparison
-    from lanewise.diagnose.explain import explain
-    from lanewise.diagnose.settings import Settings, load_settings
-    from lanewise.errors import InputError, LanewiseError, NotATraceError, UsageError
-    from lanewise.fix.optimize import optimize
-    from lanewise.fix.plans.plan import Plan, load_plan
-    from lanewise.measure.facts import Facts
-    from lanewise.measure.memory.snapshot import Snapshot, read_snapshot
-    from lanewise.report.model import Finding, Report
-    from lanewise.trace.model import Trace
-    from lanewise.trace.reader import read
-    from lanewise.tree.build import build as build_tree
-    from lanewise.tree.model import Tree
-
-__all__ = [
-    "Comparison",
-    "Facts",
-    "Finding",
-    "InputError",
-    "LanewiseError",
-    "NotATraceError",
-    "Plan",
-    "Recorder",
-    "Report",
-    "Settings",
-    "Snapshot",
-    "Trace",
-    "Tree",
-    "UsageError",
-    "Watcher",
-    "__version__",
-    "build_tree",
-    "diff",
-    "explain",
-    "handler",
-    "load_plan",
-    "load_settings",
-    "optimize",
-    "read",
-    "read_snapshot",
-    "record",
-    "watch",
-]
-
-_HOMES = {
-    "Comparison": "lanewise.compare.model",
-    "Facts": "lanewise.measure.facts",
-    "Finding": "lanewise.report.model",
-    "InputError": "lanewise.errors",
-    "LanewiseError": "lanewise.errors",
-    "NotATraceError": "lanewise.errors",
-    "Plan": "lanewise.fix.plans.plan",
-    "Recorder": "lanewise.capture.recorder",
-    "Report": "lanewise.report.model",
-    "Settings": "lanewise.diagnose.settings",
-    "Snapshot": "lanewise.measure.memory.snapshot",
-    "Trace": "lanewise.trace.model",
-    "Tree": "lanewise.tree.model",
-    "UsageError": "lanewise.errors",
-    "Watcher": "lanewise.capture.context.watcher",
-    "build_tree": "lanewise.tree.build",
-    "diff": "lanewise.compare.diff",
-    "explain": "lanewise.diagnose.explain",
-    "handler": "lanewise.capture.recorder",
-    "load_plan": "lanewise.fix.plans.plan",
-    "load_settings": "lanewise.diagnose.settings",
-    "optimize": "lanewise.fix.optimize",
-    "read": "lanewise.trace.reader",
-    "read_snapshot": "lanewise.measure.memory.snapshot",
-    "record": "lanewise.capture.recorder",
-    "watch": "lanewise.capture.context.watch",
-}
-# Names that the module itself spells differently.
-_SPELLED = {"build_tree": "build"}
+from lanewise._version import __version__ as __version__
 
 
-def _home(name: str) -> Any:
+@cache
+def _homes() -> dict[str, str]:
+    """The module of each public name, from `__init__.pyi`: names are listed once."""
+    import pkgutil
+    import re
+
+    stub = (pkgutil.get_data("lanewise", "__init__.pyi") or b"").decode()
+    lines: list[tuple[str, str]] = re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.MULTILINE)
+    return {name: module for module, name in lines}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return sorted([*_homes(), "__version__"])
+    if name.startswith("_") or name not in _homes():
+        raise AttributeError(f"module 'lanewise' has no attribute {name!r}")
+    import importlib
+
     try:
-        return importlib.import_module(_HOMES[name])
+        value = globals()[name] = getattr(importlib.import_module(_homes()[name]), name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -107,15 +44,8 @@ def _home(name: str) -> Any:
         raise MissingDependencyError(
             f"lanewise.{name} needs torch, which is not installed here: pip install torch"
         ) from None
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(_home(name), _SPELLED.get(name, name))
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'lanewise' has no attribute {name!r}")
+    return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return __getattr__("__all__")

@@ -124,8 +124,7 @@ class Recorder:
         from lanewise.capture.recording import Options
         from lanewise.capture.schedule import Plan
 
-        plan = Plan(skip=2, timed_min=5, timed_max=10, timed_seconds=0.5, warmup=1, active_min=steps,
-                    active_max=steps, after=0)  # fmt: skip
+        plan = Plan(skip=2, timed_min=5, timed_max=10, timed_seconds=0.5, warmup=1, active_min=steps, active_max=steps)
         recording = Recording(
             Options(plan=plan, flags=Flags(memory=True), out=self.folder, name=f"call{len(self.recordings)}")
         )

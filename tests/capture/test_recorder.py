@@ -41,7 +41,6 @@ def test_a_training_loop_is_recorded_and_explained() -> None:
     assert recorded is not None
     assert (recorded.step_source, recorded.step_label, recorded.active) == ("optimizer", "SGD", 4)
     assert recorded.unprofiled_step_us is not None
-    assert recorded.after_step_us is not None
     assert recorded.distortion is not None
     assert recorded.environment["versions"]["torch"] == torch.__version__
     assert len(steps_of(recorder)) == 4

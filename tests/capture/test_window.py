@@ -11,7 +11,7 @@ from lanewise.capture.window import Phase
 from lanewise.errors import LanewiseError
 from tests.capture.fakes import Bench
 
-SMALL = Plan(skip=2, timed_min=3, timed_max=3, warmup=2, active_min=4, active_max=4, after=2)
+SMALL = Plan(skip=2, timed_min=3, timed_max=3, warmup=2, active_min=4, active_max=4)
 
 
 def test_the_course_of_a_recording() -> None:
@@ -27,10 +27,8 @@ def test_the_course_of_a_recording() -> None:
     bench.steps(2)
     assert bench.log == ["prepare", "step 5", "step 6", "start", "step 7"]
     bench.steps(4)
-    assert bench.log[5:] == ["step 8", "step 9", "step 10", "stop", "recorded"]
-    assert bench.window.phase is Phase.AFTER
-    bench.steps(2)
-    assert (bench.window.phase, bench.log[-1]) == (Phase.DONE, "done")
+    assert bench.log[5:] == ["step 8", "step 9", "step 10", "stop", "recorded", "done"]
+    assert bench.window.phase is Phase.DONE
 
 
 def test_timing_ends_before_the_profiler_is_attached() -> None:
@@ -42,18 +40,16 @@ def test_timing_ends_before_the_profiler_is_attached() -> None:
 
 
 def test_distortion_is_profiled_over_unprofiled() -> None:
-    bench = Bench(Plan(active_min=10, active_max=10, after=5))
+    bench = Bench(Plan(active_min=10, active_max=10))
     bench.steps(100, us=100.0, profiled_us=190.0)
     measured = bench.window.measured
     assert measured.distortion == pytest.approx(1.9)
     assert measured.interval == (pytest.approx(1.9), pytest.approx(1.9))
-    assert measured.after is not None
-    assert measured.after.median_us == 100.0
     assert (measured.active, measured.stopped_by) == (10, "cap")
 
 
 def test_slow_first_recorded_steps_do_not_count_as_distortion() -> None:
-    bench = Bench(Plan(active_min=10, active_max=40, after=0))
+    bench = Bench(Plan(active_min=10, active_max=40))
     bench.steps(26, us=100.0)
     assert bench.window.recording
     for us in [5000.0, 900.0, 500.0, 300.0, 200.0, *[150.0] * 40]:
@@ -168,7 +164,7 @@ def test_rows_that_end_while_another_thread_asks_are_not_over_any_limit(monkeypa
 
 
 def test_without_skip_and_warmup_recording_begins_at_once() -> None:
-    bench = Bench(Plan(skip=0, timed_max=0, warmup=0, active_min=3, active_max=3, after=0))
+    bench = Bench(Plan(skip=0, timed_max=0, warmup=0, active_min=3, active_max=3))
     bench.steps(1)
     assert bench.log == ["prepare", "start", "step 0"]
     bench.steps(3)
@@ -186,7 +182,7 @@ def test_a_disabled_window_ignores_everything() -> None:
 
 
 def test_what_the_recorder_does_at_a_boundary_is_no_part_of_a_step() -> None:
-    bench = Bench(Plan(active_min=10, active_max=10, after=0))
+    bench = Bench(Plan(active_min=10, active_max=10))
     original = bench.window._record  # pyright: ignore[reportPrivateUsage]
 
     def slow(self: object) -> None:

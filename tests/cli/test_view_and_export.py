@@ -13,11 +13,15 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lanewise.bundled import bundled_path
+from lanewise.diagnose.engine import diagnose
+from lanewise.diagnose.settings import Settings
 from lanewise.errors import MissingDependencyError
+from lanewise.measure.facts import Facts
 from lanewise.show.page.html import bundle
 from lanewise.show.page.packing import unpack
 from tests.cli.test_verbs import MNIST, run
@@ -89,6 +93,30 @@ def test_view_serves_until_it_is_interrupted(options: list[str], view: str) -> N
     finally:
         process.kill()
         process.communicate()
+
+
+@needs_page
+def test_a_page_of_two_runs_explains_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.testing import CliRunner
+
+    from lanewise.cli.main import cli
+    from lanewise.diagnose import explain
+
+    explained: list[str] = []
+
+    def counted(facts: Facts, settings: Settings) -> Any:
+        explained.append(Path(facts.trace.reading.source).name)
+        return diagnose(facts, settings)
+
+    monkeypatch.setattr(explain, "diagnose", counted)
+    names = [str(bundled_path(f"matmul-{size}")) for size in ("small", "large")]
+    out = tmp_path / "two.html"
+    result = CliRunner().invoke(cli, ["view", names[1], "--baseline", names[0], "-o", str(out)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert sorted(explained) == sorted(Path(name).name for name in names)
+    block = re.search(r'id="block-diff">([^<]+)<', out.read_text())
+    assert block
+    assert unpack(base64.b64decode(block[1]))[1]["labels"] == ["before", "after"]
 
 
 def test_without_the_built_page_view_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

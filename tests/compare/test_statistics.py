@@ -15,7 +15,6 @@ from lanewise.compare.statistics import (
     autocorrelation_length,
     bootstrap,
     estimate,
-    far_out,
     holm,
     judge,
     mann_whitney,
@@ -155,11 +154,6 @@ def test_what_the_samples_cannot_show_widens_the_interval() -> None:
 def test_no_samples_no_interval() -> None:
     assert math.isnan(estimate([np.array([5.0])], [np.array([4.0])]).low)
     assert math.isnan(estimate([np.empty(0)], [np.array([4.0])]).ratio)
-
-
-def test_outliers_are_counted() -> None:
-    assert far_out(np.array([10.0, 10, 11, 10, 11, 500])) == 1
-    assert far_out(np.array([1.0, 900])) == 0
 
 
 def test_fifty_samples_take_less_than_a_fifth_of_a_second() -> None:

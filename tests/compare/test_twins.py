@@ -10,7 +10,7 @@ from lanewise.compare.compare import compare_arms
 from lanewise.compare.diff import diff, run_of
 from lanewise.compare.model import Difference
 from lanewise.compare.sides.arm import Arm
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.tree_file import save
 from tests.compare.programs import PROGRAM, Do, change_all, fuse, record
 from tests.support.builder import TraceBuilder
@@ -79,7 +79,7 @@ def test_places_are_compared_when_asked_for() -> None:
 def test_tree_files_are_sides(tmp_path: Path) -> None:
     paths = [tmp_path / "a.lwtree", tmp_path / "b.lwtree"]
     for path, us in zip(paths, (10.0, 30.0), strict=True):
-        save(build(nested(us).build()), path)
+        save(build_tree(nested(us).build()), path)
     difference = diff(*paths).differences[0]
     assert [c.name for c in difference.contexts] == ["aten::gelu"]
     assert difference.device == []

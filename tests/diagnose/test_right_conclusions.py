@@ -5,11 +5,16 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from lanewise.diagnose.explain import explain
+from lanewise.diagnose.explain import explain, facts_of
+from lanewise.diagnose.sections.ranks import job_of, matched
+from lanewise.measure.distributed.ranks import collectives
 from lanewise.report.model import Finding, Report
 from lanewise.show.report.terminal import render
+from lanewise.trace.model import Trace
+from lanewise.trace.reader import read
 from tests.support.builder import TraceBuilder
 from tests.support.text import shown
 
@@ -81,3 +86,220 @@ def test_a_program_that_only_asks_for_device_memory_is_told_so() -> None:
 def test_a_device_without_a_name_is_a_device() -> None:
     head = shown(render(report("e_device_without_name"))).splitlines()[1]
     assert "a GPU that the file does not name" in head
+
+
+# -- work from before the recording ------------------------------------------------------------------------------------
+
+
+def test_a_backlog_on_the_second_stream_is_not_the_steps() -> None:
+    of = report("a_leak_on_second_stream")
+    assert of.regime.name == "device-bound"
+    assert of.regime.shares["compute"] > 0.9
+    assert of.regime.recorded_step_us < 11_000
+    leak = finding(of, "MEA111")
+    assert leak is not None
+    assert "waited 463.3 ms" in leak.title
+
+
+def test_a_step_begins_when_the_device_is_free_of_what_came_before() -> None:
+    of = report("p_head_then_busy")
+    assert of.regime.name == "device-bound"
+    assert of.regime.shares["compute"] > 0.99
+    assert 10_300 < of.regime.step_us < 10_500
+
+
+def first_operation_waits(us: float, *, work: float) -> TraceBuilder:
+    """The first operation waits so long in its queue; then the host is slow for so long."""
+    b = TraceBuilder()
+    b.launch("gemm", delay=us, duration=100)
+    b.wait(us)
+    for _ in range(round(work / 500)):
+        b.wait(480)
+        with b.op("aten::mm"):
+            b.launch("gemm", duration=20)
+    return b
+
+
+def test_a_long_wait_of_the_first_operation_alone_says_that_the_device_is_behind() -> None:
+    of = explain(first_operation_waits(20_000, work=10_000).build())
+    assert of.regime.name == "device-bound"
+    assert "the host had run 20.0 ms ahead" in of.verdict
+
+
+def test_a_short_one_says_nothing_of_what_follows() -> None:
+    of = explain(first_operation_waits(1_000, work=10_000).build())
+    assert of.regime.name == "host-bound"
+    assert finding(of, "MEA111") is not None
+
+
+def test_a_stream_that_waits_for_another_one_does_not_wait_for_earlier_work() -> None:
+    b = TraceBuilder()
+    for _ in range(20):
+        b.launch("gemm", duration=500)
+    b.launch("copy out", stream="9", delay=9_900)  # its event comes with the last product
+    assert finding(explain(b.build()), "MEA111") is None
+
+
+# -- a step ends when the host is done, too ----------------------------------------------------------------------------
+
+
+def test_a_single_step_lasts_until_the_host_is_done() -> None:
+    of = report("g_host_after_last_kernel")
+    assert of.regime.recorded_step_us == pytest.approx(100_000, rel=0.01)
+    assert of.regime.name == "host-bound"
+
+
+def test_a_recording_without_marks_lasts_until_its_last_call() -> None:
+    b = TraceBuilder()
+    with b.op("aten::fill_"):
+        b.launch("fill")
+    for _ in range(10):
+        with b.op("aten::mm"):
+            b.wait(1_000)
+    b.call("cudaDeviceSynchronize", duration=50_000)
+    assert explain(b.build()).regime.recorded_step_us == pytest.approx(10_030, rel=0.01)
+
+
+# -- waits that cost nothing -------------------------------------------------------------------------------------------
+
+
+def test_a_synchronise_that_returns_at_once_does_not_claim_the_idle_time_after_it() -> None:
+    of = report("b_sync_without_wait")
+    assert finding(of, "SYN105") is None
+    assert codes(of)[0] == "LAU110"
+
+
+def test_a_wait_that_nothing_follows_is_not_taken_for_one_that_something_follows() -> None:
+    b = TraceBuilder()
+    for _ in range(2):
+        b.launch("gemm", duration=300)
+        b.call("cudaDeviceSynchronize", duration=300)
+        b.wait(150)
+    b.launch("gemm", duration=300)
+    for _ in range(8):
+        b.call("cudaDeviceSynchronize", duration=300)
+    seen = finding(explain(b.build()), "SYN105")
+    assert seen is not None
+    assert seen.values["after"].value == pytest.approx(300e3, rel=0.05)
+
+
+# -- kernels beside communication --------------------------------------------------------------------------------------
+
+
+def test_kernels_beside_communication_do_not_leave_multiprocessors_idle() -> None:
+    of = report("c_deepep_overlapped")
+    assert finding(of, "KER106") is None
+    hotspot = finding(of, "KER101")
+    assert hotspot is not None
+    assert "100 %" in hotspot.title
+
+
+def test_a_small_grid_beside_another_stream_is_no_idle_device() -> None:
+    alone, beside = TraceBuilder(), TraceBuilder()
+    for b in (alone, beside):
+        for _ in range(3):
+            with b.step():
+                b.launch("gather_rows", grid=(40, 1, 1), duration=500)
+                if b is beside:
+                    b.launch("other_rows", grid=(92, 1, 1), duration=500, stream="9", delay=3)
+                b.call("cudaDeviceSynchronize", duration=500)
+    assert finding(explain(alone.build()), "KER106") is not None
+    assert finding(explain(beside.build()), "KER106") is None
+
+
+# -- gaps ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_gap_is_named_after_what_the_launching_thread_does_in_it() -> None:
+    gap = finding(report("m_gap_named_after_daemon"), "LAU110")
+    assert gap is not None
+    assert "acquire_read" in gap.title
+    assert "daemon" not in gap.title
+
+
+def test_a_gap_of_many_short_calls_has_their_name() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step(), b.frame("train.py(1): loop"):
+            for _ in range(20):
+                with b.frame("socket.py(10): recv"):
+                    b.wait(100)
+            b.launch("gemm")
+    gap = finding(explain(b.build()), "LAU110")
+    assert gap is not None
+    assert "socket.py(10): recv" in gap.title
+
+
+# -- families ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_embedding_lookup_is_no_matrix_product() -> None:
+    kernels = report("h_fbgemm_family").tables["kernels"]
+    assert {row["family"] for row in kernels.rows} == {"embedding and indexing"}
+
+
+# -- collectives whose arguments are not recorded ----------------------------------------------------------------------
+
+
+def test_ranks_are_matched_by_names_order_and_sizes_where_no_arguments_are_recorded() -> None:
+    first, second = (facts_of(read(file)) for file in sorted(TRACES.glob("k_rank*")))
+    ranks = matched(job_of([first, second]))
+    assert ranks.rank == (0, 1)
+    assert ranks.unmatched == 0
+    assert ranks.last.tolist() == [1] * len(ranks.last)
+    assert collectives(first).bytes.tolist() == [4 * 394_241] * 3
+
+
+@pytest.mark.parametrize("sizes", [True, False])
+def test_all_reduces_that_nobody_put_into_buckets(sizes: bool) -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(404):
+                dims, types = ([[1_000]], ["float"]) if sizes else (None, None)
+                with b.op("c10d::allreduce_"), b.op("nccl:all_reduce", dims=dims, types=types, head=20, tail=20):
+                    b.launch("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", duration=15, stream="20")
+    seen = finding(explain(b.build()), "DIS103")
+    assert seen is not None
+    assert "404 collectives per step" in seen.title
+    assert ("1.62 MB" in seen.title) is sizes
+    assert seen.recoverable_us_per_step > 0
+
+
+# -- backward work -------------------------------------------------------------------------------------------------------
+
+
+def forward_names(trace: Trace) -> dict[str, str]:
+    """Name of the forward row of each backward row that has one."""
+    forward = trace.links.forward_of
+    return {trace.name_of(int(row)): trace.name_of(int(forward[row])) for row in np.flatnonzero(forward >= 0)}
+
+
+def test_backward_work_does_not_stand_under_what_merely_shares_its_number() -> None:
+    (file,) = TRACES.glob("q_*")
+    assert forward_names(read(file)) == {}
+
+
+def test_backward_work_stands_under_its_forward_operator() -> None:
+    b = TraceBuilder()
+    with b.step():
+        with b.op("aten::linear", sequence=7, forward_thread=0), b.op("aten::addmm", sequence=7, forward_thread=0):
+            b.launch("gemm")
+        with b.op("MyFunction", sequence=8, forward_thread=0):
+            b.launch("mine")
+        with b.op("aten::relu_", sequence=9, forward_thread=0):
+            b.launch("relu")
+        for name, number in (
+            ("ReluBackward0", 9),
+            ("MyFunctionBackward", 8),
+            ("AddmmBackward0", 7),
+            ("MulBackward0", 7),
+        ):
+            with b.op(name, sequence=number, forward_thread=1):
+                b.launch("backward")
+    assert forward_names(b.build()) == {
+        "ReluBackward0": "aten::relu_",
+        "MyFunctionBackward": "MyFunction",
+        "AddmmBackward0": "aten::addmm",
+        "MulBackward0": "aten::addmm",  # no operator here is called `mul`: its name is no evidence
+    }

@@ -11,6 +11,14 @@ from lanewise.measure.kernel_names import family, tensor_cores
     ("name", "label"),
     [
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "communication"),
+        ("void deep_ep::internode::dispatch<false, 8>(int4*)", "communication"),
+        ("void deep_ep::internode_ll::combine<true, 7168, 9>", "communication"),
+        ("void deep_ep::intranode::notify_dispatch<8>", "communication"),
+        ("void pplx::a2a_kernels::a2a_dispatch_send_kernel", "communication"),
+        ("nvshmemi_proxy_barrier_kernel", "communication"),
+        ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport", "communication"),
+        ("one_shot_all_reduce_kernel<float>", "communication"),
+        ("void cutlass::device_kernel<grouped_gemm_fp8>()", "gemm"),
         ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128>>", "attention"),
         ("fmha_cutlassB_f32_aligned_64x64_k64_sm80", "attention"),
         ("void cudnn::ops::nchwToNhwcKernel<__half, __half, float>", "layout"),
@@ -31,6 +39,13 @@ from lanewise.measure.kernel_names import family, tensor_cores
         ("void at::native::(anonymous namespace)::RowwiseMomentsCUDAKernel<float>", "normalisation"),
         ("triton_poi_fused_gelu_0", "triton"),
         ("void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>>", "pointwise"),
+        (
+            "void split_embedding_codegen_forward_weighted_kernel<c10::Half>(fbgemm_gpu::FixedDivisor)",
+            "embedding and indexing",
+        ),
+        ("void fbgemm_gpu::permute_2D_data_kernel<true, int, int, float>(int, int, int const*)", "other"),
+        ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<float>", "communication"),
+        ("nvshmem_quiet_kernel", "communication"),
         ("mystery", "other"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from lanewise.trace.reader import read
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.model import Tree
 from tests.support.builder import TraceBuilder
 from tests.support.corpus import REPOSITORY, trace_path
@@ -16,13 +16,13 @@ CASES = REPOSITORY / "tests" / "data" / "tree"
 @cache
 def corpus_tree(name: str) -> Tree:
     """Tree of a trace of the H100 corpus; skips where it is absent."""
-    return build(read(trace_path(name), cache=False))
+    return build_tree(read(trace_path(name), cache=False))
 
 
 @cache
 def case_tree(name: str) -> Tree:
     """Tree of one of the hard cases."""
-    return build(read(CASES / f"{name}.json.gz", cache=False))
+    return build_tree(read(CASES / f"{name}.json.gz", cache=False))
 
 
 def small_trace_builder() -> TraceBuilder:
@@ -55,4 +55,4 @@ def small_trace_builder() -> TraceBuilder:
 @cache
 def small_tree() -> Tree:
     """The tree of that loop."""
-    return build(small_trace_builder().build())
+    return build_tree(small_trace_builder().build())

@@ -7,7 +7,7 @@ import pytest
 from lanewise.errors import UsageError
 from lanewise.tree import views
 from lanewise.tree.algebra import align, merge, per_step, subtract
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.model import Tree
 from tests.support.builder import TraceBuilder
 from tests.tree.samples import corpus_tree, small_tree
@@ -23,7 +23,7 @@ def loop(steps: int, *, copy: bool, duration: int = 5) -> Tree:
             if copy:
                 with b.op("aten::to"):
                     b.copy("HtoD", duration=30)
-    return build(b.build())
+    return build_tree(b.build())
 
 
 def changes(tree: Tree) -> dict[str, int]:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from lanewise.cli.tree import tree
 from lanewise.errors import LanewiseError, UsageError
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.tree_file import load, save
 from tests.support.builder import TraceBuilder
 from tests.tree.samples import CASES
@@ -75,7 +75,7 @@ def test_without_a_device_host_time_is_shown(tmp_path: Path) -> None:
     b = TraceBuilder()
     with b.step(), b.frame("train.py(1): main"), b.op("aten::mm", head=40):
         pass
-    save(build(b.build()), tmp_path / "cpu.lwtree")
+    save(build_tree(b.build()), tmp_path / "cpu.lwtree")
     output = run(str(tmp_path / "cpu.lwtree")).output
     assert "main (train.py:1)" in output
     assert "41.0 us" in output
@@ -135,6 +135,6 @@ def test_a_narrow_terminal_names_the_function_rather_than_the_thread(
     b = TraceBuilder()
     with b.step(), b.frame("train.py(1): main"), b.op("aten::mm", head=40):
         pass
-    save(build(b.build()), tmp_path / "cpu.lwtree")
+    save(build_tree(b.build()), tmp_path / "cpu.lwtree")
     monkeypatch.setenv("COLUMNS", "80")
     assert "main (train.py:1)" in run(str(tmp_path / "cpu.lwtree")).output

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
-from lanewise.show.tree.collapsed import collapsed, parse_collapsed
+from lanewise.show.tree.collapsed import collapsed
 from lanewise.trace.model import Trace
 from lanewise.tree import views
 from lanewise.tree.algebra import merge, subtract
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.flat import BY, flat
 from lanewise.tree.limits import limit_nodes
 from lanewise.tree.model import METRICS, PHASES, Tree
 from lanewise.tree.tree_file import dumps, loads
+from tests.support.collapsed_stacks import parse_collapsed
 from tests.tree.programs import Action, play, programs
 
 relaxed = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -42,7 +43,7 @@ def all_views(tree: Tree) -> dict[str, Tree]:
 def test_every_view_has_the_device_total_of_the_trace(program: list[list[Action]]) -> None:
     trace = play(program)
     total = device_total(trace)
-    tree = build(trace)
+    tree = build_tree(trace)
     assert tree.info.device_total == total
     for name, view in all_views(tree).items():
         assert view.total("device") == total, name
@@ -60,7 +61,7 @@ def test_every_view_has_the_device_total_of_the_trace(program: list[list[Action]
 @relaxed
 @given(programs)
 def test_every_sum_survives_every_view(program: list[list[Action]]) -> None:
-    tree = build(play(program))
+    tree = build_tree(play(program))
     for name, view in all_views(tree).items():
         if name.startswith("bottom-up"):
             continue
@@ -72,7 +73,7 @@ def test_every_sum_survives_every_view(program: list[list[Action]]) -> None:
 @relaxed
 @given(programs)
 def test_phases_divide_the_tree(program: list[list[Action]]) -> None:
-    tree = build(play(program))
+    tree = build_tree(play(program))
     parts = [views.only_phases(tree, [phase]) for phase in PHASES]
     assert sum(part.total("device") for part in parts) == tree.total("device")
     assert sum(part.total("host") for part in parts) == tree.total("host")
@@ -81,7 +82,7 @@ def test_phases_divide_the_tree(program: list[list[Action]]) -> None:
 @relaxed
 @given(programs)
 def test_a_limit_keeps_the_device_time_of_each_phase(program: list[list[Action]]) -> None:
-    tree = build(play(program))
+    tree = build_tree(play(program))
     small = limit_nodes(tree, max(len(tree) // 3, 1))
     for phase in PHASES:
         assert views.only_phases(small, [phase]).total("device") == views.only_phases(tree, [phase]).total("device")
@@ -91,10 +92,10 @@ def test_a_limit_keeps_the_device_time_of_each_phase(program: list[list[Action]]
 @given(programs)
 def test_steps_divide_the_tree(program: list[list[Action]]) -> None:
     trace = play(program)
-    whole = build(trace)
+    whole = build_tree(trace)
     numbers = trace.steps.number.tolist()
-    steps = build(trace, steps=numbers)
-    parts = [build(trace, steps=[number]) for number in numbers]
+    steps = build_tree(trace, steps=numbers)
+    parts = [build_tree(trace, steps=[number]) for number in numbers]
     assert sum(part.total("device") for part in parts) == steps.total("device") <= whole.total("device")
     merged = merge(parts)
     assert len(merged) == len(steps)
@@ -109,14 +110,14 @@ def test_streams_divide_the_tree(program: list[list[Action]]) -> None:
     trace = play(program)
     lanes = trace["lanes"]
     streams = sorted(set(lanes["thread"][lanes["side"] == "device"].tolist()))
-    parts = [build(trace, streams=[stream]) for stream in streams]
+    parts = [build_tree(trace, streams=[stream]) for stream in streams]
     assert sum(part.total("device") for part in parts) == device_total(trace)
 
 
 @relaxed
 @given(programs)
 def test_a_tree_less_itself_is_nothing(program: list[list[Action]]) -> None:
-    tree = build(play(program))
+    tree = build_tree(play(program))
     twice = merge([tree, tree])
     assert len(twice) == len(tree)
     for metric in METRICS:
@@ -131,7 +132,7 @@ def test_a_tree_less_itself_is_nothing(program: list[list[Action]]) -> None:
 @relaxed
 @given(programs)
 def test_equal_programs_give_equal_bytes(program: list[list[Action]]) -> None:
-    assert dumps(build(play(program))) == dumps(build(play(program)))
+    assert dumps(build_tree(play(program))) == dumps(build_tree(play(program)))
 
 
 @relaxed
@@ -143,6 +144,6 @@ def test_more_steps_give_no_more_contexts(program: list[list[Action]]) -> None:
     before
     it: both are the same from the second step on.
     """
-    few = build(play([program[0]] * 3))
-    many = build(play([program[0]] * 7))
+    few = build_tree(play([program[0]] * 3))
+    many = build_tree(play([program[0]] * 7))
     assert len(few) == len(many)

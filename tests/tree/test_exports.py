@@ -17,17 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lanewise.errors import UsageError
-from lanewise.show.tree.collapsed import collapsed, parse_collapsed
+from lanewise.show.tree.collapsed import collapsed
 from lanewise.show.tree.hatchet import hatchet
 from lanewise.show.tree.pprof import pprof
 from lanewise.show.tree.speedscope import speedscope
 from lanewise.show.tree.tree_json import flat_json, tree_json
 from lanewise.tree import views
 from lanewise.tree.algebra import subtract
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.flat import flat
 from lanewise.tree.model import Tree
 from tests.support.builder import TraceBuilder
+from tests.support.collapsed_stacks import parse_collapsed
 from tests.tree.samples import CASES, corpus_tree, small_tree
 
 READERS = Path(__file__).parent / "readers"
@@ -39,7 +40,7 @@ def named(name: str) -> Tree:
     b = TraceBuilder()
     with b.step(), b.frame(f"{name}.py(1): {name}"), b.op(name):
         b.launch(name, duration=3)
-    return build(b.build())
+    return build_tree(b.build())
 
 
 def paths(tree: Tree) -> dict[tuple[str, ...], int]:
@@ -78,7 +79,7 @@ def test_collapsed_stacks_of_a_real_program_round_trip() -> None:
 # -- speedscope ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tree", [small_tree(), named(HOSTILE), build(TraceBuilder().build())], ids=range(3))
+@pytest.mark.parametrize("tree", [small_tree(), named(HOSTILE), build_tree(TraceBuilder().build())], ids=range(3))
 def test_speedscope_files_follow_its_schema(tree: Tree) -> None:
     schema = json.loads((CASES / "speedscope-schema.json").read_text())
     document = json.loads(speedscope(tree))
@@ -203,7 +204,7 @@ def test_a_hatchet_literal_is_the_tree() -> None:
 
     assert sum(walk(root) for root in roots) == tree.total("device")
     assert seen == len(tree)
-    assert json.loads(hatchet(build(TraceBuilder().build()))) == []
+    assert json.loads(hatchet(build_tree(TraceBuilder().build()))) == []
 
 
 def test_a_deep_program_needs_no_recursion() -> None:
@@ -216,7 +217,7 @@ def test_a_deep_program_needs_no_recursion() -> None:
             b.launch("gemm")
         for frame in reversed(deep):
             frame.__exit__(None, None, None)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     assert len(tree) == 3003
     text = hatchet(tree)
     assert text.count('"children": [') == len(tree)

@@ -10,7 +10,7 @@ import pytest
 from lanewise.show.report.terminal_table import table_renderable
 from lanewise.show.tree.tree_terminal import flat_block, header, tree_rows, tree_text
 from lanewise.tree import views
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.flat import BY, flat
 from lanewise.tree.source_excerpt import find_source
 from tests.support.builder import TraceBuilder
@@ -54,7 +54,7 @@ def test_what_is_not_shown_is_summed_up_where_it_is_missing() -> None:
         for number in range(30):
             with b.op(f"op{number}"):
                 b.launch(f"kernel{number}", duration=100 if number == 0 else 5)
-    tree = views.top_down(build(b.build()))
+    tree = views.top_down(build_tree(b.build()))
     rows = tree_rows(tree, min_share=0.05)
     last = rows[-1]
     assert (last.hidden, last.value, last.nodes) == (29, 29 * 5000, ())
@@ -127,7 +127,7 @@ def test_flat_tables_of_a_run_on_the_cpu_have_no_columns_of_a_device() -> None:
     b = TraceBuilder()
     with b.step(), b.frame("train.py(3): main"), b.op("aten::mm"):
         b.wait(50)
-    tree = views.placed(build(b.build()), "forward")
+    tree = views.placed(build_tree(b.build()), "forward")
     block = flat_block(tree, flat(tree, "function", metric="host"), "function", "host")
     assert [column.key for column in block.columns] == ["name", "total_host", "share", "host", "calls"]
     assert block.rows[0]["share"] == pytest.approx(1, abs=0.1)
@@ -143,7 +143,7 @@ def test_deep_trees_leave_room_for_names() -> None:
                 b.launch("gemm")
         for frame in reversed(deep):
             frame.__exit__(None, None, None)
-    tree = views.top_down(build(b.build()))
+    tree = views.top_down(build_tree(b.build()))
     text = tree_text(tree, tree_rows(tree, min_share=0, limit=500), width=100).plain
     assert max(map(len, text.splitlines())) <= 100
     assert "f59" in text

@@ -7,7 +7,7 @@ import pytest
 from lanewise.errors import UsageError
 from lanewise.trace.frames import is_library, parse_frame
 from lanewise.tree import views
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.flat import BY, flat
 from lanewise.tree.limits import TRUNCATED, limit_nodes
 from lanewise.tree.model import NodeKind, Tree
@@ -98,13 +98,13 @@ def test_filters() -> None:
 
 def test_steps_and_streams_are_chosen_when_the_tree_is_built() -> None:
     trace = small_trace_builder().build()
-    assert build(trace, steps=[3]).total("device") == 73_000
-    assert build(trace, streams=["9"]).total("device") == 82_000
-    assert build(trace, steps=[3], streams=["9"]).info.filters == {"step": "3", "stream": "9"}
+    assert build_tree(trace, steps=[3]).total("device") == 73_000
+    assert build_tree(trace, streams=["9"]).total("device") == 82_000
+    assert build_tree(trace, steps=[3], streams=["9"]).info.filters == {"step": "3", "stream": "9"}
     with pytest.raises(UsageError, match="no step 9; it has: 2, 3"):
-        build(trace, steps=[9])
+        build_tree(trace, steps=[9])
     with pytest.raises(UsageError, match="no stream 4; it has: 7, 9"):
-        build(trace, streams=["4"])
+        build_tree(trace, streams=["4"])
 
 
 def test_modules_alone() -> None:
@@ -118,7 +118,7 @@ def test_equal_layers_can_be_merged() -> None:
         for layer in range(12):
             with b.frame(f"nn.Module: Block_{layer}"), b.frame(f"nn.Module: Linear_{layer}"), b.op("aten::mm"):
                 b.launch("gemm", duration=2)
-    merged = views.merge_layers(views.top_down(build(b.build())))
+    merged = views.merge_layers(views.top_down(build_tree(b.build())))
     assert outline(views.modules(merged)) == [
         ("main thread", 24_000), ("  Sequential", 24_000), ("    *", 24_000), ("      *.Linear_0", 24_000),
     ]  # fmt: skip
@@ -135,7 +135,7 @@ def folded(*frames: str) -> list[str]:
             b.launch("kernel")
         for frame in reversed(entered):
             frame.__exit__(None, None, None)
-    tree = views.top_down(build(b.build()))
+    tree = views.top_down(build_tree(b.build()))
     return [tree.label(n) for n in range(len(tree)) if tree.kind[n] in (NodeKind.FRAME, NodeKind.MODULE)]
 
 
@@ -163,7 +163,7 @@ def test_a_thread_of_library_frames_alone_keeps_its_costs() -> None:
     b = TraceBuilder()
     with b.step(), b.frame("threading.py(1030): _bootstrap"), b.op("aten::add"):
         b.launch("add", duration=4)
-    shown = views.top_down(build(b.build()))
+    shown = views.top_down(build_tree(b.build()))
     assert outline(shown) == [("main thread", 4000), ("  aten::add", 4000), ("    add", 4000)]
 
 
@@ -232,7 +232,7 @@ def test_the_total_of_a_recursive_function_counts_each_kernel_once() -> None:
         b.launch("k", duration=1)
         with b.frame("b.py(1): g"), b.frame("a.py(1): f"), b.op("aten::x"):
             b.launch("k", duration=2)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     assert table(tree, "line")["a.py:1"] == (3000, 3000)
     assert table(tree, "operator")["aten::x"] == (3000, 3000)
 
@@ -257,7 +257,7 @@ def test_spread_of_a_kernel() -> None:
     with b.step(), b.op("aten::mm"):
         for duration in (2, 4, 9):
             b.launch("k", duration=duration)
-    (row,) = [row for row in flat(build(b.build()), "kernel").rows() if row["name"] == "k"]
+    (row,) = [row for row in flat(build_tree(b.build()), "kernel").rows() if row["name"] == "k"]
     assert (row["mean"], row["shortest"], row["longest"]) == (5000, 2000, 9000)
     assert row["stddev"] == pytest.approx((26 / 3) ** 0.5 * 1000)
 
@@ -290,7 +290,7 @@ def test_above_the_limit_the_cheapest_contexts_are_merged_and_counted() -> None:
         for number in range(50):
             with b.frame(f"gen.py({number}): f"), b.op(f"op{number}"):
                 b.launch(f"k{number}", duration=1 + number)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     small = limit_nodes(tree, 31)
     assert len(small) < len(tree)
     assert small.total("device") == tree.total("device")
@@ -298,4 +298,4 @@ def test_above_the_limit_the_cheapest_contexts_are_merged_and_counted() -> None:
     labels = {small.label(n) for n in range(len(small))}
     assert {"k49", TRUNCATED} <= labels
     assert "k0" not in labels
-    assert len(build(b.build(), max_nodes=31)) == len(small)
+    assert len(build_tree(b.build(), max_nodes=31)) == len(small)

@@ -13,10 +13,11 @@ import pytest
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.diff import run_of
 from lanewise.compare.sides.arm import Arm
-from lanewise.diagnose.explain import facts_of
+from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.show.diff.diff_page import diff_html, diff_tree
 from lanewise.trace.model import Trace
 from tests.support.builder import TraceBuilder
+from tests.support.compared import base_of
 from tests.web.waiting import until
 
 Open = Callable[..., Any]
@@ -37,7 +38,9 @@ def program(kernels: int, *, name: str = "mul_kernel", wait: float = 20) -> Trac
 def compared(open_page: Open, tmp_path: Path) -> Callable[..., Any]:
     def compared(before: Trace, after: Trace) -> Any:
         path = tmp_path / "diff.html"
-        path.write_text(diff_html(facts_of(before), facts_of(after)), encoding="utf-8")
+        facts = facts_of(after)
+        report = report_of(facts)
+        path.write_text(diff_html(facts, report, base_of(facts_of(before), facts, report)), encoding="utf-8")
         watched = open_page(path.as_uri() + "#view=compare")
         watched.ready()
         watched.page.locator(".locked canvas").nth(1).wait_for()

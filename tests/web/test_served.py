@@ -11,6 +11,7 @@ import pytest
 
 from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.show.page.server import PageServer
+from tests.support.compared import base_of
 from tests.web.traces import training
 from tests.web.waiting import until
 
@@ -115,7 +116,8 @@ def test_a_server_that_is_gone_is_said(open_page: Open, server: PageServer) -> N
 
 def test_two_runs_are_served(open_page: Open) -> None:
     facts, base = facts_of(training(6)), facts_of(training(6, kernel="void slower_kernel<float>"))
-    made = PageServer(facts, report_of(facts), base=base)
+    report = report_of(facts)
+    made = PageServer(facts, report, base=base_of(base, facts, report))
     thread = threading.Thread(target=made.serve, daemon=True)
     thread.start()
     try:

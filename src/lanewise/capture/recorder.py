@@ -252,7 +252,7 @@ def handler(out: str | os.PathLike[str] = "lanewise-out", *, name: str = "trace"
 
 def quick_plan() -> Plan:
     """For programs with few steps."""
-    return Plan(skip=1, timed_min=3, timed_max=3, warmup=1, active_min=3, active_max=3, after=0)
+    return Plan(skip=1, timed_min=3, timed_max=3, warmup=1, active_min=3, active_max=3)
 
 
 def _need_torch() -> None:

@@ -215,12 +215,12 @@ class Recording:
             cut = self.window.measured.stopped_by == "size"
             count = "the beginning, up to --max-size, without steps" if cut else "all there is, without steps"
         self._log(f"recorded {count}, {found.size / 1e6:.1f} MB")
-        # At once: the program may be killed, or end by os._exit, while the steps after recording are timed.
+        # At once: the program may be killed, or end by os._exit, before it ends.
         self._save()
         return False
 
     def _done(self) -> None:
-        """Nothing more to time: leave the program alone, and end it if that was asked for."""
+        """Recording is over: leave the program alone, and end it if that was asked for."""
         self.finder.uninstall()
         if not self._aside:
             self._own.uninstall()
@@ -297,26 +297,15 @@ class Recording:
         raise LanewiseError(f"cannot write the trace to {self.options.out} or the temporary folder: {reason}")
 
     def _save(self) -> None:
-        """Bring what is known to disk: the trace once, the times after recording when they are there."""
+        """Bring the trace to disk, with what is known of it."""
         raw, self._raw = self._raw, None
-        if self.facts is None:
-            return
-        measured = self.window.measured
-        if measured.after is not None and self.facts.after is None:
-            self.facts = replace(self.facts, after=measured.after, after_step_us=measured.after.median_us)
-            if raw is None and self.trace is not None and not self.problem:
-                try:
-                    self._first_part = rewrite_facts(self.trace, to_json(self.facts), self._first_part)
-                except LanewiseError as error:
-                    # The trace is as complete as before; only those times are missing in it.
-                    self._log(str(error))
-        if raw is None:
+        if self.facts is None or raw is None:
             return
         try:
             stem = f"{self.options.name}{rank_suffix(os.environ)}"
             folder = self.options.out if raw.parent == self.options.out else raw.parent
             final = free_path(folder, stem, ".json.gz")
-            self._first_part = write_trace(raw, final, to_json(self.facts), unfinished=measured.unfinished)
+            self._first_part = write_trace(raw, final, to_json(self.facts), unfinished=self.window.measured.unfinished)
             self.trace = final
             self._log(f"trace in {self.shown}")
             raw.unlink(missing_ok=True)

@@ -31,7 +31,6 @@ class Plan:
         warmup: steps with the profiler attached and its rows thrown away.
         active_min, active_max: steps to record; between the two it ends once the host times settle.
         active_seconds: recording ends at the first boundary after this much host time, whatever else holds.
-        after: un-profiled steps to time when recording is over; 0 for none.
         trace_bytes: size that the trace file must not exceed before compression.
     """
 
@@ -43,7 +42,6 @@ class Plan:
     active_min: int = 10
     active_max: int = 40
     active_seconds: float = 3.0
-    after: int = 20
     trace_bytes: int = 200_000_000
 
     @property
@@ -61,7 +59,7 @@ class Plan:
         warmup = min(self.warmup, 1)
         timed = min(self.timed_min, max(0, (steps - skip - warmup) // 3))
         active = max(1, steps - skip - warmup - timed - 1)
-        return replace(self, skip=skip, timed_min=timed, timed_max=timed, warmup=warmup, active_min=active, after=0)
+        return replace(self, skip=skip, timed_min=timed, timed_max=timed, warmup=warmup, active_min=active)
 
     def timed_enough(self, times_ns: Sequence[int]) -> bool:
         """Whether the un-profiled step time is known well enough."""

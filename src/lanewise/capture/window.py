@@ -1,4 +1,4 @@
-"""The course of a recording: pass the first steps, time some, warm the profiler up, record, stop, time some more.
+"""The course of a recording: pass the first steps, time some, warm the profiler up, record, stop.
 
 A `Window` is told of every step boundary, from whatever found it, and does the rest. Timing comes before any profiler
 has started in the process, because a process that ever had one attached stays slower.
@@ -40,7 +40,6 @@ class Phase(enum.Enum):
     TIMED = "timed"
     WARMUP = "warmup"
     ACTIVE = "active"
-    AFTER = "after"
     DONE = "done"
 
 
@@ -78,7 +77,6 @@ class Measured:
     def __init__(self) -> None:
         self.unprofiled: StepTimes | None = None
         self.profiled: StepTimes | None = None
-        self.after: StepTimes | None = None
         self.interval: tuple[float, float] | None = None
         self.settled_after: int | None = None
         self.steps_before = 0
@@ -107,7 +105,7 @@ class Window:
         device: asks for the device in use; called when timing and recording begin.
         annotation: marks steps in the trace.
         recorded: called at the boundary where recording has stopped; if it answers True, steps are recorded once more.
-        done: called once, when nothing more is to be timed; whatever is installed in the program can go.
+        done: called once, when recording is over; whatever is installed in the program can go.
         now: the host clock, nanoseconds.
     """
 
@@ -230,8 +228,6 @@ class Window:
             self._profiler.abandon()
         elif self.phase is Phase.TIMED and self._clock is not None:
             self._close_timed()
-        elif self.phase is Phase.AFTER:
-            self._close_after()
         if not self.measured.stopped_by:
             self.measured.stopped_by = reason
         self._become_done()
@@ -317,18 +313,10 @@ class Window:
         if reason:
             if self._end_rows(reason):
                 self._begin_warmup()
-            elif self._wanted:
-                self._become_done()
             else:
-                self._begin_after()
+                self._become_done()
         else:
             self._annotation.begin(self.steps)
-
-    def _time_after(self) -> None:
-        clock = self._running_clock()
-        if clock.steps >= self.plan.after or clock.elapsed_ns >= self.plan.timed_seconds * 1e9:
-            self._close_after()
-            self._become_done()
 
     # -- transitions ---------------------------------------------------------------------------------------------
 
@@ -383,7 +371,7 @@ class Window:
         if profiler is None:
             raise AssertionError("rows end after they began")
         clock.close()
-        self.phase = Phase.AFTER
+        self.phase = Phase.DONE
         # An annotation that is still open belongs to a step that the program did not finish.
         self.measured.unfinished = self.steps if self._annotation.is_open else None
         self._annotation.end()
@@ -399,19 +387,6 @@ class Window:
         self.measured.interval = ratio_interval(samples, self._unprofiled_samples)
         self._clock = None
         return self._recorded()
-
-    def _begin_after(self) -> None:
-        if self.plan.after == 0 or self.measured.unprofiled is None:
-            self._become_done()
-            return
-        self._clock = StepClock(self._make_device(), marks=True, now=self._now)
-        self._clock.open()
-
-    def _close_after(self) -> None:
-        if self._clock is not None:
-            self._clock.close()
-            self.measured.after = self._clock.summary()
-            self._clock = None
 
     def _become_done(self) -> None:
         self.phase = Phase.DONE
@@ -444,5 +419,4 @@ _ON_BOUNDARY: dict[Phase, Callable[[Any], None]] = {
     Phase.TIMED: Window._time,  # pyright: ignore[reportPrivateUsage]
     Phase.WARMUP: Window._warm_up,  # pyright: ignore[reportPrivateUsage]
     Phase.ACTIVE: Window._record,  # pyright: ignore[reportPrivateUsage]
-    Phase.AFTER: Window._time_after,  # pyright: ignore[reportPrivateUsage]
 }

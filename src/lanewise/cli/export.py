@@ -73,10 +73,10 @@ def _text(trace: Trace, format_: str, step_time: float | None) -> Iterable[str]:
 
     if format_ == "speedscope":
         from lanewise.show.tree.speedscope import speedscope
-        from lanewise.tree.build import build
+        from lanewise.tree.build import build_tree
         from lanewise.tree.views import top_down
 
-        return [speedscope(top_down(build(trace)))]
+        return [speedscope(top_down(build_tree(trace)))]
     facts = facts_of(trace, unprofiled_us=step_time)
     report = report_of(facts, project_settings())
     if format_ == "perfetto":

@@ -203,9 +203,9 @@ def _load(sources: tuple[str, ...], steps: tuple[int, ...], streams: tuple[str, 
                 raise UsageError(f"{source} is a saved tree: steps and streams can only be chosen from its trace")
             trees.append(load(source))
         else:
-            from lanewise.tree.build import build
+            from lanewise.tree.build import build_tree
 
-            trees.append(build(open_trace(source, cache=cache), steps=steps or None, streams=streams or None))
+            trees.append(build_tree(open_trace(source, cache=cache), steps=steps or None, streams=streams or None))
     if len(trees) == 1:
         return trees[0]
     from lanewise.tree.algebra import merge

@@ -21,8 +21,10 @@ from lanewise.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from lanewise.diagnose.settings import Settings
     from lanewise.measure.facts import Facts
     from lanewise.report.model import Report
+    from lanewise.show.diff.diff_page import Base
 
 __all__ = ["view"]
 
@@ -92,20 +94,29 @@ def view(
     if output is not None:
         check_output(output, force)
     facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
-    base = facts_of(open_trace(baseline, cache=cache)) if baseline is not None else None
     report, most = report_of(facts, settings), max_slices or MAX_SLICES
+    base = _base(facts_of(open_trace(baseline, cache=cache)), facts, report, settings) if baseline is not None else None
     if output is None:
-        server = PageServer(facts, report, max_slices=most, sources=sources, base=base, settings=settings)
+        server = PageServer(facts, report, max_slices=most, sources=sources, base=base)
         _serve(server.address, server.address, browser, server.serve)
         return
     text = (
         report_html(facts, report, max_slices=most, sources=sources)
         if base is None
-        else diff_html(base, facts, max_slices=most, sources=sources, settings=settings)
+        else diff_html(facts, report, base, max_slices=most, sources=sources)
     )
     emit(text, output, force)
     if output != STDOUT:
         click.echo(f"wrote {output} ({output.stat().st_size / 1e6:,.1f} MB)", err=True)
+
+
+def _base(earlier: Facts, facts: Facts, report: Report, settings: Settings) -> Base:
+    from lanewise.compare.diff import diff_explained
+    from lanewise.diagnose.explain import report_of
+    from lanewise.show.diff.diff_page import Base
+
+    before = report_of(earlier, settings)
+    return Base(earlier, before, diff_explained([("before", earlier, before), ("after", facts, report)]))
 
 
 def _perfetto(facts: Facts, report: Report, browser: bool) -> None:

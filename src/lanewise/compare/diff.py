@@ -18,12 +18,14 @@ from lanewise.diagnose.engine import diagnose
 from lanewise.diagnose.explain import facts_of
 from lanewise.diagnose.settings import Settings
 from lanewise.errors import UsageError
+from lanewise.measure.facts import Facts
+from lanewise.report.model import Report
 from lanewise.trace.file.source import resolve
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import read
 from lanewise.tree.tree_file import is_tree
 
-__all__ = ["Side", "arms_of", "diff", "run_of"]
+__all__ = ["Side", "arms_of", "diff", "diff_explained", "run_of"]
 
 Side = str | os.PathLike[str] | Trace | Sequence[Trace]
 """A trace, a path to one, to a directory of repeated recordings, to a baseline or a report; or repeated recordings."""
@@ -58,6 +60,12 @@ def diff(
         sides, unprofiled_us=unprofiled_us, labels=labels, read_trace=read, contexts=contexts, settings=settings
     )
     return compare_arms(arms, anyway=anyway)
+
+
+def diff_explained(sides: Sequence[tuple[str, Facts, Report]]) -> Comparison:
+    """Compare runs that are explained already, each with its label; even what is not comparable, which the result says."""
+    arms = [Arm(label, [measure_run(facts, report.findings)]) for label, facts, report in sides]
+    return compare_arms(arms, anyway=True)
 
 
 def arms_of(

@@ -23,7 +23,6 @@ __all__ = [
     "autocorrelation_length",
     "bootstrap",
     "estimate",
-    "far_out",
     "holm",
     "judge",
     "log_spread",
@@ -185,15 +184,6 @@ def log_spread(rounds: Sequence[np.ndarray]) -> float:
         return 0.0
     low, high = np.quantile(samples, (0.2, 0.8))
     return math.log(high / low) / _QUANTILE_WIDTH if low > 0 else 0.0
-
-
-def far_out(samples: np.ndarray) -> int:
-    """Samples beyond 3 interquartile ranges from the quartiles: counted, never removed."""
-    if len(samples) < 4:
-        return 0
-    low, high = np.quantile(samples, (0.25, 0.75))
-    reach = 3 * (high - low)
-    return int(np.count_nonzero((samples < low - reach) | (samples > high + reach)))
 
 
 def _ratio(a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> float:

@@ -13,7 +13,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from lanewise.diagnose.registry import installed_rules
 from lanewise.diagnose.rule import Rule
@@ -132,18 +134,28 @@ def _holds_settings(section: Mapping[str, Any]) -> bool:
 
 
 def _codes(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(code, str) and code for code in value):
-        raise UsageError(f'{where} is a list of codes or of their beginnings, such as ["LAU", "SYN101"]')
-    return tuple(code.upper() for code in value)
+    wanted = 'a list of codes or of their beginnings, such as ["LAU", "SYN101"]'
+    return tuple(code.upper() for code in _as(list[_Code], value, where, wanted))
 
 
 def _thresholds(value: Any, where: Callable[..., str]) -> dict[str, dict[str, Any]]:
-    if not isinstance(value, Mapping):
-        raise UsageError(f"{where('thresholds')} is a table, such as LAU101 = {{ launches_from = 50 }}")
-    for code, values in value.items():
-        if not isinstance(values, Mapping):
-            raise UsageError(f"{where('thresholds', code)} is a table, such as {{ launches_from = 50 }}")
-    return {code.upper(): dict(values) for code, values in value.items()}
+    table = dict[str, Any]
+    rules = _as(table, value, where("thresholds"), "a table, such as LAU101 = { launches_from = 50 }")
+    return {
+        code.upper(): _as(table, values, where("thresholds", code), "a table, such as { launches_from = 50 }")
+        for code, values in rules.items()
+    }
+
+
+_T = TypeVar("_T")
+_Code = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+def _as(kind: type[_T], value: Any, where: str, wanted: str) -> _T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise UsageError(f"{where} is {wanted}") from None
 
 
 def _wanted(value: Any, default: Any) -> str:

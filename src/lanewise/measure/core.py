@@ -130,17 +130,29 @@ class Core:
         """The run of steady steps as a graph of what waits for what, as recorded."""
         requests = self.host.stalls.request
         stalls = union(self.trace.start[requests], self.trace.end[requests])
-        return build_graph(self.trace, waiting=self.host.waiting, steady=self.steady, stalls=stalls)
+        backlog = self.classes.backlog
+        return build_graph(
+            self.trace,
+            waiting=self.host.waiting,
+            steady=self.steady,
+            stalls=stalls,
+            done=self.host.done,
+            head=backlog.until if backlog.there else 0,
+            held=backlog.streams,
+        )
 
     @once
     def unprofiled(self) -> Unprofiled:
         """The step without the profiler, timed or computed."""
+        classes = self.classes
+        period = int(classes.window_end[-1] - classes.window_start[0]) if len(self.trace.steps) == 1 else 0
         return without_profiler(
             self.trace,
             self.graph,
-            device=self.classes.device,
+            device=classes.device,
             communicating=self.is_family("communication"),
             timed_ns=self.unprofiled_ns,
+            period_ns=float(period) if period > 0 else float("inf"),
         )
 
     @once

@@ -22,7 +22,7 @@ class Device:
         sms: multiprocessors (compute units on AMD).
         memory: bytes.
         warp: threads per warp.
-        threads_per_sm, registers_per_sm, shared_per_sm, shared_optin, threads_per_block: limits; bytes for memory.
+        threads_per_sm, registers_per_sm, shared_per_sm: limits; bytes for memory.
         peak: what the card can do at most; None for a card that the table does not hold.
     """
 
@@ -33,10 +33,8 @@ class Device:
     memory: int = 0
     warp: int = 0
     threads_per_sm: int = 0
-    threads_per_block: int = 0
     registers_per_sm: int = 0
     shared_per_sm: int = 0
-    shared_optin: int = 0
     peak: Peak | None = None
 
     @property
@@ -75,9 +73,7 @@ def device_of(metadata: Mapping[str, Any], ordinal: str) -> Device:
         memory=number("totalGlobalMem"),
         warp=warp,
         threads_per_sm=number("maxThreadsPerMultiprocessor"),
-        threads_per_block=number("maxThreadsPerBlock"),
         registers_per_sm=number("regsPerMultiprocessor"),
         shared_per_sm=number("sharedMemPerMultiprocessor", "maxSharedMemoryPerMultiProcessor"),
-        shared_optin=number("sharedMemPerBlockOptin"),
         peak=peak_of(name, sms),
     )

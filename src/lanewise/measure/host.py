@@ -29,6 +29,7 @@ class Host:
         profiler_sync: the profiler's own final synchronise, or -1. It is no one's cost.
         outermost_operator: outermost operator around each event (itself if it is one), or -1.
         stalls: the profiler's own stalls; their time is in no `self_time`.
+        done: when the host was done with the last step, ns; without marked steps, with its last operator or call.
     """
 
     parent: np.ndarray
@@ -40,6 +41,7 @@ class Host:
     profiler_sync: int
     outermost_operator: np.ndarray
     stalls: Stalls
+    done: int
 
     def accumulate(self, value: np.ndarray) -> np.ndarray:
         """Sum of `value` over each event's subtree, itself included; shape (events,)."""
@@ -81,10 +83,17 @@ def measure_host(trace: Trace) -> Host:
     sync = _profiler_sync(trace, waiting)
     if sync >= 0:
         waiting[sync] = False
-    partial = Host(parent, depth, order, self_time, waiting, self_time, sync, parent, stalls)
+    done = _done(trace, events, sync)
+    partial = Host(parent, depth, order, self_time, waiting, self_time, sync, parent, stalls, done)
     wait_inside = partial.accumulate(np.where(waiting, trace.duration, 0))
     outermost = _outermost(trace, parent, order)
-    return Host(parent, depth, order, self_time, waiting, wait_inside, sync, outermost, stalls)
+    return Host(parent, depth, order, self_time, waiting, wait_inside, sync, outermost, stalls, done)
+
+
+def _done(trace: Trace, events: np.ndarray, profiler_sync: int) -> int:
+    if trace.steps.recorded:
+        return int(trace.steps.end[-1])
+    return int(trace.end[events[events != profiler_sync]].max(initial=int(trace.steps.start[0])))
 
 
 def _depths(parent: np.ndarray, events: np.ndarray, nesting_depth: np.ndarray) -> np.ndarray:

@@ -31,7 +31,12 @@ FAMILIES: tuple[str, ...] = (
 )
 
 COMMUNICATION = re.compile(
-    r"nccl|rccl|xccl::|hccl::|oneccl|msccl|cross_device_reduce|all_?reduce_|multimem_|all_gather_kernel", re.IGNORECASE
+    r"nccl|rccl|xccl::|hccl::|\bhcom_|oneccl|msccl|deep_?ep::|nvshmem|rocshmem|ishmem|cross_device_(?:reduce|load|store)|"
+    r"all_?reduce(?:_|kernel|fusion)|multimem_|all_gather_kernel|reduce_scatter_kernel|(?:all_?to_?all|moe_?a2a).*kernel|"
+    # DeepEP without its outer name, PPLX, vLLM's and AMD's own all-reduces, symmetric memory.
+    r"\binter_?node(?:_ll)?::|\bintra_?node::|pplx|a2a_(?:dispatch|combine)|(?:one|two)_shot_all|quick_?reduce|mscclpp|"
+    r"symm_mem_",
+    re.IGNORECASE,
 )
 
 
@@ -101,13 +106,28 @@ _TENSOR = _lower_case(
 _MATRIX = _lower_case(r"gemm|gemv|conv|nvjet|xmma|cutlass|wgrad|dgrad|fprop|matmul|Cijk_")
 
 
+# Functions that run whatever they are given: what they do stands among their template arguments.
+_GENERIC = frozenset({"foreach", "reduction", "pointwise", "other"})
+
+# Namespaces that say nothing of what is in them, though they sound like it.
+_NAMESPACES = re.compile(r"\bfbgemm\w*::")
+
+
 def family(name: str) -> str:
-    """Family of a kernel, one of FAMILIES."""
-    name = name.lower()
-    for label, pattern in _PATTERNS:
-        if pattern.search(name):
-            return label
-    return "other"
+    """Family of a kernel, one of FAMILIES: that of the function itself where its own name tells, and not that of a
+    namespace, an argument or a template argument."""
+    label = _first_match(_function(name).lower())
+    return _first_match(_NAMESPACES.sub("", name).lower()) if label in _GENERIC else label
+
+
+def _first_match(name: str) -> str:
+    return next((label for label, pattern in _PATTERNS if pattern.search(name)), "other")
+
+
+def _function(name: str) -> str:
+    """A kernel's own name, without namespaces, arguments and template arguments."""
+    text = _without_templates(_LEADING.sub("", name).replace("(anonymous namespace)::", ""))
+    return text.split("(", 1)[0].split("<", 1)[0].rsplit("::", 1)[-1].strip()
 
 
 def tensor_cores(name: str) -> bool | None:
@@ -115,7 +135,7 @@ def tensor_cores(name: str) -> bool | None:
 
     `ffma` and `simt` decide before anything else: `xmma` is a generator, not evidence.
     """
-    name = name.lower()
+    name = _NAMESPACES.sub("", name).lower()
     if not _MATRIX.search(name):
         return None
     if _NO_TENSOR.search(name):
@@ -129,6 +149,14 @@ _TEMPLATE = re.compile(r"<[^<>]*>")
 _LEADING = re.compile(r"^(void|int|auto)\s+")
 
 
+def _without_templates(text: str) -> str:
+    previous = ""
+    while previous != text:
+        previous = text
+        text = _TEMPLATE.sub("", text)
+    return text
+
+
 def short_name(name: str, limit: int = 72) -> str:
     """A kernel name that fits a table row: templates, arguments and the return type removed, the functor kept."""
     # Before anything is cut at a bracket: this one is part of a path, not the start of the arguments.
@@ -138,10 +166,7 @@ def short_name(name: str, limit: int = 72) -> str:
         found = re.search(r"(\w*(?:Functor|functor|_kernel_cuda|_kernel_impl|Ops?)\w*)", text[text.index("<") :])
         if found and found[1] not in text[: text.index("<")]:
             functor = found[1]
-    previous = ""
-    while previous != text:
-        previous = text
-        text = _TEMPLATE.sub("", text)
+    text = _without_templates(text)
     text = text.split("(", 1)[0].split("<", 1)[0].strip() or name
     text = text.replace("at::native::", "")
     if functor:

@@ -13,13 +13,24 @@ from lanewise.replay.points import Points
 from lanewise.replay.steady_run import SteadyRun
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lanewise.trace.intervals import Union
     from lanewise.trace.model import Trace
 
 __all__ = ["build_graph"]
 
 
-def build_graph(trace: Trace, *, waiting: np.ndarray, steady: np.ndarray, stalls: Union) -> StepGraph:
+def build_graph(
+    trace: Trace,
+    *,
+    waiting: np.ndarray,
+    steady: np.ndarray,
+    stalls: Union,
+    done: int | None = None,
+    head: int = 0,
+    held: Mapping[int, int] | None = None,
+) -> StepGraph:
     """The graph of the longest run of steady steps; of all steps, or of the whole window, where none is steady.
 
     Args:
@@ -27,8 +38,11 @@ def build_graph(trace: Trace, *, waiting: np.ndarray, steady: np.ndarray, stalls
         waiting: which events are calls that block until the device has finished something, bool, shape (events,).
         steady: which steps may be replayed, bool, shape (steps,).
         stalls: time in which the profiler itself held up the host.
+        done: when the host was done with a recording without marks, ns; by default with its last row.
+        head: until when the device did work from before the recording, ns; a single step begins then.
+        held: when each stream (a lane) was free of such work, ns, where its first operation waited for it.
     """
-    run = SteadyRun.of(trace, steady)
+    run = SteadyRun.of(trace, steady, done=done, head=head, held=held or {})
     line_of_lane = line_of_lanes(trace, run.main_lane)
     device = DeviceOrder(trace, run)
     points = Points.of(trace, run, waiting, line_of_lane, device.launches)
@@ -96,12 +110,7 @@ def build_graph(trace: Trace, *, waiting: np.ndarray, steady: np.ndarray, stalls
         ready=np.concatenate((np.zeros(host_lines), np.maximum(ready, 0))),
         past=past,
         recorded_ns=float(until - run.begins[0]),
-        inferred={
-            "launch": int((launched_by >= 0).sum()),
-            "wait": int((target >= 0).sum()),
-            "stream": int((holds.other >= 0).sum()),
-            "held without a reason": holds.unexplained,
-        },
+        head=float(run.head),
     )
 
 

@@ -47,9 +47,9 @@ class StepGraph:
         rows: recorded rows that begin in a host node's work, by ROWS, shape (n, 4).
         line_of_lane: host line of each lane of the trace, -1 for lanes that neither launch nor wait.
         ready: when each lane is free at first: work from before the run may still hold it; ns from the run's beginning.
-        past: when each node of the round before ended, as far as the first round waits for it; ns from the run's beginning.
+        past: when each node of the round before ended where the first round waits for it, ns from the run's beginning.
         recorded_ns: what the run took in the recording.
-        inferred: how many dependencies were recorded, and inferred, by kind.
+        head: when a single step begins, ns from the run's beginning: until then the device does work from before it.
     """
 
     trace: Trace
@@ -73,7 +73,7 @@ class StepGraph:
     ready: np.ndarray
     past: np.ndarray
     recorded_ns: float
-    inferred: dict[str, int]
+    head: float
 
     def __len__(self) -> int:
         return len(self.lane)

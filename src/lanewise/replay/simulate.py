@@ -52,7 +52,7 @@ def simulate(graph: StepGraph, *, rounds: int | None = None) -> Replayed:
     )
     lanes: list[float] = graph.ready.tolist()
     end: list[float] = graph.past.tolist()
-    finish = before = 0.0
+    finish, before = graph.head, 0.0
     for _ in range(rounds):
         before, past, end = finish, end, []
         add = end.append

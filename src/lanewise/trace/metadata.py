@@ -62,8 +62,6 @@ class Recorded:
         unprofiled_step_us: median step time before any profiler started in this process; None if no step was timed.
         unprofiled: the samples behind it.
         profiled: the recorded steps on the same clock, those before the host times settled left out.
-        after_step_us: median step time after the profiler stopped; not a baseline, profiling leaves a process slower.
-        after: the samples behind it.
         distortion: profiled over unprofiled step time; 1.0 means that profiling cost nothing.
         distortion_low, distortion_high: 95 % bootstrap interval of it; None with fewer than 5 samples on a side.
         step_source: what marked the steps: `optimizer`, `forward`, `function`, `call`, `profiler` (the program's own
@@ -89,8 +87,6 @@ class Recorded:
     unprofiled_step_us: float | None = None
     unprofiled: StepTimes | None = None
     profiled: StepTimes | None = None
-    after_step_us: float | None = None
-    after: StepTimes | None = None
     distortion: float | None = None
     distortion_low: float | None = None
     distortion_high: float | None = None
@@ -209,8 +205,6 @@ _FIELDS: dict[str, Any] = {
     "unprofiled_step_us": _positive,
     "unprofiled": _times,
     "profiled": _times,
-    "after_step_us": _positive,
-    "after": _times,
     "distortion": _positive,
     "distortion_low": _positive,
     "distortion_high": _positive,

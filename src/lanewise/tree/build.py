@@ -38,12 +38,17 @@ from lanewise.tree.model import NodeKind, Phase, Tree, TreeInfo, identity_keys, 
 from lanewise.tree.names import normalise
 from lanewise.tree.rebuild import drop_empty
 
-__all__ = ["MAX_NODES", "build"]
+__all__ = ["MAX_NODES", "build_tree", "whole_tree"]
 
 MAX_NODES = 200_000
 
 
-def build(
+def whole_tree(trace: Trace) -> Tree:
+    """The calling-context tree of all of a trace: `facts.of(whole_tree)` builds it once."""
+    return build_tree(trace)
+
+
+def build_tree(
     trace: Trace | str | os.PathLike[str],
     *,
     steps: Collection[int] | None = None,

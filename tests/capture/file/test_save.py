@@ -54,8 +54,8 @@ def test_facts_that_come_later_take_the_place_of_the_first(tmp_path: Path, rows:
     first_part = write_trace(raw, final, {"schema": 1, "command": ['a "quoted" {word}']})
     before = read(final)
     for time in (7.5, 123456789.25):
-        first_part = rewrite_facts(final, {"schema": 1, "after_step_us": time}, first_part)
-        assert read(final) == before | {KEY: {"schema": 1, "after_step_us": time}}
+        first_part = rewrite_facts(final, {"schema": 1, "unprofiled_step_us": time}, first_part)
+        assert read(final) == before | {KEY: {"schema": 1, "unprofiled_step_us": time}}
     # One member: not every reader goes on after the first.
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
     inflate.decompress(final.read_bytes())
@@ -142,8 +142,6 @@ def test_the_reader_gets_what_the_recorder_wrote() -> None:
         unprofiled_step_us=55.5,
         unprofiled=times,
         profiled=times,
-        after_step_us=60.0,
-        after=times,
         distortion=1.9,
         distortion_low=1.8,
         distortion_high=2.0,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lanewise.compare.matching.context_alignment import compare_contexts
 from lanewise.compare.model import ContextChange
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.model import Tree
 from tests.support.builder import TraceBuilder
 
@@ -20,7 +20,7 @@ def tree_of(*places: Place, steps: int = 2) -> Tree:
         with b.step():
             for place in places:
                 _add(b, place)
-    return build(b.build())
+    return build_tree(b.build())
 
 
 def _add(b: TraceBuilder, place: Place) -> None:
@@ -126,5 +126,5 @@ def test_deep_trees_do_not_exhaust_the_stack() -> None:
             _add(b, here)
             for span in reversed(spans):
                 span.__exit__(None, None, None)
-        trees.append(build(b.build()))
+        trees.append(build_tree(b.build()))
     assert [change.name for change in compare_contexts(*trees)] == ["aten::mm"]

@@ -28,7 +28,7 @@ def program(api: str = "cudaDeviceSynchronize", *, after: float = 100, compute: 
 def test_costs_the_idle_time_after_the_wait_not_the_wait() -> None:
     finding = found("SYN105", program())
     assert 90_000 < finding.gain_ns < 115_000
-    assert title("SYN105", finding).startswith("1 wait per step for the whole device or stream")
+    assert title("SYN105", finding).startswith("1 wait per step for the whole device or a stream")
 
 
 def test_fires_from_one_percent_of_the_step() -> None:

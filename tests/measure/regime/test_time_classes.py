@@ -68,7 +68,7 @@ def test_work_from_before_the_recording_makes_the_head_unknown_not_idle() -> Non
         with b.step():
             b.launch("gemm", duration=100)
     facts = Facts(b.build())
-    assert facts.classes.leaks_in
+    assert facts.classes.backlog.there
     assert facts.steps.table["host"][0] == 0
 
 
@@ -164,7 +164,7 @@ def test_the_first_launch_tells_whether_the_device_was_busy_not_the_copy_that_wa
     b.copy("DtoH", duration=2, delay=4900, call=5000)
     b.launch("next")
     facts = Facts(b.build())
-    assert facts.classes.leaks_in
+    assert facts.classes.backlog.there
 
 
 def test_a_synchronous_copy_blocks_its_caller_whatever_memory_it_names() -> None:

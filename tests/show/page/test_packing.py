@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lanewise.show.page.packing import pack, pack_text, unpack
+from lanewise.show.page.packing import pack, unpack
 
 _INTS = st.lists(st.integers(-(2**53) + 1, 2**53 - 1), max_size=60)
 
@@ -34,7 +34,3 @@ def test_sorted_times_take_about_a_byte_each() -> None:
 def test_an_integer_that_a_browser_would_round_is_refused() -> None:
     with pytest.raises(ValueError, match="digits"):
         pack({"x": np.array([2**53], dtype=np.int64)})
-
-
-def test_text_is_base64() -> None:
-    assert pack_text({"x": np.arange(3)}).isascii()

@@ -16,7 +16,7 @@ from lanewise.show.report.chain_table import chain_table
 from lanewise.show.report.tables import MEASURES, PROFILER_TABLES, cut_tables, measure_section, profiler_tables
 from lanewise.show.report.terminal_table import table_renderable
 from lanewise.show.tree.tree_terminal import flat_block
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.flat import flat
 from tests.support.corpus import DATA, facts_of, trace_path
 
@@ -47,7 +47,7 @@ def test_long_names_lose_their_middle_and_are_not_broken_in_two() -> None:
 def blocks_of(name: str) -> list[TableBlock]:
     """Every table that a verb prints of a trace."""
     facts = facts_of(name)
-    tree = build(facts.trace)
+    tree = build_tree(facts.trace)
     blocks = [*profiler_tables(facts, PROFILER_TABLES, limit=20).values()]
     for measure in MEASURES:
         blocks += cut_tables(measure_section(facts, measure).tables, limit=20).values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lanewise.trace.model import Trace
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.model import PHASES, NodeKind, Tree
 from lanewise.tree.views import placed
 from tests.support.builder import TraceBuilder
@@ -61,7 +61,7 @@ def test_the_innermost_and_latest_row_with_the_number_owns_it() -> None:
                 b.op("aten::convolution", sequence=5, forward_thread=0):  # fmt: skip
             b.launch("fprop")
         engine.run("ConvolutionBackward0", 5, "dgrad")
-    tree = build(b.build())
+    tree = build_tree(b.build())
     assert kernels(placed(tree, "forward")) == {
         "fprop": ("main thread > Conv2d > aten::conv2d > aten::convolution", "forward"),
         "dgrad": ("main thread > Conv2d > aten::conv2d > aten::convolution > ConvolutionBackward0 > "
@@ -83,7 +83,7 @@ def test_equal_functions_of_different_lines_stay_apart() -> None:
                 b.launch("mul")
         engine.run("MulBackward0", 2, "late")
         engine.run("MulBackward0", 1, "soon")
-    found = kernels(placed(build(b.build()), "forward"))
+    found = kernels(placed(build_tree(b.build()), "forward"))
     assert "net.py(20): f" in found["late"][0]
     assert "net.py(10): f" in found["soon"][0]
 
@@ -97,7 +97,7 @@ def test_a_second_backward_pass_finds_the_same_forward() -> None:
             b.launch("mul")
         engine.run("MulBackward0", 1, "first")
         engine.run("MulBackward0", 1, "second")
-    tree = build(b.build())
+    tree = build_tree(b.build())
     found = kernels(placed(tree, "forward"))
     assert found["first"][0] == found["second"][0] == "main thread > aten::mul > MulBackward0 > MulBackward0"
     assert tree.info.linked == tree.info.backward == 4
@@ -112,7 +112,7 @@ def test_a_number_that_comes_again_belongs_to_its_own_step() -> None:
             with b.frame(f"net.py({line}): f"), b.op("aten::mul", sequence=1, forward_thread=0):
                 b.launch("mul")
             engine.run("MulBackward0", 1, f"backward of {line}")
-    found = kernels(placed(build(b.build()), "forward"))
+    found = kernels(placed(build_tree(b.build()), "forward"))
     assert all(f"net.py({line}): f" in found[f"backward of {line}"][0] for line in (10, 20))
 
 
@@ -146,7 +146,7 @@ def two_threads(*, arrows: bool) -> Trace:
 
 @pytest.mark.parametrize("arrows", [True, False])
 def test_each_forward_thread_counts_for_itself(arrows: bool) -> None:
-    found = kernels(placed(build(two_threads(arrows=arrows)), "forward"))
+    found = kernels(placed(build_tree(two_threads(arrows=arrows)), "forward"))
     for thread in ("100", "300"):
         assert f"net.py({thread}): f" in found[f"backward of {thread}"][0]
 
@@ -163,7 +163,7 @@ def test_a_gradient_is_accumulated_beside_the_function_that_made_it() -> None:
         engine.accumulate("add 1")
         engine.run("AddmmBackward0", 1, "grad 0")
         engine.accumulate("add 0")
-    tree = build(b.build())
+    tree = build_tree(b.build())
     found = kernels(placed(tree, "forward"))
     assert "Linear_1" in found["add 1"][0]
     assert "Linear_0" in found["add 0"][0]
@@ -185,7 +185,7 @@ def test_an_accumulation_follows_a_function_whose_hooks_hide_its_number() -> Non
                 b.launch("grad")
         b.thread = "100"
         Engine(b).accumulate("add")
-    found = kernels(placed(build(b.build()), "forward"))
+    found = kernels(placed(build_tree(b.build()), "forward"))
     assert "LayerNorm" in found["grad"][0]
     assert "LayerNorm" in found["add"][0]
     assert found["ncclDevKernel_AllGather"][0].startswith("autograd threads")
@@ -203,7 +203,7 @@ def test_an_accumulation_that_starts_communication_stays_where_it_ran() -> None:
                 b.op("torch::autograd::AccumulateGrad"), b.op("c10d::allreduce_"), \
                 b.op("nccl:all_reduce"):  # fmt: skip
             b.launch("ncclDevKernel_AllReduce_Sum", stream="17")
-    found = kernels(placed(build(b.build()), "forward"))
+    found = kernels(placed(build_tree(b.build()), "forward"))
     path, phase = found["ncclDevKernel_AllReduce_Sum"]
     assert path.startswith("autograd threads > torch::autograd::AccumulateGrad")
     assert phase == "communication"
@@ -228,7 +228,7 @@ def test_recomputation_stands_under_the_function_that_asked_for_it() -> None:
         again.run("AddmmBackward0", 9, "grad of again")
         for number in (3, 2, 1):
             engine.run("AddmmBackward0", number, f"grad {number}")
-    tree = build(b.build())
+    tree = build_tree(b.build())
     found = kernels(placed(tree, "forward"))
     assert found["again"][1] == "recompute"
     assert found["grad of again"][1] == found["grad 4"][1] == "backward"
@@ -254,7 +254,7 @@ def test_a_differentiated_backward_pass_is_not_taken_for_recomputation() -> None
         b.thread = "100"
         for number in (9, 8, 7):
             engine.run("MulBackward0", number, f"second {number}")
-    tree = build(b.build())
+    tree = build_tree(b.build())
     found = kernels(placed(tree, "forward"))
     assert {phase for kernel, (_, phase) in found.items() if kernel != "mul"} == {"backward"}
     # The second derivative hangs under the operator of the first pass that it differentiates.
@@ -266,6 +266,6 @@ def test_work_whose_forward_was_not_recorded_stays_where_it_ran() -> None:
     b = TraceBuilder()
     with b.step():
         Engine(b).run("MulBackward0", 77, "grad")
-    tree = build(b.build())
+    tree = build_tree(b.build())
     assert kernels(placed(tree, "forward"))["grad"] == ("autograd threads > MulBackward0 > MulBackward0", "backward")
     assert (tree.info.backward, tree.info.linked) == (2, 0)

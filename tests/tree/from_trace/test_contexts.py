@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lanewise.trace.schema import Kind
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.model import NodeKind, Tree
 from tests.support.builder import TraceBuilder
 
@@ -26,7 +26,7 @@ def test_a_kernel_stands_under_frames_module_and_operators() -> None:
     with b.step(), b.frame("train.py(10): main"), b.frame("nn.Module: Linear_0"), b.op("aten::linear"), \
             b.op("aten::addmm"):  # fmt: skip
         b.launch("gemm", duration=7)
-    assert paths(build(b.build())) == {
+    assert paths(build_tree(b.build())) == {
         "main thread > train.py(10): main > Linear > aten::linear > aten::addmm > gemm": 7000
     }
 
@@ -38,7 +38,7 @@ def test_repeated_contexts_are_one_node() -> None:
             for _ in range(20):
                 with b.op("aten::add"):
                     b.launch("add", duration=2)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     assert paths(tree) == {"main thread > train.py(10): main > aten::add > add": 5 * 20 * 2000}
     node = next(n for n in range(len(tree)) if tree.label(n) == "add")
     assert tree.metrics["count"][node] == 100
@@ -75,7 +75,7 @@ def test_a_step_mark_that_crosses_the_profilers_own_frames_does_not_book_the_ste
     b.slice("aten::copy_", Kind.OPERATOR, 200, 300)
     b.now = 210
     b.copy("HtoD", duration=50)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     assert paths(tree, NodeKind.COPY) == {
         "main thread > train.py(1): loop > train.py(20): step > aten::copy_ > Memcpy HtoD (Pinned -> Device)": 50_000
     }
@@ -88,7 +88,7 @@ def test_frames_of_several_threads_on_one_lane_keep_their_own_stacks() -> None:
     ):
         event = b.slice(name, Kind.PYTHON, at, 100 - at)
         b.row("python_args", event=event, python_id=number, parent_id=parent, module_id=-1)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     above = {tree.label(n): tree.label(int(tree.parent[n])) for n in range(len(tree)) if tree.parent[n] >= 0}
     assert above == {"a.py(1): a": "main thread", "b.py(1): b": "main thread", "b.py(2): c": "b.py(1): b",
                      "a.py(2): d": "a.py(1): a"}  # fmt: skip
@@ -102,7 +102,7 @@ def test_a_recorded_parent_on_another_thread_is_refused() -> None:
     b.slice("MulBackward0", Kind.OPERATOR, 10, 50, thread="200", sequence=1, forward_thread=1)
     hook = b.slice("torch/utils/checkpoint.py(1154): unpack_hook", Kind.PYTHON, 20, 30, thread="200")
     b.row("python_args", event=hook, python_id=2, parent_id=1, module_id=-1)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     above = {tree.label(n): tree.label(int(tree.parent[n])) for n in range(len(tree)) if tree.parent[n] >= 0}
     assert above["torch/utils/checkpoint.py(1154): unpack_hook"] == "MulBackward0"
 
@@ -112,7 +112,7 @@ def test_recorded_parents_that_form_a_cycle_are_refused() -> None:
     for number, parent in ((1, 2), (2, 1)):
         event = b.slice(f"x.py({number}): f", Kind.PYTHON, number, 100 - number)
         b.row("python_args", event=event, python_id=number, parent_id=parent, module_id=-1)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     above = {tree.label(n): tree.label(int(tree.parent[n])) for n in range(len(tree)) if tree.parent[n] >= 0}
     assert above == {"x.py(1): f": "main thread", "x.py(2): f": "x.py(1): f"}
 
@@ -121,7 +121,7 @@ def test_an_annotation_between_two_frames_stays_between_them() -> None:
     b = TraceBuilder()
     with b.step(), b.frame("train.py(1): main"), b.span("my region"), b.frame("train.py(9): part"), b.op("aten::add"):
         b.launch("add", duration=1)
-    assert list(paths(build(b.build()))) == [
+    assert list(paths(build_tree(b.build()))) == [
         "main thread > train.py(1): main > my region > train.py(9): part > aten::add > add"
     ]
 
@@ -132,7 +132,7 @@ def test_addresses_and_counters_are_not_part_of_a_context() -> None:
         with b.step(), b.span(f"epoch#{number}"), \
                 b.frame(f"<built-in method to of Tensor object at 0x7f5d{number:08x}>"), b.op("aten::to"):  # fmt: skip
             b.launch("copy", duration=1)
-    assert paths(build(b.build())) == {
+    assert paths(build_tree(b.build())) == {
         "main thread > epoch#* > <built-in method to of Tensor object> > aten::to > copy": 3000
     }
 
@@ -143,7 +143,7 @@ def test_work_without_a_launch_has_a_place_of_its_own() -> None:
     with b.step(), b.op("aten::add"):
         b.launch("add", duration=1)
     b.kernel("lost", 500, 4)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     assert paths(tree) == {
         "<launched before the recording> > early": 3000,
         "<launch not recorded> > lost": 4000,
@@ -156,7 +156,7 @@ def test_all_nodes_of_a_graph_stand_under_its_launch() -> None:
     b = TraceBuilder()
     with b.step(), b.frame("train.py(1): replay"):
         b.launch(["a", "b", "a"], duration=2)
-    assert paths(build(b.build())) == {
+    assert paths(build_tree(b.build())) == {
         "main thread > train.py(1): replay > cudaGraphLaunch > a": 4000,
         "main thread > train.py(1): replay > cudaGraphLaunch > b": 2000,
     }
@@ -166,7 +166,7 @@ def test_host_time_is_each_contexts_own() -> None:
     b = TraceBuilder()
     with b.step(head=0, tail=0), b.frame("train.py(1): main"), b.op("aten::item", head=1, tail=2):
         b.call("cudaStreamSynchronize", duration=30)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     host = {tree.label(n): int(tree.metrics["host"][n]) for n in range(len(tree))}
     assert host == {"main thread": 0, "train.py(1): main": 1000, "aten::item": 3000, "cudaStreamSynchronize": 30_000}
     assert tree.total("wait") == 30_000
@@ -179,7 +179,7 @@ def test_allocations_belong_to_the_innermost_context() -> None:
             b.row("memory", time=round(b.now * 1000), lane=b.lane("host", "100", "100"), bytes=size, address=1,
                   allocated=0, reserved=0, device_type=device, device_id=0)  # fmt: skip
             b.wait(1)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     node = next(n for n in range(len(tree)) if tree.label(n) == "aten::empty")
     assert (tree.metrics["allocated"][node], tree.metrics["allocations"][node]) == (4096, 1)
 
@@ -190,13 +190,13 @@ def test_gaps_are_those_of_the_stream_and_of_the_device() -> None:
         b.kernel("a", 100, 10, stream="7", correlation=1)
         b.kernel("b", 105, 20, stream="8", correlation=2)
         b.kernel("c", 140, 10, stream="7", correlation=3)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     gap = {tree.label(n): (int(tree.metrics["gap"][n]), int(tree.metrics["idle"][n])) for n in range(len(tree))}
     assert gap["a"] == gap["b"] == (0, 0)
     assert gap["c"] == (30_000, 15_000)
 
 
 def test_a_trace_of_nothing_has_an_empty_tree() -> None:
-    tree = build(TraceBuilder().build())
+    tree = build_tree(TraceBuilder().build())
     assert len(tree) == 0
     assert tree.info.device_total == 0

@@ -9,7 +9,7 @@ import pytest
 
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import read
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.model import NodeKind, Tree
 from tests.support.builder import TraceBuilder
 from tests.tree.samples import CASES, corpus_tree
@@ -31,7 +31,7 @@ def with_modules(trace: Trace, modules: Any) -> Trace:
 
 def test_what_a_recorder_listed_gives_every_path_of_a_real_network() -> None:
     listed = json.loads((CASES / "modules.json").read_text())["plain"]
-    tree = build(with_modules(read(CASES / "plain.json.gz", cache=False), listed))
+    tree = build_tree(with_modules(read(CASES / "plain.json.gz", cache=False), listed))
     called = {path: cls for path, cls in listed if cls != "ModuleList"}
     called["Net"] = called.pop("")
     assert paths(tree) == called
@@ -41,11 +41,11 @@ def test_what_a_recorder_listed_gives_every_path_of_a_real_network() -> None:
 @pytest.mark.parametrize("broken", ["text", 7, [["a"]], [[1, 2]], [["", "Net"], "x"], {"a": 1}, [["", "Other"]]])
 def test_a_list_of_another_form_is_ignored(broken: Any) -> None:
     trace = read(CASES / "plain.json.gz", cache=False)
-    assert paths(build(with_modules(trace, broken))) == paths(build(trace))
+    assert paths(build_tree(with_modules(trace, broken))) == paths(build_tree(trace))
 
 
 def test_without_a_list_position_and_class_tell_modules_apart() -> None:
-    tree = build(read(CASES / "plain.json.gz", cache=False))
+    tree = build_tree(read(CASES / "plain.json.gz", cache=False))
     expected = {"Net", "Block_0", "Block_1.Linear_0", "Block_2.GELU_0", "Sequential_0", "Sequential_0.1"}
     assert expected <= set(paths(tree))
     assert tree.info.modules == "positions"
@@ -57,7 +57,7 @@ def test_the_layers_of_a_loop_stay_apart() -> None:
         for layer in range(3):
             with b.frame(f"nn.Module: Linear_{layer}"), b.op("aten::linear"):
                 b.launch("gemm", duration=layer + 1)
-    tree = build(b.build())
+    tree = build_tree(b.build())
     assert list(paths(tree)) == ["Net", "Linear_0", "Linear_1", "Linear_2"]
     inclusive = tree.inclusive("device")
     assert [int(inclusive[n]) for n in range(len(tree)) if tree.kind[n] == NodeKind.MODULE] == [6000, 1000, 2000, 3000]
@@ -69,7 +69,7 @@ def test_a_shared_child_of_a_sequential_keeps_the_positions_of_the_others() -> N
         for name in ("Linear_0", "ReLU_0", "Linear_1", "ReLU_0", "Linear_2"):
             with b.frame(f"nn.Module: {name}"), b.op("aten::op"):
                 b.launch("kernel")
-    assert paths(build(b.build())) == {
+    assert paths(build_tree(b.build())) == {
         "Sequential": "Sequential", "0": "Linear", "1": "ReLU", "2": "Linear", "4": "Linear",
     }  # fmt: skip
 
@@ -80,7 +80,7 @@ def test_two_networks_are_told_apart() -> None:
         for name, child in (("Generator_0", "Linear_0"), ("Critic_0", "Linear_1"), ("Critic_1", "Linear_2")):
             with b.frame(f"nn.Module: {name}"), b.frame(f"nn.Module: {child}"), b.op("aten::op"):
                 b.launch("kernel")
-    assert list(paths(build(b.build()))) == [
+    assert list(paths(build_tree(b.build()))) == [
         "Critic_0", "Critic_1", "Generator", "Critic_0.Linear_0", "Critic_1.Linear_0", "Generator.Linear_0",
     ]  # fmt: skip
 
@@ -99,4 +99,4 @@ def test_a_network_of_that_class_but_another_shape_gets_none() -> None:
         for name in ("Conv2d_0", "ReLU_0"):
             with b.frame(f"nn.Module: {name}"), b.op("aten::op"):
                 b.launch("kernel")
-    assert list(paths(build(b.build()))) == ["Bottleneck", "Conv2d_0", "ReLU_0"]
+    assert list(paths(build_tree(b.build()))) == ["Bottleneck", "Conv2d_0", "ReLU_0"]

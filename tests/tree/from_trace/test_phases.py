@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.model import PHASES, NodeKind, Tree
 from tests.support.builder import TraceBuilder
 from tests.tree.samples import case_tree, small_tree
@@ -45,7 +45,7 @@ def test_an_operator_between_two_of_the_forward_pass_is_part_of_it() -> None:
             with b.op("XBackward0", sequence=number, forward_thread=1):
                 b.launch("grad")
         b.thread = "100"
-    found = phase_of(build(b.build()))
+    found = phase_of(build_tree(b.build()))
     assert found == {"before": {"other"}, "first": {"forward"}, "between": {"forward"}, "last": {"forward"},
                      "after": {"other"}, "grad": {"backward"}}  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_a_backward_pass_ends_the_forward_pass() -> None:
             b.thread = "100"
             with b.op("aten::add"):
                 b.launch("log the loss")
-    assert phase_of(build(b.build()))["log the loss"] == {"other"}
+    assert phase_of(build_tree(b.build()))["log the loss"] == {"other"}
 
 
 def test_without_gradients_and_modules_what_computes_is_forward() -> None:
@@ -73,7 +73,7 @@ def test_without_gradients_and_modules_what_computes_is_forward() -> None:
             b.copy()
         with b.op("aten::mm"):
             b.launch("gemm")
-    assert phase_of(build(b.build())) == {"Memcpy HtoD (Pinned -> Device)": {"other"}, "gemm": {"forward"}}
+    assert phase_of(build_tree(b.build())) == {"Memcpy HtoD (Pinned -> Device)": {"other"}, "gemm": {"forward"}}
 
 
 def test_data_loading_and_communication_by_name() -> None:
@@ -85,7 +85,7 @@ def test_data_loading_and_communication_by_name() -> None:
             b.launch("ncclDevKernel_AllReduce", stream="17")
         with b.op("aten::mm"):
             b.launch("ncclDevKernel_launched_elsewhere")
-    assert phase_of(build(b.build())) == {
+    assert phase_of(build_tree(b.build())) == {
         "collate": {"data loading"},
         "ncclDevKernel_AllReduce": {"communication"},
         "ncclDevKernel_launched_elsewhere": {"communication"},
@@ -96,7 +96,7 @@ def test_the_backward_call_waits_in_the_backward_phase() -> None:
     b = TraceBuilder()
     with b.step(), b.frame("train.py(1): step"), b.frame("torch/_tensor.py(576): backward"), b.op("aten::ones_like"):
         b.launch("fill")
-    tree = build(b.build())
+    tree = build_tree(b.build())
     assert phase_of(tree) == {"fill": {"backward"}}
     frame = next(n for n in range(len(tree)) if tree.kind[n] == NodeKind.FRAME and "train.py" in tree.label(n))
     assert PHASES[int(tree.phase[frame])] == "other"

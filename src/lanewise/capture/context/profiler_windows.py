@@ -140,9 +140,9 @@ class Windows:
     def _fold(self, path: Path) -> None:
         from lanewise.trace.reader import read
         from lanewise.tree.algebra import merge
-        from lanewise.tree.build import build
+        from lanewise.tree.build import build_tree
 
-        tree = build(read(str(path), cache=False))
+        tree = build_tree(read(str(path), cache=False))
         tree = tree.with_info(source="", steps=(), watched=Watched(way=self.way, steps_watched=1))
         if self._tree is not None:
             tree = merge([self._tree, tree])

@@ -13,7 +13,7 @@ from lanewise.compare.sides.step_work import Work, measure_work
 from lanewise.report.model import Finding
 from lanewise.trace.metadata import Recorded, from_metadata
 from lanewise.trace.schema import Kind
-from lanewise.tree.build import build
+from lanewise.tree.build import build_tree
 from lanewise.tree.model import Tree
 from lanewise.tree.views import merge_layers, top_down
 
@@ -166,7 +166,7 @@ def context_tree(facts: Facts) -> Tree:
     """Places of the program in the steady steps: libraries folded, equal layers merged, backward under forward."""
     steps = facts.trace.steps
     numbers = steps.number[facts.steps.steady].tolist() if steps.recorded else None
-    return merge_layers(top_down(build(facts.trace, steps=numbers)))
+    return merge_layers(top_down(build_tree(facts.trace, steps=numbers)))
 
 
 def _samples(facts: Facts, recorded: Recorded | None) -> np.ndarray:

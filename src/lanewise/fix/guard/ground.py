@@ -17,7 +17,7 @@ from lanewise.fix.guard.contents import Contents, cells_of, inside_of, may_chang
 from lanewise.fix.guard.trainable import Trainable
 from lanewise.fix.telling import told
 
-__all__ = ["REASONS", "Ground", "module_state"]
+__all__ = ["REASONS", "Ground"]
 
 torch: Any = torch_part()
 _Handle: Any = torch.utils.hooks.RemovableHandle
@@ -155,13 +155,6 @@ class Ground:
             if not holder.differing() and holder.holds_the_same():
                 self._dicts.settle(at)
         self._contents.allow_changed()
-
-
-def module_state(module: Any) -> dict[str, Any]:
-    """What tells the state of one module apart, by name: to see whether a change of it was taken back."""
-    held = vars(module)
-    found: dict[str, Any] = {name: told(held.get(name)) for name in (*_HOOKS, *_HELD)}
-    return found | _Holder(held, "attributes", module=True).expected
 
 
 def _of_module(module: Any, root: bool) -> list[_Holder]:

@@ -51,14 +51,12 @@ class Occupancy:
     Attributes:
         blocks: blocks of the grid.
         resident: blocks that fit on one multiprocessor at a time.
-        theoretical: share of the multiprocessor's warps that these blocks fill.
         waves: grid over what the whole device holds at a time.
         limit: what keeps more blocks out: `registers`, `shared`, `warps` or `blocks`; "" if unknown.
     """
 
     blocks: np.ndarray
     resident: np.ndarray
-    theoretical: np.ndarray
     waves: np.ndarray
     limit: np.ndarray
 
@@ -76,12 +74,12 @@ def occupancy_of(args: Mapping[str, np.ndarray], device: Device) -> Occupancy:
     grid_x, grid_y, grid_z, block_x, block_y, block_z = sizes
     blocks = np.where(known, grid_x * grid_y * grid_z, -1)
     resident = np.full(count, -1, dtype=np.int64)
-    theoretical, waves = np.full(count, np.nan), np.full(count, np.nan)
+    waves = np.full(count, np.nan)
     limit = np.full(count, "", dtype="U9")
     registers, shared = args["registers"].astype(np.int64), args["shared_memory"].astype(np.int64)
     known &= (registers >= 0) & (shared >= 0)
     if not _complete(device) or not known.any():
-        return Occupancy(blocks, resident, theoretical, waves, limit)
+        return Occupancy(blocks, resident, waves, limit)
 
     warps = -(-(block_x * block_y * block_z) // device.warp)
     by_registers = np.full(count, np.iinfo(np.int64).max // 2)
@@ -101,9 +99,8 @@ def occupancy_of(args: Mapping[str, np.ndarray], device: Device) -> Occupancy:
     fits = known & (least > 0)
     resident[fits] = least[fits]
     limit[fits] = names[candidates.argmin(axis=0)[fits]]
-    theoretical[fits] = least[fits] * warps[fits] / (device.threads_per_sm / device.warp)
     waves[fits] = blocks[fits] / (least[fits] * device.sms)
-    return Occupancy(blocks, resident, theoretical, waves, limit)
+    return Occupancy(blocks, resident, waves, limit)
 
 
 def _complete(device: Device) -> bool:

@@ -52,7 +52,7 @@ class Roof(NamedTuple):
     Attributes:
         operator: one of the calls (event id). name: operator name.
         rows: rows of `Trace.device_work` of all calls. calls: number of calls.
-        time: device time of all of them, ns. matrix_time: that of the kernels that do matrix work, ns.
+        time: device time of all of them, ns.
         work: of one call; None if there is no formula or no shapes.
         flop_rate, byte_rate: achieved, per second; NaN if unknown.
         of_compute: share of the peak for its type; NaN if unknown.
@@ -67,7 +67,6 @@ class Roof(NamedTuple):
     rows: np.ndarray
     calls: int
     time: int
-    matrix_time: int
     work: Work | None
     flop_rate: float
     byte_rate: float
@@ -144,9 +143,7 @@ def _judge(facts: Core, operator: int, rows: np.ndarray, calls: int, time: int, 
     call = _with_types(facts, facts.signatures.of(operator), rows)
     work = work_of(name, call)
     peak = facts.device.peak
-    blank = Roof(
-        operator, name, rows, calls, time, matrix_time, work, math.nan, math.nan, math.nan, math.nan, "", False, False
-    )
+    blank = Roof(operator, name, rows, calls, time, work, math.nan, math.nan, math.nan, math.nan, "", False, False)
     if work is None or time == 0:
         return blank
     busy = matrix_time if work.kind in _MATRIX_KINDS and matrix_time else time

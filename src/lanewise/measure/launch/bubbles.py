@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from lanewise.measure.core import Core, remembered
 from lanewise.measure.launch.host_lanes import dispatching
+from lanewise.measure.regime.time_classes import LATENCY_NS
 from lanewise.trace.intervals import Union, clip, merge, subtract, union
 from lanewise.trace.schema import Kind
 
 __all__ = ["Bubbles", "host_bubbles", "loader_rows"]
+
+# A function whose calls take this share of a bubble is what it passes in.
+_FILLS_FROM = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +26,7 @@ class Bubbles:
     Attributes:
         start, end: ns, shape (bubbles,).
         step: row of the step whose window holds each, shape (bubbles,).
-        frame: innermost Python frame that spans most of each, or -1, shape (bubbles,).
+        frame: longest call of the innermost Python function that each passes in, or -1, shape (bubbles,).
     """
 
     start: np.ndarray
@@ -80,19 +85,34 @@ def _profiler(facts: Core) -> Union:
 
 
 def _frame(facts: Core, low: int, high: int) -> int:
-    """The innermost Python frame that spans at least 80 % of a bubble, on the thread that steps if it has one.
+    """The innermost Python function that a bubble passes in, as its longest call: on the thread that launches what ends the
+    bubble, else on one that steps. It may be called many times, a poll say, so that no single call spans the bubble.
 
-    Frames of other threads that merely sit in a wait span everything; the stepping thread tells more.
+    Other threads tell nothing: a daemon that sleeps spans everything.
     """
     trace = facts.trace
     frames = trace.of(Kind.PYTHON)
     if len(frames) == 0:
         return -1
     overlap = np.minimum(trace.end[frames], high) - np.maximum(trace.start[frames], low)
-    spanning = frames[overlap >= 0.8 * (high - low)]
-    marks = trace.steps.event[trace.steps.event >= 0]
-    own = spanning[np.isin(trace.lane[spanning], trace.lane[marks])]
-    chosen = own if len(own) else spanning
-    if len(chosen) == 0:
-        return -1
-    return int(chosen[np.lexsort((trace.start[chosen], trace.nesting.depth[chosen]))[-1]])
+    frames, overlap = frames[overlap > 0], overlap[overlap > 0]
+    for lanes in _threads(facts, high):
+        mine = np.isin(trace.lane[frames], lanes)
+        name, part = trace.name[frames[mine]], overlap[mine]
+        names, group = np.unique(name, return_inverse=True)
+        fills = np.bincount(group, weights=part, minlength=len(names)) >= _FILLS_FROM * (high - low)
+        if fills.any():
+            inside = frames[mine][fills[group]]
+            deepest = inside[np.argmax(trace.nesting.depth[inside])]
+            same = inside[trace.name[inside] == trace.name[deepest]]
+            return int(same[np.argmax(trace.duration[same])])
+    return -1
+
+
+def _threads(facts: Core, end: int) -> Iterator[np.ndarray]:
+    """Lanes on which to look for what a bubble passes in: of the launch that ends it, and of the step marks."""
+    trace, calls = facts.trace, facts.launches.call
+    following = calls[trace.start[calls] >= end - LATENCY_NS]
+    if len(following):
+        yield trace.lane[following[np.argmin(trace.start[following])]].reshape(1)
+    yield trace.lane[trace.steps.event[trace.steps.event >= 0]]

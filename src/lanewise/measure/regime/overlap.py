@@ -21,11 +21,12 @@ __all__ = ["Overlap", "measure_overlap"]
 class Overlap:
     """Overlap on the busiest device, over the whole recording; times in ns.
 
-    Attributes: compute, copies, communication: sets of time in which each runs. copies_hidden, communication_hidden:
-        time of these during which computation runs as well. copies_exposed, communication_exposed: time of these with
-        no computation beside them. streams: columns `stream, label, ops, busy, compute, copies, communication,
-        alone`; `alone` is the time in which no other stream of the device does anything. concurrent: time in which
-        two streams or more are busy.
+    Attributes:
+        compute, copies, communication: sets of time in which each runs.
+        copies_hidden, communication_hidden: time of these during which computation runs as well.
+        streams: columns `stream, label, ops, busy, compute, copies, communication, alone`; `alone` is the time in which
+            no other stream of the device does anything.
+        concurrent: time in which two streams or more are busy.
     """
 
     compute: Union
@@ -33,8 +34,6 @@ class Overlap:
     communication: Union
     copies_hidden: int
     communication_hidden: int
-    copies_exposed: int
-    communication_exposed: int
     streams: Columns
     concurrent: int
 
@@ -86,8 +85,6 @@ def measure_overlap(facts: Core) -> Overlap:
         communication,
         hidden_copies,
         hidden_communication,
-        copies.total - hidden_copies,
-        communication.total - hidden_communication,
         _columns(rows),
         _concurrent(list(busy.values())),
     )

@@ -28,6 +28,9 @@ _WINS_FROM = 0.40
 _LEAD = 0.10
 _UNKNOWN_FROM = 0.20
 
+# What a short recording may look like although the device was far behind when it began.
+_COULD_BE_QUEUED = frozenset({"host", "mixed", "undetermined"})
+
 
 @dataclass(frozen=True, eq=False)
 class Regime:
@@ -40,6 +43,8 @@ class Regime:
         per_step: key of REGIMES for each recorded step.
         as_recorded: the same for the trace's own period; differs from `name` where the profiler distorts the regime.
         reason: why it is undetermined, "" otherwise.
+        queued_ns: how long work from before the recording kept the first operation waiting, ns, where that alone says that
+            the device is behind; 0 elsewhere.
         queue_delay_ns: median launch-to-start delay of the steady steps; about 10 us where the host cannot keep up.
     """
 
@@ -50,6 +55,7 @@ class Regime:
     as_recorded: str
     reason: str
     queue_delay_ns: float
+    queued_ns: float = 0.0
 
 
 def regime_of(shares: dict[str, float]) -> str:
@@ -78,13 +84,57 @@ def judge(facts: Core) -> Regime:
     recorded = regime_of(_shares(chosen.sum(axis=0)))
     shares = {name: value / table.step_ns for name, value in table.class_ns.items()} if table.step_ns else {}
     name = regime_of(shares)
-    reason = ""
-    if name == "undetermined":
-        reason = "too much of the time cannot be attributed: work from before the recording or profiler stalls"
+    lost = facts.health.lost_work_share
+    if lost > _LOST_FROM:
+        name = "undetermined"
+    reason = _reason(facts, lost) if name == "undetermined" else ""
+    queued = _queued(facts) if name in _COULD_BE_QUEUED and lost <= _LOST_FROM else 0.0
+    if queued:
+        name, reason = "compute", ""
     busy = float(np.median(table.table["busy"][table.steady])) if table.steady.any() else 0.0
     delay = _queue_delay(facts)
     share = min(1.0, busy / table.step_ns) if table.step_ns else 0.0
-    return Regime(name, shares, share, per_step, recorded, reason, delay)
+    return Regime(name, shares, share, per_step, recorded, reason, delay, queued)
+
+
+def _queued(facts: Core) -> float:
+    """How long the first operation of a recording without marks waited for earlier work, if that is longer than all that
+    was recorded after it: the host had run so far ahead; 0 otherwise."""
+    backlog, steps = facts.classes.backlog, facts.trace.steps
+    if len(steps) != 1 or not backlog.streams:
+        return 0.0
+    head = backlog.until - int(steps.start[0])
+    return float(head) if head > facts.steps.period_ns else 0.0
+
+
+# From this share of the launches on, what is missing may be anything.
+_LOST_FROM = 0.20
+
+_UNTOLD = {
+    "head": "too much of the time cannot be attributed: the device was busy with work from before the recording",
+    "stalls": "too much of the time cannot be attributed: the profiler itself held up the program",
+    "unlinked": "nothing in the file links device work to its launches, so that it does not say what the device waited for",
+    "lost": "where the device seems idle, launches stand whose work is not in the trace",
+}
+
+
+def _reason(facts: Core, lost: float) -> str:
+    """Why the run cannot be judged: the cause of most of the time that cannot be told."""
+    if lost > _LOST_FROM:
+        return f"{lost:.0%} of the launches have no device record, and what the device did then is not known"
+    untold = {why: time.total for why, time in facts.classes.untold.items()}
+    why = max(untold, key=lambda one: untold[one]) if any(untold.values()) else "head"
+    if why != "blocked":
+        return _UNTOLD[why]
+    trace = facts.trace
+    waits = trace.links.calls("wait")
+    waits = waits[facts.host.waiting[waits]]
+    call = trace.name_of(int(waits[np.argmax(trace.duration[waits])]))
+    part = untold[why] / max(1, int(facts.classes.of_step.sum()))
+    return (
+        f"{min(1.0, part):.0%} of the time the host sits in {call} while nothing runs that was recorded; what it waits for "
+        "may be in another process, on another card, or lost"
+    )
 
 
 def _shares(row: np.ndarray) -> dict[str, float]:

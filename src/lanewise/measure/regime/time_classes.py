@@ -6,9 +6,10 @@ The classes are those of diagnoses.md section 1, disjoint, in this priority, and
     transfer       a copy or set runs, or a host thread sits in a copy that blocks it
     host           the next compute or copy op is not launched yet, even if a communication kernel spins meanwhile;
                    plus the launch latency of a drained stream
-    communication  a communication kernel runs and the rest is already launched
+    communication  a communication kernel runs and the rest is already launched, or the host waits for that kernel
     dependency     launched, and waiting for an event, a stream or the queue
-    unknown        the trace cannot tell: work launched before the recording, or the profiler's own stalls
+    unknown        the trace cannot tell: work launched before the recording, records that are lost, a wait for nothing
+                   that was recorded, the profiler's own stalls
 
 A step's window on the device runs from the end of the previous step's last device op to the end of its own.
 """
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.regime.backlog import Backlog, backlog_of
+from lanewise.measure.regime.blocked import after_lost_launch, blocked_part, waits_of_launchers
 from lanewise.trace.groups import distinct
 from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
@@ -38,9 +41,6 @@ WORK = frozenset({"compute", "transfer", "communication"})
 # 15 us on our H100, trace-format 9.6).
 LATENCY_NS = 50_000
 
-# A first linked op that starts this long after its launch returned waited for unrecorded work (trap L4).
-_HEAD_WAIT_NS = 200_000
-
 
 @dataclass(frozen=True, eq=False)
 class TimeClasses:
@@ -52,8 +52,9 @@ class TimeClasses:
         busy: time in which any device op runs (kernels, copies and sets; annotations never).
         window_start, window_end: device window of each step, ns, shape (steps,).
         of_step: ns per step and class, shape (steps, len(CLASSES)).
-        leaks_in: whether work of earlier, unrecorded steps runs at the head (MEA111), and until when, ns.
+        backlog: work of earlier, unrecorded steps at the head (MEA111).
         stalls: the profiler's buffer requests that blocked a host thread (MEA103).
+        untold: the unknown time by why it is unknown: `head`, `stalls`, `unlinked`, `lost`, `blocked`.
     """
 
     device: str
@@ -62,9 +63,9 @@ class TimeClasses:
     window_start: np.ndarray
     window_end: np.ndarray
     of_step: np.ndarray
-    leaks_in: bool
-    leak_until: int
+    backlog: Backlog
     stalls: Union
+    untold: dict[str, Union]
 
 
 def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeClasses:
@@ -79,9 +80,9 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
             trace.steps.start,
             trace.steps.end,
             np.zeros((steps, len(CLASSES)), np.int64),
-            False,
-            0,
+            Backlog(),
             Union.empty(),
+            {},
         )
 
     event = trace.device_work[rows]
@@ -96,9 +97,9 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     busy = merge(compute, spinning, union(start[copying], end[copying]))
 
     blocking = _blocking_copy_calls(trace, host, rows)
-    transfer = subtract(
-        merge(union(start[copying], end[copying]), union(trace.start[blocking], trace.end[blocking])), compute
-    )
+    # A copy that waits for a collective to end moves nothing yet.
+    sitting = subtract(union(trace.start[blocking], trace.end[blocking]), spinning)
+    transfer = subtract(merge(union(start[copying], end[copying]), sitting), compute)
 
     ready_start, ready_launched = _next_work(trace, start[~communication], launch[~communication], blocking)
     low = min(int(start.min()), int(trace.steps.start.min()))
@@ -106,14 +107,22 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     gaps = subtract(Union(np.array([low]), np.array([high])), merge(compute, transfer))
     waiting_for_host, untold = host_part(gaps, ready_start, ready_launched, int(end.max()))
 
-    leaks, leak_until = _head(trace, host, rows, launch)
+    backlog = backlog_of(trace, host, rows)
     requests = host.stalls.request
     stalls = union(trace.start[requests], trace.end[requests])
-    unknown = merge(stalls, untold)
-    if leaks:
-        unknown = merge(unknown, Union(np.array([low]), np.array([leak_until])))
-    unknown = intersect(gaps, unknown)
-    hosts = subtract(intersect(gaps, waiting_for_host), unknown)
+    hosts = intersect(gaps, waiting_for_host)
+    waits = waits_of_launchers(trace, host, gaps, start[~communication], launch[~communication])
+    for_collective, for_nothing = blocked_part(hosts, waits, spinning)
+    reasons = {
+        "stalls": stalls,
+        "head": Union(np.array([low]), np.array([backlog.until])) if backlog.there else Union.empty(),
+        "lost": after_lost_launch(trace, gaps),
+        "unlinked": untold,
+        "blocked": for_nothing,
+    }
+    reasons = {why: intersect(gaps, time) for why, time in reasons.items()}
+    unknown = merge(*reasons.values())
+    hosts = subtract(subtract(hosts, for_collective), unknown)
     rest = subtract(subtract(gaps, hosts), unknown)
     sets = {
         "compute": compute,
@@ -123,9 +132,9 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
         "dependency": subtract(rest, spinning),
         "unknown": unknown,
     }
-    window_start, window_end = _windows(trace, event)
+    window_start, window_end = _windows(trace, host, event, backlog)
     of_step = np.stack([covered(sets[name], window_start, window_end) for name in CLASSES], axis=1)
-    return TimeClasses(device, sets, busy, window_start, window_end, of_step, leaks, leak_until, stalls)
+    return TimeClasses(device, sets, busy, window_start, window_end, of_step, backlog, stalls, reasons)
 
 
 def _busiest_device(trace: Trace) -> tuple[np.ndarray, str]:
@@ -180,24 +189,12 @@ def host_part(gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray, 
     return union(start, np.where(ends_here, until, gaps.end)), union(gaps.start[untold], gaps.end[untold])
 
 
-def _head(trace: Trace, host: Host, rows: np.ndarray, launch: np.ndarray) -> tuple[bool, int]:
-    """Whether earlier work was still running when recording began, and until when the head is unknown."""
-    event = trace.device_work[rows]
-    orphans = trace.links.orphan[rows] == 1
-    linked = np.flatnonzero(launch >= 0)
-    if len(linked) == 0:
-        return False, 0
-    # What was launched first tells whether the device was still busy; a blocking copy runs inside its call and cannot.
-    free = linked[~host.waiting[launch[linked]]]
-    late = False
-    if len(free):
-        first = free[np.argmin(trace.start[launch[free]])]
-        late = int(trace.start[event[first]]) - int(trace.end[launch[first]]) > _HEAD_WAIT_NS
-    return bool(orphans.any() or late), int(trace.start[event[linked[0]]])
+def _windows(trace: Trace, host: Host, event: np.ndarray, backlog: Backlog) -> tuple[np.ndarray, np.ndarray]:
+    """Device window of each step: from the end of the previous step's last device op to the end of its own.
 
-
-def _windows(trace: Trace, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Device window of each step: from the end of the previous step's last device op to the end of its own."""
+    What the host does after the last device op stands in the next step's window. A single step has no next one, and none
+    before it: it lasts until the host is done, and begins once the device is free of what came before the recording.
+    """
     steps = trace.steps
     step = steps.of_event[event]
     finish = np.full(len(steps), -1, dtype=np.int64)
@@ -207,4 +204,7 @@ def _windows(trace: Trace, event: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     end = np.where(finish >= 0, finish, steps.end)
     end = np.maximum.accumulate(end) if len(end) else end
     start = np.concatenate((steps.start[:1], end[:-1]))
+    if len(steps) == 1:
+        end = np.maximum(end, host.done)
+        start = np.maximum(start, backlog.until) if backlog.there else start
     return np.minimum(start, end), end

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lanewise.compare.compare import compare_arms
-from lanewise.compare.sides.arm import Arm
-from lanewise.compare.sides.run import measure_run
-from lanewise.diagnose.explain import report_of
-from lanewise.diagnose.settings import Settings
+from lanewise.compare.model import Comparison
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
 from lanewise.report.model import Report
@@ -21,49 +17,43 @@ from lanewise.show.page.payload import cut, overview_block, timeline_block
 from lanewise.show.page.timeline import MAX_SLICES
 from lanewise.show.report.json import to_plain
 from lanewise.tree.algebra import align, per_step
-from lanewise.tree.build import build
+from lanewise.tree.build import whole_tree
 from lanewise.tree.limits import limit_nodes
 from lanewise.tree.model import KIND_NAMES, PHASES
 from lanewise.tree.views import top_down
 
-__all__ = ["diff_html", "diff_tree"]
+__all__ = ["Base", "diff_html", "diff_tree"]
 
 _TREE_NODES = 12_000
 
 
-def diff_html(
-    base: Facts,
-    facts: Facts,
-    *,
-    labels: tuple[str, str] = ("before", "after"),
-    max_slices: int = MAX_SLICES,
-    sources: Path | None = None,
-    settings: Settings | None = None,
-) -> str:
-    """The page of a run, compared with a base.
+class Base(NamedTuple):
+    """An earlier run, and what changed since."""
 
-    Runs that should not be compared (another card, for example) are compared all the same; the page says why not to
-    believe it.
-    """
-    report, base_report = report_of(facts, settings), report_of(base, settings)
+    facts: Facts
+    report: Report
+    comparison: Comparison
+
+
+def diff_html(
+    facts: Facts, report: Report, base: Base, *, max_slices: int = MAX_SLICES, sources: Path | None = None
+) -> str:
+    """The page of a run, compared with a base. Where runs should not be compared, the page says why not to believe it."""
     blocks = report_blocks(facts, report, max_slices=max_slices, sources=sources)
-    blocks["before"] = timeline_block(base, base_report, max_slices=max_slices)
-    blocks["diff"] = _diff_block(base, base_report, facts, report, labels)
+    blocks["before"] = timeline_block(base.facts, base.report, max_slices=max_slices)
+    blocks["diff"] = _diff_block(facts, base)
     return page(report, overview_block(facts, report), blocks, compared=True)
 
 
-def _diff_block(base: Facts, base_report: Report, facts: Facts, report: Report, labels: tuple[str, str]) -> bytes:
-    arms = [
-        Arm(labels[0], [measure_run(base, base_report.findings)]),
-        Arm(labels[1], [measure_run(facts, report.findings)]),
-    ]
-    comparison = to_plain(compare_arms(arms, anyway=True))
+def _diff_block(facts: Facts, base: Base) -> bytes:
+    comparison = to_plain(base.comparison)
+    labels = [base.comparison.base.label, base.comparison.others[0].label]
     for side in (comparison["base"], *comparison["others"]):
         # Folders of this machine stay here.
         side["sources"] = [source.replace("\\", "/").rsplit("/", 1)[-1] for source in side["sources"]]
-    columns, extra = diff_tree(base, facts)
-    anchors = [_anchor(side) for side in (base, facts)]
-    return pack(columns, extra={"comparison": comparison, "tree": extra, "anchors": anchors, "labels": list(labels)})
+    columns, extra = diff_tree(base.facts, facts)
+    anchors = [_anchor(side) for side in (base.facts, facts)]
+    return pack(columns, extra={"comparison": comparison, "tree": extra, "anchors": anchors, "labels": labels})
 
 
 def _anchor(facts: Facts) -> list[int]:
@@ -78,7 +68,7 @@ def _anchor(facts: Facts) -> list[int]:
 
 def diff_tree(base: Facts, facts: Facts) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """One tree of both runs, per step, with the costs of each side on its nodes."""
-    sides = [per_step(limit_nodes(top_down(build(side.trace)), _TREE_NODES)) for side in (base, facts)]
+    sides = [per_step(limit_nodes(top_down(side.of(whole_tree)), _TREE_NODES)) for side in (base, facts)]
     aligned = align(sides)
     tree = aligned.tree
     names = [

@@ -10,7 +10,6 @@ Integers must fit a double exactly (|value| < 2^53): nanoseconds do for 104 days
 
 from __future__ import annotations
 
-import base64
 import json
 import zlib
 from collections.abc import Collection, Mapping
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["pack", "pack_text", "unpack"]
+__all__ = ["pack", "unpack"]
 
 _LIMIT = 2**53
 
@@ -44,11 +43,6 @@ def pack(columns: Mapping[str, np.ndarray], *, delta: Collection[str] = (), extr
     # ASCII only: a lone surrogate in a name is valid JSON, but not valid UTF-8.
     header = json.dumps({"columns": heads, "extra": extra}, ensure_ascii=True, separators=(",", ":")).encode()
     return zlib.compress(len(header).to_bytes(4, "little") + header + b"".join(bodies), level)
-
-
-def pack_text(columns: Mapping[str, np.ndarray], *, delta: Collection[str] = (), extra: Any = None) -> str:
-    """The same as base64."""
-    return base64.b64encode(pack(columns, delta=delta, extra=extra)).decode()
 
 
 def _coded(name: str, column: np.ndarray, delta: bool) -> tuple[dict[str, Any], bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.evidence import shapes_label
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
 from lanewise.measure.kernel_names import FAMILIES, short_name
@@ -350,12 +350,12 @@ def tree_block(facts: Facts, *, sources: Path | None = None) -> bytes:
         facts: the measures.
         sources: folder of the program's sources, whose lines around each frame go into the page; None for no source.
     """
-    from lanewise.tree.build import build
+    from lanewise.tree.build import whole_tree
     from lanewise.tree.limits import limit_nodes
     from lanewise.tree.model import KIND_NAMES, PHASES, NodeKind, Tree
     from lanewise.tree.views import bottom_up, modules, top_down
 
-    tree = build(facts.trace)
+    tree = facts.of(whole_tree)
     views: dict[str, Tree] = {"program": top_down(tree), "ran": top_down(tree, placement="ran", fold=False)}
     if tree.total("device"):
         views["kernels"] = bottom_up(tree)

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from lanewise.diagnose.settings import Settings
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
-from lanewise.show.diff.diff_page import diff_html
+from lanewise.show.diff.diff_page import Base, diff_html
 from lanewise.show.loopback import LoopbackServer
 from lanewise.show.page.html import page, report_html
 from lanewise.show.page.payload import overview_block, tables_block, tree_block
@@ -37,8 +36,7 @@ class PageServer:
         facts, report: what to show.
         max_slices: up to this many slices travel inside the page; above, the page asks for windows.
         sources: folder of the program's sources, to show lines of them beside the calls.
-        base: an earlier run, to compare with. Both timelines then travel inside the page, up to `max_slices` each.
-        settings: which rules run, for the comparison.
+        base: an earlier run that it is compared with. Both timelines then travel inside the page, up to `max_slices` each.
     """
 
     def __init__(
@@ -48,11 +46,9 @@ class PageServer:
         *,
         max_slices: int = MAX_SLICES,
         sources: Path | None = None,
-        base: Facts | None = None,
-        settings: Settings | None = None,
+        base: Base | None = None,
     ) -> None:
         self._facts, self._report, self._sources, self._base = facts, report, sources, base
-        self._settings = settings
         self._inside = len(facts.trace) <= max_slices
         self._max_slices = max_slices
         self._lock = threading.Lock()
@@ -78,13 +74,7 @@ class PageServer:
     @cached_property
     def _page(self) -> str:
         if self._base is not None:
-            return diff_html(
-                self._base,
-                self._facts,
-                max_slices=self._max_slices,
-                sources=self._sources,
-                settings=self._settings,
-            )
+            return diff_html(self._facts, self._report, self._base, max_slices=self._max_slices, sources=self._sources)
         if self._inside:
             return report_html(self._facts, self._report, max_slices=self._max_slices, sources=self._sources)
         return page(self._report, overview_block(self._facts, self._report), {}, server=f"/{self._token}")

@@ -13,7 +13,7 @@ import numpy as np
 from lanewise.errors import UsageError
 from lanewise.tree.model import Tree
 
-__all__ = ["collapsed", "parse_collapsed", "stacks"]
+__all__ = ["collapsed", "stacks"]
 
 
 def stacks(tree: Tree, metric: str) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -45,21 +45,5 @@ def collapsed(tree: Tree, metric: str = "device") -> str:
     return "".join(f"{key} {value}\n" for key, value in rows.items())
 
 
-def parse_collapsed(text: str) -> dict[tuple[str, ...], int]:
-    """Stacks and values of collapsed text. InputError-free: ValueError for a line without a whole number at its end."""
-    result: dict[tuple[str, ...], int] = {}
-    for line in text.split("\n"):
-        if not line:
-            continue
-        names, _, value = line.rpartition(" ")
-        key = tuple(_unescape(name) for name in names.split(";"))
-        result[key] = result.get(key, 0) + int(value)
-    return result
-
-
 def _escape(text: str) -> str:
     return text.replace("%", "%25").replace(";", "%3B").replace("\n", "%0A").replace("\r", "%0D")
-
-
-def _unescape(text: str) -> str:
-    return text.replace("%0D", "\r").replace("%0A", "\n").replace("%3B", ";").replace("%25", "%")

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.replay.change import Change
 from lanewise.report.quantity import count, share, text, time
+from lanewise.trace.intervals import covered, union
+from lanewise.trace.schema import Kind
 
 # Kernels that choose their own grid: one block per SM, or one per piece of a split sum, says nothing about idle SMs.
 _OWN_GRID = re.compile(
@@ -24,6 +25,9 @@ _OWN_GRID = re.compile(
     r"nccl|flash_fwd_splitkv",
     re.IGNORECASE,
 )
+
+# A kernel that runs beside others for more than this share of its time does not have the device for itself.
+_BESIDE_FROM = 0.5
 
 
 class _Thin(NamedTuple):
@@ -62,7 +66,8 @@ def under_filled_grid(
     Verify: the grid grows to at least the number of multiprocessors, and the kernel gets shorter.
 
     Silent: for kernels below 20 us, for those that choose one block per multiprocessor by design (persistent and
-    warp-specialised ones), and for communication.
+    warp-specialised ones), for communication, and for kernels that run beside those of another stream, which use what they
+    leave.
 
     Source: HTA's and TraceLens's kernel views.
     """
@@ -73,7 +78,7 @@ def under_filled_grid(
         return NeedsCapture("`deviceProperties` of the device: this file does not say how many multiprocessors it has")
     thin = [
         found
-        for group in facts.kernel_groups
+        for group in _by_themselves(facts)
         if group.total / len(group.rows) > kernel_from_us * 1e3
         and (found := _thin(facts, group, blocks_below, waves_below, last_wave_below)) is not None
     ]
@@ -124,6 +129,30 @@ def under_filled_grid(
         location=locate(facts, thin[0].group.call),
         events=np.concatenate([facts.trace.device_work[found.group.rows] for found in thin]).tolist(),
     )
+
+
+def _by_themselves(facts: Facts) -> list[KernelGroup]:
+    """Groups with only those kernels that run mostly alone."""
+    trace, work = facts.trace, facts.trace.device_work
+    kernels = np.flatnonzero(trace.kind[work] == Kind.KERNEL)
+    event = work[kernels]
+    lanes = np.unique(trace.lane[event])
+    beside = np.zeros(len(work), dtype=bool)
+    if len(lanes) > 1:
+        of_device = trace["lanes"]["process"][trace.lane[event]]
+        for lane in lanes.tolist():
+            mine = trace.lane[event] == lane
+            others = event[~mine & (of_device == trace["lanes"]["process"][lane])]
+            start, end = trace.start[event[mine]], trace.end[event[mine]]
+            busy = covered(union(trace.start[others], trace.end[others]), start, end)
+            beside[kernels[mine]] |= busy > _BESIDE_FROM * (end - start)
+    if not beside.any():
+        return list(facts.kernel_groups)
+    kept = [(group, group.rows[~beside[group.rows]]) for group in facts.kernel_groups]
+    alone = [
+        group._replace(rows=rows, total=int(trace.duration[work[rows]].sum())) for group, rows in kept if len(rows)
+    ]
+    return sorted(alone, key=lambda group: -group.total)
 
 
 def _filled(facts: Facts, thin: list[_Thin]) -> Change:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lanewise.diagnose.evidence import by_line, table
 from lanewise.diagnose.rule import Clear, Found, Outcome, Rule, rule
 from lanewise.measure.facts import Facts
+from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.quantity import QuantityType, share, text, time
 
@@ -27,6 +28,12 @@ _WAITS_TOO = (
     "the time."
 )
 _WAITS_TOO_FROM = 0.10
+_AT_LEAST = " The GPU works at least that much: {lost} of the launches left no record of their work."
+_AT_LEAST_FROM = 0.02
+_QUEUED = (
+    "Device-bound: when recording began the host had run {queued} ahead of the GPU, longer than the {step} recorded after "
+    "that."
+)
 _BY_LINE: dict[str, tuple[QuantityType, str]] = {
     "host": ("time", "host time in operators"),
     "device": ("time", "device time"),
@@ -52,6 +59,7 @@ def _judge(facts: Facts, name: str) -> Outcome:
         "host_share": share(regime.shares.get("host", 0.0)),
         "class_time": time(steps.class_ns.get(name, 0.0)),
         "queue_delay": time(regime.queue_delay_ns),
+        "queued": time(regime.queued_ns),
         "top": text(" and ".join(f"{_LABELS[c]} ({s:.0%})" for c, s in top)),
         "reason": text(regime.reason),
     }
@@ -60,8 +68,14 @@ def _judge(facts: Facts, name: str) -> Outcome:
     title = None
     if name == "host" and regime.busy_share + host > 1.02:
         title = _SPINNING
+    elif regime.queued_ns:
+        title = _QUEUED
     elif name == "compute" and host >= _WAITS_TOO_FROM:
         title = _WAITS_TOO
+    lost = facts.health.lost_work_share
+    if lost > _AT_LEAST_FROM and name != "undetermined":
+        values["lost"] = share(lost)
+        title = (title or next(one.title for one in ALL if one.code == REGIMES[name][0])) + _AT_LEAST
     evidence = [table("Time per step", headings, rows)] if rows else []  # type: ignore[arg-type]
     if name in {"host", "mixed"}:
         evidence += by_line(facts, "Who keeps the host busy, per step", _BY_LINE, by="host")

@@ -20,8 +20,8 @@ from lanewise.trace.schema import Kind
 @rule(
     "SYN105",
     "explicit-synchronize",
-    title="{waits} {per} for the whole device or stream; afterwards the GPU has no work for {after} ({share} of the "
-    "step).",
+    title="{waits} {per} for the whole device or a stream, {time} in all; with them the host comes late by {after} "
+    "({share} of the step).",
 )
 def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     """The program synchronises in its loop: `torch.cuda.synchronize()`, `stream.synchronize()`.
@@ -29,7 +29,8 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     While the host waits it launches nothing; when the wait ends the queue is empty, and the device idles until the host
     has caught up. The wait itself is device time and costs nothing extra.
 
-    Costs: what the device idles between the end of the wait and the next launch.
+    Costs: what the device idles between the end of the wait and the next launch, as far as the wait made the host late: a
+    wait that returns at once costs nothing, whatever the host does after it.
 
     Fix: remove the call, or wait for an event that is one step old; time with events instead of synchronising.
 
@@ -54,10 +55,12 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     row = np.searchsorted(starts, trace.end[waits])
     until = np.where(row < len(starts), starts[np.minimum(row, len(starts) - 1)], trace.end[waits])
     after = covered(facts.classes.sets["host"], trace.end[waits], until)
+    after = np.minimum(after, trace.duration[waits])
     steps = steady_count(facts)
-    # Nothing is recorded after the last step's wait: those that are followed by a launch stand for all.
-    followed = max(1, int(np.count_nonzero(row < len(starts))))
-    idle = float(after.sum()) / followed * len(waits) / steps
+    idle = float(after.sum()) / steps
+    if steps > 1:
+        # Nothing is recorded after the last step's last wait: what follows those of the other steps stands for it.
+        idle *= len(waits) / max(1, int(np.count_nonzero(row < len(starts))))
     if idle < share_from * facts.steps.step_ns:
         return Clear(f"after its waits the device idles for {of_step(facts, idle):.1%} of the step")
     places = sites(facts, waits)
@@ -78,19 +81,20 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         values={
             "waits": counted(len(waits) / steps, "wait", "waits"),
             "per": per(facts),
+            "time": time(float(trace.duration[waits].sum()) / steps),
             "after": time(idle),
             "share": share(of_step(facts, idle)),
         },
         change=remove(facts, waits),
         evidence=[
             table(
-                "Waits and what follows",
+                "Waits, and how late the host is after them",
                 {
                     "call": ("text", "call"),
                     "site": ("text", "called by"),
                     "count": ("count", "per step"),
                     "wait": ("time", "wait"),
-                    "after": ("time", "device idle afterwards"),
+                    "after": ("time", "late by it"),
                 },
                 rows,
             )

@@ -39,11 +39,11 @@ def work_leaks_into_window(facts: Facts) -> Outcome:
     trace, classes = facts.trace, facts.classes
     if classes.device == "":
         return NotApplicable("no device work")
-    if not classes.leaks_in:
+    if not classes.backlog.there:
         return Clear("the device was idle when recording began")
     orphans = trace.device_work[trace.links.orphan == 1]
     begin = int(trace.steps.start[0])
-    head = max(0, classes.leak_until - begin)
+    head = max(0, classes.backlog.until - begin)
     rows = [
         {"work": kernel_label(facts, event), "start": int(trace.start[event]), "time": int(trace.duration[event])}
         for event in orphans[np.argsort(trace.start[orphans], kind="stable")].tolist()
