@@ -9,6 +9,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from lanewise.fix.process_settings import changed_settings, settings
+
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:  # pyright: ignore[reportUnusedFunction]
@@ -16,6 +18,17 @@ def _seeded() -> None:  # pyright: ignore[reportUnusedFunction]
         import torch
 
         torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _settings_are_left_alone() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Whatever a test does, the process is left as it was: what lanewise leaves behind is its fault, not the test's."""
+    if find_spec("torch") is None:
+        yield
+        return
+    before = settings()
+    yield
+    assert changed_settings(before) == []
 
 
 @pytest.fixture

@@ -106,3 +106,43 @@ def test_roles_are_found_under_versioned_names() -> None:
     trace = b.build()
     assert len(trace.links.calls("wait")) == 1
     assert len(trace.links.calls("launch")) == 1
+
+
+def test_an_ordinary_launch_starts_one_kernel() -> None:
+    b = TraceBuilder()
+    with b.step(), b.op("aten::mm"):
+        call, kernel = b.launch("gemm")
+        correlation = b._correlation
+        b.wait(100)
+    again = b.kernel("gemm", 200, 5, correlation=correlation)
+    trace = b.build()
+    by_event = dict(zip(trace.device_work.tolist(), trace.links.launch.tolist(), strict=True))
+    assert by_event == {kernel: call, again: -1}
+
+
+def test_a_row_that_a_merged_file_repeats_keeps_its_launch() -> None:
+    b = TraceBuilder()
+    with b.step():
+        b.launch("gemm")
+        correlation = b._correlation
+    b.slice("gemm", Kind.KERNEL, 9, 5, side="device", process="0", thread="7", correlation=correlation)
+    assert len(set(b.build().links.launch.tolist())) == 1
+
+
+def test_an_external_id_joins_work_to_the_launches_of_its_operator_in_their_order() -> None:
+    b = TraceBuilder()
+    with b.step():
+        operator = b.slice("aten::mm", Kind.OPERATOR, b.now, 100, external_id=7)
+        calls = [
+            b.slice("cudaLaunchKernel", Kind.RUNTIME, b.now + 10 * n, 5, external_id=7, correlation=-1)
+            for n in range(2)
+        ]
+        b.now += 100
+    kernels = [
+        b.slice("gemm", Kind.KERNEL, 60 + 50 * n, 40, side="device", process="0", thread="7", external_id=7)
+        for n in range(3)
+    ]
+    trace = b.build()
+    by_event = dict(zip(trace.device_work.tolist(), trace.links.launch.tolist(), strict=True))
+    assert by_event == {kernels[0]: calls[0], kernels[1]: calls[1], kernels[2]: -1}
+    assert trace.links.operator.tolist() == [operator] * 3

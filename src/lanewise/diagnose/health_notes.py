@@ -6,6 +6,9 @@ from lanewise.diagnose.settings import Settings
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Level, Note
 from lanewise.report.quantity import format_quantity
+from lanewise.trace.health import Health
+from lanewise.trace.metadata import from_metadata
+from lanewise.trace.schema import Kind
 
 __all__ = ["health_notes", "settings_notes"]
 
@@ -53,35 +56,44 @@ def _reading(facts: Facts) -> list[Note]:
 
 
 def _device(facts: Facts) -> list[Note]:
-    health = facts.health
+    return _no_device_work(facts) if facts.device_records != "some" else _device_work(facts.health)
+
+
+def _no_device_work(facts: Facts) -> list[Note]:
+    if len(facts.trace) == 0:
+        return [Note("bad", "device", "the trace holds no rows at all")]
+    what = {
+        "lost": f"no device work, though {_count(facts.health.launches)} calls launched some",
+        "not recorded": "no device work, though the program used a device",
+        "memory only": "no device work: nothing was launched, only memory asked for",
+        "cut off": "no device work, which may stand where it is cut off",
+    }.get(facts.device_records, "no device work: everything ran on the CPU")
+    return [Note("info" if facts.on_cpu else "warn", "device", f"the trace holds {what}")]
+
+
+def _device_work(health: Health) -> list[Note]:
     notes: list[Note] = []
-    if facts.device_records != "some":
-        what = "no device work: everything ran on the CPU"
-        if len(facts.trace) == 0:
-            what = "no rows at all"
-        elif facts.device_records == "lost":
-            what = f"no device work, though {_count(health.launches)} calls launched some"
-        elif facts.device_records == "not recorded":
-            what = "no device work, though the program used a device"
-        elif facts.device_records == "memory only":
-            what = "no device work: nothing was launched, only memory asked for"
-        elif facts.device_records == "cut off":
-            what = "no device work, which may stand where it is cut off"
-        level: Level = "bad" if len(facts.trace) == 0 else "info" if facts.on_cpu else "warn"
-        return [Note(level, "device", f"the trace holds {what}")]
-    missing = health.launches_without_work
-    if missing:
-        level: Level = "bad" if health.records_missing_share > 0.02 else "info"
-        notes.append(
-            Note(level, "device", f"{_count(missing)} of {_count(health.launches)} launches have no device record")
-        )
-    if health.other_orphans:
-        level = "bad" if health.records_missing_share > 0.02 else "info"
+    missing = health.launches_without_work - health.unlinked
+    level: Level = "bad" if health.unmatched_share > 0.02 else "info"
+    if health.unlinked:
         notes.append(
             Note(
                 level,
                 "device",
-                f"{_count(health.other_orphans)} device ops have no launch in the trace; they "
+                f"{_count(health.unlinked)} of {_count(health.launches)} launches and as many device ops are there, and "
+                "nothing in the file says which belongs to which; the work is given to the step that was running",
+            )
+        )
+    if missing:
+        notes.append(
+            Note(level, "device", f"{_count(missing)} of {_count(health.launches)} launches have no device record")
+        )
+    if orphans := health.other_orphans - health.unlinked:
+        notes.append(
+            Note(
+                level,
+                "device",
+                f"{_count(orphans)} device ops have no launch in the trace; they "
                 "are kept and given to the step that was running",
             )
         )
@@ -130,7 +142,7 @@ def _device(facts: Facts) -> list[Note]:
         notes.append(
             Note("warn", "device", f"{_count(health.unknown_kernels)} kernels are named 'unknown' by the profiler")
         )
-    if health.linked and not missing and not health.other_orphans:
+    if health.linked and not health.launches_without_work and not health.other_orphans:
         notes.append(
             Note(
                 "ok",
@@ -182,8 +194,6 @@ def _order(facts: Facts) -> list[Note]:
 
 
 def _recorded(facts: Facts) -> list[Note]:
-    from lanewise.trace.metadata import from_metadata
-
     recorded = from_metadata(facts.trace.metadata)
     if recorded is None:
         return []
@@ -200,16 +210,35 @@ def _recorded(facts: Facts) -> list[Note]:
     return notes
 
 
+# What torch notes in the file about how it was asked to record.
+_ASKED = {"record_shapes": "shapes", "with_stack": "stacks", "profile_memory": "memory"}
+
+
+def _undelivered(facts: Facts) -> list[str]:
+    """What was asked for when recording and is not in the trace, though operators ran that should have it."""
+    if not len(facts.trace.of(Kind.OPERATOR)):
+        return []
+    recorded = from_metadata(facts.trace.metadata)
+    flags = recorded.flags if recorded is not None else {}
+    asked = {name for key, name in _ASKED.items() if facts.trace.metadata.get(key) in (1, "1") or flags.get(name)}
+    if recorded is not None and any(fault.code == "no-stacks" for fault in recorded.faults):
+        asked.discard("stacks")  # said already
+    health = facts.health
+    there = {"shapes": health.shapes, "stacks": health.stacks, "memory": health.memory}
+    return [name for name in there if name in asked and not there[name]]
+
+
 def _capture(facts: Facts) -> list[Note]:
     health = facts.health
-    missing = [label for label, there in (("shapes", health.shapes), ("stacks", health.stacks)) if not there]
-    if not missing or len(facts.trace) == 0:
-        return []
-    return [
-        Note(
-            "info",
-            "capture",
-            f"recorded without {' and '.join(missing)}: findings name operators, not "
-            f"{'source lines' if 'stacks' in missing else 'sizes'}",
+    notes: list[Note] = []
+    if absent := _undelivered(facts):
+        what = " and ".join(absent)
+        notes.append(
+            Note("warn", "capture", f"{what}: asked for when recording, and the trace holds none; this torch lost them")
         )
-    ]
+    missing = [label for label, there in (("shapes", health.shapes), ("stacks", health.stacks)) if not there]
+    if missing and len(facts.trace):
+        what = "source lines" if "stacks" in missing else "sizes"
+        sentence = f"recorded without {' and '.join(missing)}: findings name operators, not {what}"
+        notes.append(Note("info", "capture", sentence))
+    return notes

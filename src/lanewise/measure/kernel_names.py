@@ -31,8 +31,11 @@ FAMILIES: tuple[str, ...] = (
 )
 
 COMMUNICATION = re.compile(
-    r"nccl|rccl|xccl::|hccl::|\bhcom_|oneccl|msccl|deep_?ep::|nvshmem|rocshmem|cross_device_(?:reduce|load|store)|"
-    r"all_?reduce(?:_|kernel|fusion)|multimem_|all_gather_kernel|reduce_scatter_kernel|(?:all_?to_?all|moe_?a2a).*kernel",
+    r"nccl|rccl|xccl::|hccl::|\bhcom_|oneccl|msccl|deep_?ep::|nvshmem|rocshmem|ishmem|cross_device_(?:reduce|load|store)|"
+    r"all_?reduce(?:_|kernel|fusion)|multimem_|all_gather_kernel|reduce_scatter_kernel|(?:all_?to_?all|moe_?a2a).*kernel|"
+    # DeepEP without its outer name, PPLX, vLLM's and AMD's own all-reduces, symmetric memory.
+    r"\binter_?node(?:_ll)?::|\bintra_?node::|pplx|a2a_(?:dispatch|combine)|(?:one|two)_shot_all|quick_?reduce|mscclpp|"
+    r"symm_mem_",
     re.IGNORECASE,
 )
 

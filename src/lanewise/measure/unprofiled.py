@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.regime.blocked import blocked_part, waits_in_gaps
 from lanewise.measure.regime.time_classes import CLASSES, LATENCY_NS, host_part
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import Replayed, simulate
@@ -21,8 +22,7 @@ from lanewise.trace.schema import Kind
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
 
-__all__ = ["Unprofiled", "without_profiler"]
-
+__all__ = ["DEVICE_SPREAD", "Unprofiled", "classes_of_replay", "without_profiler"]
 
 DEVICE_SPREAD = 0.03
 """The device's work without the profiler is known this well, as a share of the step."""
@@ -99,7 +99,7 @@ def without_profiler(
         high_ns=high,
         timed=bool(timed),
         recorded_ns=recorded_ns,
-        class_ns=_classes(trace, graph, replayed, step_ns, device, communicating) if device else {},
+        class_ns=classes_of_replay(trace, graph, replayed, step_ns, device, communicating) if device else {},
         host_scale=min(1.0, after / before) if before else 1.0,
     )
 
@@ -108,7 +108,7 @@ def _host_work(graph: StepGraph) -> float:
     return float(graph.gap[graph.on_host].sum())
 
 
-def _classes(
+def classes_of_replay(
     trace: Trace, graph: StepGraph, replayed: Replayed, step_ns: float, device: str, communicating: np.ndarray
 ) -> dict[str, float]:
     """Time per class in the last round of a replay, per step, as they are told apart in the recording."""
@@ -129,15 +129,19 @@ def _classes(
     compute = union(start[compute_ops], end[compute_ops])
     spinning = union(start[communication], end[communication])
     copies = union(start[copying], end[copying])
-    transfer = subtract(merge(copies, _blocking(trace, graph, replayed)), compute)
+    sitting = subtract(_blocking(trace, graph, replayed), spinning)
+    transfer = subtract(merge(copies, sitting), compute)
     next_work = np.flatnonzero(~communication)
     launcher = graph.dependency[rows[next_work]]
     launched = np.where(launcher >= 0, replayed.end[np.maximum(launcher, 0)] + LATENCY_NS, -1).astype(np.int64)
     gaps = subtract(Union(np.array([low]), np.array([max(high, low + 1)])), merge(compute, transfer))
     order = np.argsort(start[next_work], kind="stable")
     host, untold = host_part(gaps, start[next_work][order], launched[order], int(end.max()))
-    untold = intersect(gaps, untold)
-    host = subtract(intersect(gaps, host), untold)
+    of_next = np.where(launcher >= 0, graph.lane[np.maximum(launcher, 0)], -1)
+    waits = waits_in_gaps(gaps, start[next_work][order], of_next[order], _waits(trace, graph, replayed))
+    for_collective, for_nothing = blocked_part(intersect(gaps, host), waits, spinning)
+    untold = intersect(gaps, merge(untold, for_nothing))
+    host = subtract(subtract(intersect(gaps, host), for_collective), untold)
     rest = subtract(subtract(gaps, host), untold)
     sets = {
         "compute": compute,
@@ -150,6 +154,22 @@ def _classes(
     time = {name: float(clip(sets[name], low, high).total) for name in CLASSES}
     total = sum(time.values())
     return {name: value * step_ns / total for name, value in time.items()} if total else {}
+
+
+def _waits(trace: Trace, graph: StepGraph, replayed: Replayed) -> dict[int, Union]:
+    """When each host line sat in calls that wait for the device, in a replay."""
+    calls = trace.links.names_of("wait")
+    result: dict[int, Union] = {}
+    for line in range(graph.host_lines):
+        nodes = np.flatnonzero(graph.lane == line)
+        waits = (graph.event[nodes] >= 0) & (graph.own[nodes] > 0)
+        waits[waits] = calls[trace.name[graph.event[nodes[waits]]]]
+        end = replayed.end[nodes]
+        before = np.concatenate(([-np.inf], end[:-1]))
+        # The host's own work comes first; the rest of the node is the wait.
+        begin = np.where(np.isfinite(before), before + graph.gap[nodes], end) - graph.own[nodes]
+        result[line] = union(np.rint(begin[waits]).astype(np.int64), np.rint(end[waits]).astype(np.int64))
+    return result
 
 
 def _blocking(trace: Trace, graph: StepGraph, replayed: Replayed) -> Union:

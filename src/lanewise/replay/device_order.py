@@ -23,6 +23,8 @@ NEVER = np.iinfo(np.int64).min // 4
 _HELD = 20_000
 # Another stream's operation that held it back ended at most this long before.
 _NEAR = 30_000
+# A launch onto an idle device takes at most this long.
+_DRAINED = 50_000
 # Between two operations that were both queued, where a recording holds none to measure it by.
 _PAUSE = 1_000.0
 
@@ -79,26 +81,30 @@ class DeviceOrder:
         # The later nodes of a graph follow its earlier ones.
         node = np.concatenate(([False], self.launch[1:] == self.launch[:-1])) if len(self) else same
         late = has_launch & (~same | (launched >= before)) & ~node
+        # Its own stream was idle, and still it began long after its launch, just as another stream's operation ended.
+        waited = late & (delay > _DRAINED)
+        waited[waited] = self._ended_just_before(np.flatnonzero(waited)) >= 0
+        late &= ~waited
         latency = float(np.median(delay[late])) if late.any() else LATENCY
         # Launched so long before that its predecessor, and nothing else, kept it waiting.
         queued = has_launch & same & ~node & (launched + latency <= before) & (idle <= _HELD)
         usual = float(np.clip(np.median(idle[queued]), 0, 2 * _PAUSE)) if queued.any() else _PAUSE
         # The device was ready, or nearly, when the launch came: the launch decided.
-        by_launch = late | (has_launch & ~node & same & (idle > usual + 1_000) & (delay <= 2 * latency))
+        by_launch = late | (has_launch & ~waited & ~node & same & (idle > usual + 1_000) & (delay <= 2 * latency))
         pause = np.where(same, np.where(by_launch, np.minimum(idle, usual), idle), 0.0)
         lag = np.where(by_launch, delay, np.minimum(delay, latency))
 
         # What held up the first operation of a stream was there before the run, and is not there in each of its rounds.
         head = np.concatenate(([True], lane[1:] != lane[:-1])) if len(self) else same
         ready = dict(self.earlier)
-        for row in np.flatnonzero(head & ~by_launch & has_launch).tolist():
+        for row in np.flatnonzero(head & ~by_launch & ~waited & has_launch).tolist():
             ready[int(lane[row])] = int(start[row] - min(idle[row], usual))
             pause[row] = min(idle[row], usual) if same[row] else 0.0
 
         held = same & ~by_launch & (idle > _HELD) & ~head
         first = ~same & has_launch & (delay > LONG) & ~head
         other, other_lag = np.full(len(self), -1, dtype=np.int64), np.zeros(len(self))
-        suspects = np.flatnonzero(held | first)
+        suspects = np.flatnonzero(held | first | waited)
         found = self._ended_just_before(suspects)
         rows, found = suspects[found >= 0], found[found >= 0]
         other[rows] = found

@@ -70,11 +70,12 @@ CATEGORIES: dict[str, Category] = {
     "xpu_driver": Category(Kind.DRIVER, HOST),
     "xpu_sync": Category(Kind.SYNC, DEVICE),
     "xpu_scope_profiler": Category(Kind.COUNTER, DEVICE),
+    # Back ends outside of torch: their calls have names of their own, see `_role_in`
+    "privateuse1_runtime": Category(Kind.RUNTIME, HOST),
+    "privateuse1_driver": Category(Kind.DRIVER, HOST),
+    "glow_runtime": Category(Kind.RUNTIME, HOST),
     # kept and shown, not analysed
     "hpu_op": Category(Kind.OTHER, HOST),
-    "privateuse1_runtime": Category(Kind.OTHER, HOST),
-    "privateuse1_driver": Category(Kind.OTHER, HOST),
-    "glow_runtime": Category(Kind.OTHER, HOST),
     "collective_comm": Category(Kind.OTHER, HOST),
     "hardware_counters": Category(Kind.OTHER, NEITHER),
 }
@@ -379,7 +380,22 @@ def api_role(name: str) -> str:
     for prefix, role in _PREFIX:
         if stem.startswith(prefix):
             return role
-    return "other"
+    return "other" if _KNOWN_VENDOR.match(stem) else _role_in(stem)
+
+
+# The tables are complete for these; any other vendor's call is read by the words in its name.
+_KNOWN_VENDOR = re.compile(r"(?:cuda|cu|hip|ur|ze|pi)[A-Z]")
+_WORDS = (
+    ("wait", re.compile(r"synchroni[sz]e", re.IGNORECASE)),
+    ("copy", re.compile(r"mem_?cpy|memory_?copy", re.IGNORECASE)),
+    ("set", re.compile(r"mem_?set", re.IGNORECASE)),
+    ("launch", re.compile(r"launch", re.IGNORECASE)),
+)
+
+
+def _role_in(name: str) -> str:
+    """Role by the words of a name that no table has."""
+    return next((role for role, words in _WORDS if words.search(name)), "other")
 
 
 _BLOCKING_COPY = re.compile(r"^(cuda|cu|hip)Memcpy(?!.*Async)(?!.*Peer)")

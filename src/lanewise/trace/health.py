@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.trace.file.profiler_log import says_dropped
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
 
-__all__ = ["Health", "examine"]
+__all__ = ["Health", "examine", "silent_launches"]
 
 # More overlap on one stream than this is an impossible duration (trap R4); up to 15 us is rounding or programmatic
 # dependent launch (trap R5).
@@ -67,9 +68,24 @@ class Health:
     log_lines: tuple[str, ...] = ()
 
     @property
-    def records_missing_share(self) -> float:
-        """Launches without work plus orphans that are not at the head, as a share of the launches (MEA108)."""
-        return (self.launches_without_work + self.other_orphans) / self.launches if self.launches else 0.0
+    def unlinked(self) -> int:
+        """Launches without work for each of which there is work without a launch: there, and not matched."""
+        return min(self.launches_without_work, self.other_orphans)
+
+    @property
+    def lost(self) -> int:
+        """Launches without work, or work without a launch, for which there is nothing on the other side."""
+        return max(self.launches_without_work, self.other_orphans) - self.unlinked
+
+    @property
+    def unmatched_share(self) -> float:
+        """Launches that cannot be matched with their work, lost or not, as a share of all (MEA108)."""
+        return (self.lost + self.unlinked) / self.launches if self.launches else 0.0
+
+    @property
+    def lost_work_share(self) -> float:
+        """Launches whose work is not in the trace, as a share of all."""
+        return max(0, self.launches_without_work - self.other_orphans) / self.launches if self.launches else 0.0
 
 
 def examine(trace: Trace) -> Health:
@@ -91,7 +107,7 @@ def examine(trace: Trace) -> Health:
         head_orphans=int((links.orphan == 1).sum()),
         other_orphans=int((links.orphan == 2).sum()),
         launches=launches,
-        launches_without_work=silent,
+        launches_without_work=len(silent),
         graph_launches=len(links.calls("graph_launch")),
         graph_nodes=int(nodes.sum()),
         graph_time_share=float(time[nodes].sum()) / total,
@@ -113,8 +129,13 @@ def examine(trace: Trace) -> Health:
     )
 
 
-def _launches(trace: Trace) -> tuple[int, int]:
-    """Calls that enqueue work, and how many of them have none; calls under graph capture enqueue nothing."""
+def silent_launches(trace: Trace) -> np.ndarray:
+    """Launches of kernels and graphs whose work is not in the trace."""
+    return _launches(trace)[1]
+
+
+def _launches(trace: Trace) -> tuple[int, np.ndarray]:
+    """How many calls enqueue work, and those of them that have none; calls under graph capture enqueue nothing."""
     links = trace.links
     calls = links.launches
     captured = np.zeros(len(calls), dtype=bool)
@@ -127,8 +148,9 @@ def _launches(trace: Trace) -> tuple[int, int]:
     # A call in flight when the recording stopped has no record of its work; nor have sets and copies of zero bytes,
     # which no profiler reports: count kernel launches only.
     kernel_launch = links.names_of("launch", "graph_launch")[trace.name[live]]
-    silent = int(np.count_nonzero(kernel_launch & (links.device_count_of_launch[live] == 0)))
-    return len(live), silent
+    # A host function runs on the host: it leaves no record on the device.
+    kernel_launch &= ~trace.name_mask("HostFunc")[trace.name[live]]
+    return len(live), live[kernel_launch & (links.device_count_of_launch[live] == 0)]
 
 
 def _impossible_overlaps(trace: Trace) -> int:
@@ -177,6 +199,6 @@ def _log_lines(trace: Trace) -> tuple[str, ...]:
             continue
         for entry in entries[:50]:
             text = str(entry)[:300]
-            if level != "INFO" or "out of range" in text or "Exceeded max GPU buffer count" in text:
+            if level != "INFO" or says_dropped(text):
                 lines.append(f"{level}: {text}")
     return tuple(lines[:20])

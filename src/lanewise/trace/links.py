@@ -5,6 +5,7 @@ Rules and their order of preference are those of trace-format section 7. What ca
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,10 +105,18 @@ def link(trace: Trace) -> Links:
     launch, ambiguous = _by_correlation(trace, device)
     if (launch < 0).any():
         launch = np.where(launch >= 0, launch, _by_flow(trace, device, launch < 0))
+    launch = _one_kernel_each(trace, device, launch)
+    if usable and (launch < 0).any():
+        launch = _launch_by_external_id(trace, device, launch)
     operator = _operator_of(trace, launch)
     if usable:
         operator = _by_external_id(trace, device, launch, operator)
     return Links(trace, launch, operator, _orphans(trace, device, launch), ambiguous, usable)
+
+
+def _is_id(value: np.ndarray) -> np.ndarray:
+    """Whether each number is an id: not absent, and not the 0 of rows that have none. Ids of 64 bits wrap below zero."""
+    return (value != -1) & (value != 0)
 
 
 def _external_id_usable(trace: Trace) -> bool:
@@ -124,7 +133,7 @@ def _by_correlation(trace: Trace, device: np.ndarray) -> tuple[np.ndarray, int]:
     """Launch by correlation id; where an id is used twice, the latest call that started before the work did."""
     correlation = trace["events"]["correlation"]
     calls = trace.api_calls
-    calls = calls[correlation[calls] > 0]
+    calls = calls[_is_id(correlation[calls])]
     wanted = correlation[device]
     result = np.full(len(device), -1, dtype=np.int64)
     if len(calls) == 0 or len(device) == 0:
@@ -135,7 +144,7 @@ def _by_correlation(trace: Trace, device: np.ndarray) -> tuple[np.ndarray, int]:
     key = rank * span + (trace.start[calls] - low)
     order = np.argsort(key, kind="stable")
     at = np.searchsorted(ids, wanted)
-    known = (at < len(ids)) & (wanted > 0)
+    known = (at < len(ids)) & _is_id(wanted)
     known[known] = ids[at[known]] == wanted[known]
     first = np.searchsorted(rank[order], at, side="left")
     last = np.searchsorted(key[order], at * span + (trace.start[device] - low), side="right") - 1
@@ -173,6 +182,65 @@ def _by_flow(trace: Trace, device: np.ndarray, missing: np.ndarray) -> np.ndarra
         call = caller_of_id.get(flow, -1) if flow is not None else -1
         if call >= 0 and kinds[call] in (Kind.RUNTIME, Kind.DRIVER):
             result[row] = call
+    return result
+
+
+# Calls that start one kernel, however often its id is used again. A graph launch, a launch on several devices and the
+# calls of other back ends may start many.
+_ONE_KERNEL = re.compile(
+    r"^(?:cuda|cu|hip|hipExt|hipModule|hipExtModule)Launch(?:Cooperative)?Kernel(?:Ex|ExC)?(?:_\w+)?$"
+)
+
+
+def _one_kernel_each(trace: Trace, device: np.ndarray, launch: np.ndarray) -> np.ndarray:
+    """An ordinary launch starts one kernel: of several that carry its id, only the first after it is its own.
+
+    Rows of one kernel that a merged file repeats begin together and stay.
+    """
+    rows = np.flatnonzero((launch >= 0) & (trace.kind[device] == Kind.KERNEL))
+    if len(rows) == 0 or len(np.unique(launch[rows])) == len(rows):
+        return launch
+    calls = trace.api_calls
+    used = np.unique(trace.name[calls])
+    single = np.zeros(len(trace.names), dtype=bool)
+    single[used] = [_ONE_KERNEL.match(trace.names[int(name)]) is not None for name in used.tolist()]
+    rows = rows[single[trace.name[launch[rows]]]]
+    start = trace.start[device[rows]]
+    early = start < trace.start[launch[rows]]
+    order = np.lexsort((start, early, launch[rows]))
+    first = np.concatenate(([True], np.diff(launch[rows][order]) != 0)) if len(order) else np.empty(0, bool)
+    own = start[order][np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))] if len(order) else start
+    result = launch.copy()
+    result[rows[order][start[order] != own]] = -1
+    return result
+
+
+_ROLES = {Kind.KERNEL: ("launch",), Kind.MEMCPY: ("copy",), Kind.MEMSET: ("set",)}
+
+
+def _launch_by_external_id(trace: Trace, device: np.ndarray, launch: np.ndarray) -> np.ndarray:
+    """Launches of the operator whose `External id` a device op carries, in order: the first to the first, and so on."""
+    external = trace["events"]["external_id"]
+    result = launch.copy()
+    idle = np.ones(len(trace), dtype=bool)
+    idle[launch[launch >= 0]] = False
+    for kind, roles in _ROLES.items():
+        rows = np.flatnonzero((launch < 0) & (trace.kind[device] == kind) & (external[device] > 0))
+        calls = trace.api_calls
+        calls = calls[idle[calls] & (external[calls] > 0)]
+        calls = calls[[api_role(trace.name_of(call)) in roles for call in calls.tolist()]] if len(rows) else calls[:0]
+        if len(calls) == 0:
+            continue
+        calls = calls[np.lexsort((trace.start[calls], external[calls]))]
+        rows = rows[np.lexsort((trace.start[device[rows]], external[device[rows]]))]
+        ids = external[calls]
+        wanted = external[device[rows]]
+        turn = np.arange(len(rows)) - np.searchsorted(wanted, wanted, side="left")
+        at = np.searchsorted(ids, wanted, side="left") + turn
+        good = at < len(ids)
+        good[good] = ids[at[good]] == wanted[good]
+        good[good] = trace.start[calls[at[good]]] <= trace.start[device[rows[good]]]
+        result[rows[good]] = calls[at[good]]
     return result
 
 
@@ -217,10 +285,11 @@ def _orphans(trace: Trace, device: np.ndarray, launch: np.ndarray) -> np.ndarray
 
 
 def _forward(trace: Trace) -> np.ndarray:
-    """Latest-starting forward row with the backward row's sequence number that began before it.
+    """Latest-starting forward row with the backward row's sequence number that began before it, and is its forward by name.
 
-    Several forward rows share a number: outer operators only peek at the counter, the innermost consumes it. Every
-    thread has a counter of its own, so the forward row is looked for on the lane of the backward row's forward thread.
+    Several forward rows share a number: outer operators only peek at the counter, the innermost consumes it. A node that no
+    row made (a custom function in C++) shares its number with whatever ran next to it. Every thread has a counter of its
+    own, so the forward row is looked for on the lane of the backward row's forward thread.
     """
     result = np.full(len(trace), -1, dtype=np.int64)
     sequence = trace["events"]["sequence"]
@@ -231,16 +300,53 @@ def _forward(trace: Trace) -> np.ndarray:
     backward = operators[thread[operators] > 0]
     if len(forward) == 0 or len(backward) == 0:
         return result
+    _by_number(trace, forward, backward, result)
+    _drop_strangers(trace, forward, backward, result)
+    return result
+
+
+# What autograd's generator makes of an operator's name: `AddmmBackward0` of `addmm`; what others call their nodes.
+_NODE = re.compile(
+    r"^(?:autograd::engine::evaluate_function: )?(?:torch::autograd::)?(?:CppNode<(.*)>|(.*?)Backward\d*)$"
+)
+
+
+def _drop_strangers(trace: Trace, forward: np.ndarray, backward: np.ndarray, result: np.ndarray) -> None:
+    """Undo what shares a number but not a name, where the node's name says what it belongs to."""
+    plain = [re.sub(r"[\W_]", "", name.rsplit("::", 1)[-1]).lower() for name in trace.names]
+    known = {plain[int(row)] for row in np.unique(trace.name[forward])}
+    wanted: dict[int, str] = {}
+    for name in np.unique(trace.name[backward]).tolist():
+        node = _NODE.match(trace.names[int(name)])
+        if node is None:
+            continue
+        base = re.sub(r"[\W_]", "", (node[1] or node[2]).rsplit("::", 1)[-1]).lower()
+        # Names that no operator of the trace resembles are no evidence, except of a custom function.
+        if base and (node[1] or any(_kin(base, other) for other in known)):
+            wanted[int(name)] = base
+    rows = backward[result[backward] >= 0]
+    pairs = np.stack((trace.name[rows], trace.name[result[rows]]), axis=1)
+    kinds, kind = np.unique(pairs, axis=0, return_inverse=True)
+    strange = [node in wanted and not _kin(wanted[node], plain[other]) for node, other in kinds.tolist()]
+    result[rows[np.array(strange, dtype=bool)[kind.reshape(-1)]]] = -1
+
+
+def _kin(one: str, other: str) -> bool:
+    return bool(one and other) and (one in other or other in one)
+
+
+def _by_number(trace: Trace, forward: np.ndarray, backward: np.ndarray, result: np.ndarray) -> None:
+    """Write into `result` what the sequence numbers alone say."""
+    thread = trace["events"]["forward_thread"]
     lanes = np.unique(trace.lane[forward])
     if len(lanes) == 1:
         _latest_before(trace, forward, backward, result)
-        return result
+        return
     lane_of_thread = _forward_lanes(trace, forward, backward, lanes)
     for number, lane in lane_of_thread.items():
         _latest_before(trace, forward[trace.lane[forward] == lane], backward[thread[backward] == number], result)
     # A thread id may be missing or reused: better the latest row of any lane than none.
     _latest_before(trace, forward, backward[result[backward] < 0], result)
-    return result
 
 
 def _latest_before(trace: Trace, forward: np.ndarray, backward: np.ndarray, result: np.ndarray) -> None:

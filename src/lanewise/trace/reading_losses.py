@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Reading", "Tally"]
+__all__ = ["METADATA", "Reading", "Tally"]
+
+METADATA = "metadata"
+"""How reasons for the loss of anything but rows begin: no total rests on it."""
 
 
 class Tally(msgspec.Struct):
@@ -54,5 +57,5 @@ class Reading(msgspec.Struct):
 
     @property
     def rows_lost(self) -> int:
-        """Rows that could not be kept, over all reasons."""
-        return sum(tally.count for tally in self.lost.values())
+        """Rows that could not be kept, over all reasons; parts of the metadata are no rows."""
+        return sum(tally.count for reason, tally in self.lost.items() if not reason.startswith(METADATA))

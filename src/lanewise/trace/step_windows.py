@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Steps", "find_steps"]
 
+# The device is at most this many steps behind the host; what runs later was launched after the steps.
+_BEHIND = 2
+
 _STEP = re.compile(r"^ProfilerStep#(\d+)$")
 # Serving engines mark their own steps: vLLM and SGLang.
 _SERVING = re.compile(r"^(execute_context_\S+|execute_model\b.*|.*\bgeneration_\S+\(.*\).*)$")
@@ -110,15 +113,26 @@ def _assign(
     of_device[linked] = of_event[launch[linked]]
     lost = trace.links.orphan == 2
     if lost.any():
-        # No launch to go by: the step that was running on the device, from the end of the last one's work.
-        finish = np.full(len(start), np.iinfo(np.int64).min, dtype=np.int64)
         inside = linked & (of_device >= 0)
-        np.maximum.at(finish, of_device[inside], trace.end[device[inside]])
-        finish = np.maximum.accumulate(np.maximum(finish, start))
-        row = np.searchsorted(finish, trace.start[device[lost]])
-        of_device[lost] = np.where(row < len(start), row, -1)
+        of_device[lost] = _running(trace.start[device[lost]], start, end, of_device[inside], trace.end[device[inside]])
     of_event[device] = of_device
     return Steps(source, number, start, end, event, of_event)
+
+
+def _running(time: np.ndarray, start: np.ndarray, end: np.ndarray, step: np.ndarray, done: np.ndarray) -> np.ndarray:
+    """The step whose work the device had in hand at each time, or -1, where no launch says it.
+
+    That is the first step whose known work (of `step`, done at `done`) is not finished yet, but none that the host has
+    not begun. A step of which no work is known is done when the host is. What runs long after all steps is of none.
+    """
+    finish = np.full(len(start), np.iinfo(np.int64).min, dtype=np.int64)
+    np.maximum.at(finish, step, done)
+    finish = np.where(np.isin(np.arange(len(start)), step), finish, end)
+    finish = np.maximum.accumulate(np.maximum(finish, start))
+    begun = np.searchsorted(start, time, side="right") - 1
+    row = np.minimum(np.searchsorted(finish, time), begun)
+    late = time > max(int(finish[-1]), int(end[-1])) + _BEHIND * int(np.median(end - start))
+    return np.where(late, -1, row)
 
 
 def _containing(time: np.ndarray, start: np.ndarray, end: np.ndarray, number: np.ndarray) -> np.ndarray:

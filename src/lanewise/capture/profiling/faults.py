@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from lanewise.capture.file.event_counts import Contents
 from lanewise.capture.profiling.profiler import Flags
+from lanewise.trace.file.profiler_log import says_dropped
 from lanewise.trace.metadata import Fault
 
 __all__ = ["find", "worth_a_retry"]
@@ -71,7 +72,7 @@ def _device_records_lost(contents: Contents, flags: Flags, said: str) -> str | N
 
 
 def _dropped(contents: Contents, flags: Flags, said: str) -> str | None:
-    if not contents.dropped and "out of range" not in said and "Exceeded max GPU buffer count" not in said:
+    if not contents.dropped and not any(says_dropped(line) for line in said.splitlines()):
         return None
     return "the profiler reports dropped or out-of-range device records: record fewer steps"
 

@@ -103,6 +103,9 @@ def _is_input_copy(facts: Core, rows: np.ndarray) -> np.ndarray:
     event = trace.device_work[rows]
     family = facts.family_of_name[trace.name[event]]
     operator = links.operator[rows]
+    # A fill brings no input anywhere: it resets a buffer, and the graph could do that itself.
+    filling = trace.name_mask(r"(?i)fill_?kernel|FillFunctor|^aten::(?:_foreach_)?(?:fill|zero)_?$")
+    fills = filling[trace.name[event]] | ((operator >= 0) & filling[trace.name[np.maximum(operator, 0)]])
     copying = np.zeros(len(trace.names), dtype=bool)
     copying[trace.name_ids("aten::_foreach_copy_", "aten::copy_")] = True
     by_operator = (operator >= 0) & copying[trace.name[np.maximum(operator, 0)]]
@@ -112,7 +115,7 @@ def _is_input_copy(facts: Core, rows: np.ndarray) -> np.ndarray:
     on_device = np.zeros(len(rows), dtype=bool)
     if len(args["event"]):
         on_device = (at >= 0) & (args["direction"][np.maximum(at, 0)] == "DtoD")
-    return kernel | on_device
+    return (kernel & ~fills) | on_device
 
 
 def _host_time(facts: Core, rows: np.ndarray) -> int:

@@ -84,10 +84,11 @@ def judge(facts: Core) -> Regime:
     recorded = regime_of(_shares(chosen.sum(axis=0)))
     shares = {name: value / table.step_ns for name, value in table.class_ns.items()} if table.step_ns else {}
     name = regime_of(shares)
-    reason = ""
-    if name == "undetermined":
-        reason = "too much of the time cannot be attributed: work from before the recording or profiler stalls"
-    queued = _queued(facts) if name in _COULD_BE_QUEUED else 0.0
+    lost = facts.health.lost_work_share
+    if lost > _LOST_FROM:
+        name = "undetermined"
+    reason = _reason(facts, lost) if name == "undetermined" else ""
+    queued = _queued(facts) if name in _COULD_BE_QUEUED and lost <= _LOST_FROM else 0.0
     if queued:
         name, reason = "compute", ""
     busy = float(np.median(table.table["busy"][table.steady])) if table.steady.any() else 0.0
@@ -104,6 +105,36 @@ def _queued(facts: Core) -> float:
         return 0.0
     head = backlog.until - int(steps.start[0])
     return float(head) if head > facts.steps.period_ns else 0.0
+
+
+# From this share of the launches on, what is missing may be anything.
+_LOST_FROM = 0.20
+
+_UNTOLD = {
+    "head": "too much of the time cannot be attributed: the device was busy with work from before the recording",
+    "stalls": "too much of the time cannot be attributed: the profiler itself held up the program",
+    "unlinked": "nothing in the file links device work to its launches, so that it does not say what the device waited for",
+    "lost": "where the device seems idle, launches stand whose work is not in the trace",
+}
+
+
+def _reason(facts: Core, lost: float) -> str:
+    """Why the run cannot be judged: the cause of most of the time that cannot be told."""
+    if lost > _LOST_FROM:
+        return f"{lost:.0%} of the launches have no device record, and what the device did then is not known"
+    untold = {why: time.total for why, time in facts.classes.untold.items()}
+    why = max(untold, key=lambda one: untold[one]) if any(untold.values()) else "head"
+    if why != "blocked":
+        return _UNTOLD[why]
+    trace = facts.trace
+    waits = trace.links.calls("wait")
+    waits = waits[facts.host.waiting[waits]]
+    call = trace.name_of(int(waits[np.argmax(trace.duration[waits])]))
+    part = untold[why] / max(1, int(facts.classes.of_step.sum()))
+    return (
+        f"{min(1.0, part):.0%} of the time the host sits in {call} while nothing runs that was recorded; what it waits for "
+        "may be in another process, on another card, or lost"
+    )
 
 
 def _shares(row: np.ndarray) -> dict[str, float]:

@@ -6,9 +6,10 @@ The classes are those of diagnoses.md section 1, disjoint, in this priority, and
     transfer       a copy or set runs, or a host thread sits in a copy that blocks it
     host           the next compute or copy op is not launched yet, even if a communication kernel spins meanwhile;
                    plus the launch latency of a drained stream
-    communication  a communication kernel runs and the rest is already launched
+    communication  a communication kernel runs and the rest is already launched, or the host waits for that kernel
     dependency     launched, and waiting for an event, a stream or the queue
-    unknown        the trace cannot tell: work launched before the recording, or the profiler's own stalls
+    unknown        the trace cannot tell: work launched before the recording, records that are lost, a wait for nothing
+                   that was recorded, the profiler's own stalls
 
 A step's window on the device runs from the end of the previous step's last device op to the end of its own.
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.regime.backlog import Backlog, backlog_of
+from lanewise.measure.regime.blocked import after_lost_launch, blocked_part, waits_of_launchers
 from lanewise.trace.groups import distinct
 from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
@@ -52,6 +54,7 @@ class TimeClasses:
         of_step: ns per step and class, shape (steps, len(CLASSES)).
         backlog: work of earlier, unrecorded steps at the head (MEA111).
         stalls: the profiler's buffer requests that blocked a host thread (MEA103).
+        untold: the unknown time by why it is unknown: `head`, `stalls`, `unlinked`, `lost`, `blocked`.
     """
 
     device: str
@@ -62,6 +65,7 @@ class TimeClasses:
     of_step: np.ndarray
     backlog: Backlog
     stalls: Union
+    untold: dict[str, Union]
 
 
 def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeClasses:
@@ -78,6 +82,7 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
             np.zeros((steps, len(CLASSES)), np.int64),
             Backlog(),
             Union.empty(),
+            {},
         )
 
     event = trace.device_work[rows]
@@ -92,9 +97,9 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     busy = merge(compute, spinning, union(start[copying], end[copying]))
 
     blocking = _blocking_copy_calls(trace, host, rows)
-    transfer = subtract(
-        merge(union(start[copying], end[copying]), union(trace.start[blocking], trace.end[blocking])), compute
-    )
+    # A copy that waits for a collective to end moves nothing yet.
+    sitting = subtract(union(trace.start[blocking], trace.end[blocking]), spinning)
+    transfer = subtract(merge(union(start[copying], end[copying]), sitting), compute)
 
     ready_start, ready_launched = _next_work(trace, start[~communication], launch[~communication], blocking)
     low = min(int(start.min()), int(trace.steps.start.min()))
@@ -105,11 +110,19 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     backlog = backlog_of(trace, host, rows)
     requests = host.stalls.request
     stalls = union(trace.start[requests], trace.end[requests])
-    unknown = merge(stalls, untold)
-    if backlog.there:
-        unknown = merge(unknown, Union(np.array([low]), np.array([backlog.until])))
-    unknown = intersect(gaps, unknown)
-    hosts = subtract(intersect(gaps, waiting_for_host), unknown)
+    hosts = intersect(gaps, waiting_for_host)
+    waits = waits_of_launchers(trace, host, gaps, start[~communication], launch[~communication])
+    for_collective, for_nothing = blocked_part(hosts, waits, spinning)
+    reasons = {
+        "stalls": stalls,
+        "head": Union(np.array([low]), np.array([backlog.until])) if backlog.there else Union.empty(),
+        "lost": after_lost_launch(trace, gaps),
+        "unlinked": untold,
+        "blocked": for_nothing,
+    }
+    reasons = {why: intersect(gaps, time) for why, time in reasons.items()}
+    unknown = merge(*reasons.values())
+    hosts = subtract(subtract(hosts, for_collective), unknown)
     rest = subtract(subtract(gaps, hosts), unknown)
     sets = {
         "compute": compute,
@@ -121,7 +134,7 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     }
     window_start, window_end = _windows(trace, host, event, backlog)
     of_step = np.stack([covered(sets[name], window_start, window_end) for name in CLASSES], axis=1)
-    return TimeClasses(device, sets, busy, window_start, window_end, of_step, backlog, stalls)
+    return TimeClasses(device, sets, busy, window_start, window_end, of_step, backlog, stalls, reasons)
 
 
 def _busiest_device(trace: Trace) -> tuple[np.ndarray, str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from itertools import chain, compress
 from typing import Any, NamedTuple
 
@@ -89,6 +90,13 @@ class Decoder:
 
     def batch(self, rows: Sequence[Row], reading: Reading, loose: LooseArgs) -> Batch:
         """Columns of rows. `loose(numbers)` gives the args of the rows with these numbers as dictionaries."""
+        token = _READING.set(reading)
+        try:
+            return self._batch(rows, reading, loose)
+        finally:
+            _READING.reset(token)
+
+    def _batch(self, rows: Sequence[Row], reading: Reading, loose: LooseArgs) -> Batch:
         phase_of_row = [row.ph for row in rows]
         phases = {phase: count for phase in "Xsf" if (count := phase_of_row.count(phase))}
         if sum(phases.values()) < len(rows):
@@ -334,7 +342,7 @@ class Decoder:
             "time": _times(rows),
             "place": _numbers(self._place_numbers(rows), np.int32),
             "bytes": _integers([arg.memory_bytes for arg in args]),
-            "address": _integers([arg.address for arg in args]).view(np.uint64),
+            "address": _integers([arg.address for arg in args], unsigned=True).view(np.uint64),
             "allocated": _integers([arg.allocated for arg in args]),
             "reserved": _integers([arg.reserved for arg in args]),
             "device_type": _integers([arg.device_type for arg in args], np.int32),
@@ -442,16 +450,23 @@ def _numbers(values: Sequence[int], dtype: type[np.generic]) -> np.ndarray:
     return np.fromiter(values, dtype=dtype, count=len(values))
 
 
-def _integers(values: Sequence[Any], dtype: type[np.signedinteger[Any]] = np.int64) -> np.ndarray:
-    """Integers as they are; unsigned 64-bit ids wrap, texts are read as decimal or 0x, anything else becomes -1."""
+_READING: ContextVar[Reading] = ContextVar("reading")
+"""What the batch that is being made counts its repairs in."""
+
+
+def _integers(
+    values: Sequence[Any], dtype: type[np.signedinteger[Any]] = np.int64, *, unsigned: bool = False
+) -> np.ndarray:
+    """Integers as they are; texts are read as decimal or 0x, anything else becomes -1. What needs the sign's bit wraps, so
+    that equal ids stay equal, and is counted unless the column is `unsigned`."""
     try:
         return np.fromiter(values, dtype=dtype, count=len(values))
     except (OverflowError, ValueError, TypeError):
         bits = np.dtype(dtype).itemsize * 8
-        return np.fromiter((_integer(value, bits) for value in values), dtype=dtype, count=len(values))
+        return np.fromiter((_integer(value, bits, unsigned) for value in values), dtype=dtype, count=len(values))
 
 
-def _integer(value: Any, bits: int) -> int:
+def _integer(value: Any, bits: int, unsigned: bool) -> int:
     if isinstance(value, str):
         try:
             value = int(value, 16 if value.strip().lower().startswith(("0x", "-0x")) else 10)
@@ -459,7 +474,13 @@ def _integer(value: Any, bits: int) -> int:
             return -1
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, int) or not -(1 << (bits - 1)) <= value < (1 << bits):
+    if not isinstance(value, int):
+        return -1
+    fits = -(1 << (bits - 1)) <= value < (1 << bits)
+    # All bits set is how C++ writes -1 as unsigned: nothing is lost.
+    if not fits or (value >= 1 << (bits - 1) and not unsigned and value != (1 << bits) - 1):
+        _READING.get().repair("integer too large for its field", str(value)[:40])
+    if not fits:
         return -1
     return value - (1 << bits) if value >= 1 << (bits - 1) else value
 

@@ -150,20 +150,28 @@ def read_tail(text: bytes, metadata: Metadata, reading: Reading, *, in_object: b
             reading.repair("key written twice", "traceEvents")
             return text[member.start + 1 :]
         if member.end < 0:
-            reading.truncated = True
-            reading.lose("metadata that is cut off", member.key)
+            if _is_closed(text):
+                reading.lose("metadata that cannot be read", member.key)
+            else:
+                reading.truncated = True
+                reading.lose("metadata that is cut off", member.key)
             return None
         metadata.add(member.key, text[member.start : member.end])
         at = member.end
     at = skip_space(text, at)
     if text[at : at + 1] != b"}":
-        reading.truncated = True
+        reading.truncated |= not _is_closed(text)
         if text[at:].strip():
             reading.lose("metadata that cannot be read", text[at : at + 100].decode("utf-8", "replace"))
         return None
     if text[at + 1 :].strip(b" \t\r\n\0"):
         reading.repair("text after the end of the trace", text[at + 1 : at + 101].decode("utf-8", "replace"))
     return None
+
+
+def _is_closed(text: bytes) -> bool:
+    """Whether a file ends as one that was written to its end does: what cannot be read before that is damage, no cut."""
+    return text.rstrip(b" \t\r\n\0").endswith(b"}")
 
 
 def _grow(text: bytes, more: Callable[[], bytes], wanted: int) -> tuple[bool, bytes]:

@@ -156,6 +156,13 @@ def _no_number(text: bytes) -> _Result:
     return _substitute(_NO_NUMBER, lambda found: None if found[1] else b"null", text)
 
 
+_NO_VALUE = re.compile(rb"(" + _STRING + rb")|:(?=\s*[,}\]])", re.DOTALL)
+
+
+def _no_value(text: bytes) -> _Result:
+    return _substitute(_NO_VALUE, lambda found: None if found[1] else b":null", text)
+
+
 _COMMA = re.compile(rb"(" + _STRING + rb")|,(?=\s*[}\]])", re.DOTALL)
 
 
@@ -198,6 +205,7 @@ _MENDERS: tuple[tuple[str, Callable[[bytes], _Result]], ...] = (
     ("bad backslash", _backslash),
     ("unescaped quote", _quotes),
     ("value is no number", _no_number),
+    ("value is missing", _no_value),
     ("control character in a text", _control),
     ("trailing comma", _trailing_comma),
     ("unpaired surrogate", _surrogate),

@@ -77,15 +77,20 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
             rows,
         )
     ]
-    if frame < 0 and not facts.health.stacks:
+    if frame < 0 and facts.health.stacks:
+        evidence.append(
+            TextBlock("No single Python function fills the gap: `lanewise tree --metric host` shows what runs.")
+        )
+    elif frame < 0:
         evidence.append(TextBlock("Record with stacks (`with_stack=True`) to see what Python does in the gap."))
+    nowhere = "many short Python functions" if facts.health.stacks else "code that the trace does not show"
     return Found(
         values={
             "time": time(per_step),
             "per": per(facts),
             "times": counted(len(length) / steady_count(facts), "gap", "gaps"),
             "longest": time(float(length.max())),
-            "where": text(trace.name_of(frame)[:_LONGEST_NAME] if frame >= 0 else "code that the trace does not show"),
+            "where": text(trace.name_of(frame)[:_LONGEST_NAME] if frame >= 0 else nowhere),
         },
         change=cut(np.append(bubbles.start, tail[0]), np.append(bubbles.end, tail[1])),
         evidence=evidence,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lanewise.diagnose.evidence import by_line, table
 from lanewise.diagnose.rule import Clear, Found, Outcome, Rule, rule
 from lanewise.measure.facts import Facts
+from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.quantity import QuantityType, share, text, time
 
@@ -27,6 +28,8 @@ _WAITS_TOO = (
     "the time."
 )
 _WAITS_TOO_FROM = 0.10
+_AT_LEAST = " The GPU works at least that much: {lost} of the launches left no record of their work."
+_AT_LEAST_FROM = 0.02
 _QUEUED = (
     "Device-bound: when recording began the host had run {queued} ahead of the GPU, longer than the {step} recorded after "
     "that."
@@ -69,6 +72,10 @@ def _judge(facts: Facts, name: str) -> Outcome:
         title = _QUEUED
     elif name == "compute" and host >= _WAITS_TOO_FROM:
         title = _WAITS_TOO
+    lost = facts.health.lost_work_share
+    if lost > _AT_LEAST_FROM and name != "undetermined":
+        values["lost"] = share(lost)
+        title = (title or next(one.title for one in ALL if one.code == REGIMES[name][0])) + _AT_LEAST
     evidence = [table("Time per step", headings, rows)] if rows else []  # type: ignore[arg-type]
     if name in {"host", "mixed"}:
         evidence += by_line(facts, "Who keeps the host busy, per step", _BY_LINE, by="host")

@@ -59,7 +59,7 @@ def expensive_backward(
         return NotApplicable("no backward pass in steady steps")
     if (backward.forward < 0).all():
         return NeedsCapture("sequence numbers: no backward row has a forward operator in this recording")
-    if facts.health.records_missing_share > _MISSING_FROM:
+    if facts.health.unmatched_share > _MISSING_FROM:
         return NotApplicable("too many device records are missing (MEA108)")
     compute, steps = compute_ns(facts), steady_count(facts)
     rows: list[dict[str, float | str]] = []

@@ -6,17 +6,15 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, share
-
-_CAP = "Exceeded max GPU buffer count"
-_RANGE = "out of range"
+from lanewise.trace.file.profiler_log import says_dropped
+from lanewise.trace.health import Health
 
 
 @rule(
     "MEA108",
     "device-records-missing",
     kind="validity",
-    title="{missing} of {launches} launches and their device work do not match up ({share}): device totals are too "
-    "low.",
+    title="{missing} of {launches} launches have no device work in the trace ({share}): device totals are too low.",
 )
 def device_records_missing(facts: Facts, *, share_from: float = 0.02) -> Outcome:
     """The profiler lost device records: launches without work, or work without its launch.
@@ -37,11 +35,11 @@ def device_records_missing(facts: Facts, *, share_from: float = 0.02) -> Outcome
     Source: pytorch/pytorch#117935, pytorch/pytorch#192021, pytorch/kineto#996.
     """
     health = facts.health
-    capped = [line for line in health.log_lines if _CAP in line or _RANGE in line]
+    capped = [line for line in health.log_lines if says_dropped(line)]
     if health.launches == 0 and health.device_ops == 0:
         return NotApplicable("the trace holds neither launches nor device work")
-    missing = health.launches_without_work + health.other_orphans
-    part = missing / max(1, health.launches)
+    missing = health.lost + health.unlinked
+    part = health.unmatched_share
     rows = [
         {"reason": "launches without device work", "count": health.launches_without_work},
         {"reason": "device ops without launch, at the head of the file (not counted)", "count": health.head_orphans},
@@ -50,6 +48,8 @@ def device_records_missing(facts: Facts, *, share_from: float = 0.02) -> Outcome
     ]
     evidence = [table("Records", {"reason": ("text", "records"), "count": ("count", "count")}, rows)]
     values = {
+        "unlinked": count(health.unlinked),
+        "lost": count(health.lost),
         "missing": count(missing),
         "launches": count(health.launches),
         "share": share(min(1.0, part)),
@@ -70,7 +70,7 @@ def device_records_missing(facts: Facts, *, share_from: float = 0.02) -> Outcome
             "cannot be given to operators or steps.",
         )
     if part > share_from:
-        return Found(values=values, evidence=evidence)
+        return Found(values=values, evidence=evidence, title=_title(health))
     if capped:
         return Found(
             values=values,
@@ -78,3 +78,14 @@ def device_records_missing(facts: Facts, *, share_from: float = 0.02) -> Outcome
             title="The profiler's own log says that records were dropped; device totals may be too low.",
         )
     return Clear(f"{missing} of {health.launches:,} launches do not match up")
+
+
+def _title(health: Health) -> str | None:
+    if health.lost < health.unlinked:
+        return (
+            "{unlinked} of {launches} launches ({share}) and as many device ops are recorded, but nothing in the file "
+            "links them: totals are complete; what launched the work, and when, is not known."
+        )
+    if health.other_orphans > health.launches_without_work:
+        return "{lost} device ops have no launch in the trace: their operators, and when they were launched, are not known."
+    return None

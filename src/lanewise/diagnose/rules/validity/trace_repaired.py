@@ -35,7 +35,7 @@ def trace_repaired(facts: Facts) -> Outcome:
     reading = facts.trace.reading
     repaired = sum(tally.count for tally in reading.repaired.values())
     lost = reading.rows_lost
-    if not repaired and not lost and not reading.truncated:
+    if not repaired and not reading.lost and not reading.truncated:
         return Clear("read without a repair")
     rows = [
         {"what": what, "reason": reason, "count": tally.count, "sample": tally.sample[:80]}
@@ -55,6 +55,8 @@ def trace_repaired(facts: Facts) -> Outcome:
         )
     elif lost > 0.01 * (reading.rows + lost):
         title = "{lost} of the file ({share}) could not be read: totals are too low."
+    elif not lost and not repaired:
+        title = "Part of what stands beside the rows of the file could not be read; the rows are complete."
     return Found(
         values=values,
         title=title,

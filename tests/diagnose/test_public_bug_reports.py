@@ -1,0 +1,324 @@
+"""What a specialist would conclude from traces of the kinds that people attached to bug reports."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lanewise.diagnose.explain import explain
+from lanewise.report.model import Finding, Report
+from lanewise.trace.reader import read
+from tests.support.builder import TraceBuilder
+
+TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
+
+
+@cache
+def report(name: str) -> Report:
+    """The report on one of the small traces."""
+    return explain(TRACES / f"{name}.json.gz")
+
+
+def finding(of: Report, code: str) -> Finding | None:
+    return next((f for f in of.findings if f.code == code), None)
+
+
+def notes(of: Report) -> str:
+    return " ".join(note.text for note in of.health)
+
+
+# -- 1: blocked is not slow --------------------------------------------------------------------------------------------
+
+
+def test_a_host_that_waits_for_a_collective_makes_the_run_communication_bound() -> None:
+    of = report("f_sync_on_collective")
+    assert of.regime.name == "communication-bound"
+    assert of.regime.per_step == ["communication-bound"] * 4
+    assert of.regime.shares["communication"] == pytest.approx(0.59, abs=0.02)
+    assert of.regime.shares["host"] < 0.05
+
+
+def test_a_launch_that_waits_for_another_stream_is_not_made_quicker_by_leaving_out_the_profiler() -> None:
+    of = report("f_sync_on_collective")
+    assert of.regime.step_us == pytest.approx(of.regime.recorded_step_us, rel=0.02)
+
+
+@pytest.mark.parametrize("thread", ["100", "200"])
+def test_only_the_thread_that_launches_next_is_blocked(thread: str) -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=50)
+            with b.op("nccl:all_reduce"):
+                b.launch("ncclDevKernel_AllReduce", duration=2_000, stream="20")
+            b.thread = thread
+            begun = b.now
+            b.call("cudaStreamSynchronize", duration=1_900)
+            b.now, b.thread = begun, "100"
+            for _ in range(38):  # the launching thread is at work all the time, or in the wait
+                if thread == "100":
+                    b.wait(50)
+                else:
+                    with b.op("aten::prepare", head=49, tail=1):
+                        pass
+    of = explain(b.build())
+    assert of.regime.as_recorded == ("communication-bound" if thread == "100" else "host-bound")
+
+
+def test_a_copy_that_waits_for_a_collective_moves_nothing_yet() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=100)
+            with b.op("nccl:all_reduce"):
+                b.launch("ncclDevKernel_AllReduce", duration=3_000, stream="7")
+            with b.op("aten::item"):
+                b.copy("DtoH", destination="pageable", size=4, duration=2, call=3_100)
+    assert explain(b.build()).regime.name == "communication-bound"
+
+
+def test_a_wait_for_nothing_that_was_recorded_is_not_the_hosts_work() -> None:
+    of = report("f_wait_unexplained")
+    assert of.regime.name == "undetermined"
+    assert "the host sits in cudaDeviceSynchronize while nothing runs that was recorded" in of.verdict
+    assert of.regime.shares["host"] < 0.01
+
+
+def test_a_wait_that_returns_in_time_leaves_the_run_host_bound() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(5):
+                with b.op("aten::mm", head=200):
+                    b.launch("gemm", duration=50)
+                b.synchronize()
+    assert explain(b.build()).regime.name == "host-bound"
+
+
+# -- 3: missing records ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_firm_is_said_where_most_of_the_work_is_missing() -> None:
+    of = report("f_missing_records")
+    assert of.regime.name == "undetermined"
+    assert "75% of the launches have no device record" in of.verdict
+    assert [f.code for f in of.findings if f.kind == "problem"] == []
+    assert "of the step)" not in " ".join(f.title for f in of.findings)
+
+
+@pytest.mark.parametrize(("lost", "firm"), [(0, True), (1, False), (5, None)])
+def test_where_some_records_are_missing_the_verdict_is_a_bound(lost: int, firm: bool | None) -> None:
+    b = TraceBuilder()
+    for step in range(6):
+        with b.step():
+            for _ in range(10):
+                with b.op("aten::mm"):
+                    b.launch("gemm", duration=100)
+            for _ in range(lost if step else 0):
+                b.call("cudaLaunchKernel")
+    of = explain(b.build())
+    if firm is None:
+        assert of.regime.name == "undetermined"
+    else:
+        assert of.regime.name == "device-bound"
+        assert ("works at least that much" in of.verdict) is not firm
+
+
+def test_a_host_function_on_a_stream_leaves_no_record_and_misses_none() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step(), b.op("aten::mm"):
+            b.launch("gemm", duration=100)
+            b.call("cudaLaunchHostFunc")
+    assert finding(explain(b.build()), "MEA108") is None
+
+
+# -- 4: device rows that are not there ---------------------------------------------------------------------------------
+
+
+def test_host_rows_of_a_gpu_program_did_not_run_on_the_cpu() -> None:
+    of = report("f_host_rows_of_gpu_program")
+    assert "What the GPU did was not recorded" in of.verdict
+    assert "on the CPU" not in of.verdict + notes(of)
+
+
+# -- 5, 8: work and launches that nothing links ------------------------------------------------------------------------
+
+
+def test_unlinked_work_belongs_to_the_step_that_was_running() -> None:
+    trace = read(TRACES / "f_unlinked_steps.json.gz", cache=False)
+    assert trace.steps.of_event[trace.device_work].tolist() == [0, 1, 2, 3]
+    of = report("f_unlinked_steps")
+    assert of.regime.recorded_step_us == pytest.approx(1_110)
+
+
+def test_unlinked_work_is_not_called_lost_and_not_counted_twice() -> None:
+    of = report("f_unlinked_steps")
+    told = finding(of, "MEA108")
+    assert told is not None
+    assert told.title.startswith("4 of 4 launches (100 %) and as many device ops are recorded")
+    assert "too low" not in told.title
+    assert "have no device record" not in notes(of)
+    assert "nothing in the file links device work to its launches" in of.verdict
+
+
+def test_idle_time_between_device_rows_alone_is_nobodys() -> None:
+    of = report("f_device_rows_only")
+    assert of.regime.name == "undetermined"
+    assert of.regime.step_us == pytest.approx(950)
+    assert of.regime.shares["compute"] == pytest.approx(500 / 950, abs=0.01)
+
+
+# -- 9: private back ends ----------------------------------------------------------------------------------------------
+
+
+def test_launches_of_a_private_back_end_are_launches() -> None:
+    of = report("f_privateuse1_runtime")
+    assert "12 of 12 device ops linked" in notes(of)
+    assert finding(of, "MEA108") is None
+    assert of.chain is not None
+
+
+# -- 12: a gap that many short frames fill -----------------------------------------------------------------------------
+
+
+def test_a_gap_is_named_after_the_function_whose_many_frames_fill_it() -> None:
+    told = finding(report("f_bubble_of_many_frames"), "LAU110")
+    assert told is not None
+    assert told.title.endswith("the time passes in socket.py(10): recv.")
+    assert "with_stack" not in str(told.evidence)
+
+
+def test_a_gap_of_many_different_functions_asks_for_no_stacks_that_are_there() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=10)
+            for at in range(40):
+                with b.frame(f"work.py({at}): part{at}"):
+                    b.wait(100)
+    told = finding(explain(b.build()), "LAU110")
+    assert told is not None
+    assert "many short Python functions" in told.title
+    assert "with_stack" not in str(told.evidence)
+
+
+# -- 13: fills before a replay -----------------------------------------------------------------------------------------
+
+
+def test_a_fill_before_a_replay_is_no_input_copy() -> None:
+    assert finding(report("f_fill_before_graph"), "LAU107") is None
+
+
+# -- 16: asked for, not delivered --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "what"), [("profile_memory", "memory"), ("record_shapes", "shapes"), ("with_stack", "stacks")]
+)
+def test_what_was_asked_for_and_is_not_there_is_said(key: str, what: str) -> None:
+    b = TraceBuilder(metadata={key: 1})
+    with b.step(), b.op("aten::mm"):
+        b.launch()
+    assert f"{what}: asked for when recording, and the trace holds none" in notes(explain(b.build()))
+    b.metadata[key] = 0
+    assert "asked for" not in notes(explain(b.build()))
+
+
+# -- 18: damage that costs nothing -------------------------------------------------------------------------------------
+
+
+def written(path: Path, tail: str, *, row: str = "") -> Path:
+    """A trace of twenty rows with this text after its list of events."""
+    rows = [
+        json.dumps({"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": n, "dur": 1}) for n in range(20)
+    ]
+    path.write_text('{"schemaVersion": 1, "traceEvents": [' + ",\n".join([*rows, *([row] if row else [])]) + "]" + tail)
+    return path
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        ', "ERROR": ["[a.cpp:1] said "no" to 3"]}',
+        ', "ERROR": ["[a.cpp:1] ok"], "WARNING": ["open]}',
+        ', "ERROR": [nonsense here], "traceName": "x"}',
+    ],
+)
+def test_an_unreadable_log_line_is_no_lost_row(tmp_path: Path, tail: str) -> None:
+    trace = read(written(tmp_path / "t.json", tail), cache=False)
+    assert len(trace) == 20
+    assert not trace.reading.truncated
+    of = explain(trace)
+    told = finding(of, "MEA112")
+    assert told is None or "too low" not in told.title
+    assert told is None or "cut off" not in told.title
+
+
+def test_a_missing_value_costs_its_value_and_not_its_row(tmp_path: Path) -> None:
+    row = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 30, "dur": , "args": {"grid": }}'
+    trace = read(written(tmp_path / "t.json", "}", row=row), cache=False)
+    assert len(trace) == 21
+    assert trace.reading.rows_lost == 0
+    assert trace.reading.repaired["value is missing"].count == 2
+
+
+# -- 19: integers beyond 63 bits ---------------------------------------------------------------------------------------
+
+
+def test_integers_that_do_not_fit_are_counted(tmp_path: Path) -> None:
+    def row(ts: int, cat: str, args: dict[str, Any]) -> str:
+        return json.dumps({"ph": "X", "cat": cat, "name": "x", "pid": 1, "tid": 1, "ts": ts, "dur": 1, "args": args})
+
+    rows = [
+        row(1, "cuda_runtime", {"correlation": 2**63 + 5}),
+        row(3, "kernel", {"correlation": 2**63 + 5, "shared memory": 2**70}),
+        row(5, "cpu_op", {"Sequence number": 2**64 - 1}),
+    ]
+    path = tmp_path / "t.json"
+    path.write_text('{"traceEvents": [' + ",".join(rows) + "]}")
+    trace = read(path, cache=False)
+    assert trace.reading.repaired["integer too large for its field"].count == 3
+    # Ids that wrap stay equal, so that the launch is still found.
+    assert trace.links.launch.tolist() == [0]
+
+
+# -- 20, 21 ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_without_properties_has_a_device() -> None:
+    from lanewise.show.report.terminal import render
+    from tests.support.text import shown
+
+    assert "no GPU" not in shown(render(report("f_list_without_properties")))
+
+
+@pytest.mark.parametrize(
+    ("line", "dropped"),
+    [
+        ("Out-of-range = 12", True),
+        ("12 events OUT OF RANGE", True),
+        ("Record out_of_range: 3", True),
+        ("exceeded max GPU Buffer count", True),
+        ("CUPTI dropped 37 activity records", True),
+        ("37 records were lost", True),
+        ("Out-of-range = 0, blocklisted = 0", False),
+        ("0 records dropped", False),
+        ("Processed 12 events", False),
+    ],
+)
+def test_log_lines_of_any_spelling(line: str, dropped: bool) -> None:
+    b = TraceBuilder(metadata={"INFO": [line]})
+    with b.step():
+        for _ in range(100):
+            with b.op("aten::mm"):
+                b.launch()
+    told = finding(explain(b.build()), "MEA108")
+    assert (told is not None and "records were dropped" in told.title) is dropped
