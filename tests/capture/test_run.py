@@ -416,7 +416,7 @@ def test_the_report_obeys_the_settings_of_where_the_run_was_started(shell: Shell
 
 def test_the_path_is_printed_when_recording_ends_as_one_writes_it_where_the_command_was_given(shell: Shell) -> None:
     (shell.folder / "elsewhere").mkdir()
-    name = shell.script(f"import os\nos.chdir('elsewhere')\n{TRAIN}\ntrain(60)\nprint('the end', file=sys.stderr)\n")
+    name = shell.script(f"import os\nos.chdir('elsewhere')\n{TRAIN}\ntrain(600)\nprint('the end', file=sys.stderr)\n")
     ran = shell.run(name)
     lines = ran.err.splitlines()
     told = lines.index("lanewise: trace in lanewise-out/program.json.gz")

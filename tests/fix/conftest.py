@@ -9,8 +9,6 @@ from importlib.util import find_spec
 
 import pytest
 
-from lanewise.fix.process_settings import changed_settings, settings
-
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:  # pyright: ignore[reportUnusedFunction]
@@ -26,6 +24,8 @@ def _settings_are_left_alone() -> Iterator[None]:  # pyright: ignore[reportUnuse
     if find_spec("torch") is None:
         yield
         return
+    from lanewise.fix.process_settings import changed_settings, settings
+
     before = settings()
     yield
     assert changed_settings(before) == []
