@@ -12,6 +12,7 @@ import pytest
 from lanewise.diagnose.explain import explain
 from lanewise.report.model import Finding, Report
 from lanewise.trace.reader import read
+from lanewise.trace.schema import Kind
 from tests.support.builder import TraceBuilder
 
 TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
@@ -173,6 +174,92 @@ def test_idle_time_between_device_rows_alone_is_nobodys() -> None:
     assert of.regime.name == "undetermined"
     assert of.regime.step_us == pytest.approx(950)
     assert of.regime.shares["compute"] == pytest.approx(500 / 950, abs=0.01)
+
+
+# -- 6: durations that cannot be ---------------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_outlives_the_next_ones_is_cut_and_its_share_is_said() -> None:
+    of = report("f_impossible_durations")
+    assert of.regime.name == "host-bound"
+    assert "7 device ops run on beyond the whole of the next one" in notes(of)
+    assert "81 % of the recorded device time" in notes(of)
+    assert sum(row["total"] for row in of.tables["kernels"].rows) == pytest.approx(100 * 5_000, rel=0.01)
+
+
+def test_what_may_overlap_is_left_alone() -> None:
+    b = TraceBuilder()
+    with b.step():
+        with b.op("aten::mm"):
+            b.launch("primary", duration=200)
+        with b.op("aten::mm"):  # begins early, and ends after the one before it
+            _, kernel = b.launch("secondary", duration=100)
+        graph = b.launch(["a", "b", "c"], duration=50)
+    b._events[kernel]["start"] -= 80_000
+    for node in graph[1:]:  # branches of a graph
+        b._events[node]["start"] = b._events[graph[1]]["start"]
+    b._events[graph[1]]["duration"] = 500_000
+    trace = b.build()
+    assert len(trace.corrections.cut) == 0
+    assert trace.start is trace["events"]["start"]
+
+
+def test_a_lane_that_is_no_stream_is_not_cut() -> None:
+    b = TraceBuilder()
+    with b.step():
+        kernels = [b.launch("k", duration=50)[1] for _ in range(10)]
+    for at, kernel in enumerate(kernels):
+        b._events[kernel]["start"], b._events[kernel]["duration"] = 100_000 + at * 1_000, 500_000 - at * 30_000
+    assert len(b.build().corrections.cut) == 0
+
+
+# -- 10: clocks that disagree ------------------------------------------------------------------------------------------
+
+
+def clocked(
+    offset_us: float, *, sync: str = "cudaDeviceSynchronize", busy: float = 5.0, steps: int = 6
+) -> TraceBuilder:
+    """Steps of five launches and a wait, with the device's clock late by so much."""
+    b = TraceBuilder()
+    for _ in range(steps):
+        with b.step(tail=3):
+            for _ in range(5):
+                with b.op("aten::mm", head=12, tail=15):
+                    b.launch("gemm", duration=busy)
+            b.synchronize(sync)
+    for event in b._events:
+        if event["kind"] == Kind.KERNEL:
+            event["start"] += round(offset_us * 1e3)
+    return b
+
+
+def test_a_late_clock_does_not_make_a_host_bound_run_wait_for_other_work() -> None:
+    of = report("f_clock_100us_late")
+    assert of.regime.name == "host-bound"
+    assert of.regime.shares["dependency"] < 0.05
+    assert "the device's clock is 109.0 us late (waits return before their work ends)" in notes(of)
+
+
+@pytest.mark.parametrize("busy", [5.0, 200.0])
+@pytest.mark.parametrize("offset", [-2_000.0, -300.0, 60.0, 100.0, 5_000.0])
+def test_an_offset_is_found_to_a_few_microseconds(offset: float, busy: float) -> None:
+    trace = clocked(offset, busy=busy).build()
+    assert trace.corrections.clock_ns == pytest.approx(offset * 1e3, abs=10_000)
+    true = clocked(0, busy=busy).build()
+    assert true.corrections.clock_ns == 0
+    assert explain(trace).regime.name == explain(true).regime.name
+
+
+def test_nothing_that_proves_nothing_moves_a_clock() -> None:
+    b = TraceBuilder()
+    for _ in range(6):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=500)
+            b.call("cudaStreamSynchronize", duration=5)  # of a stream that is idle
+            with b.op("nccl:x"):
+                b.launch("ncclDevKernel", stream="20")
+    assert b.build().corrections.clock_ns == 0
 
 
 # -- 9: private back ends ----------------------------------------------------------------------------------------------
