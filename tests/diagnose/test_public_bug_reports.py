@@ -102,6 +102,16 @@ def test_a_wait_that_returns_in_time_leaves_the_run_host_bound() -> None:
     assert explain(b.build()).regime.name == "host-bound"
 
 
+# -- 2: unusual steps --------------------------------------------------------------------------------------------------
+
+
+def test_slow_steps_do_not_vanish_from_the_verdict() -> None:
+    of = report("f_rare_slow_steps")
+    assert of.verdict.startswith("3 of 11 steps took 31.5 ms instead of 1.53 ms, 89 % of the whole time")
+    assert of.regime.name == "host-bound"
+    assert of.regime.shares["host"] == pytest.approx(0.85, abs=0.02)
+
+
 # -- 3: missing records ------------------------------------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ _FILES: dict[str, tuple[str, ...]] = {
         "work_leaks_into_window",
         "trace_repaired",
         "hidden_in_graphs",
+        "rare_slow_steps",
     ),
     "regime": ("regimes",),
     "launch": (
