@@ -15,7 +15,8 @@ HAS := $(VENV)/has
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup torch demo test test-all lint thresholds types layers docs docs-check page readers check bench-reader bench-diagnosis clean
+.PHONY: help setup torch demo test test-all lint thresholds types layers docs docs-check page page-built page-pictures readers check \
+  nightly hooks bench-reader bench-diagnosis clean
 
 help: ## list these targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,8 +63,8 @@ lint: $(HAS)-dev ## style
 thresholds: $(HAS)-dev ## which thresholds of rules no test pins (two minutes)
 	$(BIN)/python scripts/pinned_thresholds.py
 
-types: $(HAS)-dev ## strict types
-	$(BIN)/pyright --pythonpath $(BIN)/python
+types: $(HAS)-dev ## strict types; FILES="src/..." for some files only, in seconds
+	$(BIN)/pyright --pythonpath $(BIN)/python $(FILES)
 
 layers: $(HAS)-dev ## data flows one way
 	$(BIN)/lint-imports
@@ -74,18 +75,31 @@ docs: $(HAS)-dev ## regenerate the generated pages of docs/
 docs-check: $(HAS)-dev ## whether the generated pages are up to date
 	$(BIN)/python scripts/generate_docs.py --check
 
-page: $(HAS)-dev ## types, style and unit tests of the page (needs Node.js)
-	cd web && npm ci --ignore-scripts --silent && npm run --silent check
+web/node_modules: web/package-lock.json
+	cd web && npm ci --ignore-scripts --silent
+	@touch $@
+
+page: web/node_modules ## types, style and unit tests of the page (needs Node.js)
+	cd web && npm run --silent check
+
+page-built: $(HAS)-dev web/node_modules ## build the page into the package, as `lanewise view` shows it
+	$(BIN)/python -c "from pathlib import Path; import hatch_build; hatch_build.build_page(Path('web'), Path('src/lanewise/show/page/built'))"
+
+page-pictures: $(HAS)-dev ## draw the pictures of docs/images anew (needs Chromium)
+	$(BIN)/python scripts/page_pictures.py
 
 # Exports of the call tree are read back by the readers of the tools that they are for.
 readers:
 	cd tests/tree/readers && npm ci --ignore-scripts --silent
 
-check: setup lint types layers docs-check page readers ## everything that CI checks, the tests without torch and with it
-	@echo "Tests without torch:"
-	@$(MAKE) --no-print-directory test TORCH=none VENV=$(VENV)-no-torch
-	@echo "Tests with torch:"
-	@$(MAKE) --no-print-directory test
+check: ## everything that CI checks, the tests without torch and with it
+	@$(if $(filter file,$(origin TORCH)),,TORCH='$(TORCH)') .ci/run
+
+nightly: setup ## what takes too long for every change: slow tests, and how much of the code all tests reach
+	$(BIN)/pytest -m "not gpu" -n auto --dist loadfile --cov --cov-report=term:skip-covered
+
+hooks: $(HAS)-dev ## have style and docs checked at each commit
+	$(BIN)/pre-commit install
 
 bench-reader: $(HAS)-dev ## speed and memory of the reader beside its peers
 	$(BIN)/python benchmarks/reader/bench.py

@@ -96,9 +96,21 @@ def test_the_first_line_comes_before_any_work(tmp_path: Path) -> None:
     assert ran.returncode != 0
 
 
-def test_ci_is_make_check_and_that_runs_the_tests_without_torch_and_with_it() -> None:
-    assert "exec make check" in (REPOSITORY / ".ci" / "run").read_text()
-    plan = subprocess.run(["make", "-n", "check"], cwd=REPOSITORY, capture_output=True, text=True, env=BARE).stdout
-    runs = [line for line in plan.splitlines() if "/pytest" in line]
-    assert [line.split("/")[0].lstrip("@") for line in runs] == [".venv-no-torch", ".venv"]
-    assert plan.rstrip().splitlines()[-1] == runs[-1]
+def test_check_is_what_ci_runs_and_that_tests_without_torch_and_with_it(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    for name in ("make", "npm", "g++", "chromium"):
+        tool = tmp_path / name
+        tool.write_text(f'#!/bin/sh\necho "{name} $*" >>{calls}\n')
+        tool.chmod(0o755)
+    make = shutil.which("make") or "make"
+    found = BARE | {"PATH": f"{tmp_path}:{BARE['PATH']}"}
+    for command, torch in (
+        ([REPOSITORY / ".ci" / "run"], "torch==2.13.0"),
+        ([make, "check"], "torch==2.13.0"),
+        ([make, "check", "TORCH=torch==2.14.0"], "torch==2.14.0"),
+    ):
+        calls.unlink(missing_ok=True)
+        subprocess.run(command, cwd=REPOSITORY, check=True, env=found, capture_output=True)
+        checks, *tests = calls.read_text().splitlines()
+        assert checks == f"make setup lint types layers docs-check page readers TORCH={torch}"
+        assert tests == ["make test TORCH=none", f"make test TORCH={torch}"]

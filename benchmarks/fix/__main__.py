@@ -32,17 +32,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default=None)
-    parser.add_argument("--budget", default="2m")
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--bad", nargs="*", default=None)
-    parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--warm", type=float, default=0.0, metavar="SECONDS")
-    parser.add_argument("--caches", type=Path, default=None, help="where compilers keep their work; else a new folder")
-    parser.add_argument("--seconds", type=float, default=36000.0)
-    parser.add_argument("--table", type=Path, default=None)
-    parser.add_argument("-o", "--output", type=Path, default=None)
+    parser = _parser()
     asked = parser.parse_args()
     if asked.table is not None:
         print(table(json.loads(asked.table.read_text())))
@@ -99,6 +89,21 @@ def main() -> None:
         print(f"{workload.name} ...", file=sys.stderr, flush=True)
         result.setdefault("workloads", {})[workload.name] = _one(workload.name, device, asked.budget, logs)
         keep()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--budget", default="2m")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--bad", nargs="*", default=None)
+    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--warm", type=float, default=0.0, metavar="SECONDS")
+    parser.add_argument("--caches", type=Path, default=None, help="where compilers keep their work; else a new folder")
+    parser.add_argument("--seconds", type=float, default=36000.0)
+    parser.add_argument("--table", type=Path, default=None)
+    parser.add_argument("-o", "--output", type=Path, default=None)
+    return parser
 
 
 def _device() -> str:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from lanewise.diagnose.explain import explain
+from lanewise.diagnose.explain import explain, facts_of
+from lanewise.diagnose.sections.ranks import job_of, matched
+from lanewise.measure.distributed.ranks import collectives
 from lanewise.report.model import Finding, Report
 from lanewise.show.report.terminal import render
+from lanewise.trace.model import Trace
+from lanewise.trace.reader import read
 from tests.support.builder import TraceBuilder
 from tests.support.text import shown
 
@@ -231,3 +236,70 @@ def test_a_gap_of_many_short_calls_has_their_name() -> None:
 def test_an_embedding_lookup_is_no_matrix_product() -> None:
     kernels = report("h_fbgemm_family").tables["kernels"]
     assert {row["family"] for row in kernels.rows} == {"embedding and indexing"}
+
+
+# -- collectives whose arguments are not recorded ----------------------------------------------------------------------
+
+
+def test_ranks_are_matched_by_names_order_and_sizes_where_no_arguments_are_recorded() -> None:
+    first, second = (facts_of(read(file)) for file in sorted(TRACES.glob("k_rank*")))
+    ranks = matched(job_of([first, second]))
+    assert ranks.rank == (0, 1)
+    assert ranks.unmatched == 0
+    assert ranks.last.tolist() == [1] * len(ranks.last)
+    assert collectives(first).bytes.tolist() == [4 * 394_241] * 3
+
+
+@pytest.mark.parametrize("sizes", [True, False])
+def test_all_reduces_that_nobody_put_into_buckets(sizes: bool) -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(404):
+                dims, types = ([[1_000]], ["float"]) if sizes else (None, None)
+                with b.op("c10d::allreduce_"), b.op("nccl:all_reduce", dims=dims, types=types, head=20, tail=20):
+                    b.launch("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", duration=15, stream="20")
+    seen = finding(explain(b.build()), "DIS103")
+    assert seen is not None
+    assert "404 collectives per step" in seen.title
+    assert ("1.62 MB" in seen.title) is sizes
+    assert seen.recoverable_us_per_step > 0
+
+
+# -- backward work -------------------------------------------------------------------------------------------------------
+
+
+def forward_names(trace: Trace) -> dict[str, str]:
+    """Name of the forward row of each backward row that has one."""
+    forward = trace.links.forward_of
+    return {trace.name_of(int(row)): trace.name_of(int(forward[row])) for row in np.flatnonzero(forward >= 0)}
+
+
+def test_backward_work_does_not_stand_under_what_merely_shares_its_number() -> None:
+    (file,) = TRACES.glob("q_*")
+    assert forward_names(read(file)) == {}
+
+
+def test_backward_work_stands_under_its_forward_operator() -> None:
+    b = TraceBuilder()
+    with b.step():
+        with b.op("aten::linear", sequence=7, forward_thread=0), b.op("aten::addmm", sequence=7, forward_thread=0):
+            b.launch("gemm")
+        with b.op("MyFunction", sequence=8, forward_thread=0):
+            b.launch("mine")
+        with b.op("aten::relu_", sequence=9, forward_thread=0):
+            b.launch("relu")
+        for name, number in (
+            ("ReluBackward0", 9),
+            ("MyFunctionBackward", 8),
+            ("AddmmBackward0", 7),
+            ("MulBackward0", 7),
+        ):
+            with b.op(name, sequence=number, forward_thread=1):
+                b.launch("backward")
+    assert forward_names(b.build()) == {
+        "ReluBackward0": "aten::relu_",
+        "MyFunctionBackward": "MyFunction",
+        "AddmmBackward0": "aten::addmm",
+        "MulBackward0": "aten::addmm",  # no operator here is called `mul`: its name is no evidence
+    }

@@ -33,9 +33,9 @@ def ranks(
     name, type and size is the same one on every rank; its transfer takes the shortest of the ranks' durations, the rest of
     a rank's duration is waiting. `lanewise explain RANK0 RANK1...` explains one rank with what the others tell about it.
     """
+    from lanewise.diagnose.sections.job_diagnoses import finding_sentences
     from lanewise.diagnose.sections.ranks import ranks_section
     from lanewise.errors import UsageError
-    from lanewise.show.report.job_diagnoses import finding_sentences
     from lanewise.show.report.sections import print_sections
     from lanewise.show.report.tables import cut_tables, tables_json, tables_markdown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "locate",
     "operator_chain",
     "per_step",
+    "shapes_label",
     "steady_count",
     "table",
     "table_of",
@@ -79,6 +81,13 @@ def host_window(facts: Facts) -> float:
 def kernel_label(facts: Facts, event: int) -> str:
     """Short name of a device op."""
     return short_name(facts.trace.name_of(event))
+
+
+def shapes_label(facts: Facts, operator: int) -> str:
+    """The shapes that an operator was called with, as text; "" if unknown."""
+    signature = facts.signatures.of(operator)
+    shapes = [list(tensor.shape) for tensor in signature.tensors[:4]] if signature else []
+    return " x ".join(json.dumps(shape, separators=(",", ":")) for shape in shapes)
 
 
 def operator_chain(facts: Facts, event: int, limit: int = 8) -> list[str]:

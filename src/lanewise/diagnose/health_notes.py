@@ -6,6 +6,7 @@ from lanewise.diagnose.settings import Settings
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Level, Note
 from lanewise.report.quantity import format_quantity
+from lanewise.trace.health import Health
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import Kind
 
@@ -55,22 +56,23 @@ def _reading(facts: Facts) -> list[Note]:
 
 
 def _device(facts: Facts) -> list[Note]:
-    health = facts.health
+    return _no_device_work(facts) if facts.device_records != "some" else _device_work(facts.health)
+
+
+def _no_device_work(facts: Facts) -> list[Note]:
+    if len(facts.trace) == 0:
+        return [Note("bad", "device", "the trace holds no rows at all")]
+    what = {
+        "lost": f"no device work, though {_count(facts.health.launches)} calls launched some",
+        "not recorded": "no device work, though the program used a device",
+        "memory only": "no device work: nothing was launched, only memory asked for",
+        "cut off": "no device work, which may stand where it is cut off",
+    }.get(facts.device_records, "no device work: everything ran on the CPU")
+    return [Note("info" if facts.on_cpu else "warn", "device", f"the trace holds {what}")]
+
+
+def _device_work(health: Health) -> list[Note]:
     notes: list[Note] = []
-    if facts.device_records != "some":
-        what = "no device work: everything ran on the CPU"
-        if len(facts.trace) == 0:
-            what = "no rows at all"
-        elif facts.device_records == "lost":
-            what = f"no device work, though {_count(health.launches)} calls launched some"
-        elif facts.device_records == "not recorded":
-            what = "no device work, though the program used a device"
-        elif facts.device_records == "memory only":
-            what = "no device work: nothing was launched, only memory asked for"
-        elif facts.device_records == "cut off":
-            what = "no device work, which may stand where it is cut off"
-        level: Level = "bad" if len(facts.trace) == 0 else "info" if facts.on_cpu else "warn"
-        return [Note(level, "device", f"the trace holds {what}")]
     missing = health.launches_without_work - health.unlinked
     level: Level = "bad" if health.unmatched_share > 0.02 else "info"
     if health.unlinked:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lanewise.diagnose.evidence import kernel_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, shapes_label, steady_count, table
 from lanewise.diagnose.rule import NeedsCapture, NotApplicable
-from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
 from lanewise.report.model import TableBlock

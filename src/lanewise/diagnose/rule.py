@@ -4,11 +4,17 @@
     def many_tiny_kernels(facts: Facts, *, launches_from: int = 20) -> Outcome:
         '''One sentence: what it is.
 
-        Why it costs: ...
-        Fix: ...
-        Verify: ...
-        Silent: ...
-        Source: ...
+        What it means, in a paragraph.
+
+        Costs: which time a fix gives back.
+
+        Fix: what to write, in code.
+
+        Verify: what is different afterwards.
+
+        Silent: where it says nothing though one might expect it.
+
+        Source: where this is known from.
         '''
 
 The docstring is the documentation page; its `Fix:` and `Verify:` paragraphs are what a finding shows. Keyword defaults

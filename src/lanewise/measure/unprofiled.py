@@ -22,8 +22,7 @@ from lanewise.trace.schema import Kind
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
 
-__all__ = ["Unprofiled", "without_profiler"]
-
+__all__ = ["DEVICE_SPREAD", "Unprofiled", "classes_of_replay", "without_profiler"]
 
 _AGAIN = 2
 """One slow step may be an accident, or the profiler's."""
@@ -110,7 +109,7 @@ def without_profiler(
         high_ns=high,
         timed=bool(timed),
         recorded_ns=recorded_ns,
-        class_ns=_classes(trace, graph, replayed, step_ns, device, communicating) if device else {},
+        class_ns=classes_of_replay(trace, graph, replayed, step_ns, device, communicating) if device else {},
         host_scale=min(1.0, after / before) if before else 1.0,
         weighed=bool(again),
     )
@@ -129,7 +128,7 @@ def _host_work(graph: StepGraph) -> float:
     return float(graph.gap[graph.on_host].sum())
 
 
-def _classes(
+def classes_of_replay(
     trace: Trace, graph: StepGraph, replayed: Replayed, step_ns: float, device: str, communicating: np.ndarray
 ) -> dict[str, float]:
     """Time per class in the last round of a replay, per step, as they are told apart in the recording."""

@@ -285,10 +285,11 @@ def _orphans(trace: Trace, device: np.ndarray, launch: np.ndarray) -> np.ndarray
 
 
 def _forward(trace: Trace) -> np.ndarray:
-    """Latest-starting forward row with the backward row's sequence number that began before it.
+    """Latest-starting forward row with the backward row's sequence number that began before it, and is its forward by name.
 
-    Several forward rows share a number: outer operators only peek at the counter, the innermost consumes it. Every
-    thread has a counter of its own, so the forward row is looked for on the lane of the backward row's forward thread.
+    Several forward rows share a number: outer operators only peek at the counter, the innermost consumes it. A node that no
+    row made (a custom function in C++) shares its number with whatever ran next to it. Every thread has a counter of its
+    own, so the forward row is looked for on the lane of the backward row's forward thread.
     """
     result = np.full(len(trace), -1, dtype=np.int64)
     sequence = trace["events"]["sequence"]
@@ -299,16 +300,53 @@ def _forward(trace: Trace) -> np.ndarray:
     backward = operators[thread[operators] > 0]
     if len(forward) == 0 or len(backward) == 0:
         return result
+    _by_number(trace, forward, backward, result)
+    _drop_strangers(trace, forward, backward, result)
+    return result
+
+
+# What autograd's generator makes of an operator's name: `AddmmBackward0` of `addmm`; what others call their nodes.
+_NODE = re.compile(
+    r"^(?:autograd::engine::evaluate_function: )?(?:torch::autograd::)?(?:CppNode<(.*)>|(.*?)Backward\d*)$"
+)
+
+
+def _drop_strangers(trace: Trace, forward: np.ndarray, backward: np.ndarray, result: np.ndarray) -> None:
+    """Undo what shares a number but not a name, where the node's name says what it belongs to."""
+    plain = [re.sub(r"[\W_]", "", name.rsplit("::", 1)[-1]).lower() for name in trace.names]
+    known = {plain[int(row)] for row in np.unique(trace.name[forward])}
+    wanted: dict[int, str] = {}
+    for name in np.unique(trace.name[backward]).tolist():
+        node = _NODE.match(trace.names[int(name)])
+        if node is None:
+            continue
+        base = re.sub(r"[\W_]", "", (node[1] or node[2]).rsplit("::", 1)[-1]).lower()
+        # Names that no operator of the trace resembles are no evidence, except of a custom function.
+        if base and (node[1] or any(_kin(base, other) for other in known)):
+            wanted[int(name)] = base
+    rows = backward[result[backward] >= 0]
+    pairs = np.stack((trace.name[rows], trace.name[result[rows]]), axis=1)
+    kinds, kind = np.unique(pairs, axis=0, return_inverse=True)
+    strange = [node in wanted and not _kin(wanted[node], plain[other]) for node, other in kinds.tolist()]
+    result[rows[np.array(strange, dtype=bool)[kind.reshape(-1)]]] = -1
+
+
+def _kin(one: str, other: str) -> bool:
+    return bool(one and other) and (one in other or other in one)
+
+
+def _by_number(trace: Trace, forward: np.ndarray, backward: np.ndarray, result: np.ndarray) -> None:
+    """Write into `result` what the sequence numbers alone say."""
+    thread = trace["events"]["forward_thread"]
     lanes = np.unique(trace.lane[forward])
     if len(lanes) == 1:
         _latest_before(trace, forward, backward, result)
-        return result
+        return
     lane_of_thread = _forward_lanes(trace, forward, backward, lanes)
     for number, lane in lane_of_thread.items():
         _latest_before(trace, forward[trace.lane[forward] == lane], backward[thread[backward] == number], result)
     # A thread id may be missing or reused: better the latest row of any lane than none.
     _latest_before(trace, forward, backward[result[backward] < 0], result)
-    return result
 
 
 def _latest_before(trace: Trace, forward: np.ndarray, backward: np.ndarray, result: np.ndarray) -> None:

@@ -53,7 +53,7 @@ def test_fires_from_three_percent_of_the_step() -> None:
 
 
 def test_without_arguments_it_says_what_to_record() -> None:
-    assert "collective arguments" in needed("DIS103", program(arguments=False))
+    assert "sizes of the collectives" in needed("DIS103", program(arguments=False))
 
 
 def test_without_collectives_it_does_not_apply() -> None:

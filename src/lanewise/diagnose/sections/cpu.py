@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate
-from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.evidence import locate, shapes_label
 from lanewise.diagnose.sections.section import Headings, Section, Source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts

@@ -67,8 +67,7 @@ def matched(job: Facts) -> Ranks:
     """The matched collectives of a job. UsageError if its ranks share none."""
     if job.ranks is None:
         raise UsageError(
-            "these traces have no collective in common: they are no ranks of one job, were recorded over other steps, or "
-            "by a build of torch that records no arguments of collectives"
+            "these traces have no collective in common: they are no ranks of one job, or were recorded over other steps"
         )
     return job.ranks
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.evidence import shapes_label
 from lanewise.diagnose.sections.section import Headings, Section, Source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts

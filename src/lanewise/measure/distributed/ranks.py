@@ -1,19 +1,21 @@
 """Several ranks of one job: the same collective on each of them, who came last and how long the others waited.
 
 The k-th collective of a group with equal name, type and size is the same one on all ranks; work from before the
-recording carries no collective arguments and is left out. Its transfer takes the shortest of the ranks' durations,
+recording is left out. Its transfer takes the shortest of the ranks' durations,
 the rest of a rank's duration is waiting. All of this needs no common clock; where the clocks can be compared, the
 ends of matched collectives show whether they agree.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.measure.signatures import DTYPE_BYTES
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ _BYTES = {
 
 @dataclass(frozen=True, eq=False)
 class Collectives:
-    """Collective kernels of one rank that carry their arguments, by start.
+    """Collective kernels of one rank, by start.
 
     Attributes:
         event: kernel. call: the call that launched it, -1 if unknown. step: row of the step.
@@ -89,15 +91,16 @@ def rank_of(facts: Core) -> int:
 
 
 def collectives(facts: Core) -> Collectives:
-    """Collectives of one rank."""
+    """Collectives of one rank: those that carry their arguments; of a build that records none, communication kernels by
+    name, with the sizes that their operators were called with."""
     trace = facts.trace
     args = trace["collective_args"]
     rows = np.flatnonzero(trace.kind[args["event"]] == Kind.KERNEL)
+    if len(rows) == 0:
+        return _by_name(facts)
     rows = rows[np.argsort(trace.start[args["event"][rows]], kind="stable")]
     event = args["event"][rows].astype(np.int64)
-    at = np.searchsorted(trace.device_work, event)
-    call = trace.links.launch[at]
-    texts = [str(text) for text in trace.texts] if len(rows) else []
+    texts = [str(text) for text in trace.texts]
     elements = np.maximum(args["in_elements"][rows], args["out_elements"][rows])
     key = [
         (texts[group], texts[name], texts[dtype], int(size))
@@ -109,9 +112,54 @@ def collectives(facts: Core) -> Collectives:
             strict=True,
         )
     ]
-    size = np.array([_BYTES.get(dtype.lower().removeprefix("c10::"), 0) for _, _, dtype, _ in key], dtype=np.int64)
+    return _collectives(facts, event, key, elements)
+
+
+def _collectives(
+    facts: Core, event: np.ndarray, key: list[tuple[str, str, str, int]], elements: np.ndarray
+) -> Collectives:
+    trace = facts.trace
+    size = np.array([_bytes_of(dtype) for _, _, dtype, _ in key], dtype=np.int64)
     bytes_ = np.where((size > 0) & (elements >= 0), size * elements, -1)
+    call = trace.links.launch[np.searchsorted(trace.device_work, event)]
     return Collectives(event, call, trace.steps.of_event[event].astype(np.int64), key, bytes_)
+
+
+def _bytes_of(dtype: str) -> int:
+    return _BYTES.get(dtype.lower().removeprefix("c10::"), 0) or DTYPE_BYTES.get(dtype, 0)
+
+
+# Between two ranks, and so not the same on all of them.
+_POINT_TO_POINT = re.compile(r"\b(?:i?send|i?recv)\b", re.IGNORECASE)
+_KERNEL = re.compile(r"(?:nccl|rccl)\w*?Kernel_([A-Za-z]+)")
+
+
+def _by_name(facts: Core) -> Collectives:
+    trace = facts.trace
+    rows = np.flatnonzero(facts.is_family("communication") & (trace.links.launch >= 0))
+    event = trace.device_work[rows]
+    order = np.argsort(trace.start[event], kind="stable")
+    kept: list[int] = []
+    key: list[tuple[str, str, str, int]] = []
+    for row in rows[order].tolist():
+        kernel = int(trace.device_work[row])
+        kernel_name = trace.name_of(kernel)
+        of_kernel = _KERNEL.match(kernel_name)
+        name = of_kernel[1] if of_kernel else kernel_name
+        dtype, elements = "", -1
+        operator = int(trace.links.operator[row])
+        while operator >= 0 and facts.collective_names[trace.name[operator]]:
+            signature = facts.signatures.of(operator)
+            tensors = signature.tensors if signature else ()
+            if _POINT_TO_POINT.search(trace.name_of(operator)):
+                break
+            if tensors and elements < 0:
+                dtype, elements = tensors[0].dtype, sum(tensor.numel for tensor in tensors)
+            operator = int(facts.host.parent[operator])
+        else:
+            kept.append(kernel)
+            key.append(("", name, dtype, elements))
+    return _collectives(facts, np.array(kept, np.int64), key, np.array([size for *_, size in key], np.int64))
 
 
 def align(ranks: Sequence[Core]) -> Ranks | None:

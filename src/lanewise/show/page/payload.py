@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
+from lanewise.diagnose.evidence import shapes_label
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
 from lanewise.measure.kernel_names import FAMILIES, short_name

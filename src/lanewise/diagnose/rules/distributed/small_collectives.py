@@ -17,6 +17,14 @@ from lanewise.report.quantity import byte_size, share, time
 
 _BUCKET = 25 << 20
 
+# No model has so many buckets in a step.
+_MANY = 64
+
+_OF_UNKNOWN_SIZE = (
+    "{collectives} {per}, each by itself: starting them costs the host {host}, {share} of the step (their sizes are not "
+    "recorded)."
+)
+
 
 @rule(
     "DIS103",
@@ -46,18 +54,25 @@ def small_collectives(
         return NotApplicable("the trace holds no collectives")
     found = collectives(facts)
     if len(found.event) == 0:
-        return NeedsCapture("collective arguments: a torch build that records them (2.1 or later)")
+        return NotApplicable("no collective was launched in the recording")
     mine = np.isin(found.event, in_steady_steps(facts, found.event)) & (found.call >= 0)
     event, size, call = found.event[mine], found.bytes[mine], found.call[mine]
     steps = steady_count(facts)
-    small = (size >= 0) & (size < below_bytes)
+    # Where no size is recorded, one that nobody put into a bucket goes without saying: they are too many.
+    unknown = bool((size < 0).all()) and len(size) >= _MANY * steps
+    if len(size) and (size < 0).all() and not unknown:
+        return NeedsCapture(
+            "sizes of the collectives: a build of torch that records their arguments, or `record_shapes=True`"
+        )
+    small = (size < 0) if unknown else (size >= 0) & (size < below_bytes)
     host = host_cost(facts, call)
     number = float(small.sum()) / steps
     if number < collectives_from or host < share_from * facts.steps.step_ns:
         return Clear(
             f"{number:g} small collectives per step; all calls cost the host {of_step(facts, host):.1%} of the step"
         )
-    needed = math.ceil(float(np.maximum(size, 0).sum()) / steps / _BUCKET)
+    # As DDP would: of unknown size, in as many buckets as it makes at most of so many gradients.
+    needed = math.ceil(number / _MANY) if unknown else math.ceil(float(np.maximum(size, 0).sum()) / steps / _BUCKET)
     owners = np.unique(facts.host.outermost_operator[call])
     owners = owners[owners >= 0]
     rows: list[dict[str, Any]] = []
@@ -69,11 +84,13 @@ def small_collectives(
         )
     rows.sort(key=lambda row: -row["host"])
     return Found(
+        title=_OF_UNKNOWN_SIZE if unknown else None,
+        bound=unknown,
         values={
             "collectives": counted(number, "collective", "collectives"),
             "per": per(facts),
             "limit": byte_size(below_bytes),
-            "bytes": byte_size(float(size[small].sum()) / steps),
+            "bytes": byte_size(max(0.0, float(size[small].sum()) / steps)),
             "host": time(host),
             "share": share(of_step(facts, host)),
         },

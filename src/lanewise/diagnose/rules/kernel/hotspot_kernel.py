@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
@@ -80,10 +78,3 @@ def hotspot_kernel(facts: Facts, *, share_from: float = 0.30) -> Outcome:
         confidence="high" if facts.health.shapes else "medium",
         location=locate(facts, top.call),
     )
-
-
-def shapes_label(facts: Facts, operator: int) -> str:
-    """The shapes that an operator was called with, as text; "" if unknown."""
-    signature = facts.signatures.of(operator)
-    shapes = [list(tensor.shape) for tensor in signature.tensors[:4]] if signature else []
-    return " x ".join(json.dumps(shape, separators=(",", ":")) for shape in shapes)

@@ -6,9 +6,8 @@ import re
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.kernel.hotspot_kernel import shapes_label
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
