@@ -106,7 +106,7 @@ def _device_work(health: Health) -> list[Note]:
                 "began; they belong to no recorded step and are left out of its totals",
             )
         )
-    notes += _corrected(facts)
+    notes += _corrected(health)
     if health.impossible_overlaps:
         notes.append(
             Note(
@@ -155,9 +155,8 @@ def _device_work(health: Health) -> list[Note]:
     return notes
 
 
-def _corrected(facts: Facts) -> list[Note]:
+def _corrected(health: Health) -> list[Note]:
     """Times that cannot be and were put right."""
-    health = facts.health
     notes: list[Note] = []
     if health.cut:
         notes.append(
