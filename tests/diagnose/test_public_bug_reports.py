@@ -314,6 +314,58 @@ def test_a_fill_before_a_replay_is_no_input_copy() -> None:
     assert finding(report("f_fill_before_graph"), "LAU107") is None
 
 
+# -- 14: frames left open ----------------------------------------------------------------------------------------------
+
+
+def test_a_frame_left_open_swallows_nothing() -> None:
+    b = TraceBuilder()
+    with b.frame("train.py(1): main"):
+        left = b.frame("train.py(5): load")
+        opened = left.__enter__()
+        b.wait(50)
+        left.__exit__(None, None, None)
+        for _ in range(4):
+            with b.step(), b.frame("train.py(9): step"), b.op("aten::mm"):
+                b.launch("gemm", duration=10)
+    b._events[opened]["duration"] = round(b.now * 1e3) - b._events[opened]["start"]
+    trace = b.build()
+    assert trace.corrections.closed == 1
+    assert trace.duration[opened] == pytest.approx(51_000, abs=2_000)
+    frames = trace.of(Kind.PYTHON)
+    steps = frames[trace.name[frames] == trace.name_ids("train.py(9): step")[0]]
+    holders = {trace.name_of(int(event)) for event in trace.nesting.parent[steps]}
+    assert "train.py(5): load" not in holders
+    assert "left open when recording ended" in notes(explain(trace))
+
+
+def test_frames_that_are_open_at_the_end_stay_so() -> None:
+    b = TraceBuilder()
+    with b.frame("train.py(1): main"), b.frame("train.py(5): loop"):
+        for _ in range(4):
+            with b.step(), b.frame("train.py(9): step"), b.op("aten::mm"):
+                b.launch("gemm", duration=10)
+    trace = b.build()
+    assert trace.corrections.closed == 0
+    assert trace.duration is trace["events"]["duration"]
+
+
+def test_a_range_left_open_ends_with_the_one_around_it() -> None:
+    b = TraceBuilder()
+    opened = -1
+    for number in range(4):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=10)
+            if number == 1:
+                opened = b.slice("prepare", Kind.ANNOTATION, b.now, 0)
+                b.wait(20)
+            b.wait(5)
+    b._events[opened]["duration"] = round(b.now * 1e3) - b._events[opened]["start"]
+    trace = b.build()
+    assert trace.corrections.closed == 1
+    assert trace.duration[opened] == pytest.approx(26_000, abs=1_000)
+
+
 # -- 16: asked for, not delivered --------------------------------------------------------------------------------------
 
 

@@ -167,6 +167,15 @@ def _corrected(health: Health) -> list[Note]:
                 f"be; they are cut, and {format_quantity('share', health.cut_share)} of the recorded device time with them",
             )
         )
+    if health.left_open:
+        notes.append(
+            Note(
+                "info",
+                "order",
+                f"{_count(health.left_open)} Python frames or ranges were left open when recording ended, though the "
+                "program had left them: they end where what came after them begins",
+            )
+        )
     if health.clock_offset:
         how = "late" if health.clock_offset > 0 else "early"
         proof = "waits return before their work ends" if health.clock_offset > 0 else "work begins before its launch"

@@ -106,7 +106,7 @@ class Trace:
     @once
     def corrections(self) -> Corrections:
         """Times as they can have been; the table `events` keeps them as recorded."""
-        return correct(self["events"], self["lanes"], self.names)
+        return correct(self["events"], self["lanes"], self["python_args"], self.names)
 
     @once
     def end(self) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from lanewise.trace.corrections.device_clock import late_by
 from lanewise.trace.corrections.durations import cut_durations
 from lanewise.trace.corrections.launch_ids import calls_by_id
+from lanewise.trace.corrections.open_frames import cut_open_frames, cut_open_ranges
 from lanewise.trace.dialects import api_role
 from lanewise.trace.schema import Kind
 
@@ -25,6 +26,7 @@ class Corrections:
 
     Attributes:
         start, duration: of each event, ns, read-only.
+        closed: how many frames and ranges of the host were left open, and closed.
         clock_ns: how much later the device's clock was than the host's; 0 where nothing proves it.
         cut: device operations whose duration could not be. cut_ns: how much was cut off all of them.
         recorded_ns: device time as recorded, of which `cut_ns` is part.
@@ -32,22 +34,30 @@ class Corrections:
 
     start: np.ndarray
     duration: np.ndarray
+    closed: int
     clock_ns: int
     cut: np.ndarray
     cut_ns: int
     recorded_ns: int
 
 
-def correct(events: Mapping[str, np.ndarray], lanes: Mapping[str, np.ndarray], names: Sequence[str]) -> Corrections:
+def correct(
+    events: Mapping[str, np.ndarray],
+    lanes: Mapping[str, np.ndarray],
+    frames: Mapping[str, np.ndarray],
+    names: Sequence[str],
+) -> Corrections:
     """Correct the times of a trace.
 
     Args:
-        events, lanes: those tables. names: of events.
+        events, lanes: those tables. frames: the table `python_args`. names: of events.
     """
-    start, duration, kind = events["start"], events["duration"], events["kind"]
+    start, kind = events["start"], events["kind"]
+    duration = _closed(events, frames, names)
+    closed = int(np.count_nonzero(duration != events["duration"]))
     device = np.flatnonzero(np.isin(kind, _WORK))
     recorded = int(duration[device].sum())
-    nothing = Corrections(start, duration, 0, device[:0], 0, recorded)
+    nothing = Corrections(start, duration, closed, 0, device[:0], 0, recorded)
     if len(device) == 0:
         return nothing
     calls = np.flatnonzero(np.isin(kind, (Kind.RUNTIME, Kind.DRIVER)))
@@ -90,4 +100,28 @@ def correct(events: Mapping[str, np.ndarray], lanes: Mapping[str, np.ndarray], n
         start.flags.writeable = False
     if not clock and not len(cut):
         return nothing
-    return Corrections(start, duration, clock, cut, cut_ns, recorded)
+    return Corrections(start, duration, closed, clock, cut, cut_ns, recorded)
+
+
+def _closed(events: Mapping[str, np.ndarray], frames: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:
+    """Durations with what was left open on the host closed; those of the table itself where nothing was."""
+    start, duration, lane = events["start"], events["duration"], events["lane"]
+    result = duration
+    of_frame = frames["event"].astype(np.int64)
+    if len(of_frame):
+        result = duration.copy()
+        result[of_frame] = cut_open_frames(
+            start[of_frame], duration[of_frame], lane[of_frame], frames["python_id"], frames["parent_id"]
+        )
+    ranges = np.flatnonzero(np.isin(events["kind"], (Kind.ANNOTATION, Kind.OPERATOR)))
+    marks = [number for number, name in enumerate(names) if name.startswith("ProfilerStep#")]
+    # The profiler closes the marks of its own steps.
+    marked = np.isin(events["name"][ranges], marks)
+    short = cut_open_ranges(start[ranges], duration[ranges], lane[ranges], marked)
+    if (short < duration[ranges]).any():
+        result = result.copy()
+        result[ranges] = short
+    if result is not duration and np.array_equal(result, duration):
+        result = duration
+    result.flags.writeable = False
+    return result
