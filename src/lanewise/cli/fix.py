@@ -155,6 +155,7 @@ def _tell(text: str) -> None:
 
 def _targets(path: Path, given: dict[str, Any]) -> list[_Target]:
     """What is suggested, file by file. In a folder a file that is no Python is told, and left out."""
+    from lanewise.edit.left_over import put_back_left
     from lanewise.edit.scripts import scripts_in, used_by_others
     from lanewise.edit.source_text import check_writable, read_source
 
@@ -164,6 +165,8 @@ def _targets(path: Path, given: dict[str, Any]) -> list[_Target]:
         raise InputError(f"{path} has no Python file in it")
     sources: list[tuple[Path, Source]] = []
     for one in paths:
+        if put_back_left(one):
+            _tell(f"a run that was killed had left its edits in {one}: what was there before is back")
         try:
             sources.append((one, read_source(one)))
             if given["write"]:
@@ -278,9 +281,10 @@ def _write(targets: Sequence[_Target]) -> None:
 
 
 def _proof(target: _Target, arguments: list[str], given: dict[str, Any]) -> Proof:
+    from lanewise.edit.left_over import terminated_in_order
     from lanewise.edit.prove import EditedProgramError, prove
 
-    with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
+    with terminated_in_order(), tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
         try:
             proof = prove(target.path, target.edited, arguments, Path(folder), runs=given["runs"], tell=_tell)
         except EditedProgramError:
