@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     return cache
+
+
+@pytest.fixture(autouse=True)
+def _settings_are_left_alone() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Whatever a test does, the process is left as it was: else another test fails, and only beside this one."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    from lanewise.fix.process_settings import changed_settings, put_back, settings
+
+    before = settings()
+    yield
+    changed = changed_settings(before)
+    put_back(before)
+    assert changed == []

@@ -18,19 +18,6 @@ def _seeded() -> None:  # pyright: ignore[reportUnusedFunction]
         torch.manual_seed(0)
 
 
-@pytest.fixture(autouse=True)
-def _settings_are_left_alone() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
-    """Whatever a test does, the process is left as it was: what lanewise leaves behind is its fault, not the test's."""
-    if find_spec("torch") is None:
-        yield
-        return
-    from lanewise.fix.process_settings import changed_settings, settings
-
-    before = settings()
-    yield
-    assert changed_settings(before) == []
-
-
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """On a busy machine, operators that wait for a second thread show nothing but that."""
