@@ -43,6 +43,7 @@ _FILES: dict[str, tuple[str, ...]] = {
         "graph_rerecording",
         "graph_skipped",
         "host_bubble",
+        "host_work",
     ),
     "compile": (
         "graph_break",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lanewise.diagnose.evidence import locate, table
+from lanewise.diagnose.fitting import graphs_per_step, host_matters
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
 from lanewise.diagnose.what_if.remedies import replayed
@@ -14,7 +15,6 @@ from lanewise.report.quantity import count, time
 @rule(
     "LAU106",
     "graph-candidate",
-    regimes=("host", "mixed"),
     general=True,
     title="{launches} launches in a row {per} are the same in every step and never wait: one CUDA graph could replay "
     "them; in them the device waits {host} for the host.",
@@ -33,11 +33,13 @@ def graph_candidate(facts: Facts, *, launches_from: int = 20) -> Outcome:
     Verify: one graph launch per step in place of the launches, equal results, and a lower step time without the
     profiler.
 
-    Silent: when the device is the bottleneck, where steps differ in kernels, grids or shapes, and below 20 launches
+    Silent: when the device hardly waits for the host, where steps differ in kernels, grids or shapes, and below 20 launches
     between two waits, allocations, collectives or existing graphs.
 
     Source: gpt-fast; PyTorch's documentation of CUDA graphs.
     """
+    if not host_matters(facts):
+        return NotApplicable(f"the run is {facts.regime.name}-bound: the device does not wait for launches")
     region = static_region(facts)
     if region is None:
         return NotApplicable("no launches in steady steps")
@@ -66,8 +68,19 @@ def graph_candidate(facts: Facts, *, launches_from: int = 20) -> Outcome:
         },
         change=replayed(facts, region.calls),
         spread=0.2,
+        fix=_fix(facts),
         confidence="high" if region.shapes and region.compared > 2 else "medium",
         evidence=evidence,
         location=locate(facts, int(region.calls[0])),
         events=region.calls.tolist(),
+    )
+
+
+def _fix(facts: Facts) -> str | None:
+    graphs = graphs_per_step(facts)
+    if graphs < 1:
+        return None
+    return (
+        f"Extend the graphs that the program has ({graphs:,.0f} are launched per step) over this region, or capture it as "
+        "one more. Inputs must be written to fixed addresses."
     )
