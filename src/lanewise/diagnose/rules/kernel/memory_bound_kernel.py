@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count
-from lanewise.diagnose.fitting import mostly_compiled
 from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.select import compute_ns, counted, per
+from lanewise.diagnose.what_if.fitting import mostly_compiled
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof

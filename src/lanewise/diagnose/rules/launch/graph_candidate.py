@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lanewise.diagnose.evidence import locate, table
-from lanewise.diagnose.fitting import graphs_per_step, host_matters
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
+from lanewise.diagnose.what_if.fitting import graphs_per_step
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.static_regions import static_region
@@ -15,6 +15,7 @@ from lanewise.report.quantity import count, time
 @rule(
     "LAU106",
     "graph-candidate",
+    regimes=("host", "mixed"),
     general=True,
     title="{launches} launches in a row {per} are the same in every step and never wait: one CUDA graph could replay "
     "them; in them the device waits {host} for the host.",
@@ -33,13 +34,11 @@ def graph_candidate(facts: Facts, *, launches_from: int = 20) -> Outcome:
     Verify: one graph launch per step in place of the launches, equal results, and a lower step time without the
     profiler.
 
-    Silent: when the device hardly waits for the host, where steps differ in kernels, grids or shapes, and below 20 launches
+    Silent: when the device is the bottleneck, where steps differ in kernels, grids or shapes, and below 20 launches
     between two waits, allocations, collectives or existing graphs.
 
     Source: gpt-fast; PyTorch's documentation of CUDA graphs.
     """
-    if not host_matters(facts):
-        return NotApplicable(f"the run is {facts.regime.name}-bound: the device does not wait for launches")
     region = static_region(facts)
     if region is None:
         return NotApplicable("no launches in steady steps")

@@ -8,7 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.rules.launch.many_tiny_kernels import many_tiny_kernels
+from lanewise.diagnose.rules.launch import many_tiny_kernels
 from lanewise.diagnose.select import counted, of_step, per
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
@@ -50,7 +50,7 @@ def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
         return NotApplicable("the host does not set the pace")
     calls = in_steady_steps(facts, facts.launches.call)
     steps = steady_count(facts)
-    if isinstance(many_tiny_kernels.check(facts), Found):
+    if isinstance(many_tiny_kernels.many_tiny_kernels.check(facts), Found):
         return Clear("many short kernels are what the host is at: LAU101 speaks of them")
     operators = in_steady_steps(facts, trace.of(Kind.OPERATOR))
     outer = operators[host.outermost_operator[operators] == operators]

@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from lanewise.diagnose.evidence import by_line, in_steady_steps, locate, per_step, table
-from lanewise.diagnose.fitting import graphs_per_step, host_matters, mostly_compiled
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
+from lanewise.diagnose.what_if.fitting import graphs_per_step, host_matters, mostly_compiled
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import QuantityType, count, time

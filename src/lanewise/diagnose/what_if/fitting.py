@@ -10,7 +10,7 @@ from lanewise.measure.facts import Facts
 __all__ = ["graphs_per_step", "host_matters", "mostly_compiled"]
 
 # From this share of the step on, what the device waits for the host is worth speaking of.
-_HOST_FROM = 0.10
+_HOST_FROM = 0.20
 
 
 def host_matters(facts: Facts) -> bool:
