@@ -43,7 +43,7 @@ NOT_HERE = {
     "--perfetto": "the same",
     "ranks traces/": "ranks of a job: tests/diagnose/distributed",
     "--snapshot": "a memory snapshot of a GPU: tests/measure/memory",
-    "--apply": "minutes: tests/edit",
+    "fix .*--apply": "minutes: tests/edit",
     "plan.json": "a plan of optimize: tests/show/plan",
 }
 NEEDS_TORCH = ("run ", "watch ", "fix ")

@@ -10,6 +10,7 @@ from lanewise.compare.model import Comparison as Comparison
 from lanewise.diagnose.explain import explain as explain
 from lanewise.diagnose.settings import Settings as Settings
 from lanewise.diagnose.settings import load_settings as load_settings
+from lanewise.diagnose.what_if.predict import predict as predict
 from lanewise.errors import InputError as InputError
 from lanewise.errors import LanewiseError as LanewiseError
 from lanewise.errors import NotATraceError as NotATraceError
@@ -22,6 +23,7 @@ from lanewise.measure.memory.snapshot import Snapshot as Snapshot
 from lanewise.measure.memory.snapshot import read_snapshot as read_snapshot
 from lanewise.report.model import Finding as Finding
 from lanewise.report.model import Report as Report
+from lanewise.report.prediction import Prediction as Prediction
 from lanewise.trace.model import Trace as Trace
 from lanewise.trace.reader import read as read
 from lanewise.tree.build import build_tree as build_tree

@@ -22,6 +22,7 @@ _VERBS: dict[str, str] = {
     "explain": "Say what a trace is bound by, what each problem costs, and what to do.",
     "view": "Show a trace on an interactive page, or write it to one file to send.",
     "table": "The profiler's tables; roofline, memory, overlap, queues, critical path.",
+    "predict": "Predict what a step would be with some changes made, alone and together.",
     "ranks": "Ranks of one job beside each other: who comes last, and who waits.",
     "tree": "Calling-context tree: every GPU microsecond at its source line, module and phase.",
     "diff": "Say what changed between runs, what did not, and how sure that is.",

@@ -6,7 +6,7 @@ leaves, so that gains add up and never exceed the step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -16,11 +16,12 @@ from lanewise.diagnose.registry import builtin_rules, third_party_rules
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, Rule
 from lanewise.diagnose.settings import Settings, check_settings
 from lanewise.measure.facts import Facts
+from lanewise.measure.regime.regime import REGIMES
 from lanewise.replay.best_first import Effect, Wish, best_first
 from lanewise.replay.undistort import COSTS
 from lanewise.report.model import Block, Check, Finding, TableBlock
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "effects_of", "evaluate", "host_factor", "matters", "wish_of"]
 
 # Below this share of the step a problem is a note (diagnoses.md section 2).
 _NOTE_BELOW = 0.01
@@ -40,7 +41,12 @@ def diagnose(facts: Facts, settings: Settings | None = None) -> tuple[list[Findi
     Raises:
         UsageError: the settings name a code or a threshold that does not exist, or a value of a wrong type.
     """
-    settings = settings or Settings()
+    found, checks = evaluate(facts, settings or Settings())
+    return _rank(facts, found), checks
+
+
+def evaluate(facts: Facts, settings: Settings) -> tuple[list[tuple[Rule, Found]], list[Check]]:
+    """Every wanted rule that holds, and why the others found nothing. Raises as `diagnose` does."""
     check_settings(settings)
     found: list[tuple[Rule, Found]] = []
     checks: list[Check] = []
@@ -50,7 +56,31 @@ def diagnose(facts: Facts, settings: Settings | None = None) -> tuple[list[Findi
             found.append((rule, outcome))
         elif outcome is not None:
             checks.append(_check(rule, outcome))
-    return _rank(facts, found), checks
+    return found, checks
+
+
+def wish_of(rule: Rule, outcome: Found) -> Wish | None:
+    """The change that a finding asks for; None for one that only states something."""
+    if rule.kind != "problem" or outcome.change is None:
+        return None
+    # What cannot be bounded well from the trace counts on what the others leave, too.
+    return Wish(outcome.change, outcome.spread, rule.general or outcome.bound)
+
+
+def effects_of(facts: Facts, wishes: Sequence[Wish]) -> list[Effect]:
+    """What each of these gives, the best made first; what is only worth a note counts in no other's."""
+    step = facts.unprofiled
+    return best_first(step.graph, step.step_ns, wishes, factor=host_factor(facts), least_ns=_NOTE_BELOW * step.step_ns)
+
+
+def matters(facts: Facts, effect: Effect) -> bool:
+    """Whether a change gives a measurable part of the step, alone or after others: otherwise its finding is a note."""
+    return max(effect.gain, effect.alone) >= _NOTE_BELOW * facts.unprofiled.step_ns
+
+
+def host_factor(facts: Facts) -> float:
+    """The host's work without the profiler is known within this factor."""
+    return _TIMED_SPREAD if facts.unprofiled.timed else COSTS.spread
 
 
 def _rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
@@ -66,7 +96,8 @@ def _rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
 
 def _evaluate(rule: Rule, facts: Facts, settings: Settings, checks: list[Check]) -> Outcome | None:
     if rule.regimes and facts.regime.name not in rule.regimes:
-        return NotApplicable(f"the run is {facts.regime.name}, the rule speaks of {' or '.join(rule.regimes)} runs")
+        meant = " or ".join(REGIMES[name][1] for name in rule.regimes)
+        return NotApplicable(f"the run is {REGIMES[facts.regime.name][1]}, the rule speaks of {meant} runs")
     try:
         return rule.check(facts, **settings.thresholds.get(rule.code, {}))
     except Exception as error:  # one red row; the rest goes on
@@ -88,17 +119,9 @@ def _check(rule: Rule, outcome: Outcome) -> Check:
 
 def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
     """Findings with what they would give, in the order in which they are shown."""
-    unprofiled = facts.unprofiled
-    problems = [(rule, outcome) for rule, outcome in found if rule.kind == "problem" and outcome.change is not None]
-    # What cannot be bounded well from the trace counts on what the others leave, too.
-    wishes = [
-        Wish(outcome.change, outcome.spread, rule.general or outcome.bound)
-        for rule, outcome in problems
-        if outcome.change
-    ]
-    factor = COSTS.spread if not unprofiled.timed else _TIMED_SPREAD
-    effects = best_first(unprofiled.graph, unprofiled.step_ns, wishes, factor=factor)
-    of_rule = dict(zip((rule.code for rule, _ in problems), effects, strict=True))
+    wishes = {rule.code: wish for rule, outcome in found if (wish := wish_of(rule, outcome)) is not None}
+    effects = effects_of(facts, list(wishes.values()))
+    of_rule = dict(zip(wishes, effects, strict=True))
     # Without a steady state a gain per step rests on little (MEA110).
     unsteady = any(rule.code == "MEA110" for rule, _ in found)
     findings = [
@@ -106,10 +129,10 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
     ]
     # A remedy for anything comes after what names a cause that matters.
     late = {rule.code for rule, _ in found if rule.general}
-    matters = _NAMES_A_CAUSE_FROM * unprofiled.step_ns / 1e3
+    enough = _NAMES_A_CAUSE_FROM * facts.unprofiled.step_ns / 1e3
 
     def place(finding: Finding) -> tuple[int, bool, float, float, str]:
-        cause = finding.code not in late and finding.recoverable_us_per_step >= matters
+        cause = finding.code not in late and finding.recoverable_us_per_step >= enough
         gain, alone = finding.recoverable_us_per_step, finding.alone_us_per_step
         return _ORDER[finding.kind], not cause, -gain, -alone, finding.code
 
@@ -121,7 +144,7 @@ _NOTHING = Effect(place=0, alone=0.0, gain=0.0, low=0.0, high=0.0, leaves=0.0)
 
 def _finding(facts: Facts, rule: Rule, outcome: Found, effect: Effect, *, unsteady: bool) -> Finding:
     kind = rule.kind
-    if kind == "problem" and max(effect.gain, effect.alone) < _NOTE_BELOW * facts.unprofiled.step_ns:
+    if kind == "problem" and not matters(facts, effect):
         kind, effect = "note", replace(effect, gain=0.0, low=0.0, high=0.0)
     return Finding(
         code=rule.code,

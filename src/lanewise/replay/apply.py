@@ -36,7 +36,7 @@ def apply(graph: StepGraph, change: Change) -> StepGraph:
     left = idle.left()
     unwaited = host & _is_one_of(graph.event, change.unwaited)
     own = np.where(silent, 0.0, np.where(unwaited, np.minimum(graph.own, _CALL_NS), graph.own))
-    gap[host] = (np.maximum(gap - graph.own, 0.0) * left + own)[host]
+    gap[host] = ((np.maximum(gap - graph.own, 0.0) * left + own) * change.host_share)[host]
     quiet = silent | unwaited
     dependency[quiet & host] = -1
 
@@ -55,6 +55,10 @@ def apply(graph: StepGraph, change: Change) -> StepGraph:
         row = np.minimum(np.searchsorted(ids, graph.event), len(ids) - 1)
         hit = ~host & (ids[row] == graph.event)
         duration[hit] = np.minimum(duration[hit], lowest[row[hit]])
+    if len(change.scaled):
+        factor = np.ones(len(trace))
+        np.multiply.at(factor, change.scaled, change.scaled_by)
+        duration = np.where(~host & (graph.event >= 0), duration * factor[np.maximum(graph.event, 0)], duration)
     if len(change.apart):
         hit = ~host & _is_one_of(graph.event, change.apart)
         lane = np.where(hit, graph.lane + len(ready) - graph.host_lines, graph.lane)
@@ -72,7 +76,7 @@ class _Idle:
         self._away = _merged(away, {0: union(change.cut_start, change.cut_end)} if len(change.cut_start) else {})
         self._nothing = _merged(self._away, _spans(graph, change.cheaper[whole]))
         # Shares are rounded, so that as many sets of time are enough.
-        keep = np.round(np.clip(change.keep, 0, 1), 3)
+        keep = np.round(np.maximum(change.keep, 0), 3)
         self._less = {
             float(share): _spans(graph, change.cheaper[~whole & (keep == share)]) for share in np.unique(keep[~whole])
         }

@@ -4,14 +4,15 @@
     cheaper(events, keep)      the host's work of these shrinks to a share, what they launch stays
     cut(start, end)            the host does nothing in these stretches of time any more, what it launched there stays
     shorten(events, to_ns)     device work takes less time
+    scale(events, by)          device work takes `by` times as long: another card, another type, another batch
     drop_wait(events)          calls no longer wait for the device
     move(events)               device work runs on a stream of its own, beside the rest
     overlap(events)            host work is done by another thread, beside the rest
+    pace(share)                all that the host does takes a share of its time
     add(host_ns, device_ns)    work that the fix itself needs, per step
 
 `lanewise.diagnose.what_if.remedies` has those that need to know what belongs together (`remove`, `fuse`, `rescale`). A
-change says
-nothing about time saved: `apply` makes it, and `simulate` tells what the step is then.
+change says nothing about time saved: `apply` makes it, and `simulate` tells what the step is then.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ __all__ = [
     "move",
     "one_launch",
     "overlap",
+    "pace",
+    "scale",
     "shorten",
 ]
 
@@ -47,14 +50,16 @@ class Change:
 
     Attributes:
         gone: host rows that are no longer executed, with what they launch and wait for; device work that is not done.
-        cheaper, keep: host rows that take only a share (0 to 1) of their time, while what they launch stays.
+        cheaper, keep: host rows that take only a share of their time, while what they launch stays.
         cut_start, cut_end: stretches of time in which the host has nothing to do any more, ns; what it launched stays.
         unwaited: calls that no longer wait.
         shorter, shorter_ns: device work, and what it takes instead, ns.
+        scaled, scaled_by: device work, and how many times as long it takes; several factors of one are multiplied.
         apart: device work on a stream of its own.
         aside: host rows done by another thread.
         nodes: device work that follows what is before it as the nodes of a graph do, without the pause of a launch.
         host_ns, device_ns: work added per step.
+        host_share: what all of the host's work takes, as a share of its time.
     """
 
     gone: np.ndarray = field(default_factory=_none)
@@ -65,11 +70,14 @@ class Change:
     unwaited: np.ndarray = field(default_factory=_none)
     shorter: np.ndarray = field(default_factory=_none)
     shorter_ns: np.ndarray = field(default_factory=lambda: np.empty(0))
+    scaled: np.ndarray = field(default_factory=_none)
+    scaled_by: np.ndarray = field(default_factory=lambda: np.empty(0))
     apart: np.ndarray = field(default_factory=_none)
     aside: np.ndarray = field(default_factory=_none)
     nodes: np.ndarray = field(default_factory=_none)
     host_ns: float = 0.0
     device_ns: float = 0.0
+    host_share: float = 1.0
 
     def __add__(self, other: Change) -> Change:
         def both(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -84,11 +92,14 @@ class Change:
             unwaited=both(self.unwaited, other.unwaited),
             shorter=both(self.shorter, other.shorter),
             shorter_ns=both(self.shorter_ns, other.shorter_ns),
+            scaled=both(self.scaled, other.scaled),
+            scaled_by=both(self.scaled_by, other.scaled_by),
             apart=both(self.apart, other.apart),
             aside=both(self.aside, other.aside),
             nodes=both(self.nodes, other.nodes),
             host_ns=self.host_ns + other.host_ns,
             device_ns=self.device_ns + other.device_ns,
+            host_share=self.host_share * other.host_share,
         )
 
 
@@ -114,6 +125,12 @@ def shorten(events: Events, to_ns: float | np.ndarray | Sequence[float]) -> Chan
     return Change(shorter=events, shorter_ns=np.broadcast_to(np.asarray(to_ns, dtype=np.float64), events.shape))
 
 
+def scale(events: Events, by: float | np.ndarray) -> Change:
+    """Device work takes `by` times as long (one factor for all, or one for each), whatever else shortens it."""
+    events = _ids(events)
+    return Change(scaled=events, scaled_by=np.broadcast_to(np.asarray(by, dtype=np.float64), events.shape))
+
+
 def drop_wait(events: Events) -> Change:
     """Calls that return at once instead of waiting for the device."""
     return Change(unwaited=_ids(events))
@@ -132,6 +149,11 @@ def overlap(events: Events) -> Change:
 def add(*, host_ns: float = 0.0, device_ns: float = 0.0) -> Change:
     """Work that is new, per step."""
     return Change(host_ns=host_ns, device_ns=device_ns)
+
+
+def pace(share: float) -> Change:
+    """All that the host does takes a share of its time: a faster processor, an interpreter with less to do."""
+    return Change(host_share=share)
 
 
 def _ids(events: Events) -> np.ndarray:

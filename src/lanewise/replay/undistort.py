@@ -26,6 +26,8 @@ __all__ = ["COSTS", "Costs", "scaled_to", "slower", "undistort"]
 # Of the same stretch in several steps, what counts.
 _TYPICAL = 0.25
 
+# A step that differs by less is the same step; one that the device binds differs by so much with its clock.
+_SAME, _OTHER_CLOCK = 0.02, 0.1
 
 # Of a stretch full of Python frames at least this share is left.
 _LEFT_OF_FRAMES = 0.15
@@ -56,11 +58,16 @@ COSTS = Costs()
 """Fitted constants."""
 
 
-def undistort(graph: StepGraph, costs: Costs = COSTS) -> StepGraph:
-    """The graph without what recording cost."""
+def undistort(graph: StepGraph, costs: Costs = COSTS, *, unusual: np.ndarray | None = None) -> StepGraph:
+    """The graph without what recording cost.
+
+    Args:
+        graph: as recorded. costs: what recording costs.
+        unusual: steps of the run that take longer for reasons of their own, bool, shape (steps,).
+    """
     host = graph.on_host
     work = np.maximum(graph.gap - graph.profiler, 0.0)
-    work = np.where(host, _typical(graph, work), work)
+    work = np.where(host, _typical(graph, work, unusual), work)
     # A frame's row is nearly all that a small Python function costs while it is recorded; an operator does more.
     work = np.where(host, np.maximum(work - graph.rows[:, 2] * costs.frame, _LEFT_OF_FRAMES * work), work)
     price = graph.rows[:, 0] * costs.operator + graph.rows[:, 1] * costs.call
@@ -82,8 +89,10 @@ def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:
         return simulate(slower(graph, factor)).step_ns
 
     low, high = 0.02, 1e3
-    target = max(step_ns, 1.01 * at(low))
-    if abs(at(1.0) / target - 1) < 0.02:
+    target, now = max(step_ns, 1.01 * at(low)), at(1.0)
+    off = abs(now / target - 1)
+    # A host twice as quick would change nothing: it was the device that ran at another clock, not the host.
+    if off < _SAME or (off < _OTHER_CLOCK and at(0.5) > (1 - _SAME) * now):
         return graph
     for _ in range(24):
         middle = (low * high) ** 0.5
@@ -99,8 +108,9 @@ def slower(graph: StepGraph, factor: float) -> StepGraph:
     )
 
 
-def _typical(graph: StepGraph, work: np.ndarray) -> np.ndarray:
-    """Host work with each stretch at most what it takes in the quicker ones of the steps that do the same."""
+def _typical(graph: StepGraph, work: np.ndarray, unusual: np.ndarray | None) -> np.ndarray:
+    """Host work with each stretch at most what it takes in the quicker ones of the steps that do the same; an unusual step
+    keeps its own."""
     if graph.steps < 2:
         return work
     host = np.flatnonzero(graph.on_host)
@@ -118,4 +128,7 @@ def _typical(graph: StepGraph, work: np.ndarray) -> np.ndarray:
         if len(steps) > 1:
             nodes = np.stack(steps)
             result[nodes] = np.minimum(work[nodes], np.quantile(work[nodes], _TYPICAL, axis=0))
+    if unusual is not None:
+        keeps = unusual[np.clip(graph.step, 0, graph.steps - 1)]
+        result = np.where(keeps, work, result)
     return result

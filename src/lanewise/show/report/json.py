@@ -1,4 +1,4 @@
-"""The Report as JSON: the public schema, as the structs define it."""
+"""Reports and predictions as JSON: the public schemas, as the structs define them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import msgspec
 import numpy as np
 
 from lanewise.report.model import Report
+from lanewise.report.prediction import Prediction
 
-__all__ = ["report_json", "to_plain"]
+__all__ = ["prediction_json", "report_json", "to_plain"]
 
 
 def report_json(report: Report) -> str:
     """The report, indented; NaN and infinities become null."""
     return msgspec.json.format(msgspec.json.encode(to_plain(report)), indent=2).decode()
+
+
+def prediction_json(prediction: Prediction) -> str:
+    """The prediction, indented."""
+    return msgspec.json.format(msgspec.json.encode(to_plain(prediction)), indent=2).decode()
 
 
 def to_plain(value: Any) -> Any:
