@@ -24,7 +24,7 @@ from lanewise.fix.trial.attempt import _unfinished
 from lanewise.fix.trial.confidence import confidence, margin, profiler_note
 from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
 from lanewise.fix.trial.ledger import Kept, Ledger
-from lanewise.fix.trial.shares import most_s, needed_s, share_of
+from lanewise.fix.trial.shares import most_s, needed_s, reserve_s, share_of
 
 
 def candidate(name: str) -> Candidate:
@@ -279,6 +279,38 @@ def test_no_candidate_may_use_all_the_time_that_is_left() -> None:
     for share in shares[:8]:
         left *= 1 - share
     assert left > 9, "eight that use up their share leave something for the compiler"
+
+
+def test_the_last_compiler_gets_what_nothing_else_needs() -> None:
+    compiler = replace(candidate("compile"), compiles=True)
+    others = [candidate(f"cheap {at}") for at in range(12)]
+    assert most_s(compiler, [compiler, *others], 100.0, 0.0, judging_s=1.0) == pytest.approx(82)
+    assert most_s(compiler, [compiler, *others], 100.0, 0.0, judging_s=50.0) == pytest.approx(60), "its share at least"
+    blocks = replace(candidate("compile-blocks"), compiles=True)
+    assert most_s(compiler, [compiler, blocks, *others], 100.0, 0.0, judging_s=1.0) == pytest.approx(60)
+    assert reserve_s(120, call_s=1e-4, arms=5) < 0.07 * 120, "a small program is compared and recorded in a few seconds"
+    assert reserve_s(120, call_s=0.2, arms=5) == 30
+    assert reserve_s(40, call_s=1e-4, arms=5) < 10
+
+
+def test_a_plan_of_threads_says_that_it_holds_on_a_machine_as_busy_as_this(work_clock: Any) -> None:
+    import torch
+
+    from lanewise.fix.candidates import threads
+    from lanewise.fix.optimize import optimize
+    from lanewise.fix.subject import make_subject
+    from tests.fix.programs import Repeats, done_once, planted
+
+    module, x = Repeats(work_clock).eval(), torch.randn(64, 64)
+    torch.set_num_threads(7)
+    found = threads.candidates(make_subject(module, x))
+    torch.set_num_threads(1)
+    assert found
+    assert all("load of" in one.caveat and "otherwise" in one.caveat for one in found)
+    fast = replace(planted("fast", done_once), caveat=found[0].caveat)
+    plan = optimize(module, x, budget="40s", only=["fast"], extra=[fast], trace=False)
+    assert plan.report.winner == ["fast"], plan.summary()
+    assert f"note: fast: {found[0].caveat}" in plan.summary()
 
 
 def test_time_given_inside_of_time_given_ends_with_the_outer_one() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from lanewise.fix.candidates import layout, optimizers
+from lanewise.fix.process_settings import changed_settings, put_back, settings
 from lanewise.fix.subject import make_subject
 from lanewise.fix.time_budget import Budget, OutOfTime
 
@@ -72,3 +74,18 @@ def test_a_layout_that_is_undone_keeps_a_type_that_was_given_meanwhile() -> None
     variant.disable()
     assert net[0].weight.dtype is torch.float16
     assert net[0].weight.is_contiguous()
+
+
+def test_a_recursion_limit_that_was_raised_is_put_back_and_no_fault() -> None:
+    """torch's compiler raises it whenever it compiles: every program that was compiled for the first time was rejected."""
+    before = settings()
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(limit + 1000)
+        assert changed_settings(before) == []
+        put_back(before)
+        assert sys.getrecursionlimit() == limit
+        sys.setrecursionlimit(limit - 1)
+        assert changed_settings(before) == ["recursion limit"]
+    finally:
+        sys.setrecursionlimit(limit)

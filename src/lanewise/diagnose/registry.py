@@ -1,4 +1,4 @@
-"""The built-in rules, by name: an explicit list, and entry points for everyone else's."""
+"""The rules: one for each file under `rules/`, and entry points for everyone else's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 
 from lanewise.diagnose.rule import Rule
 from lanewise.errors import UsageError
@@ -14,109 +15,19 @@ __all__ = ["ENTRY_POINT_GROUP", "builtin_rules", "find_rule", "installed_rules",
 
 ENTRY_POINT_GROUP = "lanewise.rules"
 
-# family -> files of that family, one rule each; the order is that of the catalogue.
-_FILES: dict[str, tuple[str, ...]] = {
-    "validity": (
-        "cold_first_step",
-        "lazy_loading",
-        "profiler_buffer_request",
-        "unscheduled_profile",
-        "profiler_distortion",
-        "compile_in_window",
-        "kernel_time_variance",
-        "device_records_missing",
-        "no_device_work",
-        "steps_not_comparable",
-        "work_leaks_into_window",
-        "trace_repaired",
-        "hidden_in_graphs",
-    ),
-    "regime": ("regimes",),
-    "launch": (
-        "many_tiny_kernels",
-        "unfused_pointwise_chain",
-        "repeated_op_sequence",
-        "library_planning",
-        "view_op_overhead",
-        "graph_candidate",
-        "graph_input_copies",
-        "graph_rerecording",
-        "graph_skipped",
-        "host_bubble",
-    ),
-    "compile": (
-        "graph_break",
-        "recompilation",
-        "compile_not_amortised",
-        "guard_overhead",
-        "nothing_to_fuse",
-        "addmm_operand_copy",
-        "fallback_in_compiled_graph",
-        "eager_remainder",
-    ),
-    "sync": (
-        "device_readback",
-        "data_dependent_shape",
-        "pageable_copy",
-        "copy_not_overlapped",
-        "explicit_synchronize",
-        "event_wait_or_poll",
-        "tensor_built_on_host",
-        "many_small_copies",
-        "weights_moved_each_step",
-    ),
-    "memory": (
-        "allocation_in_steady_state",
-        "near_capacity",
-        "duplicate_copy",
-        "layout_copy",
-        "zero_grad_fill",
-        "cast_churn",
-        "growing_cache",
-        "constant_rebuilt",
-    ),
-    "kernel": (
-        "hotspot_kernel",
-        "memory_bound_kernel",
-        "compute_bound_kernel",
-        "tensor_cores_unused",
-        "misaligned_gemm",
-        "under_filled_grid",
-        "layout_conversion",
-        "sdpa_math_fallback",
-        "hand_written_attention",
-        "matvec_decode",
-        "unfused_norm",
-        "conv_bias_before_norm",
-        "conv_autotune",
-    ),
-    "distributed": (
-        "exposed_communication",
-        "straggler",
-        "small_collectives",
-        "data_parallel_or_slow_backend",
-        "compute_slowed_by_collective",
-        "ddp_bucket_copies",
-    ),
-    "training": (
-        "for_loop_optimizer",
-        "foreach_not_fused",
-        "data_loader_stall",
-        "autograd_in_inference",
-        "activation_recompute",
-        "expensive_backward",
-    ),
-}
+# The order of the catalogue; rules of a family are in the order of their codes.
+_FAMILIES = ("validity", "regime", "launch", "compile", "sync", "memory", "kernel", "distributed", "training")
 
 
 @cache
 def builtin_rules() -> tuple[Rule, ...]:
-    """All built-in rules in catalogue order."""
+    """All built-in rules in catalogue order: those that the files under `rules/<family>/` declare."""
     rules: list[Rule] = []
-    for family, files in _FILES.items():
-        for file in files:
-            module = importlib.import_module(f"lanewise.diagnose.rules.{family}.{file}")
-            rules.extend(value for value in vars(module).values() if isinstance(value, Rule))
+    for family in _FAMILIES:
+        package = importlib.import_module(f"lanewise.diagnose.rules.{family}")
+        files = [importlib.import_module(f"{package.__name__}.{file.name}") for file in iter_modules(package.__path__)]
+        declared = [value for file in files for value in vars(file).values() if isinstance(value, Rule)]
+        rules += sorted(declared, key=lambda rule: rule.code)
     return tuple(rules)
 
 

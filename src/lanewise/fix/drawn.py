@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import types
 from collections.abc import Iterable
 from typing import Any
 
@@ -56,21 +57,44 @@ class Generators:
         return hash(tuple(_mark(one) for one in self.state()))
 
 
+_DEPTH = 4
+
+
 def _held(subject: Subject) -> Iterable[Any]:
+    found: list[Any] = []
+    seen: set[int] = set()
+    kinds: dict[type, Any] = {}
     for module in subject.every_module():
         for value in vars(module).values():
-            yield from value if isinstance(value, list | tuple) else (value,)
-    function = getattr(subject.entry, "original", None)
+            found += value if isinstance(value, list | tuple) else (value,)
+        kinds[type(module)] = module
+    functions = [getattr(subject.entry, "original", None)]
+    # What is written for this program may draw from anything that it reaches by name; torch's own layers do not.
+    functions += [getattr(kind, "forward", None) for kind in kinds if not kind.__module__.startswith("torch.")]
+    for function in functions:
+        _reached(function, found, seen, 0)
+    return found
+
+
+def _reached(function: Any, found: list[Any], seen: set[int], depth: int) -> None:
+    """What a function reaches by name: closure, globals, the object that it is bound to, and what functions there reach."""
+    found += getattr(getattr(function, "__self__", None), "__dict__", {}).values()
     function = getattr(function, "__func__", function)
-    for cell in getattr(function, "__closure__", None) or ():
+    if not isinstance(function, types.FunctionType) or id(function) in seen or depth > _DEPTH:
+        return
+    seen.add(id(function))
+    values: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
         try:
-            yield cell.cell_contents
+            values.append(cell.cell_contents)
         except ValueError:  # not filled yet
             continue
-    known = getattr(function, "__globals__", {})
-    for name in getattr(getattr(function, "__code__", None), "co_names", ()):
-        yield known.get(name)
-    yield from vars(getattr(subject.entry.original, "__self__", None) or object).values() if function else ()
+    known = function.__globals__
+    values += [known[name] for name in function.__code__.co_names if name in known]
+    found += values
+    for value in values:
+        if not str(getattr(value, "__module__", "") or "").startswith(("torch.", "numpy.")):
+            _reached(value, found, seen, depth + 1)
 
 
 def _is_generator(value: Any) -> bool:

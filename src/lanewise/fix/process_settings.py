@@ -71,13 +71,20 @@ def settings() -> dict[str, Any]:
     return {name: setting.read() for name, setting in _known().items()}
 
 
+_RAISED = "recursion limit"
+"""torch's compiler raises it whenever it compiles, for deep programs; nothing gets wrong by that, unlike by a lower one."""
+
+
 def changed_settings(before: dict[str, Any]) -> list[str]:
-    """Names of those that are not what they were."""
-    return [name for name, value in settings().items() if value != before[name]]
+    """Names of those that are not what they were; a higher recursion limit does not count."""
+    return [
+        name for name, now in settings().items() if (now < before[name] if name == _RAISED else now != before[name])
+    ]
 
 
 def put_back(before: dict[str, Any]) -> None:
     """Set those that have changed to what they were."""
     known = _known()
-    for name in changed_settings(before):
-        known[name].write(before[name])
+    for name, value in settings().items():
+        if value != before[name]:
+            known[name].write(before[name])

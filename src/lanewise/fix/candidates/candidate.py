@@ -59,6 +59,7 @@ class Candidate:
         drops_graph: whether its outputs carry no graph for a backward pass.
         hopeless: why it cannot pay in these calls, where that is known before it is built; "" if it may.
         follows: name of another candidate whose work it takes up: without that it is not tried.
+        caveat: what its gain depends on besides the program and the machine; "" if nothing.
         refuses: checks of C3 that end in an error where the original works; nothing goes wrong without being noticed.
     """
 
@@ -78,6 +79,7 @@ class Candidate:
     drops_graph: bool = False
     follows: str = ""
     hopeless: str = ""
+    caveat: str = ""
     refuses: tuple[str, ...] = ()
 
     @property

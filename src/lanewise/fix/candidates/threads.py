@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
@@ -28,8 +29,16 @@ def candidates(subject: Subject) -> list[Candidate]:
             "process",
             f"{count} {'thread' if count == 1 else 'threads'} per operator instead of {now}",
             lambda _, count=count: Setting(torch.get_num_threads, torch.set_num_threads, count),
+            caveat=f"proven beside what else ran on this machine{_load(cores)}; it may not hold where that is otherwise",
             predictions=(setting_is("torch.threads", lambda count=count: count),),
         )
         for count in sorted({1, max(1, cores // 2), cores})
         if count != now
     ]
+
+
+def _load(cores: int) -> str:
+    """How busy the machine is now, where the system tells."""
+    if not hasattr(os, "getloadavg"):
+        return ""
+    return f" (a load of {os.getloadavg()[0]:.1f} on {cores} {'core' if cores == 1 else 'cores'})"

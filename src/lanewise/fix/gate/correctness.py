@@ -26,7 +26,8 @@ from lanewise.fix.gate.around import Around, leaves_nothing
 from lanewise.fix.gate.backward_passes import Backward
 from lanewise.fix.gate.declared_precision import declared_precision
 from lanewise.fix.gate.edges import Edges
-from lanewise.fix.gate.inputs import Named, adversarial, has_floats, near, shaken
+from lanewise.fix.gate.exchanged import shaken_parameters
+from lanewise.fix.gate.inputs import Named, adversarial, near, shaken
 from lanewise.fix.gate.observe import Observation, compare_form, gradient_scale, observe, why_not_the_same
 from lanewise.fix.gate.reference import Reference, Truth, make_reference
 from lanewise.fix.gate.tolerances import NOISE, Error, allowed, allowed_noise, error_of, other_masks, rounded, worst
@@ -37,7 +38,7 @@ from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.process_settings import changed_settings, put_back, settings
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import same_bits, tensors_of, values_of, why_not_comparable
+from lanewise.fix.tensors import Call, same_bits, tensors_of, values_of, why_not_comparable
 
 __all__ = ["Correctness", "Result", "patches_of"]
 
@@ -345,12 +346,9 @@ class Correctness:
         assert self.reference is not None
         eager = observe(self.subject, named.call, self._state, layout=layout)
         case = Case(named, layout, eager, self.reference.of(named.call, eager, layout=layout))
-        # One run says little about how far rounding may go: inputs that are off by a roundoff are a second opinion, and
-        # all seeds of a recipe are looked at together.
-        opinions = [eager]
-        if has_floats(named.call):
-            opinions.append(observe(self.subject, shaken(named.call), self._state, layout=layout))
-        for seen in opinions:
+        # One run says little about how far rounding may go: inputs and parameters that are off by a roundoff are a second
+        # opinion, and all seeds of a recipe are looked at together.
+        for seen in (eager, self._shaken(named.call, layout)):
             truth = dict(case.truth.values())
             for name, value in seen.values():
                 if not value.dtype.is_floating_point or name not in truth or truth[name].shape != value.shape:
@@ -360,6 +358,10 @@ class Correctness:
                 room = self._room.get((_recipe(case), name), Error(0.0, 0.0))
                 self._room[_recipe(case), name] = worst((room, error_of(value, truth[name])))
         return case
+
+    def _shaken(self, call: Call, layout: str) -> Observation:
+        with shaken_parameters(self.subject):
+            return observe(self.subject, shaken(call), self._state, layout=layout)
 
     def _recorded_room(self, name: str) -> Error:
         return self._room.get((_recipe(self._cases[0]), name), Error(0.0, 0.0))

@@ -8,9 +8,10 @@ from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import drawing
 from lanewise.fix.time_budget import uninterrupted
 
-__all__ = ["exchanged_values"]
+__all__ = ["exchanged_values", "shaken_parameters"]
 
 torch: Any = torch_part()
 
@@ -34,6 +35,26 @@ def exchanged_values(subject: Subject) -> Generator[None]:
         with uninterrupted(), torch.no_grad():
             for tensor, at in turned:
                 tensor.data.copy_(tensor.data.flip(at))
+            for tensor, value in copied:
+                tensor.data.copy_(value)
+
+
+@contextmanager
+def shaken_parameters(subject: Subject) -> Generator[None]:
+    """Small parameters, such as biases and the weights of norms, are off by about one unit of roundoff inside."""
+    small = [one for one in subject.parameters() if one.dtype.is_floating_point and 0 < one.numel() <= _SMALL]
+    copied: list[tuple[Any, Any]] = []
+    try:
+        with uninterrupted(), torch.no_grad():
+            for at, tensor in enumerate(small):
+                copied.append((tensor, tensor.detach().clone()))
+                generator = drawing(tensor.device, at)
+                noise = torch.randn(tuple(tensor.shape), generator=generator, device=generator.device)
+                noise = noise.to(tensor.device, tensor.dtype)
+                tensor.data.mul_(1 + noise * torch.finfo(tensor.dtype).eps)
+        yield
+    finally:
+        with uninterrupted(), torch.no_grad():
             for tensor, value in copied:
                 tensor.data.copy_(value)
 

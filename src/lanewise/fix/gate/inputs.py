@@ -16,7 +16,9 @@ __all__ = [
     "adversarial",
     "has_floats",
     "jittered",
+    "large_values",
     "near",
+    "not_finite",
     "other_shapes",
     "other_values",
     "out_of_range",
@@ -62,6 +64,16 @@ def other_values(call: Call) -> Call:
         if not any(torch.equal(a, b) for a, b in zip(tensors_of(made), tensors_of(call), strict=True)):
             break
     return made
+
+
+def large_values(call: Call) -> Call:
+    """A call of the same kind with floating values a thousand times as large as ordinary ones."""
+    return _with(call, VALUES["scale 1e3"], _FIRST_SEED)
+
+
+def not_finite(call: Call) -> Call:
+    """A call of the same kind with infinities among its floating values."""
+    return _with(call, VALUES["infinities"], _FIRST_SEED)
 
 
 def has_floats(call: Call) -> bool:

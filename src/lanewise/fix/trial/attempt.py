@@ -21,7 +21,7 @@ from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
 from lanewise.fix.trial.prepare import first_calls, wait_after_compiling
-from lanewise.fix.trial.shares import RESERVE_SHARE, most_s, needed_s
+from lanewise.fix.trial.shares import most_s, needed_s, reserve_s
 from lanewise.fix.trial.variant_memory import Peaks
 from lanewise.fix.trial.workbench import LONGEST_TIMING_S, Bench
 
@@ -74,13 +74,13 @@ def _attempt(
     bound = bound_of(candidate, bench.work)
     if reason := why_pruned(candidate, bound, known):
         return _entry(candidate, "pruned", reason, bound=bound)
-    left = bench.clock.left - RESERVE_SHARE * bench.clock.seconds
+    left = bench.clock.left - reserve_s(bench.clock.seconds, call_s=bench.call_s, arms=ledger.arms)
     needed = needed_s(candidate, compile_s=ledger.compile_s, judging_s=ledger.judging_s)
     if left <= 0 or (left < needed and ledger.judged_s):  # before anything has been checked, trying is the way to know
         reason = f"{max(left, 0):.1f} s were left, and it needs about {needed:.1f} s"
         return _entry(candidate, "out of budget", reason, bound=bound)
     made: list[Variant] = []
-    most = most_s(candidate, untried, left, needed)
+    most = most_s(candidate, untried, left, needed, judging_s=ledger.judging_s)
     try:
         with bench.clock.at_most(most):
             attempt = _measured(bench, ledger, peaks, candidate, made, bound, left / len(untried))

@@ -80,6 +80,11 @@ class Ledger:
         return self.plan if self.kept else None
 
     @property
+    def arms(self) -> int:
+        """Ways to run the program that are compared in the end if one more is kept: eager counts twice."""
+        return 3 + len(self.kept) + len(self.alternatives)
+
+    @property
     def names(self) -> list[str]:
         """Of what is kept."""
         return [one.candidate.name for one in self.kept]

@@ -22,6 +22,7 @@ __all__ = ["make_plan", "untried_plan"]
 
 def make_plan(bench: Bench, ledger: Ledger, found: Comparison, *, before_after: str) -> Plan:
     """The plan, not applied, with its counters at zero."""
+    ledger.notes += [f"{one.candidate.name}: {one.candidate.caveat}" for one in ledger.kept if one.candidate.caveat]
     report = _report(bench.subject, bench.clock, ledger, found, goal=bench.goal, reference=bench.gate.what)
     report = msgspec.structs.replace(report, before_after=before_after)
     bench.clock.tell(f"done: {' + '.join(report.winner) or 'nothing kept'}")

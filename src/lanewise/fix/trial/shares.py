@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from lanewise.fix.candidates.candidate import Candidate
 
-__all__ = ["LAST_GRACE", "PREPARE_SHARE", "RESERVE_SHARE", "TIMING_S", "most_s", "needed_s", "share_of"]
+__all__ = ["LAST_GRACE", "PREPARE_SHARE", "TIMING_S", "most_s", "needed_s", "reserve_s", "share_of"]
 
 PREPARE_SHARE = 0.5
 """Of the budget, for learning how results can be verified; the checks are never made weaker to save time."""
 
-RESERVE_SHARE = 0.25
-"""Of the budget, for everything that comes after the candidates."""
+_RESERVE_SHARE = 0.25
+"""Of the budget, at most, for everything that comes after the candidates."""
 
 LAST_GRACE = 0.15
 """Of the budget, by which the last step may run over it."""
@@ -23,6 +23,8 @@ TIMING_S = 1.5
 _COMPILES, _FAIR_SHARES, _LEAST = 4.0, 2.0, 0.2
 _COMPILER, _ENGINE = 0.6, 0.4
 _SPARE = 1.5
+_ROUND_S, _ROUNDS, _RECORD_S, _RECORDED_CALLS = 0.015, 40, 4.0, 60
+"""What comes after the candidates: rounds of three samples per arm, and recordings of so many calls, seconds."""
 
 
 def share_of(candidate: Candidate, untried: Sequence[Candidate]) -> float:
@@ -44,9 +46,27 @@ def needed_s(candidate: Candidate, *, compile_s: float, judging_s: float) -> flo
     return (compile_s if candidate.compiles else 0.0) + judging_s
 
 
-def most_s(candidate: Candidate, untried: Sequence[Candidate], left: float, needed: float) -> float:
-    """Seconds that a candidate may use at most: its share, or half as much again as it needs, if that is more."""
-    return min(left, max(left * share_of(candidate, untried), _SPARE * needed))
+def most_s(
+    candidate: Candidate, untried: Sequence[Candidate], left: float, needed: float, *, judging_s: float = 0.0
+) -> float:
+    """Seconds that a candidate may use at most: its share, or half as much again as it needs, if that is more. The last
+    one that compiles gets all but what the others are expected to need."""
+    most = max(left * share_of(candidate, untried), _SPARE * needed)
+    others = [one for one in untried if one is not candidate]
+    if candidate.compiles and not any(one.compiles for one in others):
+        most = max(most, left - len(others) * _SPARE * judging_s)
+    return min(left, most)
+
+
+def reserve_s(seconds: float, *, call_s: float, arms: int) -> float:
+    """Seconds of a budget that are kept for comparing all ways in turns, and for recording before and after: what these
+    are expected to take, and a quarter of the budget at most.
+
+    Args:
+        call_s: what a call of the program takes. arms: ways to run it that are compared.
+    """
+    compared = arms * _ROUNDS * max(_ROUND_S, 4 * call_s)
+    return min(_RESERVE_SHARE * seconds, compared + _RECORD_S + _RECORDED_CALLS * call_s)
 
 
 def _weight(candidate: Candidate) -> float:

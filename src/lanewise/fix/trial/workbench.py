@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from lanewise.fix.gate.speed.physics import floor_us
 from lanewise.fix.gate.worklist import WorkList, work_of
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
+from lanewise.fix.tensors import copy_call
 from lanewise.fix.time_budget import Budget
 
 __all__ = ["LONGEST_TIMING_S", "Bench", "make_bench"]
@@ -26,6 +28,7 @@ class Bench:
 
     Attributes:
         goal, allow: as asked of `optimize`. gate: of correctness. work: of one call. floor: least time of a call, us.
+        call_s: what a call took here, seconds.
     """
 
     subject: Subject
@@ -36,6 +39,7 @@ class Bench:
     gate: Correctness
     work: WorkList
     floor: float
+    call_s: float = 0.0
 
     @property
     def each(self) -> bool:
@@ -48,4 +52,17 @@ def make_bench(subject: Subject, state: State, clock: Budget, *, goal: str, allo
     clock.tell(f"{subject.name}: checking how its results can be verified")
     gate = Correctness(subject, state, seconds=_GATE_SHARE * clock.seconds)
     work = work_of(subject, state)
-    return Bench(subject, state, clock, goal, list(allow), gate, work, floor_us(subject, work))
+    floor, call_s = floor_us(subject, work), _call_s(subject, state)
+    return Bench(subject, state, clock, goal, list(allow), gate, work, floor, call_s)
+
+
+def _call_s(subject: Subject, state: State) -> float:
+    call = copy_call(subject.calls[0])
+    try:
+        subject.wait()
+        began = time.monotonic()
+        subject.run(call)
+        subject.wait()
+        return time.monotonic() - began
+    finally:
+        state.restore()
