@@ -10,6 +10,7 @@ from lanewise.cli import outputs
 from lanewise.cli.check import check
 from lanewise.cli.diff import diff
 from lanewise.cli.explain import explain
+from lanewise.cli.table import table
 from lanewise.cli.tree import tree
 
 
@@ -19,9 +20,11 @@ def test_every_output_is_there(place: str) -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
-@pytest.mark.parametrize(("kind", "command"), [("report", explain), ("diff", diff), ("check", check), ("tree", tree)])
+@pytest.mark.parametrize(
+    ("kind", "command"), [("report", explain), ("tables", table), ("diff", diff), ("check", check), ("tree", tree)]
+)
 def test_a_verb_offers_what_the_table_holds(kind: str, command: object) -> None:
     choices = [list(p.type.choices) for p in command.params if p.name == "format_"]  # type: ignore[attr-defined]
     assert len(choices) == 1
     assert set(outputs.formats(kind)) <= set(choices[0])
-    assert set(choices[0]) - set(outputs.formats(kind)) <= {"text", "json"}
+    assert set(choices[0]) - set(outputs.formats(kind)) <= {"text"}

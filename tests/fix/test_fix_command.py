@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,8 +17,11 @@ if find_spec("libcst") is None:
     pytest.skip("edits sources", allow_module_level=True)
 
 from lanewise.edit.blame import bad_ones
+from lanewise.edit.left_over import keep, put_back_left
 from lanewise.edit.rewrite import rewrite
 from lanewise.edit.scripts import scripts_in, used_by_others
+from lanewise.edit.source_text import write_source
+from lanewise.errors import LanewiseError
 
 WAITS = "import torch\n\nx = torch.ones(3)\nx.sum().item()\n"
 CHAIN = "def f(x):\n    return torch.sin(x) * x + torch.exp(-x)\n"
@@ -166,6 +172,75 @@ def test_a_command_that_fails_names_the_edit_and_leaves_the_files(tmp_path: Path
     again = judged(tmp_path, "'max' not in text", "--apply", "--skip", "unused-wait:7")
     assert again.returncode == 0, again.stderr
     assert (tmp_path / "a.py").read_text().count(".item()") == 1
+
+
+WAITING = """
+import os, sys, time
+if open("a.py").read().count(".item()") < 2:
+    open("judging", "w").close()
+    while os.path.exists("judging"):
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "SIGKILL"])
+def test_a_run_that_is_ended_leaves_the_files_as_they_were(tmp_path: Path, how: str) -> None:
+    (tmp_path / "a.py").write_text(TESTED)
+    (tmp_path / "a.py").chmod(0o640)
+    (tmp_path / "judge.py").write_text(WAITING)
+    words = ["fix", "--apply", "--test", f"{sys.executable} judge.py", "a.py"]
+    running = subprocess.Popen([sys.executable, "-m", "lanewise", *words], cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        for _ in range(6000):
+            if (tmp_path / "judging").exists() or running.poll() is not None:
+                break
+            time.sleep(0.01)
+        assert (tmp_path / "judging").exists()
+        assert (tmp_path / "a.py").read_text() != TESTED, "it is judged in its file"
+        running.send_signal(getattr(signal, how))
+        running.communicate(timeout=60)
+    finally:
+        (tmp_path / "judging").unlink(missing_ok=True)
+    if how == "SIGKILL":
+        done = fix("--check", "a.py", cwd=tmp_path)
+        assert "a run that was killed had left its edits in a.py" in done.stderr
+    assert (tmp_path / "a.py").read_text() == TESTED
+    assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o640
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.py", "judge.py"]
+
+
+def test_what_somebody_wrote_after_a_run_was_killed_stays(tmp_path: Path) -> None:
+    path, gone = tmp_path / "a.py", subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    path.write_text("x = 1\n")
+    copies = [tmp_path / f".a-lanewise-fix-{number}.py" for number in (gone.pid, os.getpid())]
+    for one in copies:
+        one.write_text("x = 2\n")
+    keep(path, b"x = 2\n")
+    path.write_text("x = 3\n")
+    assert not put_back_left(path)
+    assert path.read_text() == "x = 3\n"
+    assert [one.exists() for one in copies] == [False, True], "another run may be at work"
+    assert not (tmp_path / ".a.py.lanewise-before").exists()
+
+
+def test_a_file_is_written_as_a_whole_and_a_link_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, link = tmp_path / "a.py", tmp_path / "b.py"
+    path.write_text("x = 1\n")
+    link.symlink_to(path)
+    write_source(link, "x = 2\n", "utf-8")
+    assert link.is_symlink()
+    assert path.read_text() == "x = 2\n"
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(LanewiseError, match="No space left"):
+        write_source(path, "x = 3\n", "utf-8")
+    assert path.read_text() == "x = 2\n"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.py", "b.py"]
 
 
 def test_a_command_that_fails_anyway_judges_nothing(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from lanewise.fix.trial.attempt import _unfinished
 from lanewise.fix.trial.confidence import confidence, margin, profiler_note
 from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
 from lanewise.fix.trial.ledger import Kept, Ledger
-from lanewise.fix.trial.shares import most_s, needed_s, reserve_s, share_of
+from lanewise.fix.trial.shares import likeliest_first, most_s, needed_s, reserve_s, share_of
 
 
 def candidate(name: str) -> Candidate:
@@ -279,6 +279,16 @@ def test_no_candidate_may_use_all_the_time_that_is_left() -> None:
     for share in shares[:8]:
         left *= 1 - share
     assert left > 9, "eight that use up their share leave something for the compiler"
+
+
+def test_in_a_short_time_the_likeliest_is_tried_first() -> None:
+    fused, layout = replace(candidate("fused"), family="optimizer"), replace(candidate("layout"), family="layout")
+    compiler = replace(candidate("compile"), compiles=True, alternative=True)
+    after = replace(candidate("compile-cuda-graph"), follows="compile")
+    every = [fused, layout, candidate("threads"), compiler, after]
+    assert likeliest_first(every, 80.0) == every
+    short = [one.name for one in likeliest_first(every, 20.0)]
+    assert short == ["fused", "compile", "compile-cuda-graph", "layout", "threads"]
 
 
 def test_the_last_compiler_gets_what_nothing_else_needs() -> None:

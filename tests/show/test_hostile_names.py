@@ -13,7 +13,7 @@ from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.report.json import report_json
 from lanewise.show.report.markdown import report_markdown
-from lanewise.show.report.tables import profiler_tables, tables_csv
+from lanewise.show.report.tables import Tables, profiler_tables, tables_csv
 from lanewise.show.report.terminal import print_report
 from lanewise.show.safe_text import clean
 from tests.support.builder import TraceBuilder
@@ -55,7 +55,7 @@ def test_no_output_passes_control_sequences_on(name: str) -> None:
         assert "\u202e" not in text
         assert "a" * 2_000 not in text
     json.loads(report_json(report).encode("utf-8", "surrogatepass"))
-    csv = tables_csv(profiler_tables(facts, ("kernels",), limit=None))
+    csv = tables_csv(Tables("", profiler_tables(facts, ("kernels",), limit=None), {}))
     assert not any(line.startswith(("=", "+", "@")) for line in csv.splitlines())
 
 

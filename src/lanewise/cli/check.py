@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, project_settings
-from lanewise.cli.outputs import formats, written
+from lanewise.cli.outputs import deliver
 
 if TYPE_CHECKING:
     from lanewise.compare.budget import BudgetFile
@@ -108,14 +108,14 @@ def check(
     report = decide(arm, budgets.budgets, baseline=old, budget_file=budgets.path)
     _also(report, sarif, benchmark, force)
     form = "json" if as_json else format_
-    if form in formats("check"):
-        emit(written("check", form, report), output, force)
-    elif output is not None:
-        raise UsageError("-o writes data: add --format md or json")
-    elif not github:
+
+    def printed() -> None:
         from lanewise.show.check.check_text import render_check
 
-        console().print(render_check(report))
+        if not github:
+            console().print(render_check(report))
+
+    deliver("check", form, (report,), output, force, printed=printed)
     if github:
         _to_github(report)
     if not report.passed or (undecided == "fail" and report.undecided):

@@ -195,13 +195,22 @@ def check_output(output: Path, force: bool) -> None:
         raise UsageError(f"cannot write {output}: there is no folder {output.parent}")
 
 
-def emit(text: str, output: Path | None, force: bool) -> None:
-    """Print data, or write it to a file that does not exist yet; `-` is the terminal, too."""
+def emit(data: str | bytes, output: Path | None, force: bool) -> None:
+    """Print data, or write it to a file that does not exist yet; `-` is the terminal, too.
+
+    Raises:
+        UsageError: the file exists or cannot be written; or the data is binary, and the terminal would show it.
+    """
     if output is None or output == STDOUT:
-        click.echo(text.rstrip("\n"))
+        if isinstance(data, str):
+            click.echo(data.rstrip("\n"))
+        elif sys.stdout.isatty():
+            raise UsageError("this format is binary: add -o FILE")
+        else:
+            sys.stdout.buffer.write(data)
         return
     check_output(output, force)
     try:
-        output.write_text(text, encoding="utf-8")
+        output.write_bytes(data.encode() if isinstance(data, str) else data)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror or error}") from error

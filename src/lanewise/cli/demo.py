@@ -7,7 +7,8 @@ import importlib.util
 import click
 
 from lanewise.bundled import BUNDLED, bundled_path
-from lanewise.cli.common import console, json_option
+from lanewise.cli.common import console, emit, json_option
+from lanewise.cli.outputs import written
 
 __all__ = ["demo"]
 
@@ -27,9 +28,8 @@ def demo(name: str | None, list_: bool, as_json: bool) -> None:
             click.echo(f"{key:14} {text}")
         return
     if as_json:
-        from lanewise.show.report.json import report_json
-
-        click.echo(report_json(explain(read(str(bundled_path(name or "mnist")), cache=False))))
+        report = explain(read(str(bundled_path(name or "mnist")), cache=False))
+        emit(written("report", "json", report), None, False)
         return
     if name is None and importlib.util.find_spec("torch") is not None:
         from lanewise.capture.demo import record_demo

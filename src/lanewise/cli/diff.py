@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, project_settings
-from lanewise.cli.outputs import formats, written
+from lanewise.cli.common import cache_option, console, json_option, open_trace, output_option, project_settings
+from lanewise.cli.outputs import deliver
 
 __all__ = ["diff"]
 
@@ -72,11 +72,10 @@ def diff(
     )
     comparison = compare_arms(arms, anyway=anyway)
     form = "json" if as_json else format_
-    if form in formats("diff"):
-        emit(written("diff", form, comparison), output, force)
-    elif output is not None:
-        raise UsageError("-o writes data: add --format md or json")
-    else:
+
+    def printed() -> None:
         from lanewise.show.diff.diff_terminal import print_diff
 
         print_diff(comparison, console(), verbose=verbose)
+
+    deliver("diff", form, (comparison,), output, force, printed=printed)

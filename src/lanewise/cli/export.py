@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lanewise.cli.common import cache_option, open_trace, project_settings, step_time_option
+from lanewise.cli.outputs import written
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,33 +60,37 @@ def export(
     if path.exists() and not force:
         raise UsageError(f"{path} exists; add --force to overwrite it, or -o for another name")
     try:
-        if format_ in {"parquet", "csv"}:
-            _columns(trace, table, format_, path)
+        if format_ in _MADE:
+            kind, make = _MADE[format_]
+            text = written(kind, format_, *make(trace, step_time))
+            _write(path, [text] if isinstance(text, str) else text)
         else:
-            _write(path, _text(trace, format_, step_time))
+            _columns(trace, table, format_, path)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
     click.echo(path)
 
 
-def _text(trace: Trace, format_: str, step_time: float | None) -> Iterable[str]:
+def _explained(trace: Trace, step_time: float | None) -> tuple[Any, ...]:
     from lanewise.diagnose.explain import facts_of, report_of
 
-    if format_ == "speedscope":
-        from lanewise.show.tree.speedscope import speedscope
-        from lanewise.tree.build import build_tree
-        from lanewise.tree.views import top_down
-
-        return [speedscope(top_down(build_tree(trace)))]
     facts = facts_of(trace, unprofiled_us=step_time)
-    report = report_of(facts, project_settings())
-    if format_ == "perfetto":
-        from lanewise.show.export.perfetto import perfetto_json
+    return facts, report_of(facts, project_settings())
 
-        return perfetto_json(facts, report)
-    from lanewise.show.page.html import report_html
 
-    return [report_html(facts, report)]
+def _tree(trace: Trace, step_time: float | None) -> tuple[Any, ...]:
+    from lanewise.tree.build import build_tree
+    from lanewise.tree.views import top_down
+
+    return (top_down(build_tree(trace)),)
+
+
+# What a format is an output of, and what that is made of.
+_MADE: dict[str, tuple[str, Callable[[Trace, float | None], tuple[Any, ...]]]] = {
+    "perfetto": ("trace", _explained),
+    "html": ("trace", _explained),
+    "speedscope": ("tree", _tree),
+}
 
 
 def _write(path: Path, pieces: Iterable[str]) -> None:
@@ -100,11 +105,7 @@ def _columns(trace: Trace, table: str, format_: str, path: Path) -> None:
 
     if table not in TABLES:
         raise UsageError(f"there is no table {table!r}; there are: {', '.join(TABLES)}")
-    frame = trace.frame(table)
-    if format_ == "parquet":
-        frame.write_parquet(path)
-    else:
-        frame.write_csv(path)
+    getattr(trace.frame(table), f"write_{format_}")(path)
 
 
 def _stem(source: str) -> str:

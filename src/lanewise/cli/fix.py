@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from lanewise.cli.common import check_output, console, emit, json_option, output_option
+from lanewise.cli.outputs import deliver, written
 from lanewise.cli.run import RunCommand
 from lanewise.errors import InputError, LanewiseError, UsageError
 
@@ -111,16 +113,14 @@ def fix(ctx: click.Context, **given: Any) -> None:
     elif changed and judged:
         proof = _proof(changed[0], arguments, given)
         holds = _may_write(proof, changed[0], arguments)
-    written = bool(changed) and given["write"] and holds
-    if written:
+    edited = bool(changed) and given["write"] and holds
+    if edited:
         _write(changed)
-    if given["as_json"]:
-        emit(_json(targets, proof, written), given["output"], given["force"])
-    elif given["output"] is not None:
-        emit(_page(targets, proof, written), given["output"], given["force"])
+    if _form(given) != "text":
+        _write_out(targets, proof, edited, given)
     for one in changed if given["write"] and not given["as_json"] else ():
-        _tell(f"{'wrote' if written else 'left'} {one.path}")
-    if changed and (given["check"] or (given["write"] and not written) or not holds):
+        _tell(f"{'wrote' if edited else 'left'} {one.path}")
+    if changed and (given["check"] or (given["write"] and not edited) or not holds):
         sys.exit(1)
 
 
@@ -157,6 +157,7 @@ def _tell(text: str) -> None:
 
 def _targets(path: Path, given: dict[str, Any]) -> list[_Target]:
     """What is suggested, file by file. In a folder a file that is no Python is told, and left out."""
+    from lanewise.edit.left_over import put_back_left
     from lanewise.edit.scripts import scripts_in, used_by_others
     from lanewise.edit.source_text import check_writable, read_source
 
@@ -166,6 +167,8 @@ def _targets(path: Path, given: dict[str, Any]) -> list[_Target]:
         raise InputError(f"{path} has no Python file in it")
     sources: list[tuple[Path, Source]] = []
     for one in paths:
+        if put_back_left(one):
+            _tell(f"a run that was killed had left its edits in {one}: what was there before is back")
         try:
             sources.append((one, read_source(one)))
             if given["write"]:
@@ -293,9 +296,10 @@ def _write(targets: Sequence[_Target]) -> None:
 
 
 def _proof(target: _Target, arguments: list[str], given: dict[str, Any]) -> Proof:
+    from lanewise.edit.left_over import terminated_in_order
     from lanewise.edit.prove import EditedProgramError, prove
 
-    with tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
+    with terminated_in_order(), tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
         try:
             answers = {code for one in target.rewritten.suggestions for code in one.answers}
             proof = prove(
@@ -384,49 +388,33 @@ def _blame(targets: Sequence[_Target], holds: Callable[[Sequence[tuple[Path, str
 # -- as files --------------------------------------------------------------------------------------------------------
 
 
-def _json(targets: Sequence[_Target], proof: Proof | None, written: bool) -> str:
-    import msgspec
-
+def _write_out(targets: Sequence[_Target], proof: Proof | None, edited: bool, given: dict[str, Any]) -> None:
     from lanewise.edit.rewrite import unified_diff
-    from lanewise.show.report.json import to_plain
+    from lanewise.show.plan.fix_page import Fixed
 
-    data = [
-        {
-            "schema": "lanewise.fix/1",
-            "script": str(one.path),
-            "suggestions": [each._asdict() for each in one.rewritten.suggestions],
-            "diff": unified_diff(one.rewritten, _name_in_diff(one.path)),
-            "comparison": None if proof is None else to_plain(proof.comparison),
-            "same_output": None if proof is None else proof.same_output,
-            "predicted": None if proof is None or proof.predicted is None else to_plain(proof.predicted),
-            "written": written and one.rewritten.changed,
-        }
+    files = [
+        Fixed(
+            one.path,
+            one.rewritten.suggestions,
+            unified_diff(one.rewritten, _name_in_diff(one.path)),
+            proof,
+            edited and one.rewritten.changed,
+        )
         for one in targets
     ]
-    return msgspec.json.format(msgspec.json.encode(data[0] if len(data) == 1 else data), indent=2).decode()
+    emit(written("fix", _form(given), files), given["output"], given["force"])
 
 
-def _page(targets: Sequence[_Target], proof: Proof | None, written: bool) -> str:
-    from lanewise.edit.rewrite import unified_diff
-    from lanewise.show.plan.fix_page import fix_html
-
-    (one,) = targets
-    diff = unified_diff(one.rewritten, _name_in_diff(one.path))
-    return fix_html(one.path.name, one.rewritten.suggestions, diff, proof, written=written)
+def _form(given: dict[str, Any]) -> str:
+    return "json" if given["as_json"] else "html" if given["output"] is not None else "text"
 
 
 def _show_plan(path: Path, given: dict[str, Any]) -> None:
     try:
         from lanewise.fix.plans.saved_plan import read_report
-        from lanewise.show.plan.plan_text import plan_json, print_plan
+        from lanewise.show.plan.plan_text import print_plan
     except ModuleNotFoundError as error:
         raise LanewiseError(f"this needs {error.name}: pip install {error.name}") from None
     report = read_report(path)
-    if given["as_json"]:
-        emit(plan_json(report), given["output"], given["force"])
-    elif given["output"] is not None:
-        from lanewise.show.plan.plan_page import plan_html
-
-        emit(plan_html(report), given["output"], given["force"])
-    else:
-        print_plan(report, console(), verbose=True)
+    printed = partial(print_plan, report, console(), verbose=True)
+    deliver("plan", _form(given), (report,), given["output"], given["force"], printed=printed)

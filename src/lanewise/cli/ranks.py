@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_ranks, output_option, project_settings
+from lanewise.cli.common import cache_option, console, json_option, open_ranks, output_option, project_settings
+from lanewise.cli.outputs import deliver
 
 __all__ = ["ranks"]
 
@@ -35,9 +37,8 @@ def ranks(
     """
     from lanewise.diagnose.sections.job_diagnoses import finding_sentences
     from lanewise.diagnose.sections.ranks import ranks_section
-    from lanewise.errors import UsageError
     from lanewise.show.report.sections import print_sections
-    from lanewise.show.report.tables import cut_tables, tables_json, tables_markdown
+    from lanewise.show.report.tables import Tables, cut_tables
 
     settings = project_settings()
     job = open_ranks(sources, cache=cache)
@@ -46,11 +47,6 @@ def ranks(
     form = "json" if as_json else format_
     blocks = cut_tables(section.tables, limit=None if form == "json" else limit)
     told = {"ranks": section.statements}
-    if form == "json":
-        emit(tables_json(blocks, job.trace.reading.source, told), output, force)
-    elif form == "md":
-        emit(tables_markdown(blocks, told), output, force)
-    elif output is not None:
-        raise UsageError("-o writes data: add --format md or json")
-    else:
-        print_sections(console(), {"ranks": section}, blocks)
+    tables = Tables(job.trace.reading.source, blocks, told)
+    printed = partial(print_sections, console(), {"ranks": section}, blocks)
+    deliver("tables", form, (tables,), output, force, printed=printed)

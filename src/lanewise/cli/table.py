@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, step_row
+from lanewise.cli.common import cache_option, console, json_option, open_trace, output_option, step_row
+from lanewise.cli.outputs import deliver
 
 if TYPE_CHECKING:
     from lanewise.diagnose.sections.section import Section
@@ -73,12 +74,10 @@ def table(
     from lanewise.measure.facts import Facts
     from lanewise.show.report.sections import print_sections
     from lanewise.show.report.tables import (
+        Tables,
         cut_tables,
         measure_section,
         profiler_tables,
-        tables_csv,
-        tables_json,
-        tables_markdown,
     )
 
     if source is None and snapshot is None:
@@ -102,18 +101,10 @@ def table(
     if sort is not None and not blocks:
         raise UsageError(f"no table has a column {sort!r}")
     told = {name: section.statements for name, section in sections.items()}
-    if form == "json":
-        emit(tables_json(blocks, source or str(snapshot), told), output, force)
-    elif form == "csv":
-        if which in (None, "all") and snapshot is None:
-            raise UsageError("csv holds one table: name it, for example `lanewise table TRACE kernels --format csv`")
-        emit(tables_csv(dict(list(blocks.items())[:1])), output, force)
-    elif form == "md":
-        emit(tables_markdown(blocks, told), output, force)
-    else:
-        if output is not None:
-            raise UsageError("-o writes data: add --format md, csv or json")
-        print_sections(console(), sections, blocks)
+    if form == "csv" and which in (None, "all") and snapshot is None:
+        raise UsageError("csv holds one table: name it, for example `lanewise table TRACE kernels --format csv`")
+    tables = Tables(source or str(snapshot), blocks, told)
+    deliver("tables", form, (tables,), output, force, printed=lambda: print_sections(console(), sections, blocks))
 
 
 def _of_the_host(block: TableBlock) -> TableBlock:

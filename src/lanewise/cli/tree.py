@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
-from lanewise.cli.outputs import written
+from lanewise.cli.outputs import deliver, formats, written
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
@@ -147,7 +146,7 @@ def tree(
         before = with_start_up(_load((baseline,), steps, streams, cache), start_up)
         whole = algebra.subtract(algebra.per_step(whole), algebra.per_step(before))
     if format_ == "tree":
-        _write(_bytes(whole, "tree"), output, force)
+        emit(written("tree", "tree", whole), output, force)
         return
     if metric == "device" and not whole.value("device").any():
         # A program without a device: what it costs is host time.
@@ -164,14 +163,9 @@ def tree(
         depth = 5 if depth is None else depth
     elif view == "modules":
         shown = views.modules(shown)
-    if format_ == "json":
-        from lanewise.show.tree.tree_json import tree_json
-
-        emit(tree_json(shown, metric, view=view), output, force)
-    elif format_ in {"collapsed", "speedscope", "hatchet"}:
-        emit(_bytes(shown, format_, metric).decode(), output, force)
-    elif format_ == "pprof":
-        _write(_bytes(shown, format_), output, force)
+    if format_ is not None:
+        options = {"json": {"metric": metric, "view": view}, "collapsed": {"metric": metric}}.get(format_, {})
+        emit(written("tree", format_, shown, **options), output, force)
     else:
         from lanewise.show.tree.tree_terminal import header, tree_rows, tree_text
 
@@ -218,13 +212,10 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
     from lanewise.tree.flat import flat
 
     table = flat(shown, by, metric=metric)
-    if format_ == "json":
-        from lanewise.show.tree.tree_json import flat_json
-
-        emit(flat_json(shown, table, by), output, force)
-    elif format_ is not None or output is not None:
+    if format_ is not None and format_ not in formats("flat tree"):
         raise UsageError("a flat view is printed, or written as --json")
-    else:
+
+    def printed() -> None:
         from lanewise.show.report.terminal_table import table_renderable
         from lanewise.show.tree.tree_terminal import flat_block, header
 
@@ -232,25 +223,4 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
         screen.print(header(shown))
         screen.print(table_renderable(flat_block(shown, table, by, metric, limit=limit)))
 
-
-def _bytes(shown: Tree, format_: str, metric: str = "device") -> bytes:
-    data: str | bytes = written("tree", format_, shown, *([metric] if format_ == "collapsed" else []))
-    return data.encode() if isinstance(data, str) else data
-
-
-def _write(data: bytes, output: Path | None, force: bool) -> None:
-    """Bytes to a file that does not exist yet, or to a pipe."""
-    from lanewise.errors import UsageError
-
-    if output is None:
-        stdout = sys.stdout.buffer
-        if sys.stdout.isatty():
-            raise UsageError("this format is binary: add -o FILE")
-        stdout.write(data)
-        return
-    if output.exists() and not force:
-        raise UsageError(f"{output} exists; add --force to overwrite it")
-    try:
-        output.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+    deliver("flat tree", format_ or "text", (shown, table, by), output, force, printed=printed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from lanewise.compare.sides.arm import ENOUGH_RUNS
 from lanewise.diagnose.explain import facts_of
 from lanewise.diagnose.settings import load_settings
 from lanewise.diagnose.what_if.predict import predict_answers
+from lanewise.edit.left_over import beside
 from lanewise.edit.printed import compare_printed
 from lanewise.edit.source_text import Source, write_source
 from lanewise.errors import LanewiseError, UsageError
@@ -122,13 +122,13 @@ def prove(
         EditedProgramError: the edited program fails. LanewiseError: the program itself does, nothing could be recorded of
             it, nothing can be written beside the script, or what was recorded cannot be compared.
     """
-    beside = _beside(script)
+    copy = beside(script)
     outputs: dict[str, list[str]] = {"before": [], "after": []}
     quick = False
     try:
-        write_source(beside, *edited)
+        write_source(copy, *edited)
         for number in range(runs):
-            turn = (("before", script), ("after", beside))
+            turn = (("before", script), ("after", copy))
             for side, program in turn if number % 2 == 0 else reversed(turn):
                 tell(f"recording {side}, run {number + 1} of {runs}")
                 name = f"{side}{number}"
@@ -147,7 +147,7 @@ def prove(
             outputs["before"].append(run_once(script, arguments))
             printed = compare_printed(outputs["before"], outputs["after"])
     finally:
-        beside.unlink(missing_ok=True)
+        copy.unlink(missing_ok=True)
     try:
         comparison = diff(folder / "before", folder / "after", labels=("before", "after"))
     except UsageError as error:
@@ -218,18 +218,14 @@ def prints_the_same(script: Path, edited: Source, arguments: Sequence[str], know
     """
     if not known:
         known.append(run_once(script, arguments))
-    beside = _beside(script)
+    copy = beside(script)
     try:
-        write_source(beside, *edited)
-        return compare_printed(known, [run_once(beside, arguments).replace(beside.name, script.name)]).same
+        write_source(copy, *edited)
+        return compare_printed(known, [run_once(copy, arguments).replace(copy.name, script.name)]).same
     except EditedProgramError:
         return False
     finally:
-        beside.unlink(missing_ok=True)
-
-
-def _beside(script: Path) -> Path:
-    return script.with_name(f".{script.stem}-lanewise-fix-{os.getpid()}.py")
+        copy.unlink(missing_ok=True)
 
 
 def _failed(program: Path) -> type[LanewiseError]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tokenize
 from pathlib import Path
 from typing import NamedTuple
 
 from lanewise.errors import InputError, LanewiseError
 
-__all__ = ["Source", "check_writable", "lines_of", "read_source", "write_source"]
+__all__ = ["Source", "check_writable", "lines_of", "read_source", "write_bytes", "write_source"]
 
 
 class Source(NamedTuple):
@@ -44,8 +45,26 @@ def check_writable(path: Path) -> None:
 
 def write_source(path: Path, text: str, encoding: str) -> None:
     """Write a file. Raises LanewiseError if that cannot be done."""
+    write_bytes(path, text.encode(encoding))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file, all of it or nothing: whoever is killed meanwhile leaves what was there before.
+
+    Raises LanewiseError if that cannot be done.
+    """
+    path = path.resolve()  # a link stays one
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.write_bytes(text.encode(encoding))
+        if not path.exists() or not os.access(path.parent, os.W_OK):
+            path.write_bytes(data)
+            return
+        try:
+            part.write_bytes(data)
+            shutil.copymode(path, part)
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise LanewiseError(f"cannot write {path}: {error.strerror or error}") from None
 

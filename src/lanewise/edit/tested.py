@@ -9,6 +9,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from lanewise.edit.left_over import forget, keep, terminated_in_order
 from lanewise.edit.source_text import Source, write_source
 from lanewise.errors import LanewiseError, UsageError
 
@@ -22,14 +23,17 @@ def in_place(before: Mapping[Path, Source], after: Mapping[Path, Source]) -> Gen
     """Files with their edits, put back to the byte in the end, with their times. Raises LanewiseError if one cannot be
     written."""
     times = {path: path.stat() for path in after}
-    try:
-        for path, source in after.items():
-            write_source(path, *source)
-        yield
-    finally:
-        for path in after:
-            write_source(path, *before[path])
-            os.utime(path, ns=(times[path].st_atime_ns, times[path].st_mtime_ns))
+    with terminated_in_order():
+        try:
+            for path, source in after.items():
+                keep(path, source.text.encode(source.encoding))
+                write_source(path, *source)
+            yield
+        finally:
+            for path in after:
+                write_source(path, *before[path])
+                os.utime(path, ns=(times[path].st_atime_ns, times[path].st_mtime_ns))
+                forget(path)
 
 
 def passes(command: str) -> tuple[bool, str]:

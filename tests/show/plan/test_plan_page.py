@@ -15,7 +15,7 @@ from rich.console import Console
 from lanewise.fix.model import SCHEMA, ArmTime, Attempt, Check, PlanReport, Shown, Timing
 from lanewise.show.page import static_page
 from lanewise.show.page.html import Bundle
-from lanewise.show.plan.fix_page import fix_html
+from lanewise.show.plan.fix_page import Fixed, fix_html
 from lanewise.show.plan.plan_page import plan_html
 from lanewise.show.plan.plan_text import plan_json, plan_markdown, print_plan
 
@@ -105,19 +105,24 @@ def test_the_page_of_a_plan_has_every_candidate_with_outcome_reason_and_evidence
 
 def test_the_page_of_a_script_has_its_diff_with_both_sides_marked() -> None:
     diff = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a = b.item()\n+a = b\n"
-    read = Read(fix_html("x.py", [Suggestion("item", 1, "waits", False, ("SYN101",))], diff, None, written=False))
+    read = Read(
+        fix_html([Fixed(Path("x.py"), [Suggestion("item", 1, "waits", False, ("SYN101",))], diff, None, False)])
+    )
     assert "-a = b.item()" in read.text
     assert "+a = b" in read.text
     assert read.tags.count("ins") == 2
     assert read.tags.count("del") == 2
     assert "One change of x.py suggested. Nothing was recorded yet." in read.text
     assert "SYN101" in read.text
-    assert "Nothing to suggest for y.py." in Read(fix_html("y.py", [], "", None, written=False)).text
+    assert "Nothing to suggest for y.py." in Read(fix_html([Fixed(Path("y.py"), [], "", None, False)])).text
 
 
 def test_names_are_text_and_never_markup() -> None:
     suggestion = Suggestion(HOSTILE, 1, HOSTILE, True, (HOSTILE,))
-    for page in (plan_html(plan(HOSTILE)), fix_html(HOSTILE, [suggestion], f"+{HOSTILE}\n", None, written=True)):
+    for page in (
+        plan_html(plan(HOSTILE)),
+        fix_html([Fixed(Path(HOSTILE.replace("/", "")), [suggestion], f"+{HOSTILE}\n", None, True)]),
+    ):
         read = Read(page)
         assert not {"script", "img"} & set(read.tags)
         assert not [name for name, _ in read.attributes if name.startswith("on")]

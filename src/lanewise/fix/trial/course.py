@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.capture.profiling.history import profilers_so_far
 from lanewise.errors import UsageError
 from lanewise.fix.bounds import Known, order
@@ -19,7 +20,7 @@ from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.final import decide, decide_again, hold_contest
 from lanewise.fix.trial.ledger import Ledger
 from lanewise.fix.trial.outcome import make_plan, untried_plan
-from lanewise.fix.trial.shares import LAST_GRACE, PREPARE_SHARE, TIMING_S
+from lanewise.fix.trial.shares import LAST_GRACE, PREPARE_SHARE, TIMING_S, likeliest_first
 from lanewise.fix.trial.variant_memory import Peaks
 from lanewise.fix.trial.workbench import Bench, make_bench
 
@@ -44,6 +45,8 @@ def run_trial(
     state, ledger = State(subject), Ledger(profilers_so_far())
     if note := profiler_note(ledger.profilers, cuda=subject.cuda):
         clock.tell(note)
+    # Loading it takes seconds on a busy machine, once: it is not what learning about the program takes.
+    torch_part("torch._dynamo")
     prepare, began = PREPARE_SHARE * clock.left, clock.spent
     try:
         with clock.at_most(prepare):
@@ -57,7 +60,7 @@ def run_trial(
         state.restore()
     try:
         peaks = Peaks(bench)
-        candidates = _candidates(bench, known, only, extra)
+        candidates = likeliest_first(_candidates(bench, known, only, extra), clock.left)
         for at, candidate in enumerate(candidates):
             clock.tell(f"{candidate.name}: {candidate.what}")
             try_candidate(bench, ledger, peaks, known, candidate, candidates[at:])

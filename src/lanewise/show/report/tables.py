@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = [
     "MEASURES",
     "PARTS",
     "PROFILER_TABLES",
+    "Tables",
     "cut_tables",
     "measure_section",
     "profiler_tables",
@@ -108,33 +110,37 @@ def cut_tables(sources: Mapping[str, Source], *, limit: int | None, sort: str | 
     return blocks
 
 
-def tables_json(
-    blocks: Mapping[str, TableBlock], source: str, statements: Mapping[str, Sequence[TextBlock]] | None = None
-) -> str:
+class Tables(NamedTuple):
+    """Tables by name, and what is said about them."""
+
+    source: str
+    blocks: Mapping[str, TableBlock]
+    statements: Mapping[str, Sequence[TextBlock]]
+
+
+def tables_json(tables: Tables) -> str:
     """All tables as one object; times in ns. Missing numbers are null."""
-    data = {"schema": SCHEMA, "source": source, "tables": to_plain(dict(blocks))}
-    if statements:
-        data["statements"] = to_plain({key: list(told) for key, told in statements.items()})
+    data = {"schema": SCHEMA, "source": tables.source, "tables": to_plain(dict(tables.blocks))}
+    if tables.statements:
+        data["statements"] = to_plain({key: list(told) for key, told in tables.statements.items()})
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
-def tables_csv(blocks: Mapping[str, TableBlock]) -> str:
-    """One table as CSV; times in ns. A text that a spreadsheet would run as a formula gets a leading quote."""
+def tables_csv(tables: Tables) -> str:
+    """The first table as CSV; times in ns. A text that a spreadsheet would run as a formula gets a leading quote."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    for block in blocks.values():
+    for block in list(tables.blocks.values())[:1]:
         writer.writerow([column.key for column in block.columns])
         for row in block.rows:
             writer.writerow([_inert(row[column.key]) for column in block.columns])
     return buffer.getvalue()
 
 
-def tables_markdown(
-    blocks: Mapping[str, TableBlock], statements: Mapping[str, Sequence[TextBlock]] | None = None
-) -> str:
+def tables_markdown(tables: Tables) -> str:
     """All statements, then all tables as Markdown."""
-    told = [escape(str(one), 400) for group in (statements or {}).values() for one in group]
-    return "\n\n".join([*told, *("\n".join(table_markdown(block)) for block in blocks.values())]) + "\n"
+    told = [escape(str(one), 400) for group in tables.statements.values() for one in group]
+    return "\n\n".join([*told, *("\n".join(table_markdown(block)) for block in tables.blocks.values())]) + "\n"
 
 
 def _inert(value: object) -> object:
