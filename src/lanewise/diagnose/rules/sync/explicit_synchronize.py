@@ -58,8 +58,11 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     after = np.minimum(follows, trace.duration[waits])
     steps = steady_count(facts)
     # Nothing is recorded after the last step's last wait: what follows those of the other steps stands for it.
-    ends = len(waits) / max(1, int(np.count_nonzero(row < len(starts)))) if steps > 1 else 1.0
-    idle, possible = (float(part.sum()) / steps * ends for part in (after, follows))
+    seen = np.count_nonzero(row < len(starts))
+    ends = len(waits) / max(1, int(seen)) if steps > 1 else 1.0
+    after = after * ends
+    possible = float(follows.sum()) / steps * ends
+    idle = float(after.sum()) / steps
     # A wait that recording made short, as it slowed the host, may be long without: what it costs then the replay tells.
     if possible < share_from * facts.steps.step_ns:
         return Clear(f"after its waits the device idles for {of_step(facts, possible):.1%} of the step")
