@@ -113,6 +113,9 @@ def judge(label: Label, report: Report, fixed: Report | None) -> Verdict:
     """One report beside its label, and beside the report of the program without the defect."""
     asking = [finding for finding in report.findings if _asks(finding)]
     allowed = {*label.first.split(), *label.must.split(), *label.may.split()}
+    if "host" in label.regime or "mixed" in label.regime:
+        # Says where the host's time goes where nothing names a cause: no defect is claimed.
+        allowed.add("LAU111")
     present = {finding.code for finding in report.findings}
     wanted = label.first.split()
     absent = [] if not wanted or present.intersection(wanted) else [label.first]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lanewise.compare.diff import diff
 from lanewise.diagnose.explain import explain, facts_of
+from lanewise.diagnose.sections.overlap import overlap_section
 from lanewise.diagnose.sections.ranks import job_of, matched
 from lanewise.measure.distributed.ranks import collectives
 from lanewise.report.model import Finding, Report
@@ -165,7 +168,11 @@ def test_a_recording_without_marks_lasts_until_its_last_call() -> None:
 
 def test_a_synchronise_that_returns_at_once_does_not_claim_the_idle_time_after_it() -> None:
     of = report("b_sync_without_wait")
-    assert finding(of, "SYN105") is None
+    seen = finding(of, "SYN105")
+    assert seen is not None
+    assert seen.kind == "note"
+    assert "10.0 us in all" in seen.title
+    assert "late by 10.0 us" in seen.title
     assert codes(of)[0] == "LAU110"
 
 
@@ -303,3 +310,263 @@ def test_backward_work_stands_under_its_forward_operator() -> None:
         "AddmmBackward0": "aten::addmm",
         "MulBackward0": "aten::addmm",  # no operator here is called `mul`: its name is no evidence
     }
+
+
+# -- a device that computes, and waits -----------------------------------------------------------------------------------
+
+
+def test_a_device_bound_run_that_waits_for_the_host_hears_of_both() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(12):
+                b.launch("gemm", duration=500)
+            b.call("cudaDeviceSynchronize", duration=6_000)
+            for at in range(200):
+                name = f"aten::op{at * at * at % 89}"
+                with b.op(name, head=12, tail=3):
+                    b.launch(name, duration=2, delay=6, call=5)
+    of = explain(b.build(), unprofiled_us=10_000)
+    assert of.regime.name == "device-bound"
+    assert "it also waits for the host" in of.verdict
+    assert "LAU101" in codes(of)
+
+
+# -- patterns ------------------------------------------------------------------------------------------------------------
+
+
+def attention(b: TraceBuilder, *between: str) -> None:
+    """Attention by hand over 4 heads of 64 x 64 scores, with other operators among its own."""
+    half = "c10::Half"
+    scores = [4, 64, 64]
+    with b.op("aten::bmm", dims=[[4, 64, 32], [4, 32, 64]], types=[half, half]):
+        b.launch("gemm", duration=100)
+    for name in ("aten::div", *between, "aten::masked_fill_"):
+        dims = scores if name.startswith("aten::") and name != "aten::bitwise_not" else [64, 64]
+        with b.op(name, dims=[dims], types=[half]):
+            b.launch("elementwise", duration=100)
+    with b.op("aten::_softmax", dims=[scores], types=[half]):
+        b.launch("softmax", duration=100)
+    with b.op("aten::bmm", dims=[scores, [4, 64, 32]], types=[half, half]):
+        b.launch("gemm", duration=100)
+
+
+@pytest.mark.parametrize("between", [(), ("aten::bitwise_not",), ("aten::tril", "mine::bias"), ("aten::add",) * 5])
+def test_attention_by_hand_is_found_with_other_operators_in_between(between: tuple[str, ...]) -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step():
+            attention(b, *between)
+    seen = finding(explain(b.build()), "KER109")
+    assert seen is not None
+    # What makes the mask is no part of the chain.
+    assert all("bitwise" not in row["operator"] for row in seen.evidence[0].rows)  # type: ignore[union-attr]
+
+
+def norm(b: TraceBuilder, us: float) -> None:
+    half = "c10::Half"
+    for name, part in (("pow", 1), ("mean", 0.5), ("add", 0.1), ("rsqrt", 0.1), ("mul", 1), ("mul", 1)):
+        with b.op(f"aten::{name}", dims=[[64, 4096]], types=[half]):
+            b.launch("elementwise", duration=us * part)
+
+
+def test_a_single_norm_that_takes_long_is_found_and_a_short_one_is_not() -> None:
+    long, short = TraceBuilder(), TraceBuilder()
+    for b, us in ((long, 60.0), (short, 2.0)):
+        for _ in range(4):
+            with b.step():
+                norm(b, us)
+                b.launch("gemm", duration=20_000)
+    assert finding(explain(long.build()), "KER111") is not None
+    assert finding(explain(short.build()), "KER111") is None
+
+
+def test_copies_are_no_tiny_kernels() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(12):
+                with b.op("aten::addmm", head=20):
+                    b.launch("gemm", duration=3)
+            for _ in range(16):
+                with b.op("aten::copy_", head=20):
+                    b.copy("DtoH", size=1024, duration=2)
+    assert finding(explain(b.build()), "LAU101") is None
+
+
+# -- fixes that fit their evidence ---------------------------------------------------------------------------------------
+
+
+def test_full_precision_convolutions_are_switched_by_cudnn_not_by_the_products_switch() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step(), b.op("aten::cudnn_convolution"):
+            b.launch("implicit_convolve_sgemm", duration=500)
+    seen = finding(explain(b.build()), "KER104")
+    assert seen is not None
+    assert "cudnn.allow_tf32" in seen.fix
+    assert "matmul_precision" not in seen.fix
+
+
+def test_layout_copies_of_convolutions_want_channels_last() -> None:
+    b = TraceBuilder()
+    shape, half = [8, 64, 56, 56], "c10::Half"
+    for _ in range(3):
+        with b.step(), b.op("aten::_convolution"):
+            with (
+                b.op("aten::contiguous", dims=[shape], types=[half]),
+                b.op("aten::clone", dims=[shape], types=[half]),
+                b.op("aten::copy_", dims=[shape, shape], types=[half, half], strides=[[1, 2, 3, 4], [4, 3, 2, 1]]),
+            ):
+                b.launch("elementwise", duration=300)
+            b.launch("sm80_xmma_fprop_implicit_gemm", duration=300)
+    seen = finding(explain(b.build()), "MEM104")
+    assert seen is not None
+    assert "channels_last" in seen.fix
+
+
+def test_a_cast_by_autocast_under_no_grad_is_not_recorded_for_backward() -> None:
+    b = TraceBuilder()
+    for step in range(3):
+        with b.step():
+            for at in range(4):
+                with b.op("aten::linear"), b.op("aten::to", sequence=10 * step + at, forward_thread=0):
+                    b.launch("cast")
+    assert finding(explain(b.build()), "OPT104") is None
+
+
+@pytest.mark.parametrize(("inside", "says"), [(True, "Enter autocast once"), (False, "stand in the program")])
+def test_the_fix_of_a_conversion_says_who_makes_it(inside: bool, says: str) -> None:
+    b = TraceBuilder()
+
+    def cast() -> None:
+        dims, types = [[512, 512]] * 2, ["c10::BFloat16", "float"]
+        with b.op("aten::to"), b.op("aten::_to_copy"), b.op("aten::copy_", dims=dims, types=types):
+            b.launch("cast", duration=50)
+
+    for _ in range(3):
+        with b.step():
+            for _ in range(4):
+                if inside:
+                    with b.op("aten::linear"):
+                        cast()
+                else:
+                    cast()
+                b.launch("gemm", duration=100)
+    seen = finding(explain(b.build()), "MEM106")
+    assert seen is not None
+    assert says in seen.fix
+
+
+def test_more_graphs_are_not_the_fix_where_many_are_launched() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(30):
+                b.wait(30)
+                b.launch(["piece_a", "piece_b"], duration=2)
+                with b.op("aten::add", head=20):
+                    b.launch("elementwise", duration=2)
+    seen = finding(explain(b.build()), "LAU101")
+    assert seen is not None
+    assert "30 are launched per step already" in seen.fix
+
+
+# -- a way on ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_host_bound_step_has_a_way_on() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(4):
+                with b.op("aten::addmm", head=100, tail=100):
+                    b.launch("gemm", duration=15)
+    assert codes(explain(b.build())) == ["LAU111"]
+
+
+def test_the_headline_and_the_list_say_the_same_where_no_finding_helps() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            b.launch("gemm", duration=100)
+            b.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", duration=2_000, stream="20", delay=100)
+            b.launch("gemm", duration=100, delay=2_100)
+            b.call("cudaDeviceSynchronize", duration=2_200)
+    of = explain(b.build())
+    text = " ".join(shown(render(of)).split())
+    assert of.regime.name == "communication-bound"
+    assert "compare the ranks' traces" in of.verdict
+    assert "Nothing that would give back" not in text
+    assert text.count("compare the ranks' traces") == 2
+
+
+def test_the_start_of_the_device_is_said_where_no_steps_are_marked() -> None:
+    b = TraceBuilder()
+    with b.op("aten::to"):
+        b.call("cudaDeviceGetStreamPriorityRange", duration=30_000_000)
+    for _ in range(10):
+        with b.op("aten::mm"):
+            b.launch("gemm", duration=1_000)
+    seen = finding(explain(b.build()), "MEA101")
+    assert seen is not None
+    assert "cudaDeviceGetStreamPriorityRange alone took 30.0 s" in seen.title
+
+
+# -- words ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_recording_without_marks_has_no_steps_to_speak_of() -> None:
+    text = shown(render(report("a_leak_on_second_stream"))).split("What ran")[0]
+    said = [line for line in text.splitlines() if not line.strip().startswith(("Verify:", "readbacks per step"))]
+    assert not [line for line in said if "per step" in line]
+    assert "per step" in shown(render(report("m_gap_named_after_daemon")))
+
+
+def test_a_detector_has_no_generation_loop() -> None:
+    def reads(*, fed_back: bool) -> str:
+        b = TraceBuilder()
+        for _ in range(3):
+            with b.step():
+                for _ in range(4):
+                    if fed_back:
+                        with b.op("aten::embedding"):
+                            b.launch("index")
+                    with b.op("aten::argmax"):
+                        b.launch("reduce")
+                    with b.op("aten::item"), b.op("aten::_local_scalar_dense"):
+                        b.copy("DtoH", destination="pageable", size=8, duration=2)
+        seen = finding(explain(b.build()), "SYN101")
+        assert seen is not None
+        return seen.title
+
+    assert "generation loop" in reads(fed_back=True)
+    assert "generation loop" not in reads(fed_back=False)
+
+
+def test_sides_with_one_file_name_are_told_apart(tmp_path: Path) -> None:
+    for folder, name in (("one", "q"), ("two", "m")):
+        (file,) = TRACES.glob(f"{name}_*")
+        (tmp_path / folder).mkdir()
+        shutil.copy(file, tmp_path / folder / "trace.json.gz")
+    compared = diff(tmp_path / "one" / "trace.json.gz", tmp_path / "two" / "trace.json.gz", anyway=True)
+    assert (compared.base.label, compared.others[0].label) == ("one/trace", "two/trace")
+
+
+def test_what_a_broken_file_held_is_shown_without_escapes(tmp_path: Path) -> None:
+    (file,) = TRACES.glob("q_*")
+    broken = tmp_path / "broken.json.gz"
+    broken.write_bytes(file.read_bytes() + b"\x93\x00\xffrest")
+    (note,) = (n.text for n in explain(broken).health if "after the end" in n.text)
+    assert "\\x" not in note
+    assert "93 00 ff" in note
+
+
+def test_two_streams_are_both_busy_not_two_of_two_or_more() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step():
+            b.launch("gemm", duration=500)
+            b.launch("copy out", duration=400, stream="9")
+    section = overlap_section(facts_of(b.build()))
+    assert "both of its streams are busy at once" in str(section.statements[0])

@@ -81,7 +81,7 @@ def arms_of(
     for what, given in (("step times", unprofiled_us), ("labels", labels)):
         if given and len(given) != len(sides):
             raise UsageError(f"{len(given)} {what} for {len(sides)} sides: give one for each, in their order")
-    named = list(labels) or short_labels([_name(side, place) for place, side in enumerate(sides)])
+    named = list(labels) or _told_apart(sides, short_labels([_name(side, place) for place, side in enumerate(sides)]))
     found: list[Arm] = []
     for place, (side, label) in enumerate(zip(sides, named, strict=True)):
         stored = _stored(side, label)
@@ -139,6 +139,19 @@ def _traces(side: Side, read_trace: Callable[[str], Trace]) -> list[Trace]:
     if not side:
         raise UsageError("a side without recordings: give at least one trace")
     return list(side)
+
+
+def _told_apart(sides: Sequence[Side], names: list[str]) -> list[str]:
+    """Names with their folders where two are equal, and with their place where that does not help."""
+    if len(set(names)) < len(names):
+        folders = [
+            os.path.basename(os.path.dirname(os.path.abspath(s))) if isinstance(s, str | os.PathLike) else ""
+            for s in sides
+        ]
+        names = [f"{folder}/{name}" if folder else name for folder, name in zip(folders, names, strict=True)]
+    if len(set(names)) < len(names):
+        names = [f"{name} ({place})" for place, name in enumerate(names, 1)]
+    return names
 
 
 def _name(side: Side, place: int) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from lanewise.diagnose.places import places_of
 from lanewise.diagnose.registry import builtin_rules, third_party_rules
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, Rule
@@ -17,7 +19,7 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.replay.best_first import Effect, Wish, best_first
 from lanewise.replay.undistort import COSTS
-from lanewise.report.model import Check, Finding
+from lanewise.report.model import Block, Check, Finding, TableBlock
 
 __all__ = ["diagnose", "effects_of", "evaluate", "host_factor", "matters", "wish_of"]
 
@@ -152,7 +154,7 @@ def _finding(facts: Facts, rule: Rule, outcome: Found, effect: Effect, *, unstea
         recoverable_us_per_step=round(effect.gain / 1e3, 3),
         confidence="low" if unsteady and kind == "problem" else outcome.confidence,
         steps=_step_numbers(facts, outcome),
-        evidence=list(outcome.evidence),
+        evidence=list(outcome.evidence) if facts.trace.steps.recorded else [_of_the_whole(b) for b in outcome.evidence],
         fix=outcome.fix or rule.section("Fix"),
         verify=rule.section("Verify"),
         location=outcome.location,
@@ -164,6 +166,17 @@ def _finding(facts: Facts, rule: Rule, outcome: Found, effect: Effect, *, unstea
         leaves_us_per_step=round(effect.leaves / 1e3, 3),
         bound=outcome.bound,
     )
+
+
+def _of_the_whole(block: Block) -> Block:
+    """A table of a recording without marked steps: its numbers are those of the whole."""
+    if not isinstance(block, TableBlock):
+        return block
+    columns = [
+        structs.replace(column, label="times" if column.label == "per step" else column.label.replace(" per step", ""))
+        for column in block.columns
+    ]
+    return structs.replace(block, title=block.title.replace(", per step", "").replace(" per step", ""), columns=columns)
 
 
 def render_title(template: str, outcome: Found) -> str:

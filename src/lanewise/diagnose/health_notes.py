@@ -44,10 +44,10 @@ def _reading(facts: Facts) -> list[Note]:
         end = format_quantity("time", facts.health.host_end)
         notes.append(Note("bad", "file", f"the file is cut off; everything complete up to {end} was kept"))
     for reason, tally in reading.lost.items():
-        sample = f", for example {tally.sample!r}" if tally.sample else ""
+        sample = f', for example "{tally.sample}"' if tally.sample else ""
         notes.append(Note("bad", "file", f"{_count(tally.count)} lost: {reason}{sample}"))
     for reason, tally in reading.repaired.items():
-        sample = f", for example {tally.sample!r}" if tally.sample else ""
+        sample = f', for example "{tally.sample}"' if tally.sample else ""
         notes.append(Note("warn", "file", f"{_count(tally.count)} mended: {reason}{sample}"))
     if reading.unknown_categories:
         names = ", ".join(f"{name} ({_count(n)})" for name, n in list(reading.unknown_categories.items())[:5])
@@ -220,8 +220,8 @@ def _order(facts: Facts) -> list[Note]:
             Note(
                 "info",
                 "order",
-                f"{_count(health.crossing)} events outlive the event around them; they are "
-                "closed with it for nesting only",
+                f"{_count(health.crossing)} {'event ends' if health.crossing == 1 else 'events end'} later than the event "
+                "that contains them; where calls are nested they count as ending with it",
             )
         )
     if health.zero_durations:

@@ -300,9 +300,18 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
     if problems:
         first = problems[0]
         parts.append(f"Start with {first.code} ({first.name}): {gain_text(first)}.")
+    elif facts.regime.name == "mixed":
+        parts.append("No finding by itself would give back a measurable part of it.")
     elif regime and facts.device_records == "some" and regime.fix:
-        parts.append(f"No single finding stands out. {regime.fix[0].upper()}{regime.fix[1:]}")
+        parts.append(f"{_WAY_ON.get(facts.regime.name, '')}{regime.fix[0].upper()}{regime.fix[1:]}")
     return " ".join(parts)
+
+
+# Where no finding would give anything: what the way on rests on.
+_WAY_ON = {
+    "compute": "No finding would make the kernels faster; what is left is less work for the GPU. ",
+    "communication": "Whether data moves or a rank is late cannot be told from one rank. ",
+}
 
 
 def _cpu_sentence(facts: Facts) -> str:

@@ -24,9 +24,11 @@ def gain_text(finding: Finding) -> str:
             finding.leaves_us_per_step,
         )
     )
+    # Without marked steps the recording is one.
+    per = " per step" if finding.steps else ""
     if finding.bound:
-        return f"at most {gain} per step, leaving {leaves}"
-    return f"about {gain} per step ({low} to {high}), leaving {leaves}"
+        return f"at most {gain}{per}, leaving {leaves}"
+    return f"about {gain}{per} ({low} to {high}), leaving {leaves}"
 
 
 def why_not(finding: Finding) -> str:
@@ -41,12 +43,13 @@ def why_not(finding: Finding) -> str:
     return "would not shorten the step now"
 
 
-def step_text(regime: RegimeSummary) -> str:
+def step_text(regime: RegimeSummary, *, marked: bool = True) -> str:
     """ "about 2.2 ms per step without the profiler (1.8 to 2.7); 4.3 ms as recorded": measured where it was measured."""
     step, low, high, recorded = (
         format_quantity("time", us * 1e3)
         for us in (regime.step_us, regime.step_low_us, regime.step_high_us, regime.recorded_step_us)
     )
+    per = " per step" if marked else ""
     if regime.unprofiled:
-        return f"{step} per step without the profiler, as measured; {recorded} as recorded"
-    return f"about {step} per step without the profiler ({low} to {high}); {recorded} as recorded"
+        return f"{step}{per} without the profiler, as measured; {recorded} as recorded"
+    return f"about {step}{per} without the profiler ({low} to {high}); {recorded} as recorded"

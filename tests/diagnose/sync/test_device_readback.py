@@ -106,6 +106,8 @@ def test_a_generation_loop_is_named_as_such() -> None:
     for _ in range(3):
         with b.step():
             for _ in range(4):
+                with b.op("aten::embedding"):
+                    b.launch("index")
                 with b.op("aten::argmax"):
                     b.launch("argmax")
                 item(b)

@@ -143,3 +143,26 @@ def test_any_order_of_work_adds_up(program: list[tuple[str, float, bool]]) -> No
                 else:
                     b.wait(length)
     path(b)
+
+
+def test_the_path_stays_on_a_stream_whatever_else_ends_meanwhile() -> None:
+    b = TraceBuilder()
+    with b.step():
+        first = b.launch("first", duration=1_000)[1]
+        beside = b.launch("beside", duration=1_002, stream="9")[1]
+        second = b.launch("second", duration=1_000, delay=1_008)[1]
+    facts = Facts(b.build())
+    # What has nothing to do with the stream ends while it pauses.
+    assert facts.trace.end[first] < facts.trace.end[beside] < facts.trace.start[second]
+    on_path = {part.event for part in facts.critical_path().segments if part.kind == "kernel"}
+    assert on_path == {first, second}
+
+
+def test_a_launch_onto_a_free_stream_waits_for_the_host_though_another_stream_ended_since() -> None:
+    b = TraceBuilder()
+    with b.step():
+        b.launch("long", duration=500, stream="9")
+        b.wait(500)
+        b.launch("gemm", duration=300, delay=8)
+    path = Facts(b.build()).critical_path()
+    assert path.time["host"] > 400_000

@@ -30,9 +30,8 @@ def overlap_section(facts: Facts) -> Section:
     parts += ["copies {copies}"] if overlap.copies.total else []
     parts += ["communicates {communication}"] if overlap.communication.total else []
     several = overlap.streams.height > 1
-    at_once = (
-        "; two of its {streams} streams or more are busy at once for {concurrent}" if several else ", on one stream"
-    )
+    which = "both of its streams" if overlap.streams.height == 2 else "two or more of its {streams} streams"
+    at_once = f"; {which} are busy at once for {{concurrent}}" if several else ", on one stream"
     together = TextBlock(
         f"Over the recording the device {', '.join(parts[:-1])}{' and ' if parts[1:] else ''}{parts[-1]}{at_once}.",
         {

@@ -86,7 +86,8 @@ def reached_statement(facts: Facts) -> TextBlock | None:
     mean, covered = achieved
     rest = "; the rest is served by the cache or has no known work" if covered < _NEARLY_ALL else ""
     return TextBlock(
-        f"Operators reach {{reached}} of the roof that limits them, over {{covered}} of the device time{rest}.",
+        "Operators reach {reached} of the peak that limits them (of computing or of memory), over {covered} of the device "
+        f"time{rest}.",
         {"reached": share(mean), "covered": share(covered)},
     )
 

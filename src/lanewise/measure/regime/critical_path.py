@@ -36,6 +36,8 @@ _BACK_TO_BACK_NS = 3_000
 
 # A launch onto a drained device starts within this time (trace-format 9.6).
 _LATENCY_NS = 50_000
+# Usually much sooner, as does what was queued behind another operation.
+_USUAL_LATENCY_NS = 15_000
 
 # A blocking wait returns this soon after what it waited for.
 _RETURN_NS = 100_000
@@ -192,6 +194,8 @@ class _Walk:
         launched = min(int(self.launched[first]), begin)
         launch = int(self.launch[first])
         before = self._ending_at(begin)
+        if launched >= 0:
+            before = self._held_by(first, begin, launched, before)
         earlier = int(self.end[before]) if before >= 0 else -1
         if launched < 0:
             # Launched before the recording, or by nobody known: whatever ended last is all there is to go by.
@@ -215,6 +219,22 @@ class _Walk:
             parts.append(Segment("dependency", started, begin, int(self.event[first]), lane, 0))
         parts.append(Segment("latency", max(self.low, launched), started, launch, int(self.trace.lane[launch]), 0))
         return parts, max(self.low, launched), -1, int(self.trace.lane[launch])
+
+    def _held_by(self, first: int, begin: int, launched: int, last: int) -> int:
+        """What an operation waited for that was in the queue already: the one before it on its stream, or one of another
+        stream that ended just before it, if its own had been free for longer; -1 for neither.
+
+        Streams end their work at any time: what happened to end last is no cause by itself.
+        """
+        own = first - 1 if first > 0 and self.lane[first - 1] == self.lane[first] else -1
+        own_end = int(self.end[own]) if own >= 0 else -1
+        free = max(own_end, launched)
+        if own_end > launched and begin - own_end <= _USUAL_LATENCY_NS:
+            return own
+        other = last >= 0 and self.lane[last] != self.lane[first] and int(self.end[last]) > free
+        if other and begin - free > _USUAL_LATENCY_NS and begin - int(self.end[last]) <= _LATENCY_NS:
+            return last
+        return own if own_end > launched else -1
 
     def _host(self, lane: int, at: int) -> tuple[list[Segment], int, int]:
         """Walk back along a host thread to the end of its last blocking wait, and from there to the device."""

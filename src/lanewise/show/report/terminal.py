@@ -80,7 +80,7 @@ def _verdict(report: Report) -> list[RenderableType]:
         lines.append(AtWidth(lambda width: _bar(shares, min(_BAR_WIDTH, width - 8))))
     regime = report.regime
     if regime.step_us and (regime.shares or regime.unprofiled):
-        note = f"  {step_text(regime)}"
+        note = f"  {step_text(regime, marked=bool(report.steps.count))}"
         if regime.shares and regime.as_recorded != regime.name:
             note += f", which would look {regime.as_recorded}"
         lines.append(Text(note, style="dim"))
@@ -141,7 +141,9 @@ def _findings(report: Report) -> list[RenderableType]:
     if not on and "cpu" in report.tables:
         parts.append(_indented(Text(_ON_THE_CPU)))
     elif not on:
-        parts.append(Text("  Nothing that would give back a measurable part of the step."))
+        way = next((f.fix for f in report.findings if f.kind == "regime" and f.code != "REG105"), "")
+        none = "No finding by itself would give back a measurable part of the step."
+        parts.append(_indented(Text(f"{none} Try: {way}" if way else none)))
     for number, finding in enumerate(on, 1):
         parts += [_finding(number, finding), Text()]
     if rest:

@@ -317,7 +317,7 @@ class Decoder:
                 place = self._place_numbers([row])[0]
                 marks.append(Mark(row.ph, place, int(_times([row])[0]), -1, _pair_key(row)))
             elif row.ph not in _BEGIN:
-                reading.lose(f"phase {row.ph!r} is not used" if row.ph else "row without a phase", row.name)
+                reading.lose(f'phase "{row.ph}" is not used' if row.ph else "row without a phase", row.name)
         if memory:
             tables["memory"] = self._memory(memory)
         if instants:

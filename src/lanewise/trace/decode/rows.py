@@ -256,7 +256,7 @@ def _fill(
             reading.repair(f"`{key}` has no usable value", repr(value))
         else:
             if isinstance(value, str) and convert in (_whole, _real):
-                reading.repair("number written as text", f"{key}: {value!r}")
+                reading.repair("number written as text", f"{key}: {value}")
 
 
 _Convert = Callable[[Any], Any]

@@ -148,7 +148,7 @@ def _gunzip(first: bytes, stored: Callable[[], bytes], reading: Reading) -> Call
                 if not waiting.strip(b"\0"):
                     return b""
                 if not waiting.startswith(b"\x1f\x8b"):
-                    return stop("bytes after the end of the compressed data", f"{waiting[:16]!r}", lost=False)
+                    return stop("bytes after the end of the compressed data", waiting[:16].hex(" "), lost=False)
                 member = zlib.decompressobj(wbits=31)
             if not waiting:
                 waiting = stored()

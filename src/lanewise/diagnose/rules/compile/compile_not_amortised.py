@@ -90,6 +90,7 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
         change=cheaper(events, np.concatenate(keeps)),
         spread=0.3,
         confidence="low",
+        fix=_REPLAYED if _replays(facts, events) else None,
         evidence=[
             table(
                 "Small compiled regions",
@@ -107,6 +108,17 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
         location=locate(facts, int(events[0])),
         events=events.tolist(),
     )
+
+
+_REPLAYED = (
+    "Leave this part eager, or compile a larger region around it: what it starts is replayed as a CUDA graph already."
+)
+
+
+def _replays(facts: Facts, regions: np.ndarray) -> bool:
+    """Whether any of the regions launches a graph."""
+    graphs = facts.trace.links.calls("graph_launch")
+    return bool((_holder(facts, regions, graphs) >= 0).any()) if len(graphs) else False
 
 
 def _fuses(facts: Facts, outer: np.ndarray) -> np.ndarray:

@@ -15,8 +15,8 @@ from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import byte_size, time
 from lanewise.trace.schema import Kind
 
-# Product, scaling and masking, softmax, dropout and casts, product.
-_CHAIN = r"b[dxakc]{0,6}s[ncx]{0,3}b"
+# Product, softmax, product, with whatever the program does to the scores or beside them.
+_CHAIN = r"b[^bs|]{0,16}s[^bs|]{0,12}b"
 
 _FUSED_SHARE = 0.5
 
@@ -56,7 +56,9 @@ def hand_written_attention(facts: Facts) -> Outcome:
     firsts = leaves.operator[[int(chain[0]) for chain in chains]]
     own = enclosing(facts, fallback, firsts) < 0
     kept = [
-        chain for chain, mine in zip(chains, own.tolist(), strict=True) if mine and _scores(facts, chain) is not None
+        _of_scores(facts, chain, found[0])
+        for chain, mine in zip(chains, own.tolist(), strict=True)
+        if mine and (found := _scores(facts, chain)) is not None
     ]
     if not kept:
         return Clear("the products around softmax have different batches, or belong to the reference path")
@@ -124,3 +126,14 @@ def _scores(facts: Facts, chain: np.ndarray) -> tuple[Tensor, float] | None:
     if weights.shape != scores.shape:
         return None
     return scores, 2.0 * scores.numel * (query.shape[2] + value.shape[2])
+
+
+def _of_scores(facts: Facts, chain: np.ndarray, scores: Tensor) -> np.ndarray:
+    """The operators of a chain that work on the score matrix; others merely stand between, such as what makes a mask."""
+
+    def works_on_it(leaf: int) -> bool:
+        call = facts.signatures.of(int(facts.leaves.operator[leaf]))
+        return call is not None and any(tensor.numel == scores.numel for tensor in call.tensors)
+
+    inner = [leaf for leaf in chain[1:-1].tolist() if works_on_it(leaf)]
+    return np.array([int(chain[0]), *inner, int(chain[-1])])

@@ -8,11 +8,17 @@ from lanewise.diagnose.evidence import locate, steady_count
 from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.select import compute_ns, counted, per
+from lanewise.diagnose.what_if.fitting import mostly_compiled
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
 from lanewise.report.quantity import bandwidth, share, text, time
 from lanewise.trace.schema import Kind
+
+_COMPILED = (
+    "This code is compiled already, and the compiler fused what it could: use a narrower type, work on less data, or write "
+    "the operation into its neighbour by hand (a Triton kernel, an epilogue of the product)."
+)
 
 
 @rule(
@@ -63,7 +69,8 @@ def memory_bound_kernel(
         if roof.work
     )
     top = roofs[0]
-    call = int(facts.trace.links.launch[top.rows[0]])
+    launch = facts.trace.links.launch
+    call = int(launch[top.rows[0]])
     return Found(
         values={
             "operators": counted(len(roofs), "operator", "operators"),
@@ -77,6 +84,7 @@ def memory_bound_kernel(
             facts, np.concatenate([facts.trace.device_work[roof.rows] for roof in roofs]), min(1.0, kept / total)
         ),
         bound=True,
+        fix=_COMPILED if mostly_compiled(facts, np.concatenate([launch[roof.rows] for roof in roofs])) else None,
         confidence="high" if all(roof.work and roof.work.exact for roof in roofs) else "medium",
         evidence=[roof_table(facts, f"Against the peaks of {peak.card}", roofs)],
         location=locate(facts, call),

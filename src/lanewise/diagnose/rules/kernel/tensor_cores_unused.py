@@ -12,6 +12,7 @@ from lanewise.diagnose.select import compute_ns, per
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
+from lanewise.measure.kernel_names import family
 from lanewise.report.quantity import share, time
 
 # Double precision has its own units; a product with a vector is limited by memory, whatever computes it.
@@ -42,7 +43,9 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
     Costs: the kernels' time, less what the same work would take at the tensor cores' rate.
 
     Fix: `torch.set_float32_matmul_precision("high")` (TF32: fp32 storage, 10 bits of mantissa in the products), or
-    autocast to bf16, where the model's accuracy allows it. Cards before compute capability 8.0 know neither: fp16 there.
+    autocast to bf16, where the model's accuracy allows it. Convolutions have a switch of their own,
+    `torch.backends.cudnn.allow_tf32`, which is on unless it was turned off. Cards before compute capability 8.0 know
+    neither: fp16 there.
 
     Verify: kernel names change (`tensorop`, `s1688`, `nvjet`), the results stay within the error that you accept, the
     step gets shorter.
@@ -103,7 +106,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
             )
         ],
         location=locate(facts, groups[0].call),
-        fix=_HALF_ONLY if half_only else None,
+        fix=_HALF_ONLY if half_only else _fix(facts, groups),
         events=np.concatenate([trace.device_work[g.rows] for g in groups]).tolist(),
     )
 
@@ -113,3 +116,19 @@ def _meant(facts: Facts, group: KernelGroup) -> bool:
         return False
     signature = facts.signatures.of(group.operator)
     return signature is None or not any(t.dtype == "double" for t in signature.tensors)
+
+
+def _fix(facts: Facts, groups: list[KernelGroup]) -> str | None:
+    """By what the kernels are: convolutions and products are switched apart. None where all are products."""
+    trace = facts.trace
+    convolutions = [
+        family(trace.name_of(g.example)) == "convolution"
+        or (g.operator >= 0 and "conv" in trace.name_of(g.operator).lower())
+        for g in groups
+    ]
+    if not any(convolutions):
+        return None
+    switch = "`torch.backends.cudnn.allow_tf32 = True` for the convolutions (its default: something turned it off)"
+    if not all(convolutions):
+        switch += ', `torch.set_float32_matmul_precision("high")` for the products'
+    return f"{switch}, or autocast to bf16, where the model's accuracy allows it."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
+from lanewise.diagnose.what_if.fitting import graphs_per_step
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.static_regions import static_region
@@ -66,8 +67,19 @@ def graph_candidate(facts: Facts, *, launches_from: int = 20) -> Outcome:
         },
         change=replayed(facts, region.calls),
         spread=0.2,
+        fix=_fix(facts),
         confidence="high" if region.shapes and region.compared > 2 else "medium",
         evidence=evidence,
         location=locate(facts, int(region.calls[0])),
         events=region.calls.tolist(),
+    )
+
+
+def _fix(facts: Facts) -> str | None:
+    graphs = graphs_per_step(facts)
+    if graphs < 1:
+        return None
+    return (
+        f"Extend the graphs that the program has ({graphs:,.0f} are launched per step) over this region, or capture it as "
+        "one more. Inputs must be written to fixed addresses."
     )

@@ -8,9 +8,12 @@ import numpy as np
 
 from lanewise.diagnose.evidence import by_line, in_steady_steps, locate, per_step, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.select import per
+from lanewise.diagnose.what_if.fitting import graphs_per_step, host_matters, mostly_compiled
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import QuantityType, count, time
+from lanewise.trace.schema import Kind
 
 _SHOWN: dict[str, tuple[QuantityType, str]] = {
     "short": ("count", "kernels below 10 us"),
@@ -23,7 +26,8 @@ _SHOWN: dict[str, tuple[QuantityType, str]] = {
     "LAU101",
     "many-tiny-kernels",
     general=True,
-    title="{launches} launches per step start kernels of {median_kernel}; the host pays {host_cost} for each.",
+    title="{launches} launches {per}, {kernels} of them of kernels of {median_kernel}; the host pays {host_cost} for "
+    "each.",
 )
 def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_below_us: float = 10.0) -> Outcome:
     """The host cannot start kernels as fast as the device finishes them.
@@ -39,17 +43,21 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
 
     Verify: launches per step go down and the busy share goes up.
 
-    Silent: when the device is the bottleneck (short kernels behind a deep queue cost nothing) and below 20 launches per
-    step.
+    Silent: when the device hardly waits for the host (short kernels behind a deep queue cost nothing) and below 20 launches
+    of kernels per step; copies do not count.
 
     Source: torch/profiler/_pattern_matcher.py, HTA's short-kernel analysis; 90 launches already suffice on our H100.
     """
-    if facts.regime.name not in {"host", "mixed"}:
+    if not host_matters(facts):
         return NotApplicable(f"the run is {facts.regime.name}-bound: launches are hidden behind device work")
     trace = facts.trace
-    calls = in_steady_steps(facts, facts.launches.call)
-    launches = per_step(facts, facts.launches.call)
-    kernels = in_steady_steps(facts, trace.of(7))
+    # Copies have causes of their own: how long a kernel takes says nothing of them.
+    kernels = trace.of(Kind.KERNEL)
+    starting = trace.links.launch[np.searchsorted(trace.device_work, kernels)]
+    starting = np.unique(starting[starting >= 0])
+    calls = in_steady_steps(facts, starting)
+    launches = per_step(facts, starting)
+    kernels = in_steady_steps(facts, kernels)
     if launches < launches_from or len(kernels) == 0:
         return Clear(f"{launches:.0f} launches per step")
     median = float(np.median(trace.duration[kernels]))
@@ -64,19 +72,22 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         f"{low:g} to {high:g} us" if high != float("inf") else f"{low:g} us and more" for low, high in pairwise(edges)
     ]
     rows = [
-        {"range": label, "kernels": int(n) / max(1, int(facts.steps.steady.sum()))}
+        {"range": label, "kernels": float(n) / max(1, int(facts.steps.steady.sum()))}
         for label, n in zip(labels, counts, strict=True)
         if n
     ]
     return Found(
         values={
             "launches": count(round(launches)),
+            "per": per(facts),
+            "kernels": count(round(per_step(facts, kernels), 1)),
             "median_kernel": time(median),
             "host_cost": time(float(np.median(cost_of_call[calls]))),
             "queue_delay": time(facts.regime.queue_delay_ns),
         },
         change=replayed(facts, calls),
         bound=True,
+        fix=_fix(facts, calls),
         evidence=[
             table("Kernel durations per step", {"range": ("text", "duration"), "kernels": ("count", "kernels")}, rows),
             *by_line(facts, "Who starts short kernels, per step", _SHOWN, by="short"),
@@ -84,3 +95,20 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         location=locate(facts, int(calls[len(calls) // 2])),
         events=calls.tolist(),
     )
+
+
+def _fix(facts: Facts, calls: np.ndarray) -> str | None:
+    """What is left to do where the program is compiled, or launches graphs, already."""
+    graphs = graphs_per_step(facts)
+    if graphs >= 1:
+        return (
+            f"Give the device more work per launch (a larger batch), or make the graphs larger: {graphs:,.0f} are"
+            " launched per step already, beside these launches. A part that breaks them (a wait, an operator that cannot be"
+            " captured) decides where one ends."
+        )
+    if mostly_compiled(facts, calls):
+        return (
+            "Give the device more work per launch (a larger batch), or let the compiled code replay itself: "
+            '`torch.compile(..., mode="reduce-overhead")` starts a whole region with one launch.'
+        )
+    return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, share_of_time
+from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, host_of_each, share_of_time
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
@@ -14,6 +14,7 @@ from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
 
 
 @rule(
@@ -30,8 +31,9 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
 
     Costs: the conversions (device-bound), or the operators that make them (host-bound).
 
-    Fix: keep parameters in the type in which they are used, let autocast cache its casts, or let torch.compile fuse the
-    conversions into their neighbours.
+    Fix: by who makes them. Autocast: enter it once around the whole forward pass, so that it keeps what it cast, or keep
+    the model in the narrow type. The code itself: keep data in the type in which it is used, or let torch.compile fuse
+    the conversions into their neighbours.
 
     Verify: their share falls.
 
@@ -45,6 +47,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
     casts = _conversions(facts)
     steps = steady_count(facts)
     device_ns, host_ns = cost_of(facts, casts)
+    host_of = host_of_each(facts, casts, host_ns)
     of_device, of_host = share_of_time(facts, device_ns, host_ns)
     if len(casts.leaf) / steps < per_step_from or max(of_device, of_host) < share_from:
         return Clear(f"conversions take {of_device:.1%} of the device's and {of_host:.1%} of the host's time")
@@ -58,7 +61,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
                 "types": _types(facts, int(casts.operator[np.argmax(mine)])),
                 "count": int(mine.sum()) / steps,
                 "device": float(facts.leaves.time[casts.leaf[mine]].sum()) / steps,
-                "host": float(trace.duration[casts.root[mine]].sum()) / steps,
+                "host": float(host_of[mine].sum()),
             }
         )
     rows.sort(key=lambda row: -row["device"])
@@ -73,6 +76,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
             "of_host": share(of_host),
         },
         change=remove(facts, trace.device_work[device]),
+        fix=_BY_AUTOCAST if _by_autocast(facts, casts) else _IN_THE_CODE,
         confidence="high" if facts.health.shapes else "medium",
         evidence=[
             table(
@@ -90,6 +94,24 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
         location=locate(facts, int(casts.root[np.argmax(facts.leaves.time[casts.leaf])])),
         events=claim(facts, device),
     )
+
+
+_BY_AUTOCAST = (
+    "Enter autocast once around the whole forward pass: it keeps the parameters that it cast until it is left. Without "
+    "gradients it keeps nothing: there keep the model in the narrow type (`model.to(torch.bfloat16)`)."
+)
+_IN_THE_CODE = (
+    "Keep data and parameters in the type in which they are used (the conversions stand in the program or its modules), or "
+    "let torch.compile fuse them into their neighbours."
+)
+
+
+def _by_autocast(facts: Facts, casts: Copies) -> bool:
+    """Whether most conversions stand inside operators that work on their result: autocast puts them there."""
+    trace = facts.trace
+    names = trace.name_mask(r"^aten::(?:to|_to_copy|type_as|float|half|bfloat16|copy_)$")
+    other = (trace.kind == Kind.OPERATOR) & ~names[trace.name]
+    return float(np.mean(nearest(facts.host.parent, other, casts.operator) >= 0)) > 0.5
 
 
 def _conversions(facts: Facts) -> Copies:

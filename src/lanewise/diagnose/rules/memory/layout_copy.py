@@ -14,6 +14,7 @@ from lanewise.diagnose.select import claim, counted, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
+from lanewise.trace.nesting import nearest
 
 
 @rule(
@@ -84,6 +85,7 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
             "host": time(host_ns),
         },
         change=remove(facts, trace.device_work[device]),
+        fix=_CHANNELS_LAST if _convolves(facts, copies) else None,
         evidence=[
             table(
                 "Copies into another order",
@@ -101,6 +103,21 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
         location=locate(facts, int(copies.root[np.argmax(facts.leaves.time[copies.leaf])])),
         events=claim(facts, device),
     )
+
+
+_CHANNELS_LAST = (
+    "Give the model and its input the same layout: `model.to(memory_format=torch.channels_last)` and "
+    "`x.to(memory_format=torch.channels_last)`; a convolution copies what does not have its own."
+)
+
+
+def _convolves(facts: Facts, copies: Copies) -> bool:
+    """Whether convolutions make most of the copies."""
+    trace = facts.trace
+    convolution = trace.name_mask(r"^aten::(?:\w*conv\w*)$")
+    inside = nearest(facts.host.parent, convolution[trace.name], copies.operator) >= 0
+    spent = facts.leaves.time[copies.leaf]
+    return bool(spent[inside].sum() * 2 > spent.sum())
 
 
 def _reordering(facts: Facts) -> Copies:

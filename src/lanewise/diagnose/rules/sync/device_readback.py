@@ -77,6 +77,7 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     ]
     rows.sort(key=lambda row: -row["total"])
     tokens = len(in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::argmax", "aten::multinomial"))) / steps
+    fed_back = len(in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::embedding"))) / steps
     total = float(cost.sum()) / steps
     return Found(
         values={
@@ -86,7 +87,8 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             "cost": time(float(np.median(cost))),
             "total": time(total),
         },
-        title=_GENERATION_TITLE if 2 <= tokens <= number else None,
+        # What is chosen is looked up for the next token; a detector chooses, too, and looks nothing up.
+        title=_GENERATION_TITLE if 2 <= tokens <= min(number, fed_back + 1) else None,
         change=remove(facts, found.root),
         evidence=[
             table(

@@ -49,6 +49,8 @@ def autograd_in_inference(facts: Facts) -> Outcome:
     ].any():
         return NotApplicable("backward runs")
     rows = operators[(sequence[operators] >= 0) & (trace.steps.of_event[operators] >= 0)]
+    # Autocast casts parameters with gradients on, whatever the mode around it: the operator around has no number then.
+    rows = rows[sequence[facts.host.outermost_operator[rows]] >= 0]
     if len(rows) == 0:
         return Clear("no operator is recorded for backward")
     steady = np.flatnonzero(facts.steps.steady)

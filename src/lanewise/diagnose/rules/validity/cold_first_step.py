@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import table, table_of
+from lanewise.diagnose.evidence import locate, table, table_of
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.validity.first_step import causes_in_first_step
 from lanewise.report.model import TableBlock
-from lanewise.report.quantity import ratio, text, time
+from lanewise.report.quantity import ratio, share, text, time
 
 
 @rule(
@@ -37,14 +37,16 @@ def cold_first_step(facts: Facts, *, ratio_from: float = 1.5, cause_share: float
     Verify: record again: the first step takes less than 1.5x the others, and the step time without the profiler is
     unchanged.
 
-    Silent: below 1.5x, and with fewer than three steps, where there is nothing to compare with.
+    Silent: below 1.5x, and with fewer than three steps, where there is nothing to compare with. Without marked steps it
+    speaks of single calls of the GPU's runtime only, which do nothing and take a tenth of the recording: starting the
+    device.
 
     Source: huggingface/blog torch-profiler (the 227 us gap of its first step); 3.1x cold and 2.1x warm for one script
     on our H100.
     """
     steps = facts.trace.steps
     if not steps.recorded:
-        return NotApplicable("the trace marks no steps")
+        return _cold_call(facts)
     if len(steps) < 3:
         return NeedsCapture(f"three or more steps: {len(steps)} recorded")
     duration = facts.steps.table["host_duration"]
@@ -81,6 +83,44 @@ def cold_first_step(facts: Facts, *, ratio_from: float = 1.5, cause_share: float
             ),
         )
     return Found(values=values, evidence=evidence, steps=[0], title=title, fix=fix)
+
+
+# Nothing that a warm program calls takes so long unless it waits.
+_COLD_CALL_NS = 50_000_000
+_COLD_PART = 0.1
+
+
+def _cold_call(facts: Facts) -> Outcome:
+    """The call that starts the device, in a recording without marks."""
+    trace, host = facts.trace, facts.host
+    calls = trace.api_calls
+    calls = calls[~host.waiting[calls] & (calls != host.profiler_sync)]
+    length = float(trace.steps.end[0] - trace.steps.start[0])
+    long = calls[trace.duration[calls] >= max(_COLD_CALL_NS, _COLD_PART * length)]
+    if len(long) == 0:
+        return NotApplicable("the trace marks no steps")
+    worst = int(long[np.argmax(trace.duration[long])])
+    rows = [
+        {"call": trace.name_of(event), "start": int(trace.start[event]), "time": int(trace.duration[event])}
+        for event in long[np.argsort(trace.start[long])].tolist()
+    ]
+    return Found(
+        values={
+            "call": text(trace.name_of(worst)),
+            "first": time(float(trace.duration[worst])),
+            "share": share(float(trace.duration[worst]) / max(1.0, length)),
+        },
+        title="The recording holds the start of the device: {call} alone took {first}, {share} of it. A program pays "
+        "that once; what this recording says of the rest is drowned in it.",
+        evidence=[
+            table(
+                "Calls that start the device",
+                {"call": ("text", "call"), "start": ("time", "start"), "time": ("time", "time")},
+                rows,
+            )
+        ],
+        location=locate(facts, worst),
+    )
 
 
 def _gaps(facts: Facts) -> TableBlock:

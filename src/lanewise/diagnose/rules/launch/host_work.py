@@ -1,0 +1,89 @@
+"""LAU111."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.rules.launch import many_tiny_kernels
+from lanewise.diagnose.select import counted, of_step, per
+from lanewise.diagnose.what_if.remedies import replayed
+from lanewise.measure.facts import Facts
+from lanewise.replay.change import overlap
+from lanewise.report.quantity import share, text, time
+from lanewise.trace.schema import Kind
+
+_SHOWN = 8
+
+
+@rule(
+    "LAU111",
+    "host-work",
+    general=True,
+    title="{inside} {per} pass in operators on the host, most of it in {operator} ({part} of that), for {launches}.",
+)
+def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
+    """The host sets the pace, and not by starting many short kernels.
+
+    Then the operators themselves cost: work on the CPU between two launches, large operators that dispatch others, a
+    compiler's wrappers. What takes longest is the place to look at.
+
+    Costs: at most the host's time in operators: less, one launch for all of them, and other threads for what launches
+    nothing.
+
+    Fix: look at the operators listed here first: work on the CPU that could be done on the device, once instead of every
+    step, or by another thread. Then one launch for all: `torch.compile(..., mode="reduce-overhead")` or a CUDA graph. A
+    larger batch gives the device more to do for the same host time.
+
+    Verify: the operators' host time per step falls.
+
+    Silent: where the device does not wait for the host, where many short kernels are what the host is at (LAU101), and
+    where operators take less than 10 % of the step.
+
+    Source: common practice.
+    """
+    trace, host = facts.trace, facts.host
+    if facts.regime.name != "host":
+        return NotApplicable("the host does not set the pace")
+    calls = in_steady_steps(facts, facts.launches.call)
+    steps = steady_count(facts)
+    if isinstance(many_tiny_kernels.many_tiny_kernels.check(facts), Found):
+        return Clear("many short kernels are what the host is at: LAU101 speaks of them")
+    operators = in_steady_steps(facts, trace.of(Kind.OPERATOR))
+    outer = operators[host.outermost_operator[operators] == operators]
+    inside = float((trace.duration[outer] - host.wait_inside[outer]).sum()) / steps
+    if of_step(facts, inside) < share_from or inside < share_from * facts.steps.period_ns:
+        return Clear(f"operators take {of_step(facts, inside):.1%} of the step")
+    own = np.bincount(trace.name[operators], weights=host.self_time[operators], minlength=len(trace.names))
+    number = np.bincount(trace.name[operators], minlength=len(trace.names))
+    top = np.argsort(-own, kind="stable")[:_SHOWN]
+    rows: list[dict[str, Any]] = [
+        {"operator": trace.names[name], "count": float(number[name]) / steps, "time": float(own[name]) / steps}
+        for name in top.tolist()
+        if own[name] > 0
+    ]
+    silent = outer[(facts.launches_inside[outer] == 0) & (host.wait_inside[outer] == 0)]
+    most = operators[trace.name[operators] == top[0]]
+    return Found(
+        values={
+            "inside": time(inside),
+            "per": per(facts),
+            "operator": text(trace.names[int(top[0])]),
+            "part": share(float(own[top[0]]) / max(1.0, float(own.sum()))),
+            "launches": counted(len(calls) / steps, "launch", "launches"),
+        },
+        change=replayed(facts, calls) + overlap(silent),
+        bound=True,
+        evidence=[
+            table(
+                "Operators by their own host time",
+                {"operator": ("text", "operator"), "count": ("count", "per step"), "time": ("time", "host time")},
+                rows,
+            )
+        ],
+        location=locate(facts, int(most[np.argmax(host.self_time[most])])),
+        events=outer.tolist(),
+    )

@@ -1,0 +1,31 @@
+"""What of a program decides which fix fits: whether it is compiled, whether it replays graphs already."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lanewise.diagnose.evidence import steady_count
+from lanewise.measure.facts import Facts
+
+__all__ = ["graphs_per_step", "host_matters", "mostly_compiled"]
+
+# From this share of the step on, what the device waits for the host is worth speaking of.
+_HOST_FROM = 0.20
+
+
+def host_matters(facts: Facts) -> bool:
+    """Whether the device waits for the host for a noticeable part of the step, whatever else binds it."""
+    return facts.regime.name in {"host", "mixed"} or facts.regime.shares.get("host", 0.0) >= _HOST_FROM
+
+
+def mostly_compiled(facts: Facts, calls: np.ndarray) -> bool:
+    """Whether most of these launches stand in compiled regions."""
+    mine = np.isin(facts.launches.call, calls)
+    return bool(mine.any()) and float(np.mean(facts.regions.within[mine] >= 0)) > 0.5
+
+
+def graphs_per_step(facts: Facts) -> float:
+    """How many graphs a steady step launches."""
+    calls = facts.trace.links.calls("graph_launch")
+    steady = np.concatenate((facts.steps.steady, [False]))
+    return float(np.count_nonzero(steady[facts.trace.steps.of_event[calls]])) / steady_count(facts)
