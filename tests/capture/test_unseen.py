@@ -54,6 +54,7 @@ def test_child_processes_are_said(shell: Shell, kind: str) -> None:
     assert "ran (" in faults(ran)
     assert "lanewise.record() in the function that they run" in ran.err
     assert ("2 child processes ran" in ran.err) == (kind in ("spawn", "fork", "pool"))
+    assert "recorded what one thread did, without steps" in ran.err
 
 
 def test_where_all_work_is_in_children_that_is_why_nothing_was_recorded(shell: Shell) -> None:
@@ -72,6 +73,7 @@ def test_other_threads_are_said(shell: Shell, body: str) -> None:
     ran = shell.run("--whole", shell.script(WORK + BUSY + body))
     assert "--all-threads records them" in ran.err
     assert "other threads used" in faults(ran)
+    assert "all there is" not in ran.err
 
 
 def test_what_exit_handlers_do_is_in_the_recording(shell: Shell) -> None:

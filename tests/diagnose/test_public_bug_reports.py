@@ -12,6 +12,7 @@ import pytest
 from lanewise.diagnose.explain import explain
 from lanewise.report.model import Finding, Report
 from lanewise.trace.reader import read
+from lanewise.trace.schema import Kind
 from tests.support.builder import TraceBuilder
 
 TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
@@ -101,6 +102,16 @@ def test_a_wait_that_returns_in_time_leaves_the_run_host_bound() -> None:
     assert explain(b.build()).regime.name == "host-bound"
 
 
+# -- 2: unusual steps --------------------------------------------------------------------------------------------------
+
+
+def test_slow_steps_do_not_vanish_from_the_verdict() -> None:
+    of = report("f_rare_slow_steps")
+    assert of.verdict.startswith("3 of 11 steps took 31.5 ms instead of 1.53 ms, 89 % of the whole time")
+    assert of.regime.name == "host-bound"
+    assert of.regime.shares["host"] == pytest.approx(0.85, abs=0.02)
+
+
 # -- 3: missing records ------------------------------------------------------------------------------------------------
 
 
@@ -175,6 +186,92 @@ def test_idle_time_between_device_rows_alone_is_nobodys() -> None:
     assert of.regime.shares["compute"] == pytest.approx(500 / 950, abs=0.01)
 
 
+# -- 6: durations that cannot be ---------------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_outlives_the_next_ones_is_cut_and_its_share_is_said() -> None:
+    of = report("f_impossible_durations")
+    assert of.regime.name == "host-bound"
+    assert "7 device ops run on beyond the whole of the next one" in notes(of)
+    assert "81 % of the recorded device time" in notes(of)
+    assert sum(row["total"] for row in of.tables["kernels"].rows) == pytest.approx(100 * 5_000, rel=0.01)
+
+
+def test_what_may_overlap_is_left_alone() -> None:
+    b = TraceBuilder()
+    with b.step():
+        with b.op("aten::mm"):
+            b.launch("primary", duration=200)
+        with b.op("aten::mm"):  # begins early, and ends after the one before it
+            _, kernel = b.launch("secondary", duration=100)
+        graph = b.launch(["a", "b", "c"], duration=50)
+    b._events[kernel]["start"] -= 80_000
+    for node in graph[1:]:  # branches of a graph
+        b._events[node]["start"] = b._events[graph[1]]["start"]
+    b._events[graph[1]]["duration"] = 500_000
+    trace = b.build()
+    assert len(trace.corrections.cut) == 0
+    assert trace.start is trace["events"]["start"]
+
+
+def test_a_lane_that_is_no_stream_is_not_cut() -> None:
+    b = TraceBuilder()
+    with b.step():
+        kernels = [b.launch("k", duration=50)[1] for _ in range(10)]
+    for at, kernel in enumerate(kernels):
+        b._events[kernel]["start"], b._events[kernel]["duration"] = 100_000 + at * 1_000, 500_000 - at * 30_000
+    assert len(b.build().corrections.cut) == 0
+
+
+# -- 10: clocks that disagree ------------------------------------------------------------------------------------------
+
+
+def clocked(
+    offset_us: float, *, sync: str = "cudaDeviceSynchronize", busy: float = 5.0, steps: int = 6
+) -> TraceBuilder:
+    """Steps of five launches and a wait, with the device's clock late by so much."""
+    b = TraceBuilder()
+    for _ in range(steps):
+        with b.step(tail=3):
+            for _ in range(5):
+                with b.op("aten::mm", head=12, tail=15):
+                    b.launch("gemm", duration=busy)
+            b.synchronize(sync)
+    for event in b._events:
+        if event["kind"] == Kind.KERNEL:
+            event["start"] += round(offset_us * 1e3)
+    return b
+
+
+def test_a_late_clock_does_not_make_a_host_bound_run_wait_for_other_work() -> None:
+    of = report("f_clock_100us_late")
+    assert of.regime.name == "host-bound"
+    assert of.regime.shares["dependency"] < 0.05
+    assert "the device's clock is 109.0 us late (waits return before their work ends)" in notes(of)
+
+
+@pytest.mark.parametrize("busy", [5.0, 200.0])
+@pytest.mark.parametrize("offset", [-2_000.0, -300.0, 60.0, 100.0, 5_000.0])
+def test_an_offset_is_found_to_a_few_microseconds(offset: float, busy: float) -> None:
+    trace = clocked(offset, busy=busy).build()
+    assert trace.corrections.clock_ns == pytest.approx(offset * 1e3, abs=10_000)
+    true = clocked(0, busy=busy).build()
+    assert true.corrections.clock_ns == 0
+    assert explain(trace).regime.name == explain(true).regime.name
+
+
+def test_nothing_that_proves_nothing_moves_a_clock() -> None:
+    b = TraceBuilder()
+    for _ in range(6):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=500)
+            b.call("cudaStreamSynchronize", duration=5)  # of a stream that is idle
+            with b.op("nccl:x"):
+                b.launch("ncclDevKernel", stream="20")
+    assert b.build().corrections.clock_ns == 0
+
+
 # -- 9: private back ends ----------------------------------------------------------------------------------------------
 
 
@@ -215,6 +312,58 @@ def test_a_gap_of_many_different_functions_asks_for_no_stacks_that_are_there() -
 
 def test_a_fill_before_a_replay_is_no_input_copy() -> None:
     assert finding(report("f_fill_before_graph"), "LAU107") is None
+
+
+# -- 14: frames left open ----------------------------------------------------------------------------------------------
+
+
+def test_a_frame_left_open_swallows_nothing() -> None:
+    b = TraceBuilder()
+    with b.frame("train.py(1): main"):
+        left = b.frame("train.py(5): load")
+        opened = left.__enter__()
+        b.wait(50)
+        left.__exit__(None, None, None)
+        for _ in range(4):
+            with b.step(), b.frame("train.py(9): step"), b.op("aten::mm"):
+                b.launch("gemm", duration=10)
+    b._events[opened]["duration"] = round(b.now * 1e3) - b._events[opened]["start"]
+    trace = b.build()
+    assert trace.corrections.closed == 1
+    assert trace.duration[opened] == pytest.approx(51_000, abs=2_000)
+    frames = trace.of(Kind.PYTHON)
+    steps = frames[trace.name[frames] == trace.name_ids("train.py(9): step")[0]]
+    holders = {trace.name_of(int(event)) for event in trace.nesting.parent[steps]}
+    assert "train.py(5): load" not in holders
+    assert "left open when recording ended" in notes(explain(trace))
+
+
+def test_frames_that_are_open_at_the_end_stay_so() -> None:
+    b = TraceBuilder()
+    with b.frame("train.py(1): main"), b.frame("train.py(5): loop"):
+        for _ in range(4):
+            with b.step(), b.frame("train.py(9): step"), b.op("aten::mm"):
+                b.launch("gemm", duration=10)
+    trace = b.build()
+    assert trace.corrections.closed == 0
+    assert trace.duration is trace["events"]["duration"]
+
+
+def test_a_range_left_open_ends_with_the_one_around_it() -> None:
+    b = TraceBuilder()
+    opened = -1
+    for number in range(4):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=10)
+            if number == 1:
+                opened = b.slice("prepare", Kind.ANNOTATION, b.now, 0)
+                b.wait(20)
+            b.wait(5)
+    b._events[opened]["duration"] = round(b.now * 1e3) - b._events[opened]["start"]
+    trace = b.build()
+    assert trace.corrections.closed == 1
+    assert trace.duration[opened] == pytest.approx(26_000, abs=1_000)
 
 
 # -- 16: asked for, not delivered --------------------------------------------------------------------------------------

@@ -213,7 +213,11 @@ class Recording:
         count = f"{steps} step{'' if steps == 1 else 's'}" if steps else "no complete step"
         if self.options.whole:
             cut = self.window.measured.stopped_by == "size"
-            count = "the beginning, up to --max-size, without steps" if cut else "all there is, without steps"
+            # What other threads and processes did is not in it, and said below.
+            seen = (
+                "what one thread did" if self._unseen.faults(all_threads=session.flags.all_threads) else "all there is"
+            )
+            count = "the beginning, up to --max-size, without steps" if cut else f"{seen}, without steps"
         self._log(f"recorded {count}, {found.size / 1e6:.1f} MB")
         # At once: the program may be killed, or end by os._exit, before it ends.
         self._save()

@@ -106,6 +106,7 @@ def _device_work(health: Health) -> list[Note]:
                 "began; they belong to no recorded step and are left out of its totals",
             )
         )
+    notes += _corrected(health)
     if health.impossible_overlaps:
         notes.append(
             Note(
@@ -149,6 +150,41 @@ def _device_work(health: Health) -> list[Note]:
                 "device",
                 f"every recorded launch has its device work "
                 f"({_count(health.linked)} of {_count(health.device_ops)} device ops linked)",
+            )
+        )
+    return notes
+
+
+def _corrected(health: Health) -> list[Note]:
+    """Times that cannot be and were put right."""
+    notes: list[Note] = []
+    if health.cut:
+        notes.append(
+            Note(
+                "warn",
+                "device",
+                f"{_count(health.cut)} device ops run on beyond the whole of the next one of their stream, which cannot "
+                f"be; they are cut, and {format_quantity('share', health.cut_share)} of the recorded device time with them",
+            )
+        )
+    if health.left_open:
+        notes.append(
+            Note(
+                "info",
+                "order",
+                f"{_count(health.left_open)} Python frames or ranges were left open when recording ended, though the "
+                "program had left them: they end where what came after them begins",
+            )
+        )
+    if health.clock_offset:
+        how = "late" if health.clock_offset > 0 else "early"
+        proof = "waits return before their work ends" if health.clock_offset > 0 else "work begins before its launch"
+        notes.append(
+            Note(
+                "warn",
+                "device",
+                f"the device's clock is {format_quantity('time', abs(health.clock_offset))} {how} ({proof}): its times are "
+                "moved by that; what they say of single launches is an estimate",
             )
         )
     return notes

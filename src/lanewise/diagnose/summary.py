@@ -293,7 +293,8 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
     """One or two sentences: what binds the run, and where to start."""
     regime = next((f for f in findings if f.kind == "regime"), None)
     problems = [f for f in findings if helps(f)]
-    parts = [regime.title] if regime else []
+    parts = [f.title for f in findings if f.code == "MEA114"]
+    parts += [regime.title] if regime else []
     if facts.device_records != "some":
         parts = [_cpu_sentence(facts)]
     if problems:

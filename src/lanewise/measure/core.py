@@ -14,7 +14,7 @@ from lanewise.measure.host import Host, measure_host
 from lanewise.measure.kernel_names import FAMILIES, family, tensor_cores
 from lanewise.measure.launch.launches import Launches, measure_launches
 from lanewise.measure.operator_kinds import is_collective, is_framework, is_matrix_work, is_view
-from lanewise.measure.regime.step_table import StepTable, compile_rows, measure_steps, steady_steps
+from lanewise.measure.regime.step_table import StepTable, compile_rows, measure_steps, periods, slow_among, steady_steps
 from lanewise.measure.regime.time_classes import TimeClasses, classify_time
 from lanewise.measure.signatures import Signatures
 from lanewise.measure.unprofiled import Unprofiled, without_profiler
@@ -126,6 +126,11 @@ class Core:
         return steady_steps(self.trace, self.compile_rows)
 
     @once
+    def slow(self) -> np.ndarray:
+        """Which steady steps take far longer than the others, bool, shape (steps,)."""
+        return slow_among(periods(self.trace, self.classes), self.steady)
+
+    @once
     def graph(self) -> StepGraph:
         """The run of steady steps as a graph of what waits for what, as recorded."""
         requests = self.host.stalls.request
@@ -152,6 +157,7 @@ class Core:
             device=classes.device,
             communicating=self.is_family("communication"),
             timed_ns=self.unprofiled_ns,
+            slow=self.slow,
             period_ns=float(period) if period > 0 else float("inf"),
         )
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DEVICE_SPREAD", "Unprofiled", "classes_of_replay", "without_profiler"]
 
+_AGAIN = 2
+"""One slow step may be an accident, or the profiler's."""
+
 DEVICE_SPREAD = 0.03
 """The device's work without the profiler is known this well, as a share of the step."""
 
@@ -40,6 +43,7 @@ class Unprofiled:
         recorded_ns: what a step takes where the recorded graph is replayed, ns.
         class_ns: time per class (`idle.CLASSES`) in a step, ns; sums to `step_ns`. Empty without device work.
         host_scale: the host's work without the profiler over the same as recorded.
+        weighed: whether slow steps come again and count with all others: the step is the mean one then.
     """
 
     graph: StepGraph
@@ -51,6 +55,7 @@ class Unprofiled:
     recorded_ns: float
     class_ns: dict[str, float]
     host_scale: float
+    weighed: bool
 
     @property
     def distortion(self) -> float:
@@ -65,6 +70,7 @@ def without_profiler(
     device: str,
     communicating: np.ndarray,
     timed_ns: int | None,
+    slow: np.ndarray,
     period_ns: float = float("inf"),
 ) -> Unprofiled:
     """Replay the run of a trace without what recording cost.
@@ -74,9 +80,13 @@ def without_profiler(
         device: the busiest device, "" for none.
         communicating: whether each device op is communication, bool, shape (device,).
         timed_ns: what a step takes without the profiler, if somebody timed it.
+        slow: which steps take far longer than the others, bool, shape (steps,).
         period_ns: what a single step took as recorded: it takes no longer without the profiler.
     """
-    graph = undistort(recorded)
+    # A program has its slow steps without the profiler, too: those that come again and again are counted in.
+    unusual = _in_run(trace, recorded, slow)
+    again = not timed_ns and np.count_nonzero(unusual) >= _AGAIN
+    graph = undistort(recorded, unusual=unusual if again else None)
     recorded_ns = min(simulate(recorded).step_ns, period_ns)
     timed = float(timed_ns or 0)
     if timed:
@@ -85,10 +95,10 @@ def without_profiler(
     step_ns = low = high = timed
     if not timed:
         step_ns = min(replayed.step_ns, recorded_ns)
-        quick, slow = (simulate(slower(graph, factor)).step_ns for factor in (1 / COSTS.spread, COSTS.spread))
+        quick, patient = (simulate(slower(graph, factor)).step_ns for factor in (1 / COSTS.spread, COSTS.spread))
         low, high = (
             min(quick, step_ns * (1 - DEVICE_SPREAD)),
-            max(min(slow, recorded_ns), step_ns * (1 + DEVICE_SPREAD)),
+            max(min(patient, recorded_ns), step_ns * (1 + DEVICE_SPREAD)),
         )
     before, after = _host_work(recorded), _host_work(graph)
     return Unprofiled(
@@ -101,7 +111,17 @@ def without_profiler(
         recorded_ns=recorded_ns,
         class_ns=classes_of_replay(trace, graph, replayed, step_ns, device, communicating) if device else {},
         host_scale=min(1.0, after / before) if before else 1.0,
+        weighed=bool(again),
     )
+
+
+def _in_run(trace: Trace, graph: StepGraph, slow: np.ndarray) -> np.ndarray:
+    """Which steps of the run are slow, bool, shape (graph.steps,)."""
+    host = graph.on_host
+    if not slow.any() or not host.any():
+        return np.zeros(graph.steps, dtype=bool)
+    first = int(np.searchsorted(trace.steps.start, graph.begin[host].min(), side="right")) - 1
+    return slow[max(0, first) :][: graph.steps]
 
 
 def _host_work(graph: StepGraph) -> float:

@@ -58,11 +58,16 @@ COSTS = Costs()
 """Fitted constants."""
 
 
-def undistort(graph: StepGraph, costs: Costs = COSTS) -> StepGraph:
-    """The graph without what recording cost."""
+def undistort(graph: StepGraph, costs: Costs = COSTS, *, unusual: np.ndarray | None = None) -> StepGraph:
+    """The graph without what recording cost.
+
+    Args:
+        graph: as recorded. costs: what recording costs.
+        unusual: steps of the run that take longer for reasons of their own, bool, shape (steps,).
+    """
     host = graph.on_host
     work = np.maximum(graph.gap - graph.profiler, 0.0)
-    work = np.where(host, _typical(graph, work), work)
+    work = np.where(host, _typical(graph, work, unusual), work)
     # A frame's row is nearly all that a small Python function costs while it is recorded; an operator does more.
     work = np.where(host, np.maximum(work - graph.rows[:, 2] * costs.frame, _LEFT_OF_FRAMES * work), work)
     price = graph.rows[:, 0] * costs.operator + graph.rows[:, 1] * costs.call
@@ -103,8 +108,9 @@ def slower(graph: StepGraph, factor: float) -> StepGraph:
     )
 
 
-def _typical(graph: StepGraph, work: np.ndarray) -> np.ndarray:
-    """Host work with each stretch at most what it takes in the quicker ones of the steps that do the same."""
+def _typical(graph: StepGraph, work: np.ndarray, unusual: np.ndarray | None) -> np.ndarray:
+    """Host work with each stretch at most what it takes in the quicker ones of the steps that do the same; an unusual step
+    keeps its own."""
     if graph.steps < 2:
         return work
     host = np.flatnonzero(graph.on_host)
@@ -122,4 +128,7 @@ def _typical(graph: StepGraph, work: np.ndarray) -> np.ndarray:
         if len(steps) > 1:
             nodes = np.stack(steps)
             result[nodes] = np.minimum(work[nodes], np.quantile(work[nodes], _TYPICAL, axis=0))
+    if unusual is not None:
+        keeps = unusual[np.clip(graph.step, 0, graph.steps - 1)]
+        result = np.where(keeps, work, result)
     return result

@@ -33,7 +33,11 @@ class Health:
         clock_errors: device ops that start before their launch started.
         unattributed_time_share: share of device time without an operator.
         crossing: events that outlive their parent by more than a microsecond.
-        impossible_overlaps: pairs of kernels that overlap on one stream by over 20 us.
+        left_open: frames and ranges of the host that were never closed; they end where what came after begins.
+        clock_offset: how much later the device's clock was than the host's, ns; corrected.
+        cut: device ops that ran on beyond the whole of the next one of their stream, cut there; cut_share: of device time
+            as recorded, what was cut off.
+        impossible_overlaps: pairs of kernels that overlap on one stream by over 20 us and were not cut.
         zero_durations: kernels without duration. duplicates: exact duplicate rows.
         host_end: end of the last host row, ns.
         shapes, stacks, memory, sync_events, modules: whether the trace holds them.
@@ -52,6 +56,10 @@ class Health:
     graph_nodes: int = 0
     graph_time_share: float = 0.0
     clock_errors: int = 0
+    left_open: int = 0
+    clock_offset: int = 0
+    cut: int = 0
+    cut_share: float = 0.0
     unattributed_time_share: float = 0.0
     crossing: int = 0
     impossible_overlaps: int = 0
@@ -112,6 +120,10 @@ def examine(trace: Trace) -> Health:
         graph_nodes=int(nodes.sum()),
         graph_time_share=float(time[nodes].sum()) / total,
         clock_errors=int(early.sum()),
+        left_open=trace.corrections.closed,
+        clock_offset=trace.corrections.clock_ns,
+        cut=len(trace.corrections.cut),
+        cut_share=trace.corrections.cut_ns / max(1, trace.corrections.recorded_ns),
         unattributed_time_share=float(time[links.operator < 0].sum()) / total if len(device) else 0.0,
         crossing=trace.nesting.crossing,
         impossible_overlaps=_impossible_overlaps(trace),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lanewise.trace.corrections.correct import Corrections, correct
 from lanewise.trace.links import Links, link
 from lanewise.trace.memo import once
 from lanewise.trace.nesting import Nesting, nest
@@ -94,13 +95,18 @@ class Trace:
 
     @property
     def start(self) -> np.ndarray:
-        """Start of each event, ns."""
-        return self._tables["events"]["start"]
+        """Start of each event, ns; of the device's by the host's clock."""
+        return self.corrections.start
 
     @property
     def duration(self) -> np.ndarray:
-        """Duration of each event, ns."""
-        return self._tables["events"]["duration"]
+        """Duration of each event, ns; what cannot be is cut."""
+        return self.corrections.duration
+
+    @once
+    def corrections(self) -> Corrections:
+        """Times as they can have been; the table `events` keeps them as recorded."""
+        return correct(self["events"], self["lanes"], self["python_args"], self.names)
 
     @once
     def end(self) -> np.ndarray:
@@ -196,9 +202,10 @@ class Trace:
         import polars as pl
 
         columns: dict[str, Any] = {}
+        corrected = {"start": self.start, "duration": self.duration} if table == "events" else {}
         if table in {"events", "lanes"}:
             columns["id"] = np.arange(len(next(iter(self._tables[table].values()))), dtype=np.int64)
-        for name, array in self._tables[table].items():
+        for name, array in {**self._tables[table], **corrected}.items():
             if name == "name":
                 columns[name] = self.name_series.gather(array)
             elif name.endswith("_text") or (table == "flows" and name == "category"):

@@ -13,7 +13,7 @@ from lanewise.measure.regime.time_classes import LATENCY_NS
 from lanewise.trace.intervals import Union, clip, merge, subtract, union
 from lanewise.trace.schema import Kind
 
-__all__ = ["Bubbles", "host_bubbles", "loader_rows"]
+__all__ = ["Bubbles", "frame_of", "host_bubbles", "loader_rows"]
 
 # A function whose calls take this share of a bubble is what it passes in.
 _FILLS_FROM = 0.8
@@ -64,7 +64,9 @@ def host_bubbles(facts: Core, *, from_ns: float) -> Bubbles:
     start = np.concatenate([nothing, *(part.start for part in parts)])
     end = np.concatenate([nothing, *(part.end for part in parts)])
     step = np.concatenate([nothing, *steps])
-    frame = np.array([_frame(facts, int(low), int(high)) for low, high in zip(start, end, strict=True)], dtype=np.int64)
+    frame = np.array(
+        [frame_of(facts, int(low), int(high)) for low, high in zip(start, end, strict=True)], dtype=np.int64
+    )
     return Bubbles(start, end, step, frame)
 
 
@@ -84,7 +86,7 @@ def _profiler(facts: Core) -> Union:
     )
 
 
-def _frame(facts: Core, low: int, high: int) -> int:
+def frame_of(facts: Core, low: int, high: int) -> int:
     """The innermost Python function that a bubble passes in, as its longest call: on the thread that launches what ends the
     bubble, else on one that steps. It may be called many times, a poll say, so that no single call spans the bubble.
 

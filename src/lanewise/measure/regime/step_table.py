@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from lanewise.measure.unprofiled import Unprofiled
     from lanewise.trace.model import Trace
 
-__all__ = ["StepTable", "compile_rows", "measure_steps", "steady_steps"]
+__all__ = ["StepTable", "compile_rows", "measure_steps", "periods", "slow_among", "steady_steps"]
+
+# A step that takes so many times the median one is slow; slow ones matter if they add this share of the time, among so
+# many steps.
+_SLOW_FROM, _EXCESS_FROM, _STEPS_FROM = 2.0, 0.20, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +32,7 @@ class StepTable:
             wait_time, ` and one column per time class; times in ns.
         steady: steps that statistics use: not the first recorded one (slow even in warm programs), not those that
             compile (MEA106); bool, shape (steps,).
-        period_ns: median period of the steady steps as recorded; ns.
+        period_ns: median period of the steady steps as recorded, their mean where slow ones come again; ns.
         step_ns: the step time that percentages refer to: without the profiler, timed or computed.
         rebased: whether `step_ns` was timed.
         class_ns: ns per class in a step without the profiler; they sum to `step_ns`.
@@ -52,6 +56,13 @@ def compile_rows(trace: Trace) -> np.ndarray:
     return np.union1d(np.asarray(rows, dtype=np.int64), build)
 
 
+def periods(trace: Trace, classes: TimeClasses) -> np.ndarray:
+    """How long each step takes: from the end of the one before it on the device to its own; on the host without one; ns."""
+    if not classes.device:
+        return trace.steps.end - trace.steps.start
+    return np.diff(np.concatenate((classes.window_start[:1], classes.window_end)))
+
+
 def measure_steps(
     trace: Trace,
     classes: TimeClasses,
@@ -69,9 +80,7 @@ def measure_steps(
     """
     steps = trace.steps
     count = len(steps)
-    period = np.diff(np.concatenate((classes.window_start[:1], classes.window_end)))
-    if not classes.device:
-        period = steps.end - steps.start
+    period = periods(trace, classes)
 
     def per_step(events: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         step = steps.of_event[events]
@@ -99,6 +108,8 @@ def measure_steps(
 
     chosen = steady if steady.any() else np.ones(count, dtype=bool)
     period_ns = float(np.median(period[chosen])) if count else 0.0
+    if unprofiled.weighed:
+        period_ns = float(period[chosen].mean())
     return StepTable(
         Columns(columns),
         steady,
@@ -130,3 +141,15 @@ def steady_steps(trace: Trace, compiling: np.ndarray) -> np.ndarray:
     if not steady.any():
         steady = working if working.any() else np.arange(count) > 0
     return steady
+
+
+def slow_among(period: np.ndarray, steady: np.ndarray) -> np.ndarray:
+    """Which steady steps take more than twice as long as the median one, where all they take longer is a fifth of the
+    time; bool, shape (steps,)."""
+    nothing = np.zeros(len(period), dtype=bool)
+    if np.count_nonzero(steady) < _STEPS_FROM:
+        return nothing
+    typical = float(np.median(period[steady]))
+    slow = steady & (period > _SLOW_FROM * typical)
+    excess = float((period[slow] - typical).sum())
+    return slow if typical > 0 and excess > _EXCESS_FROM * float(period[steady].sum()) else nothing

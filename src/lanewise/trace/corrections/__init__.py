@@ -1,0 +1,1 @@
+"""Times that cannot be, put right before anything is computed from them: device clocks and durations."""
