@@ -8,7 +8,9 @@ import { clean } from './format'
 import { hashOf, route, type View } from './route'
 import { Calls } from './views/calls'
 import { Compare } from './views/compare'
+import { helps } from './views/findings'
 import { Overview } from './views/overview'
+import { Predicted } from './views/predicted'
 import { Tables } from './views/tables'
 import { TimelineView } from './views/timeline'
 
@@ -17,8 +19,12 @@ const WORDS: Record<View, string> = {
   timeline: 'Timeline',
   calls: 'Calls',
   tables: 'Tables',
+  predicted: 'Predicted',
   compare: 'Compared',
 }
+
+/** Views that show a finding, if one is chosen. */
+const KEEPS_FINDING: View[] = ['overview', 'timeline', 'predicted']
 
 type Theme = 'auto' | 'light' | 'dark'
 const NEXT: Record<Theme, Theme> = { auto: 'light', light: 'dark', dark: 'auto' }
@@ -53,10 +59,11 @@ export function App({ data }: { data: PageData }) {
         <nav aria-label="Views">
           {(Object.keys(WORDS) as View[])
             .filter((view) => view !== 'compare' || data.compared)
+            .filter((view) => view !== 'predicted' || data.report.findings.some(helps))
             .map((view) => (
               <a
                 key={view}
-                href={hashOf({ view, finding: view === 'overview' || view === 'timeline' ? at.finding : '' })}
+                href={hashOf({ view, finding: KEEPS_FINDING.includes(view) ? at.finding : '' })}
                 aria-current={at.view === view ? 'page' : undefined}
               >
                 {WORDS[view]}
@@ -85,6 +92,9 @@ export function App({ data }: { data: PageData }) {
       {at.view === 'overview' && <Overview report={data.report} facts={data.overview} finding={at.finding} />}
       {at.view === 'timeline' && <TimelineView report={data.report} server={data.server} />}
       {at.view === 'calls' && <Calls server={data.server} />}
+      {at.view === 'predicted' && (
+        <Predicted findings={data.report.findings} finding={at.finding} server={data.server} />
+      )}
       {at.view === 'compare' && data.compared && <Compare />}
       {at.view === 'tables' && <Tables table={at.table} server={data.server} />}
     </>

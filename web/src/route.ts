@@ -2,7 +2,7 @@
 
 import { signal } from '@preact/signals'
 
-export const VIEWS = ['overview', 'timeline', 'calls', 'tables', 'compare'] as const
+export const VIEWS = ['overview', 'timeline', 'calls', 'tables', 'predicted', 'compare'] as const
 export type View = (typeof VIEWS)[number]
 
 export interface Route {

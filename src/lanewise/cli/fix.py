@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,13 +39,15 @@ class _Fix(RunCommand):
 
 
 class _Target(NamedTuple):
-    """A file, what is suggested for it, how many suggestions are hidden as unsafe, and how to make some of them."""
+    """A file, what is suggested for it, how many suggestions are hidden as unsafe, how to make some of them, and what each
+    finding that they answer would give, us per step."""
 
     path: Path
     source: Source
     rewritten: Rewritten
     hidden: int
     make: Callable[[Sequence[tuple[str, int]]], Rewritten]
+    gains: Mapping[str, float] = {}
 
     @property
     def edited(self) -> Source:
@@ -187,7 +189,9 @@ def _targets(path: Path, given: dict[str, Any]) -> list[_Target]:
     return targets
 
 
-def _target(path: Path, source: Source, given: dict[str, Any], findings: list[str] | None, *, alone: bool) -> _Target:
+def _target(
+    path: Path, source: Source, given: dict[str, Any], findings: dict[str, float] | None, *, alone: bool
+) -> _Target:
     from lanewise.edit.rewrite import rewrite
 
     def make(chosen: Sequence[tuple[str, int]] | None, *, safe: bool = not given["unsafe"]) -> Rewritten:
@@ -202,15 +206,22 @@ def _target(path: Path, source: Source, given: dict[str, Any], findings: list[st
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     hidden = 0 if given["unsafe"] else sum(not one.safe for one in every.suggestions)
-    return _Target(path, source, suggested, hidden, make)
+    return _Target(path, source, suggested, hidden, make, findings or {})
 
 
-def _findings(trace: str) -> list[str]:
+def _findings(trace: str) -> dict[str, float]:
+    """What each finding of a recording gives by itself, or after others where that is more; us per step."""
     from lanewise.cli.common import open_trace, project_settings
     from lanewise.diagnose.explain import explain
 
     report = explain(open_trace(trace, cache=True), settings=project_settings())
-    return [finding.code for finding in report.findings]
+    return {f.code: max(f.alone_us_per_step, f.recoverable_us_per_step) for f in report.findings}
+
+
+def _by_gain(suggestions: Sequence[Suggestion], gains: Mapping[str, float]) -> list[tuple[Suggestion, float]]:
+    """Suggestions with what is predicted of the best finding that each answers, us per step; those that give most first."""
+    worth = [(one, max((gains.get(code, 0.0) for code in one.answers), default=0.0)) for one in suggestions]
+    return sorted(worth, key=lambda pair: -pair[1])
 
 
 def _picked(target: _Target) -> _Target:
@@ -218,7 +229,8 @@ def _picked(target: _Target) -> _Target:
     from lanewise.edit.rewrite import unified_diff
 
     chosen: list[tuple[str, int]] = []
-    for key in dict.fromkeys((one.name, one.line) for one in target.rewritten.suggestions):
+    best_first = _by_gain(target.rewritten.suggestions, target.gains)
+    for key in dict.fromkeys((one.name, one.line) for one, _ in best_first):
         alone = target.make([key])
         if not alone.changed:
             continue
@@ -230,8 +242,11 @@ def _picked(target: _Target) -> _Target:
     return target._replace(rewritten=target.make(chosen))
 
 
-def _line(path: Path, one: Suggestion) -> str:
-    return f"{path}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}"
+def _line(path: Path, one: Suggestion, gain: float = 0.0) -> str:
+    from lanewise.report.quantity import format_quantity
+
+    about = f" (predicted: about {format_quantity('time', gain * 1e3)} of a step)" if gain else ""
+    return f"{path}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}{about}"
 
 
 def _print_suggestions(targets: Sequence[_Target], given: dict[str, Any], *, as_patch: bool) -> None:
@@ -239,8 +254,8 @@ def _print_suggestions(targets: Sequence[_Target], given: dict[str, Any], *, as_
     from lanewise.edit.rewrite import patch_of, unified_diff
 
     for target in targets:
-        for one in target.rewritten.suggestions if not given["pick"] else ():
-            click.echo(_line(target.path, one), err=True)
+        for one, gain in _by_gain(target.rewritten.suggestions, target.gains) if not given["pick"] else ():
+            click.echo(_line(target.path, one, gain), err=True)
     if hidden := sum(one.hidden for one in targets):
         _tell(f"{hidden} more may change results beyond rounding: --unsafe shows them")
     if not any(one.rewritten.changed for one in targets):
@@ -286,7 +301,10 @@ def _proof(target: _Target, arguments: list[str], given: dict[str, Any]) -> Proo
 
     with terminated_in_order(), tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
         try:
-            proof = prove(target.path, target.edited, arguments, Path(folder), runs=given["runs"], tell=_tell)
+            answers = {code for one in target.rewritten.suggestions for code in one.answers}
+            proof = prove(
+                target.path, target.edited, arguments, Path(folder), runs=given["runs"], tell=_tell, answers=answers
+            )
         except EditedProgramError:
             _blame_by_output(target, arguments, ())
             raise
@@ -301,6 +319,8 @@ def print_proof(proof: Proof) -> None:
 
     print_diff(proof.comparison, console())
     _tell(proof.printed)
+    if proof.predicted_beside_measured:
+        _tell(proof.predicted_beside_measured)
 
 
 def _may_write(proof: Proof, target: _Target, arguments: list[str]) -> bool:

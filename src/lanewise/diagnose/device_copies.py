@@ -12,7 +12,7 @@ from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.trace.schema import Kind
 
-__all__ = ["Copies", "cost_of", "device_copies", "parent_name", "share_of_time"]
+__all__ = ["Copies", "cost_of", "device_copies", "host_of_each", "parent_name", "share_of_time"]
 
 # Operators that only lead to a copy: the one above them is who wants it.
 _THROUGH = (
@@ -83,6 +83,12 @@ def cost_of(facts: Facts, copies: Copies) -> tuple[float, float]:
         float(facts.trace.duration[np.unique(copies.root)].sum()) / steady_count(facts),
     )
     return device_ns, host_ns
+
+
+def host_of_each(facts: Facts, copies: Copies, host_ns: float) -> np.ndarray:
+    """What each copy has of the host's cost of all, ns per step: in proportion to the operators that make them."""
+    length = facts.trace.duration[copies.root].astype(np.float64)
+    return host_ns * length / max(1.0, float(length.sum()))
 
 
 def share_of_time(facts: Facts, device_ns: float, host_ns: float) -> tuple[float, float]:

@@ -71,8 +71,11 @@ def device_sum(facts: Facts, rows: np.ndarray) -> float:
 
 @remembered
 def compute_ns(facts: Facts) -> float:
-    """Class C of diagnoses.md: time per step in which the device computes, ns; at least 1."""
-    return max(1.0, facts.steps.class_ns.get("compute", 0.0))
+    """Class C of diagnoses.md: time per step in which the device computes, ns; at least 1, and at least what its kernels
+    take, so that none of them has more than all of it."""
+    kernels = device_rows(facts, Kind.KERNEL)
+    own = kernels[~facts.is_family("communication")[kernels]]
+    return max(1.0, facts.steps.class_ns.get("compute", 0.0), device_sum(facts, own))
 
 
 def host_cost(facts: Facts, calls: np.ndarray) -> float:

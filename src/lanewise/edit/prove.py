@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,10 +15,16 @@ from lanewise.compare.diff import diff
 from lanewise.compare.model import Comparison
 from lanewise.compare.outcome.verdict import step_sentence
 from lanewise.compare.sides.arm import ENOUGH_RUNS
+from lanewise.diagnose.explain import facts_of
+from lanewise.diagnose.settings import load_settings
+from lanewise.diagnose.what_if.predict import predict_answers
 from lanewise.edit.left_over import beside
 from lanewise.edit.printed import compare_printed
 from lanewise.edit.source_text import Source, write_source
 from lanewise.errors import LanewiseError, UsageError
+from lanewise.report.prediction import Prediction
+from lanewise.report.quantity import format_quantity
+from lanewise.trace.reader import opened
 
 __all__ = [
     "EditedProgramError",
@@ -51,6 +57,8 @@ class Proof(NamedTuple):
         comparison: of the recordings. same_output: whether both printed the same, up to rounding.
         output: what differs, for a reader; "" where nothing does, or where that cannot be told.
         steady: whether the program as it was printed the same in each of its runs. before: what it printed, run by run.
+        predicted: what the first recording without the edits predicted of them; None where it finds nothing of what they
+            answer.
     """
 
     comparison: Comparison
@@ -58,6 +66,18 @@ class Proof(NamedTuple):
     output: str
     steady: bool = True
     before: tuple[str, ...] = ()
+    predicted: Prediction | None = None
+
+    @property
+    def predicted_beside_measured(self) -> str:
+        """The step that was predicted beside the one that was measured, both with the edits; "" without a prediction."""
+        if self.predicted is None:
+            return ""
+        step, now = self.predicted.predicted, self.comparison.others[0]
+        told, low, high = (format_quantity("time", us * 1e3) for us in (step.step_us, step.low_us, step.high_us))
+        codes = " and ".join(one.change for one in self.predicted.changes)
+        measured = format_quantity("time", now.step_ns)
+        return f"predicted with {codes} mended: {told} per step ({low} to {high}); measured: {measured}"
 
     @property
     def printed(self) -> str:
@@ -80,7 +100,14 @@ class Proof(NamedTuple):
 
 
 def prove(
-    script: Path, edited: Source, arguments: Sequence[str], folder: Path, *, runs: int, tell: Callable[[str], None]
+    script: Path,
+    edited: Source,
+    arguments: Sequence[str],
+    folder: Path,
+    *,
+    runs: int,
+    tell: Callable[[str], None],
+    answers: Collection[str] = (),
 ) -> Proof:
     """Run both several times, in turns, and compare their recordings.
 
@@ -89,6 +116,7 @@ def prove(
 
     Args:
         folder: for the recordings. runs: of each side; with four and more the verdict knows how much runs differ.
+        answers: codes of the findings that the edits answer: what mending these would give is predicted, too.
 
     Raises:
         EditedProgramError: the edited program fails. LanewiseError: the program itself does, nothing could be recorded of
@@ -126,8 +154,21 @@ def prove(
         why = str(error).partition(". ")[0]  # what follows is an option of another command
         raise LanewiseError(f"the recordings with and without the edits say nothing of each other: {why}") from None
     return Proof(
-        _as_sure_as(comparison, runs), printed.same, printed.difference, printed.steady, tuple(outputs["before"])
+        _as_sure_as(comparison, runs),
+        printed.same,
+        printed.difference,
+        printed.steady,
+        tuple(outputs["before"]),
+        _predicted(folder / "before", answers),
     )
+
+
+def _predicted(folder: Path, answers: Collection[str]) -> Prediction | None:
+    """What the first recording in a folder predicts of edits that answer some findings."""
+    recordings = sorted(folder.glob("*.json.gz"))
+    if not recordings or not answers:
+        return None
+    return predict_answers(facts_of(opened(recordings[0])), answers, load_settings())
 
 
 def record_once(program: Path, arguments: Sequence[str], folder: Path, name: str, *, quick: bool = False) -> str:

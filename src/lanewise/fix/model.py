@@ -74,6 +74,8 @@ class Attempt(msgspec.Struct, frozen=True):
         what: one sentence. outcome, reason: what came of it and why.
         numeric_class: as found by the checks, "" if they were not made.
         bound: highest ratio that the work allows, 0 if unknown.
+        predicted: ratio against the program as it was that replaying a recording of it predicts, 0 where none was given
+            or it says nothing of this; to be held against `timing`.
         prepare_s: compiling, capturing and warming up, seconds.
         repaid_after: calls until the time saved has paid for `prepare_s`; 0 where nothing is saved.
         peak_before, peak_after: most memory allocated at once, bytes; -1 where it was not recorded.
@@ -90,6 +92,7 @@ class Attempt(msgspec.Struct, frozen=True):
     checks: list[Check] = msgspec.field(default_factory=list[Check])
     timing: Timing | None = None
     bound: float = 0.0
+    predicted: float = 0.0
     prepare_s: float = 0.0
     repaid_after: int = 0
     peak_before: int = -1

@@ -49,8 +49,8 @@ def time(ns: float) -> Quantity:
 
 
 def share(value: float) -> Quantity:
-    """A share, 0 to 1."""
-    return Quantity("share", float(value))
+    """A share, 0 to 1: where parts overlap, or were rounded, their whole is at most all of it."""
+    return Quantity("share", min(1.0, float(value)))
 
 
 def count(value: float) -> Quantity:

@@ -18,7 +18,10 @@ def run(launches: int, *, kernel: float = 5.0, operator: float = 20.0) -> TraceB
 
 def test_short_kernels_behind_long_operators() -> None:
     result = found("LAU101", run(20).build())
-    assert title("LAU101", result) == "20 launches per step start kernels of 5.00 us; the host pays 20.0 us for each."
+    assert (
+        title("LAU101", result)
+        == "20 launches per step, 20 of them of kernels of 5.00 us; the host pays 20.0 us for each."
+    )
     assert result.gain_ns == pytest.approx(294_350)
     assert result.events is not None
     assert len(result.events) == 60

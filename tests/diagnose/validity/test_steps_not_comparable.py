@@ -20,7 +20,7 @@ def run(*lengths: float, extra_operators: dict[int, int] | None = None) -> Trace
 
 def test_steps_that_scatter() -> None:
     result = found("MEA110", run(900, 200, 300, 250).build())
-    assert "200.0 us to 300.0 us, a spread of 40 % of the median" in title("MEA110", result)
+    assert "200.0 us to 300.0 us, a spread of 0.4x the median" in title("MEA110", result)
     assert result.gain_ns == 0
 
 

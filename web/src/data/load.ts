@@ -2,6 +2,7 @@
 
 import { signal } from '@preact/signals'
 import type { DiffExtra } from './diff'
+import type { PredictedExtra } from './predicted'
 import type { PageData, TablesExtra } from './report'
 import { Timeline, type TimelineExtra } from './timeline'
 import type { TreeExtra } from './tree'
@@ -10,6 +11,8 @@ import { type Block, inflate, unpack, unpackBase64 } from './unpack'
 export const timeline = signal<Timeline | null>(null)
 export const tables = signal<TablesExtra | null>(null)
 export const tree = signal<Block<TreeExtra> | null>(null)
+/** A step as it is and as predicted with what was found mended. */
+export const predicted = signal<Block<PredictedExtra> | null>(null)
 /** The base of a comparison, and the comparison, where the page holds one. */
 export const before = signal<Timeline | null>(null)
 export const diff = signal<Block<DiffExtra> | null>(null)
@@ -28,6 +31,7 @@ export async function loadBlocks(server: string, compared: boolean): Promise<voi
     if (server) return
     await loadTables('')
     await loadTree('')
+    await loadPredicted('')
     const base = compared ? await block<TimelineExtra>('before', server) : null
     if (base) before.value = Timeline.from(base)
   })
@@ -36,10 +40,10 @@ export async function loadBlocks(server: string, compared: boolean): Promise<voi
 const asked = new Set<string>()
 
 /** Asks a server for what only one view shows, once that view is opened: trees of 10^7 events take it a while. */
-export function want(name: 'tables' | 'tree', server: string): void {
+export function want(name: 'tables' | 'tree' | 'predicted', server: string): void {
   if (!server || asked.has(name)) return
   asked.add(name)
-  void orFail(() => (name === 'tables' ? loadTables(server) : loadTree(server)))
+  void orFail(() => LOADS[name](server))
 }
 
 async function loadTables(server: string): Promise<void> {
@@ -49,6 +53,12 @@ async function loadTables(server: string): Promise<void> {
 async function loadTree(server: string): Promise<void> {
   tree.value = await block<TreeExtra>('tree', server)
 }
+
+async function loadPredicted(server: string): Promise<void> {
+  predicted.value = await block<PredictedExtra>('predicted', server)
+}
+
+const LOADS = { tables: loadTables, tree: loadTree, predicted: loadPredicted }
 
 async function orFail(load: () => Promise<void>): Promise<void> {
   try {

@@ -76,6 +76,12 @@ export interface Palette {
 export const INK = { light: '#1a2027', dark: '#e6eaee' }
 export const BACKGROUND = { light: '#ffffff', dark: '#14181d' }
 
+/** Colour of device work by kernel family, of copies and sets, and of the host. */
+export function colourOf(kind: string): string {
+  const more: Record<string, string> = { copy: COPY, set: SET, host: OPERATORS[0], waits: WAIT }
+  return FAMILY[kind] ?? more[kind] ?? OTHER
+}
+
 export function paletteOf(timeline: Timeline, dark: boolean): Palette {
   const { extra, slices } = timeline
   const colours: string[] = []

@@ -230,6 +230,12 @@ export function FindingPanel({ finding, place, onPlace }: FindingProps) {
         )}
         <p>
           <a href={hashOf({ view: 'overview', finding: finding.code })}>The finding with its evidence</a>
+          {gain > 0 && (
+            <>
+              {' · '}
+              <a href={hashOf({ view: 'predicted', finding: finding.code })}>The step with it mended</a>
+            </>
+          )}
         </p>
       </div>
     </div>

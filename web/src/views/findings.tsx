@@ -90,11 +90,18 @@ export function Card({ finding, step, open, current, inner }: CardProps) {
       )}
       <p class="what">{clean(finding.title, 900)}</p>
       <Where finding={finding} />
-      {finding.places.length > 0 && (
-        <p>
-          <a class="button" href={hashOf({ view: 'timeline', finding: finding.code })}>
-            Show in the timeline
-          </a>
+      {(finding.places.length > 0 || helps(finding)) && (
+        <p class="tools">
+          {finding.places.length > 0 && (
+            <a class="button" href={hashOf({ view: 'timeline', finding: finding.code })}>
+              Show in the timeline
+            </a>
+          )}{' '}
+          {helps(finding) && (
+            <a class="button" href={hashOf({ view: 'predicted', finding: finding.code })}>
+              The step with it mended
+            </a>
+          )}
         </p>
       )}
       {finding.fix && (

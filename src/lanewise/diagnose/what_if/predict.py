@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,7 @@ from lanewise.report.prediction import PREDICTION_SCHEMA, Applied, Limit, Predic
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import opened
 
-__all__ = ["predict", "predict_named", "predict_of"]
+__all__ = ["predict", "predict_answers", "predict_named", "predict_of"]
 
 _LIMITS = 3
 _EVALUATE = "autograd::engine::evaluate_function: "
@@ -68,6 +68,15 @@ def predict_of(facts: Facts, changes: str | Sequence[str] | None, settings: Sett
             raise UsageError(f"nothing to apply; say {WAYS}")
         wanted = [named_change(facts, one, settings) for one in dict.fromkeys(words)]
     return predict_named(facts, wanted)
+
+
+def predict_answers(facts: Facts, codes: Collection[str], settings: Settings) -> Prediction | None:
+    """What a step would be with those of some findings mended that are there and would help; None if there are none."""
+    wanted = Settings(select=tuple(codes), thresholds=settings.thresholds)
+    try:
+        return predict_named(facts, _all_findings(facts, wanted))
+    except UsageError:
+        return None
 
 
 def predict_named(facts: Facts, wanted: Sequence[Named]) -> Prediction:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from lanewise.fix.bounds import Known, bound_of, why_pruned
 from lanewise.fix.candidates.candidate import Candidate, NotApplicableError, Several, Variant
 from lanewise.fix.compiler_notes import compiler_counts, compiler_notes
@@ -53,6 +55,8 @@ def try_candidate(
         known: what a report on the program says. untried: candidates still to try, this one included.
     """
     attempt = _attempt(bench, ledger, peaks, known, candidate, untried)
+    if known is not None:
+        attempt = msgspec.structs.replace(attempt, predicted=round(known.predicted(candidate), 4))
     wait_after_compiling(bench, ledger, candidate.name)
     ledger.attempts.append(attempt)
     bench.clock.tell(f"{candidate.name}: {attempt.outcome}" + (f" ({attempt.reason})" if attempt.reason else ""))

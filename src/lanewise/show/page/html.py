@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from lanewise.errors import MissingDependencyError
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
+from lanewise.show.page.before_after import before_after_block
 from lanewise.show.page.payload import overview_block, tables_block, timeline_block, tree_block
 from lanewise.show.page.timeline import MAX_SLICES
 from lanewise.show.report.json import to_plain
@@ -70,6 +71,7 @@ def report_blocks(
         "timeline": timeline_block(facts, report, max_slices=max_slices),
         "tables": tables_block(facts),
         "tree": tree_block(facts, sources=sources),
+        "predicted": before_after_block(facts, report),
     }
 
 

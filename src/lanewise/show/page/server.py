@@ -21,6 +21,7 @@ from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.diff.diff_page import Base, diff_html
 from lanewise.show.loopback import LoopbackServer
+from lanewise.show.page.before_after import before_after_block
 from lanewise.show.page.html import page, report_html
 from lanewise.show.page.payload import overview_block, tables_block, tree_block
 from lanewise.show.page.timeline import MAX_SLICES
@@ -92,6 +93,10 @@ class PageServer:
         return tree_block(self._facts, sources=self._sources)
 
     @cached_property
+    def _predicted(self) -> bytes:
+        return before_after_block(self._facts, self._report)
+
+    @cached_property
     def _overview(self) -> bytes:
         return self._windows.overview()
 
@@ -106,6 +111,7 @@ class PageServer:
             "timeline": lambda: (_BINARY, self._overview),
             "tables": lambda: (_BINARY, self._tables),
             "tree": lambda: (_BINARY, self._tree),
+            "predicted": lambda: (_BINARY, self._predicted),
             "slices": lambda: (
                 _BINARY,
                 self._windows.slices(_whole(query, "from"), _whole(query, "to"), _number(query, "pixel")),
@@ -194,6 +200,7 @@ _MADE_ONCE = {
     "timeline": "_overview",
     "tables": "_tables",
     "tree": "_tree",
+    "predicted": "_predicted",
     **dict.fromkeys(("slices", "details", "measure", "search"), "_windows"),
 }
 _BINARY = "application/octet-stream"

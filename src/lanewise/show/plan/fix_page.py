@@ -44,6 +44,7 @@ def fix_json(files: Sequence[Fixed]) -> str:
             "diff": one.diff,
             "comparison": None if one.proof is None else to_plain(one.proof.comparison),
             "same_output": None if one.proof is None else one.proof.same_output,
+            "predicted": None if one.proof is None or one.proof.predicted is None else to_plain(one.proof.predicted),
             "written": one.written,
         }
         for one in files

@@ -23,7 +23,8 @@ _SHOWN: dict[str, tuple[QuantityType, str]] = {
     "LAU101",
     "many-tiny-kernels",
     general=True,
-    title="{launches} launches per step start kernels of {median_kernel}; the host pays {host_cost} for each.",
+    title="{launches} launches per step, {kernels} of them of kernels of {median_kernel}; the host pays {host_cost} for "
+    "each.",
 )
 def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_below_us: float = 10.0) -> Outcome:
     """The host cannot start kernels as fast as the device finishes them.
@@ -64,13 +65,14 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         f"{low:g} to {high:g} us" if high != float("inf") else f"{low:g} us and more" for low, high in pairwise(edges)
     ]
     rows = [
-        {"range": label, "kernels": int(n) / max(1, int(facts.steps.steady.sum()))}
+        {"range": label, "kernels": float(n) / max(1, int(facts.steps.steady.sum()))}
         for label, n in zip(labels, counts, strict=True)
         if n
     ]
     return Found(
         values={
             "launches": count(round(launches)),
+            "kernels": count(round(per_step(facts, kernels), 1)),
             "median_kernel": time(median),
             "host_cost": time(float(np.median(cost_of_call[calls]))),
             "queue_delay": time(facts.regime.queue_delay_ns),

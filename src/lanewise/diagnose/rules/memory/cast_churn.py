@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, share_of_time
+from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, host_of_each, share_of_time
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
@@ -45,6 +45,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
     casts = _conversions(facts)
     steps = steady_count(facts)
     device_ns, host_ns = cost_of(facts, casts)
+    host_of = host_of_each(facts, casts, host_ns)
     of_device, of_host = share_of_time(facts, device_ns, host_ns)
     if len(casts.leaf) / steps < per_step_from or max(of_device, of_host) < share_from:
         return Clear(f"conversions take {of_device:.1%} of the device's and {of_host:.1%} of the host's time")
@@ -58,7 +59,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
                 "types": _types(facts, int(casts.operator[np.argmax(mine)])),
                 "count": int(mine.sum()) / steps,
                 "device": float(facts.leaves.time[casts.leaf[mine]].sum()) / steps,
-                "host": float(trace.duration[casts.root[mine]].sum()) / steps,
+                "host": float(host_of[mine].sum()),
             }
         )
     rows.sort(key=lambda row: -row["device"])

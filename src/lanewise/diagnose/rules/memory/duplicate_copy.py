@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, share_of_time
+from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, host_of_each, share_of_time
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
@@ -61,6 +61,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     if len(copies.leaf) / steps < per_step_from:
         return Clear(f"{len(copies.leaf) / steps:g} such copies per step")
     device_ns, host_ns = cost_of(facts, copies)
+    host_of = host_of_each(facts, copies, host_ns)
     places = sites(facts, copies.root)
     rows: list[dict[str, Any]] = []
     for at, label in enumerate(places.label):
@@ -70,7 +71,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
                 "site": label,
                 "count": int(mine.sum()) / steps,
                 "device": float(facts.leaves.time[copies.leaf[mine]].sum()) / steps,
-                "host": float(trace.duration[copies.root[mine]].sum()) / steps,
+                "host": float(host_of[mine].sum()),
             }
         )
     rows.sort(key=lambda row: -row["device"])

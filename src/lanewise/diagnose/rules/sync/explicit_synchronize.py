@@ -57,10 +57,10 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     after = covered(facts.classes.sets["host"], trace.end[waits], until)
     after = np.minimum(after, trace.duration[waits])
     steps = steady_count(facts)
+    # Nothing is recorded after the last step's last wait: what follows those of the other steps stands for it.
+    seen = np.count_nonzero(row < len(starts))
+    after = after * (len(waits) / max(1, int(seen)) if steps > 1 else 1.0)
     idle = float(after.sum()) / steps
-    if steps > 1:
-        # Nothing is recorded after the last step's last wait: what follows those of the other steps stands for it.
-        idle *= len(waits) / max(1, int(np.count_nonzero(row < len(starts))))
     if idle < share_from * facts.steps.step_ns:
         return Clear(f"after its waits the device idles for {of_step(facts, idle):.1%} of the step")
     places = sites(facts, waits)

@@ -10,14 +10,14 @@ from lanewise.diagnose.select import counted
 from lanewise.measure.facts import Facts
 from lanewise.measure.validity.steadiness import measure_steadiness, spread_of
 from lanewise.report.model import Block, TextBlock
-from lanewise.report.quantity import count, share, text, time
+from lanewise.report.quantity import count, ratio, text, time
 
 
 @rule(
     "MEA110",
     "steps-not-comparable",
     kind="validity",
-    title="The steady steps differ too much to speak of one step time: {low} to {high}, a spread of {spread} of the "
+    title="The steady steps differ too much to speak of one step time: {low} to {high}, a spread of {spread} the "
     "median.",
 )
 def steps_not_comparable(
@@ -77,7 +77,7 @@ def steps_not_comparable(
         "steps": counted(len(steps), "step was", "steps were"),
         "low": time(float(chosen.min())),
         "high": time(float(chosen.max())),
-        "spread": share(measured.spread),
+        "spread": ratio(measured.spread),
         "differ": count(len(differs)),
     }
     if measured.settled > 0:
