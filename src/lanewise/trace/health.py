@@ -106,7 +106,7 @@ def examine(trace: Trace) -> Health:
     nodes = links.graph_nodes
     kernel_rows = trace.kind[device] == Kind.KERNEL
     args = trace["operator_args"]
-    host = np.flatnonzero(np.isin(trace.kind, (0, 1, 2, 3, 4)))
+    host = trace.of(Kind.ANNOTATION, Kind.OPERATOR, Kind.PYTHON, Kind.RUNTIME, Kind.DRIVER)
     early = linked & (trace.start[device] < trace.start[np.maximum(links.launch, 0)])
     python = trace.of(Kind.PYTHON)
     return Health(

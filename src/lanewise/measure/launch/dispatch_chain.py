@@ -57,7 +57,8 @@ class Chain:
 
 def dispatch_chain(trace: Trace, host: Host, step: int, *, max_links: int = _MAX_LINKS) -> Chain:
     """The dispatch chain of the step in row `step` of `Trace.steps`, Python frames left out."""
-    events = np.flatnonzero((trace.steps.of_event == step) & np.isin(trace.kind, (1, 0, 3, 4)))
+    events = trace.of(Kind.ANNOTATION, Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
+    events = events[trace.steps.of_event[events] == step]
     origin = int(trace.steps.start[step])
     # The thread that marks the step first, the others (autograd's, for example) after it.
     own_lane = int(trace.lane[trace.steps.event[step]]) if trace.steps.event[step] >= 0 else -1
