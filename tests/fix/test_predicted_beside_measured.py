@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-import lanewise
-from lanewise.fix.bounds import Known, known_from, order
-from lanewise.fix.candidates.candidate import Candidate
-from tests.support.corpus import REPOSITORY
-
+pytest.importorskip("torch")
 pytest.importorskip("libcst")
 
-from benchmarks.replay import proofs
+from benchmarks.replay import proofs  # noqa: E402
 
-from lanewise.cli.fix import _by_gain
-from lanewise.edit import prove as proving
-from lanewise.edit.edit import Suggestion
-from lanewise.edit.source_text import Source
+import lanewise  # noqa: E402
+from lanewise.cli.fix import _by_gain  # noqa: E402
+from lanewise.edit import prove as proving  # noqa: E402
+from lanewise.edit.edit import Suggestion  # noqa: E402
+from lanewise.edit.source_text import Source  # noqa: E402
+from lanewise.fix.bounds import Known, known_from, order  # noqa: E402
+from lanewise.fix.candidates.candidate import Candidate  # noqa: E402
+from tests.support.corpus import REPOSITORY  # noqa: E402
 
 H200 = REPOSITORY / "tests" / "data" / "h200"
 

@@ -206,7 +206,7 @@ def test_overlap_adds_up_and_says_what_is_hidden() -> None:
     assert (rows["stream 7"]["busy"], rows["stream 9"]["busy"]) == (300_000, 150_000)
     assert rows["stream 9"]["alone"] == 0
     assert rows["stream 7"]["alone"] == 150_000
-    assert "two of its 2 streams or more are busy at once for 150.0 us" in str(section.statements[0])
+    assert "both of its streams are busy at once for 150.0 us" in str(section.statements[0])
     assert str(section.statements[1]) == "Computation hides 100 % of the copies' time."
 
 

@@ -338,7 +338,7 @@ def test_unknown_phases_and_categories_are_counted(tmp_path: Path) -> None:
         {"name": "no phase", "ts": 1},
     )
     assert trace.reading.unknown_categories == {"critical_path": 2}
-    assert set(trace.reading.lost) == {"phase 'Z' is not used", "row without a phase"}
+    assert set(trace.reading.lost) == {'phase "Z" is not used', "row without a phase"}
     assert trace.reading.rows == 4
 
 
