@@ -71,14 +71,22 @@ def main() -> None:
     parser.add_argument("--events", type=int, nargs="+", default=[100_000, 350_000, 1_000_000])
     parser.add_argument("--out", type=Path, default=None)
     asked = parser.parse_args()
+    sizes = " ".join(map(str, asked.events))
     result: dict[str, Any] = {
         "what": "replay, and a whole explanation, beside orjson.loads of the same file",
-        "command": f"python -m benchmarks.replay.speed --samples {asked.samples} --events {' '.join(map(str, asked.events))}",
-        "machine": {"cpus": os.cpu_count(), "architecture": platform.machine(), "load_before": round(os.getloadavg()[0], 1)},
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "msgspec", "orjson")}},
+        "command": f"python -m benchmarks.replay.speed --samples {asked.samples} --events {sizes}",
+        "machine": {
+            "cpus": os.cpu_count(),
+            "architecture": platform.machine(),
+            "load_before": round(os.getloadavg()[0], 1),
+        },
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("numpy", "msgspec", "orjson")},
+        },
         "goals": {"explain_over_orjson": 1.0, "replay_s_at_1e6_events": 3.0, "peak_over_file": 1.0},
         "traces": [],
-    }  # fmt: skip
+    }
     with tempfile.TemporaryDirectory() as folder:
         for events in asked.events:
             path = Path(folder) / f"{events}.json"

@@ -12,16 +12,16 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("libcst")
 
-from benchmarks.replay import proofs  # noqa: E402
+from benchmarks.replay import proofs
 
-import lanewise  # noqa: E402
-from lanewise.cli.fix import _by_gain  # noqa: E402
-from lanewise.edit import prove as proving  # noqa: E402
-from lanewise.edit.edit import Suggestion  # noqa: E402
-from lanewise.edit.source_text import Source  # noqa: E402
-from lanewise.fix.bounds import Known, known_from, order  # noqa: E402
-from lanewise.fix.candidates.candidate import Candidate  # noqa: E402
-from tests.support.corpus import REPOSITORY  # noqa: E402
+import lanewise
+from lanewise.cli.fix import _by_gain
+from lanewise.edit import prove as proving
+from lanewise.edit.edit import Suggestion
+from lanewise.edit.source_text import Source
+from lanewise.fix.bounds import Known, known_from, order
+from lanewise.fix.candidates.candidate import Candidate
+from tests.support.corpus import REPOSITORY
 
 H200 = REPOSITORY / "tests" / "data" / "h200"
 
