@@ -54,6 +54,20 @@ def test_the_layers_of_a_model_repeat_too() -> None:
     assert "matrix work" in cleared("LAU103", loop(["my_layer"], 12, kernel="nvjet_sm90_h_bz_NNT").build())
 
 
+def test_products_whose_operands_are_picked_one_by_one_are_a_loop() -> None:
+    assert "select > mm runs 12 times" in title(
+        "LAU103", found("LAU103", loop(["aten::select", "aten::mm"], 12).build())
+    )
+    assert "matrix work" in cleared("LAU103", loop(["aten::mm"], 12).build())
+    # A recurrent cell picks its input, too, and needs the round before.
+    assert "matrix work" in cleared("LAU103", loop(["aten::select", "aten::mm", "aten::tanh"], 12).build())
+
+
+def test_calls_of_compiled_code_are_no_loop_over_tensors() -> None:
+    calls = ["TorchDynamo Cache Lookup", "Torch-Compiled Region: 0/0"]
+    assert "CMP103" in cleared("LAU103", loop(calls, 12).build())
+
+
 def test_rounds_that_wait_are_readbacks() -> None:
     assert "SYN101" in cleared("LAU103", loop(["aten::item"], 12, wait=True).build())
 

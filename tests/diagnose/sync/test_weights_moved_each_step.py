@@ -41,6 +41,11 @@ def test_costs_the_calls_and_the_operators_around_them() -> None:
     assert title("SYN109", finding).startswith("The same 60 tensors (7.77 MB) travel between host and GPU per step")
 
 
+def test_a_few_tensors_that_come_back_are_a_model_and_a_few_that_do_not_are_a_batch() -> None:
+    assert title("SYN109", found("SYN109", program(6, both=True))).startswith("The same 12 tensors")
+    assert "6 copies per step" in cleared("SYN109", program(6))
+
+
 def test_owns_the_time_of_the_general_rules() -> None:
     findings = {finding.code: finding for finding in diagnose(Facts(program(both=True)))[0]}
     assert findings["SYN103"].recoverable_us_per_step < 0.1 * findings["SYN103"].alone_us_per_step

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
 
@@ -23,6 +25,16 @@ def test_numbers_that_advance_without_a_backward() -> None:
     assert title("OPT104", result) == (
         "2 operators per step are recorded for a backward pass that never runs: their inputs stay in memory."
     )
+
+
+def test_three_tenths_of_the_operators_host_time_are_to_gain() -> None:
+    b = TraceBuilder()
+    for step in range(4):
+        with b.step(head=0, tail=0):
+            for i in range(20):
+                with b.op("aten::mul", sequence=20 * step + i, forward_thread=0, head=25, tail=0):
+                    b.launch(call=5, duration=2)
+    assert found("OPT104", b.build()).gain_ns == pytest.approx(0.3 * 20 * 30_000, rel=0.1)
 
 
 def test_a_constant_number_means_that_nothing_is_recorded() -> None:
