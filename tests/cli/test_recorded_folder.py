@@ -46,6 +46,7 @@ VERBS = {
     "export": "export {it} --to perfetto -o {out}.json.gz",
     "sql": "sql {it} select+count(*)+from+events",
     "fix": "fix --trace {it} program.py",
+    "predict": "predict {it} --apply host=2x",
     "ranks": "ranks {it}",
 }
 WITHOUT_TRACE = {"run", "watch", "rule", "doctor", "demo"}

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from lanewise.capture.outlook import look  # noqa: E402
 from lanewise.capture.recorder import handler, record  # noqa: E402
+from lanewise.fix.process_settings import put_back, settings  # noqa: E402
 
 ROOT = Path(__file__).parents[2] / "examples"
 
@@ -110,7 +111,9 @@ def test_every_example_is_recorded_and_explained(
     script: str, arguments: str, source: str, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
 ) -> None:
     way = ("context", "decorator", "handler")[sum(map(ord, request.node.name)) % 3]
+    before = settings()
     recorder = recorded_by(way, script, arguments)
+    put_back(before)  # an example chooses the precision of products, as a program may
     assert Path(script).stem in capsys.readouterr().out
     assert recorder.path is not None, recorder.problem
     recorded = recorder.recorded
