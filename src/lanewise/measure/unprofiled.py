@@ -15,7 +15,7 @@ from lanewise.measure.regime.blocked import blocked_part, waits_in_gaps
 from lanewise.measure.regime.time_classes import CLASSES, LATENCY_NS, host_part
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import Replayed, simulate
-from lanewise.replay.undistort import COSTS, scaled_to, slower, undistort
+from lanewise.replay.undistort import COSTS, Costs, scaled_to, slower, undistort
 from lanewise.trace.intervals import Union, clip, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
 
@@ -72,6 +72,7 @@ def without_profiler(
     timed_ns: int | None,
     slow: np.ndarray,
     period_ns: float = float("inf"),
+    costs: Costs = COSTS,
 ) -> Unprofiled:
     """Replay the run of a trace without what recording cost.
 
@@ -82,11 +83,12 @@ def without_profiler(
         timed_ns: what a step takes without the profiler, if somebody timed it.
         slow: which steps take far longer than the others, bool, shape (steps,).
         period_ns: what a single step took as recorded: it takes no longer without the profiler.
+        costs: what recording costs the host.
     """
     # A program has its slow steps without the profiler, too: those that come again and again are counted in.
     unusual = _in_run(trace, recorded, slow)
     again = not timed_ns and np.count_nonzero(unusual) >= _AGAIN
-    graph = undistort(recorded, unusual=unusual if again else None)
+    graph = undistort(recorded, costs, unusual=unusual if again else None)
     recorded_ns = min(simulate(recorded).step_ns, period_ns)
     timed = float(timed_ns or 0)
     if timed:
@@ -95,7 +97,7 @@ def without_profiler(
     step_ns = low = high = timed
     if not timed:
         step_ns = min(replayed.step_ns, recorded_ns)
-        quick, patient = (simulate(slower(graph, factor)).step_ns for factor in (1 / COSTS.spread, COSTS.spread))
+        quick, patient = (simulate(slower(graph, factor)).step_ns for factor in (1 / costs.spread, costs.spread))
         low, high = (
             min(quick, step_ns * (1 - DEVICE_SPREAD)),
             max(min(patient, recorded_ns), step_ns * (1 + DEVICE_SPREAD)),

@@ -7,8 +7,8 @@ Recording stretches the host's work, not the device's. Three things are taken of
    steps of a recording are slow and single ones are disturbed;
 3. so much for each recorded row, and at most a share of the stretch.
 
-Waits are not scaled: they shrink because what they wait for moves. The constants are fitted to recordings whose step was
-also timed without a profiler (`benchmarks/replay/fit.py`); `docs/numbers.md` says how well they do on others.
+Waits are not scaled: they shrink because what they wait for moves. The constants come from recordings whose step was also
+timed without a profiler (`benchmarks/replay/fit.py`); `docs/numbers.md` says how well they do on others.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Costs:
     step: float = 60_000.0
     left: float = 0.5
     latency: float = 0.5
-    spread: float = 1.35
+    spread: float = 1.5
 
 
 COSTS = Costs()
-"""Fitted constants."""
+"""What was chosen on recordings of an H100 and an H200."""
 
 
 def undistort(graph: StepGraph, costs: Costs = COSTS, *, unusual: np.ndarray | None = None) -> StepGraph:

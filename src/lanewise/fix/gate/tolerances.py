@@ -90,10 +90,12 @@ def worst(errors: Iterable[Error]) -> Error:
 
 def floor_of(dtype: Any) -> float:
     """The error that is never held against a result of this type."""
-    if not dtype.is_floating_point and not dtype.is_complex:
-        return 0.0
-    roundoff = float(torch.finfo(dtype).eps)
+    roundoff = _roundoff_of(dtype)
     return (_FLOOR_HALF if roundoff > 1e-4 else _FLOOR_SINGLE) * roundoff
+
+
+def _roundoff_of(dtype: Any) -> float:
+    return float(torch.finfo(dtype).eps) if dtype.is_floating_point or dtype.is_complex else 0.0
 
 
 def allowed(eager: Error, dtype: Any, *, precision: float = 0.0, summed: bool = False) -> Error:
@@ -107,7 +109,10 @@ def allowed(eager: Error, dtype: Any, *, precision: float = 0.0, summed: bool = 
     """
     more = _SUMMED if summed else 1.0
     floor = max(more * floor_of(dtype), precision)
-    small = max(_SMALL_FACTOR * eager.small, _SMALL_FLOOR * floor)
+    # What is left where terms cancel is as much less precise as the arithmetic is.
+    roundoff = _roundoff_of(dtype)
+    less_precise = max(1.0, precision / roundoff) if roundoff else 1.0
+    small = max(_SMALL_FACTOR * less_precise * eager.small, _SMALL_FLOOR * floor)
     factor = _FACTOR * (2.0 if summed else 1.0)
     return Error(max(factor * eager.largest, floor), max(factor * eager.norm, floor), small)
 
