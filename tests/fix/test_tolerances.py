@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from lanewise.fix.gate.tolerances import allowed, error_of  # noqa: E402
+import torch
+
+from lanewise.fix.gate.tolerances import allowed, error_of
 
 BF16 = 8 * 2.0**-8
 
