@@ -18,7 +18,7 @@ from lanewise.show.plan.plan_text import plan_markdown
 from lanewise.trace.cores import usable_cores
 
 BUDGET_S = 25.0
-TRIED = {"kept", "not faster", "out of budget", "not credited"}
+TRIED = {"kept", "surpassed", "not faster", "out of budget", "not credited"}
 
 
 class Scaled(nn.Module):

@@ -135,7 +135,7 @@ def test_the_best_alternative_becomes_the_plan() -> None:
     found = decide(LATENCY, ledger, contest)
     assert ledger.names == ["compile"]
     assert found.best == "one"
-    assert outcomes(ledger) == {"one": "not faster", "compile": "kept"}
+    assert outcomes(ledger) == {"one": "surpassed", "compile": "kept"}
 
 
 def test_a_plan_that_gave_other_results_while_it_was_timed_is_wrong() -> None:
@@ -449,7 +449,7 @@ def test_a_plan_has_one_engine_and_the_one_before_comes_back_if_the_new_one_was_
         ledger.attempts.append(Attempt(one.name, "planted", "whole", one.name, "kept", "", timing=timing))
         ledger.keep(Kept(one, Nothing()))
     assert ledger.names == ["part", "compiled"]
-    assert outcomes(ledger) == {"part": "kept", "graph": "not faster", "compiled": "kept"}
+    assert outcomes(ledger) == {"part": "kept", "graph": "surpassed", "compiled": "kept"}
     ledger.drop_chance(also_from_plan=True)
     assert ledger.names == ["part", "graph"]
     assert outcomes(ledger) == {"part": "kept", "graph": "kept", "compiled": "not faster"}

@@ -12,12 +12,15 @@ __all__ = ["OUTCOMES", "SCHEMA", "ArmTime", "Attempt", "Check", "Outcome", "Plan
 
 SCHEMA = "lanewise.plan/1"
 
-Outcome = Literal["kept", "not faster", "not credited", "wrong", "refused", "pruned", "failed", "out of budget"]
+Outcome = Literal[
+    "kept", "surpassed", "not faster", "not credited", "wrong", "refused", "pruned", "failed", "out of budget"
+]
 NumericClass = Literal["", "exact", "same precision", "less precise", "changes semantics"]
 Goal = Literal["latency", "throughput", "memory"]
 
 OUTCOMES: dict[Outcome, str] = {
     "kept": "correct and faster beyond noise; part of the plan",
+    "surpassed": "correct and faster, but another way is faster still, and both cannot be",
     "not faster": "correct, but not proven faster (or not by enough)",
     "not credited": "faster, but the trace does not show the change that should have made it so",
     "wrong": "a check of the results failed",

@@ -178,7 +178,7 @@ def _take_over(ledger: Ledger, contest: Contest, way: str, eager: Timing) -> Com
     else:
         ledger.notes.append(f"{way} was proven faster only in the final comparison; it is the plan")
     for name in ledger.names:
-        ledger.change(name, outcome="not faster", reason=f"{way} alone is faster")
+        ledger.change(name, outcome="surpassed", reason=f"{way} alone is faster")
     ledger.kept = [next(one for one in ledger.alternatives if one.candidate.name == way)]
     ledger.change(way, outcome="kept", reason=said(eager))
     times = arm_times(samples.rounds, samples.clocks)

@@ -60,7 +60,7 @@ class Ledger:
         below = self.below(one.candidate)
         gone = [other for other in self.kept if other not in below]
         for other in gone:
-            self.change(other.candidate.name, outcome="not faster", reason=f"{one.candidate.name} is faster")
+            self.change(other.candidate.name, outcome="surpassed", reason=f"{one.candidate.name} is faster")
         self._replaced[one.candidate.name] = gone
         self.kept = [*below, one]
 

@@ -31,7 +31,7 @@ __all__ = [
 _LONGEST = 2000
 """Characters of a line: enough for all that we say, and an end for what somebody has put into a file."""
 
-_ORDER = ("kept", "not credited", "not faster", "wrong", "failed", "out of budget", "pruned", "refused")
+_ORDER = ("kept", "surpassed", "not credited", "not faster", "wrong", "failed", "out of budget", "pruned", "refused")
 
 
 def print_plan(report: PlanReport, console: Console, *, verbose: bool = False) -> None:

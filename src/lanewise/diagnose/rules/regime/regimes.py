@@ -27,7 +27,11 @@ _WAITS_TOO = (
     "Device-bound: the GPU computes {share} of every {step} ({busy} busy); it also waits for the host {host_share} of "
     "the time."
 )
-_WAITS_TOO_FROM = 0.10
+_ALSO_FROM = 0.10
+_COPIES_TOO = (
+    "Device-bound: the GPU computes {share} of every {step} and the host runs ahead; copies or collectives with nothing "
+    "beside them take another {other_share}."
+)
 _AT_LEAST = " The GPU works at least that much: {lost} of the launches left no record of their work."
 _AT_LEAST_FROM = 0.02
 _QUEUED = (
@@ -51,12 +55,15 @@ def _judge(facts: Facts, name: str) -> Outcome:
         if regime.shares.get(c, 0.0) > 0
     ]
     top = sorted(regime.shares.items(), key=lambda item: -item[1])[:2]
+    host = regime.shares.get("host", 0.0)
+    other = regime.shares.get("transfer", 0.0) + regime.shares.get("communication", 0.0)
     values = {
         "busy": time(regime.busy_share * steps.step_ns),
         "step": time(steps.step_ns),
         "busy_share": share(regime.busy_share),
         "share": share(regime.shares.get(name, 0.0)),
-        "host_share": share(regime.shares.get("host", 0.0)),
+        "host_share": share(host),
+        "other_share": share(other),
         "class_time": time(steps.class_ns.get(name, 0.0)),
         "queue_delay": time(regime.queue_delay_ns),
         "queued": time(regime.queued_ns),
@@ -64,14 +71,15 @@ def _judge(facts: Facts, name: str) -> Outcome:
         "reason": text(regime.reason),
     }
     headings = {"what": ("text", "where the step goes"), "time": ("time", "time"), "share": ("share", "share")}
-    host = regime.shares.get("host", 0.0)
     title = None
     if name == "host" and regime.busy_share + host > 1.02:
         title = _SPINNING
     elif regime.queued_ns:
         title = _QUEUED
-    elif name == "compute" and host >= _WAITS_TOO_FROM:
+    elif name == "compute" and host >= _ALSO_FROM:
         title = _WAITS_TOO
+    elif name == "compute" and other >= _ALSO_FROM:
+        title = _COPIES_TOO
     lost = facts.health.lost_work_share
     if lost > _AT_LEAST_FROM and name != "undetermined":
         values["lost"] = share(lost)
