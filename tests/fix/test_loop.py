@@ -17,7 +17,7 @@ import lanewise
 from lanewise.show.plan.plan_text import plan_markdown
 from lanewise.trace.cores import usable_cores
 
-BUDGET_S = 25.0
+BUDGET_S = 45.0
 TRIED = {"kept", "surpassed", "not faster", "out of budget", "not credited"}
 
 

@@ -27,7 +27,13 @@ while True: {body}
 def start(folder: Path, code: str, *options: str) -> subprocess.Popen[str]:
     (folder / "train.py").write_text(code)
     words = [sys.executable, "-m", "lanewise", "watch", *options, "train.py"]
-    return subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=_signals_as_usual)
+
+
+def _signals_as_usual() -> None:
+    # Tests that run under `nohup` ignore SIGHUP, and so would the program.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def end_by(process: subprocess.Popen[str], number: int) -> tuple[str, str, float]:
