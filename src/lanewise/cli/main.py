@@ -11,12 +11,13 @@ import click
 
 from lanewise._version import __version__
 from lanewise.cli.plain import replace_what_cannot_be_encoded
+from lanewise.cli.suggest import nearest
 from lanewise.errors import LanewiseError
 
-__all__ = ["cli", "main"]
+__all__ = ["OTHER_WORDS", "VERBS", "cli", "main"]
 
 # verb -> its one line of help. The verb's module is lanewise.cli.<verb>, its command the attribute of that name.
-_VERBS: dict[str, str] = {
+VERBS: dict[str, str] = {
     "run": "Run a program unchanged, record it soundly, and explain it.",
     "watch": "Run a program and collect its calling-context tree, light enough to leave on.",
     "explain": "Say what a trace is bound by, what each problem costs, and what to do.",
@@ -38,18 +39,36 @@ _VERBS: dict[str, str] = {
 }
 
 
+# What other tools call these, or what one would try first.
+OTHER_WORDS: dict[str, str] = {
+    "analyze": "explain",
+    "compare": "diff",
+    "flamegraph": "tree",
+    "open": "view",
+    "optimize": "fix",
+    "profile": "run",
+    "query": "sql",
+    "record": "run",
+    "report": "explain",
+    "show": "view",
+    "stats": "table",
+    "summary": "explain",
+    "timeline": "view",
+}
+
+
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
+        if cmd_name not in VERBS:
             return None
         return getattr(importlib.import_module(f"lanewise.cli.{cmd_name}"), cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_VERBS.items()))
+            formatter.write_dl(list(VERBS.items()))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
@@ -58,6 +77,8 @@ class _Verbs(click.Group):
             word = args[0]
             if os.path.exists(word):
                 raise click.UsageError(f"no command {word!r}; did you mean: lanewise explain {word}") from None
+            if near := OTHER_WORDS.get(word) or nearest(word, VERBS):
+                raise click.UsageError(f"no command {word!r}; did you mean: lanewise {near}") from None
             raise
 
 

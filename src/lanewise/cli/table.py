@@ -9,6 +9,7 @@ import click
 
 from lanewise.cli.common import cache_option, console, json_option, open_trace, output_option, step_row
 from lanewise.cli.outputs import deliver
+from lanewise.cli.suggest import OneOf
 
 if TYPE_CHECKING:
     from lanewise.diagnose.sections.section import Section
@@ -24,7 +25,7 @@ _PARTS = ("memory-steps", "memory-over-time", "queues-over-time", "critical-path
 
 @click.command()
 @click.argument("source", metavar="TRACE", required=False)
-@click.argument("which", metavar="[TABLE]", type=click.Choice([*_PROFILER, *_MEASURES, *_PARTS, "all"]), required=False)
+@click.argument("which", metavar="[TABLE]", type=OneOf([*_PROFILER, *_MEASURES, *_PARTS, "all"]), required=False)
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows per table.")
 @click.option("--sort", metavar="COLUMN", default=None, help="Sort by this column, largest first.")
 @click.option(

@@ -51,7 +51,10 @@ def run_query(trace: Trace, query: str, limit: int, format_: str) -> str:
         names = [column[0] for column in result.description or []]
         rows: list[tuple[Any, ...]] = result.fetchmany(limit + 1)
     except duckdb.Error as error:
-        raise UsageError(f"the query failed: {' '.join(str(error).split())[:400]}") from None
+        said = " ".join(str(error).split())[:400]
+        if "Table with name" in said:  # what it suggests are tables of its own
+            said = f"{said.partition('!')[0]}; the tables are {', '.join(TABLES)}"
+        raise UsageError(f"the query failed: {said}") from None
     more = len(rows) > limit
     rows = rows[:limit]
     if format_ == "json":
