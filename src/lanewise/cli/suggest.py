@@ -26,5 +26,5 @@ class OneOf(click.Choice):  # pyright: ignore[reportMissingTypeArgument]  # gene
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
             if near := nearest(str(value), map(str, self.choices)):
-                error.message = f"did you mean {near!r}? {error.message}"
+                self.fail(f"did you mean {near!r}? {error.message}", param, ctx)
             raise
