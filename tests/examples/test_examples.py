@@ -144,7 +144,7 @@ def test_examples_through_the_command_line(script: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "Can you trust it?" in done.stderr
+    assert "evidence and tables" in done.stderr
     assert done.stdout.startswith(Path(script).stem)
 
 

@@ -164,7 +164,7 @@ def main(path: str, form: str, project: str, unprofiled_us: float | None) -> Non
     from lanewise.diagnose.explain import explain
     from lanewise.errors import LanewiseError
     from lanewise.show.report.json import report_json
-    from lanewise.show.report.terminal import print_report
+    from lanewise.show.report.one_screen import print_one_screen
     from lanewise.trace.reader import read
 
     replace_what_cannot_be_encoded()
@@ -186,4 +186,4 @@ def main(path: str, form: str, project: str, unprofiled_us: float | None) -> Non
         print(data)
     else:
         print()
-        print_report(report, console())
+        print_one_screen(report, console())

@@ -20,7 +20,7 @@ __all__ = ["demo"]
 def demo(name: str | None, list_: bool, as_json: bool) -> None:
     """Show it working: explain a bundled H100 trace, and record a small CPU program first if torch is installed."""
     from lanewise.diagnose.explain import explain
-    from lanewise.show.report.terminal import print_report
+    from lanewise.show.report.one_screen import print_one_screen
     from lanewise.trace.reader import read
 
     if list_:
@@ -35,11 +35,11 @@ def demo(name: str | None, list_: bool, as_json: bool) -> None:
         from lanewise.capture.demo import record_demo
 
         click.echo("Recording a small program on this machine's CPU, into lanewise-out/ ...", err=True)
-        print_report(record_demo(), console())
+        print_one_screen(record_demo(), console())
         click.echo()
     elif name is None:
         click.echo("torch is not installed, so nothing can be recorded here; a bundled H100 trace instead.\n", err=True)
     name = name or "mnist"
     click.echo(f"A bundled trace from an H100: {BUNDLED[name]}.\n", err=True)
-    print_report(explain(read(str(bundled_path(name)), cache=False)), console())
+    print_one_screen(explain(read(str(bundled_path(name)), cache=False)), console())
     click.echo("\nyour own:  lanewise explain trace.json.gz        more of these:  lanewise demo --list", err=True)

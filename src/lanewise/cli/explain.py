@@ -42,7 +42,8 @@ __all__ = ["explain"]
 @click.option(
     "--ignore", multiple=True, metavar="CODE", help="Leave out rules whose code starts with this (repeatable)."
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also list every check that found nothing, and why.")
+@click.option("--full", is_flag=True, help="The whole report, not only its first screen: as into a file.")
+@click.option("-v", "--verbose", is_flag=True, help="The same, with every check that found nothing, and why.")
 @step_time_option
 @cache_option
 @output_option
@@ -52,6 +53,7 @@ def explain(
     format_: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    full: bool,
     verbose: bool,
     step_time: float | None,
     cache: bool,
@@ -89,7 +91,11 @@ def explain(
         buffer = StringIO()
         print_report(report, console(buffer), verbose=verbose)
         emit(buffer.getvalue(), output, force)
-    else:
+    elif full or verbose:
         from lanewise.show.report.terminal import print_report
 
         print_report(report, console(), verbose=verbose)
+    else:
+        from lanewise.show.report.one_screen import print_one_screen
+
+        print_one_screen(report, console())

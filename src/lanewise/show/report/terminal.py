@@ -18,7 +18,7 @@ from lanewise.show.report.markdown import location_text
 from lanewise.show.report.terminal_table import AtWidth, table_renderable
 from lanewise.show.safe_text import clean
 
-__all__ = ["print_report", "render"]
+__all__ = ["ON_THE_CPU", "class_bar", "head_facts", "print_report", "render", "way_on"]
 
 _LEVEL = {"bad": ("✗", "bold red"), "warn": ("!", "yellow"), "info": ("·", "dim"), "ok": ("✓", "green")}
 _CLASS_STYLE = {
@@ -30,7 +30,7 @@ _CLASS_STYLE = {
     "unknown": ("cannot be told", "white", "·"),
 }
 _BAR_WIDTH = 60
-_ON_THE_CPU = (
+ON_THE_CPU = (
     "The diagnoses speak of the time that a GPU loses; this run has none. What the CPU's time goes to stands below. "
     "lanewise.optimize tries other numbers of threads, torch.compile and more on this machine, and keeps what is measured "
     "to be faster."
@@ -56,6 +56,12 @@ def render(report: Report, *, verbose: bool = False) -> RenderableType:
 
 
 def _head(report: Report) -> Text:
+    facts = (" · ".join(head_facts(report)), "dim")
+    return Text.assemble((clean(report.source.path, 90), "bold"), "\n", facts)
+
+
+def head_facts(report: Report) -> list[str]:
+    """What was recorded: the device, events, steps."""
     source = report.source
     unnamed = "a GPU that the file does not name" if source.devices else "no GPU in this trace"
     facts = [clean(source.device, 60) or unnamed]
@@ -70,14 +76,14 @@ def _head(report: Report) -> Text:
         )
     else:
         facts.append("no steps marked: one region over the whole recording")
-    return Text.assemble((clean(source.path, 90), "bold"), "\n", (" · ".join(facts), "dim"))
+    return facts
 
 
 def _verdict(report: Report) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(clean(report.verdict, 700), style="bold")]
     shares = {name: share for name, share in report.regime.shares.items() if share > 0.004}
     if shares:
-        lines.append(AtWidth(lambda width: _bar(shares, min(_BAR_WIDTH, width - 8))))
+        lines.append(AtWidth(lambda width: class_bar(shares, width)))
     regime = report.regime
     if regime.step_us and (regime.shares or regime.unprofiled):
         note = f"  {step_text(regime, marked=bool(report.steps.count))}"
@@ -88,7 +94,9 @@ def _verdict(report: Report) -> list[RenderableType]:
     return lines
 
 
-def _bar(shares: Mapping[str, float], width: int) -> RenderableType:
+def class_bar(shares: Mapping[str, float], width: int) -> RenderableType:
+    """The classes of a step's time as a bar in that many characters, and below it what is what."""
+    width = min(_BAR_WIDTH, width - 8)
     bar, legend = Text("  "), Text("  ", style="dim")
     for name, share in sorted(shares.items(), key=lambda item: -item[1]):
         label, colour, block = _CLASS_STYLE[name]
@@ -139,11 +147,9 @@ def _findings(report: Report) -> list[RenderableType]:
     rest = [f for f in shown if f not in on]
     parts: list[RenderableType] = [Text(), _heading("What to do, most to gain first" if on else "What to do")]
     if not on and "cpu" in report.tables:
-        parts.append(_indented(Text(_ON_THE_CPU)))
+        parts.append(_indented(Text(ON_THE_CPU)))
     elif not on:
-        way = next((f.fix for f in report.findings if f.kind == "regime" and f.code != "REG105"), "")
-        none = "No finding by itself would give back a measurable part of the step."
-        parts.append(_indented(Text(f"{none} Try: {way}" if way else none)))
+        parts.append(_indented(Text(way_on(report))))
     for number, finding in enumerate(on, 1):
         parts += [_finding(number, finding), Text()]
     if rest:
@@ -151,6 +157,13 @@ def _findings(report: Report) -> list[RenderableType]:
         for finding in rest:
             parts.append(_line("·", "dim", f"{finding.code}  {finding.title} ({why_not(finding)})"))
     return parts
+
+
+def way_on(report: Report) -> str:
+    """What to try where no finding gives back anything."""
+    way = next((f.fix for f in report.findings if f.kind == "regime" and f.code != "REG105"), "")
+    none = "No finding by itself would give back a measurable part of the step."
+    return f"{none} Try: {way}" if way else none
 
 
 def _finding(number: int, finding: Finding) -> RenderableType:

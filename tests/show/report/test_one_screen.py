@@ -1,0 +1,92 @@
+"""The first screen of a report: never longer, never cropped without a mark, at any width."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lanewise.bundled import BUNDLED, bundled_path
+from lanewise.diagnose.explain import explain
+from lanewise.report.gain import helps
+from lanewise.report.model import Report
+from lanewise.show.report.one_screen import LINES, print_one_screen
+from lanewise.trace.reader import read
+from tests.support.builder import TraceBuilder
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+TRACES = [*sorted((DATA / "twins").glob("*.json.gz")), *sorted((DATA / "h200").glob("*.json.gz"))]
+
+
+def shown(report: Report, width: int) -> list[str]:
+    out = StringIO()
+    print_one_screen(report, Console(file=out, width=width))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name[:-8])
+def test_every_recording_fits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    report = explain(read(Path(path.name), cache=False))
+    for width in (60, 80, 100, 160):
+        lines = shown(report, width)
+        assert len(lines) < LINES
+        assert max(map(len, lines)) <= width
+        if first := next((finding for finding in report.findings if helps(finding)), None):
+            assert any(f"[{first.code}]" in line for line in lines)
+        assert "--full" in "".join(lines)
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_the_bundled_traces_fit(name: str) -> None:
+    lines = shown(explain(read(bundled_path(name), cache=False)), 80)
+    assert len(lines) < LINES
+
+
+def test_it_says_what_binds_what_is_doubtful_what_to_do_and_where_to_go_on() -> None:
+    text = "\n".join(shown(explain(read(DATA / "twins" / "item_loop-bad.json.gz", cache=False)), 100))
+    order = [
+        "Host-bound: the GPU works",
+        "! Recording made the step",
+        "1  The host asks the GPU for 50 values",
+        "leaving 75.2 us",
+        "[SYN101]",
+        "Fix: keep the value on the device",
+        "lanewise explain",
+        "--full",
+    ]
+    places = [text.index(one) for one in order]
+    assert places == sorted(places)
+    assert "Start with" not in text
+
+
+def test_what_does_not_fit_is_marked() -> None:
+    report = explain(read(DATA / "twins" / "mnist-stacks.json.gz", cache=False))
+    titles = [line for line in shown(report, 80) if line[:3] in {"1  ", "2  ", "3  "}]
+    assert len(titles) == 3
+    assert all(line.endswith(("…", ".")) for line in titles)
+    assert "(and 1 more: --full)" in "\n".join(shown(report, 80))
+
+
+def test_hostile_names_and_a_long_path_stay_inside() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step(), b.op("aten::\x1b[31m" + "x" * 500):
+            b.launch("k\n\x07" * 50, duration=20)
+    report = explain(b.build())
+    text = "\n".join(shown(report, 60))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert len(text.splitlines()) < LINES
+
+
+def test_without_a_device_it_names_what_takes_the_time() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step(), b.op("aten::addmm"):
+            b.wait(400)
+    lines = shown(explain(b.build()), 80)
+    assert any("aten::addmm" in line and "us" in line for line in lines)
+    assert len(lines) < LINES
