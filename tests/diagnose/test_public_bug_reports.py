@@ -118,7 +118,7 @@ def test_slow_steps_do_not_vanish_from_the_verdict() -> None:
 def test_nothing_firm_is_said_where_most_of_the_work_is_missing() -> None:
     of = report("f_missing_records")
     assert of.regime.name == "undetermined"
-    assert "75% of the launches have no device record" in of.verdict
+    assert "75 % of the launches have no device record" in of.verdict
     assert [f.code for f in of.findings if f.kind == "problem"] == []
     assert "of the step)" not in " ".join(f.title for f in of.findings)
 

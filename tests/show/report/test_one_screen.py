@@ -89,4 +89,5 @@ def test_without_a_device_it_names_what_takes_the_time() -> None:
             b.wait(400)
     lines = shown(explain(b.build()), 80)
     assert any("aten::addmm" in line and "us" in line for line in lines)
+    assert not any(line.startswith("Undetermined") for line in lines)
     assert len(lines) < LINES

@@ -121,7 +121,7 @@ _UNTOLD = {
 def _reason(facts: Core, lost: float) -> str:
     """Why the run cannot be judged: the cause of most of the time that cannot be told."""
     if lost > _LOST_FROM:
-        return f"{lost:.0%} of the launches have no device record, and what the device did then is not known"
+        return f"{100 * lost:.0f} % of the launches have no device record, and what the device did then is not known"
     untold = {why: time.total for why, time in facts.classes.untold.items()}
     why = max(untold, key=lambda one: untold[one]) if any(untold.values()) else "head"
     if why != "blocked":
@@ -132,7 +132,7 @@ def _reason(facts: Core, lost: float) -> str:
     call = trace.name_of(int(waits[np.argmax(trace.duration[waits])]))
     part = untold[why] / max(1, int(facts.classes.of_step.sum()))
     return (
-        f"{min(1.0, part):.0%} of the time the host sits in {call} while nothing runs that was recorded; what it waits for "
+        f"{100 * min(1.0, part):.0f} % of the time the host sits in {call} while nothing runs that was recorded; what it waits for "
         "may be in another process, on another card, or lost"
     )
 

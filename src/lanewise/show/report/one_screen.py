@@ -16,7 +16,7 @@ from lanewise.report.gain import gain_text, helps, step_text
 from lanewise.report.model import Finding, Report
 from lanewise.report.quantity import format_quantity
 from lanewise.show.report.markdown import location_text
-from lanewise.show.report.terminal import ON_THE_CPU, class_bar, head_facts, way_on
+from lanewise.show.report.terminal import class_bar, head_facts, way_on
 from lanewise.show.report.terminal_table import AtWidth
 from lanewise.show.safe_text import cell, clean
 
@@ -28,6 +28,9 @@ _FINDINGS = 3
 _LEAST = 3
 """Lines of a finding: what, how much, the change."""
 _FUNCTIONS = 6
+_ON_THE_CPU = (
+    "lanewise.optimize tries other numbers of threads, torch.compile and more, and keeps what is measured to be faster."
+)
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
@@ -69,7 +72,7 @@ def _drawn(report: Report, width: int) -> RenderableType:
 def _bound_by(report: Report) -> str:
     """The verdict without what to start with, which follows by itself."""
     regime = next((finding.title for finding in report.findings if finding.kind == "regime"), "")
-    return clean(regime or report.verdict, 700)
+    return clean(report.verdict if "cpu" in report.tables else regime or report.verdict, 700)
 
 
 def _trust(report: Report, width: int) -> list[Text]:
@@ -78,6 +81,8 @@ def _trust(report: Report, width: int) -> list[Text]:
     marks = {"bad": 0, "warn": 1}
     notes = sorted((note for note in report.health if note.level in marks), key=lambda note: marks[note.level])
     said = [note.text for note in notes if note.level == "bad"] + said + [n.text for n in notes if n.level == "warn"]
+    if not said and report.regime.name == "undetermined":
+        return []
     if not said:
         return _lines("✓ nothing speaks against these numbers", width, indent=2, style="green")
     more = f" (and {len(said) - 1} more: --full)" if len(said) > 1 else ""
@@ -108,7 +113,7 @@ def _without_findings(report: Report, width: int) -> list[Text]:
     for row in block.rows[:_FUNCTIONS]:
         numbers = [format_quantity(keys[key], row[key]).rjust(9) for key in ("time", "share") if key in keys]
         lines += _lines(f"{' '.join(numbers)}  {cell(row[name])}", width, indent=1)
-    return [*lines, *_lines(ON_THE_CPU, width, most=2, style="dim")]
+    return [*lines, *_lines(_ON_THE_CPU, width, most=2)]
 
 
 def _next(report: Report, more: int, width: int) -> list[Text]:

@@ -18,7 +18,7 @@ from lanewise.show.report.markdown import location_text
 from lanewise.show.report.terminal_table import AtWidth, table_renderable
 from lanewise.show.safe_text import clean
 
-__all__ = ["ON_THE_CPU", "class_bar", "head_facts", "print_report", "render", "way_on"]
+__all__ = ["class_bar", "head_facts", "print_report", "render", "way_on"]
 
 _LEVEL = {"bad": ("✗", "bold red"), "warn": ("!", "yellow"), "info": ("·", "dim"), "ok": ("✓", "green")}
 _CLASS_STYLE = {
@@ -30,7 +30,7 @@ _CLASS_STYLE = {
     "unknown": ("cannot be told", "white", "·"),
 }
 _BAR_WIDTH = 60
-ON_THE_CPU = (
+_ON_THE_CPU = (
     "The diagnoses speak of the time that a GPU loses; this run has none. What the CPU's time goes to stands below. "
     "lanewise.optimize tries other numbers of threads, torch.compile and more on this machine, and keeps what is measured "
     "to be faster."
@@ -147,7 +147,7 @@ def _findings(report: Report) -> list[RenderableType]:
     rest = [f for f in shown if f not in on]
     parts: list[RenderableType] = [Text(), _heading("What to do, most to gain first" if on else "What to do")]
     if not on and "cpu" in report.tables:
-        parts.append(_indented(Text(ON_THE_CPU)))
+        parts.append(_indented(Text(_ON_THE_CPU)))
     elif not on:
         parts.append(_indented(Text(way_on(report))))
     for number, finding in enumerate(on, 1):

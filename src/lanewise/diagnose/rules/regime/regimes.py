@@ -67,7 +67,7 @@ def _judge(facts: Facts, name: str) -> Outcome:
         "class_time": time(steps.class_ns.get(name, 0.0)),
         "queue_delay": time(regime.queue_delay_ns),
         "queued": time(regime.queued_ns),
-        "top": text(" and ".join(f"{_LABELS[c]} ({s:.0%})" for c, s in top)),
+        "top": text(" and ".join(f"{_LABELS[c]} ({100 * s:.0f} %)" for c, s in top)),
         "reason": text(regime.reason),
     }
     headings = {"what": ("text", "where the step goes"), "time": ("time", "time"), "share": ("share", "share")}
