@@ -132,8 +132,8 @@ def _reason(facts: Core, lost: float) -> str:
     call = trace.name_of(int(waits[np.argmax(trace.duration[waits])]))
     part = untold[why] / max(1, int(facts.classes.of_step.sum()))
     return (
-        f"{100 * min(1.0, part):.0f} % of the time the host sits in {call} while nothing runs that was recorded; what it waits for "
-        "may be in another process, on another card, or lost"
+        f"{100 * min(1.0, part):.0f} % of the time the host sits in {call} while nothing runs that was recorded; what it "
+        "waits for may be in another process, on another card, or lost"
     )
 
 
