@@ -84,3 +84,9 @@ def test_it_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "lanewise: python is not needed: lanewise run train.py\n"
+
+
+def test_a_runner_that_is_installed_as_a_module_still_starts_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lanewise.cli.first_words._module", lambda name: name)
+    assert what_to_type(["uv", "run", "train.py"], "run").endswith(": uv run lanewise run train.py")
+    assert what_to_type(["pytest", "tests"], "run").endswith(": lanewise run -m pytest tests")

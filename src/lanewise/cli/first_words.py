@@ -15,6 +15,8 @@ _PYTHON = re.compile(r"(?:python|pypy|ipython|py)w?[\d.]*(?:\.exe)?")
 _SHELL = re.compile(r"(?:ba|z|da|k)?sh")
 # How a launcher of ranks is told that what it launches is a module: each rank is recorded, and not the launcher.
 _LAUNCHERS = {("accelerate", "launch"): "-m", ("deepspeed",): "--module"}
+# Tools whose `run` starts a program in a project's environment.
+_RUNNERS = {"hatch", "pdm", "pipenv", "pixi", "poetry", "rye", "uv"}
 _TAKE_A_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
@@ -39,8 +41,9 @@ def what_to_type(words: list[str], verb: str) -> str:
         return _say(f"{first} starts a program and is none", [*words[:at], *ours])
     if os.path.isfile(f"{first}.py"):
         return _say(f"no such script: {first}", ["lanewise", verb, f"{first}.py", *rest])
-    module = _module(first)
-    if module:
+    # A runner that is installed beside us is a module, too, and still starts another program.
+    runs = name in _RUNNERS and rest[:1] == ["run"]
+    if not runs and (module := _module(first)):
         return _say(f"{first} is a module and no script", ["lanewise", verb, "-m", module, *rest])
     if _SHELL.fullmatch(name):
         return _in_the_script(rest[0] if rest else first, verb)

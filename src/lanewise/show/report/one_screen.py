@@ -28,6 +28,8 @@ _FINDINGS = 3
 _LEAST = 3
 """Lines of a finding: what, how much, the change."""
 _FUNCTIONS = 6
+_DOUBTS = 3
+"""Where there is little to do, there is room for what is not known."""
 _ON_THE_CPU = (
     "lanewise.optimize tries other numbers of threads, torch.compile and more, and keeps what is measured to be faster."
 )
@@ -56,9 +58,9 @@ def _drawn(report: Report, width: int) -> RenderableType:
         parts.append(class_bar(shares, width))
     if report.regime.step_us and (report.regime.shares or report.regime.unprofiled):
         parts += _lines(step_text(report.regime, marked=bool(report.steps.count)), width, indent=2, style="dim")
-    parts += _trust(report, width)
-    parts.append(Text())
     on = [finding for finding in report.findings if helps(finding)]
+    parts += _trust(report, width, 1 if len(on) > 1 else _DOUBTS)
+    parts.append(Text())
     most = Group(*parts, Text(), *_next(report, len(on), width))
     room = LINES - 1 - len(Console(width=width).render_lines(most))  # the prompt takes one
     shown = on[: max(1, min(_FINDINGS, room // _LEAST))]
@@ -75,7 +77,7 @@ def _bound_by(report: Report) -> str:
     return clean(report.verdict if "cpu" in report.tables else regime or report.verdict, 700)
 
 
-def _trust(report: Report, width: int) -> list[Text]:
+def _trust(report: Report, width: int, most: int) -> list[Text]:
     """The gravest of what speaks against the numbers, and how many more do."""
     said = [f"{finding.title} ({finding.code})" for finding in report.findings if finding.kind == "validity"]
     marks = {"bad": 0, "warn": 1}
@@ -85,8 +87,11 @@ def _trust(report: Report, width: int) -> list[Text]:
         return []
     if not said:
         return _lines("✓ nothing speaks against these numbers", width, indent=2, style="green")
-    more = f" (and {len(said) - 1} more: --full)" if len(said) > 1 else ""
-    return _lines(f"! {clean(said[0], 600)}", width, most=2, indent=2, style="yellow", end=more)
+    lines: list[Text] = []
+    for at, text in enumerate(said[:most], 1):
+        more = f" (and {len(said) - at} more: --full)" if at == most < len(said) else ""
+        lines += _lines(f"! {clean(text, 600)}", width, most=2, indent=2, style="yellow", end=more)
+    return lines
 
 
 def _finding(number: int, finding: Finding, width: int, room: int) -> list[Text]:
