@@ -56,7 +56,7 @@ class Recording:
             slow=self.facts.slow,
             costs=costs,
         )
-        return tuple(ns / self.measured_ns for ns in (step.step_ns, step.low_ns, step.high_ns))  # type: ignore[return-value]
+        return step.step_ns / self.measured_ns, step.low_ns / self.measured_ns, step.high_ns / self.measured_ns
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from lanewise.bundled import BUNDLED, bundled_path
@@ -91,3 +92,13 @@ def test_without_a_device_it_names_what_takes_the_time() -> None:
     assert any("aten::addmm" in line and "us" in line for line in lines)
     assert not any(line.startswith("Undetermined") for line in lines)
     assert len(lines) < LINES
+
+
+def test_wide_characters_count_as_the_terminal_counts_them() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step(), b.op("aten::" + "計" * 60):
+            b.wait(400)
+    lines = shown(explain(b.build()), 60)
+    assert max(map(cell_len, lines)) <= 60
+    assert any("計" in line and line.rstrip().endswith("…") for line in lines)

@@ -1,6 +1,6 @@
 """The Report on one screen: what the run is bound by, whether that can be trusted, the first things to do, where to go on.
 
-At most `LINES` lines at any width of 40 characters or more: what does not fit ends with `…`, and `--full` has all of it.
+At most `LINES` lines at any width of 60 characters or more: what does not fit ends with `…`, and `--full` has all of it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lanewise.report.gain import gain_text, helps, step_text
 from lanewise.report.model import Finding, Report
 from lanewise.report.quantity import format_quantity
 from lanewise.show.report.markdown import location_text
-from lanewise.show.report.terminal import class_bar, head_facts, way_on
+from lanewise.show.report.terminal import TRY_ON_THE_CPU, class_bar, head_facts, way_on
 from lanewise.show.report.terminal_table import AtWidth
 from lanewise.show.safe_text import cell, clean
 
@@ -30,9 +30,6 @@ _LEAST = 3
 _FUNCTIONS = 6
 _DOUBTS = 3
 """Where there is little to do, there is room for what is not known."""
-_ON_THE_CPU = (
-    "lanewise.optimize tries other numbers of threads, torch.compile and more, and keeps what is measured to be faster."
-)
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
@@ -79,10 +76,9 @@ def _bound_by(report: Report) -> str:
 
 def _trust(report: Report, width: int, most: int) -> list[Text]:
     """The gravest of what speaks against the numbers, and how many more do."""
-    said = [f"{finding.title} ({finding.code})" for finding in report.findings if finding.kind == "validity"]
-    marks = {"bad": 0, "warn": 1}
-    notes = sorted((note for note in report.health if note.level in marks), key=lambda note: marks[note.level])
-    said = [note.text for note in notes if note.level == "bad"] + said + [n.text for n in notes if n.level == "warn"]
+    bad, warn = ([note.text for note in report.health if note.level == level] for level in ("bad", "warn"))
+    found = [f"{finding.title} ({finding.code})" for finding in report.findings if finding.kind == "validity"]
+    said = [*bad, *found, *warn]
     if not said and report.regime.name == "undetermined":
         return []
     if not said:
@@ -118,7 +114,7 @@ def _without_findings(report: Report, width: int) -> list[Text]:
     for row in block.rows[:_FUNCTIONS]:
         numbers = [format_quantity(keys[key], row[key]).rjust(9) for key in ("time", "share") if key in keys]
         lines += _lines(f"{' '.join(numbers)}  {cell(row[name])}", width, indent=1)
-    return [*lines, *_lines(_ON_THE_CPU, width, most=2)]
+    return [*lines, *_lines(TRY_ON_THE_CPU, width, most=2)]
 
 
 def _next(report: Report, more: int, width: int) -> list[Text]:
@@ -153,4 +149,4 @@ def _lines(
             last = last[: cut - 1].rstrip() + "…"
         wrapped = [*wrapped[: most - 1], last]
     wrapped[-1] += end
-    return [Text(" " * indent + line, style=style, no_wrap=True) for line in wrapped]
+    return [Text(" " * indent + line, style=style, no_wrap=True, overflow="ellipsis") for line in wrapped]

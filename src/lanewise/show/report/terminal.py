@@ -18,7 +18,7 @@ from lanewise.show.report.markdown import location_text
 from lanewise.show.report.terminal_table import AtWidth, table_renderable
 from lanewise.show.safe_text import clean
 
-__all__ = ["class_bar", "head_facts", "print_report", "render", "way_on"]
+__all__ = ["TRY_ON_THE_CPU", "class_bar", "head_facts", "print_report", "render", "way_on"]
 
 _LEVEL = {"bad": ("✗", "bold red"), "warn": ("!", "yellow"), "info": ("·", "dim"), "ok": ("✓", "green")}
 _CLASS_STYLE = {
@@ -30,10 +30,13 @@ _CLASS_STYLE = {
     "unknown": ("cannot be told", "white", "·"),
 }
 _BAR_WIDTH = 60
-_ON_THE_CPU = (
-    "The diagnoses speak of the time that a GPU loses; this run has none. What the CPU's time goes to stands below. "
+TRY_ON_THE_CPU = (
     "lanewise.optimize tries other numbers of threads, torch.compile and more on this machine, and keeps what is measured "
     "to be faster."
+)
+_ON_THE_CPU = (
+    "The diagnoses speak of the time that a GPU loses; this run has none. What the CPU's time goes to stands below. "
+    f"{TRY_ON_THE_CPU}"
 )
 
 
