@@ -27,7 +27,10 @@ WAYS: dict[str, tuple[str, ...]] = {
 _SOURCE = Path(__file__).parents[2] / "src"
 _OURS = re.compile(r"^lanewise: .*\n?", re.MULTILINE)
 # Kineto's own lines, which also plain programs with a profiler write; and what differs from one process to the next.
-_NOISE = re.compile(r"^(?:USDT:|\[W\d|STAGE:|INFO:|.*0x[0-9a-f]{6,}).*\n?", re.MULTILINE)
+_NOISE = re.compile(
+    r"^(?:USDT:|\[W\d|STAGE:|INFO:|(?:WARNING|ERROR):\d{4}-\d\d-\d\d .*\.cpp:\d+\]|.*0x[0-9a-f]{6,}).*\n?",
+    re.MULTILINE,
+)
 # torch calls a module that any hook sees through a function of its own, which a traceback shows.
 _HOOKED = re.compile(
     r'(?:  File "[^"]*/torch/nn/modules/module\.py", line \d+, in (?:_call_impl|inner)\n(?:    .*\n)+)+'
