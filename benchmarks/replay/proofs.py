@@ -43,8 +43,14 @@ def main(words: Sequence[str] | None = None) -> int:
     if asked.verb == "run":
         prove_all(asked.programs or sorted(BAD.glob("*.py")), asked.out, asked.runs)
         return 0
-    rows = [row for path in _files(asked.files) for row in rows_of(path.stem, json.loads(path.read_text()))]
-    result = {"what": "steps predicted of a fix beside those measured with it", "summary": summary(rows), "rows": rows}
+    kept = {path.stem: json.loads(path.read_text()) for path in _files(asked.files)}
+    rows = [row for name, data in kept.items() for row in rows_of(name, data)]
+    result = {
+        "what": "steps predicted of a fix beside those measured with it",
+        "machines": sorted({where for data in kept.values() if (where := _machine(data))}),
+        "summary": summary(rows),
+        "rows": rows,
+    }
     text = table(rows)
     print(text)
     if asked.out is not None:
@@ -71,6 +77,14 @@ def prove_all(programs: Iterable[Path], folder: Path, runs: int) -> None:
         print(
             f"{program.stem}: {'kept' if kept.exists() else 'nothing kept'} ({last[:160]})", file=sys.stderr, flush=True
         )
+
+
+def _machine(data: Any) -> str:
+    """Where a proof of `lanewise fix` was made, and with what; "" where it does not say."""
+    base = (data.get("comparison") or {}).get("base") if isinstance(data, dict) else None
+    there = (base or {}).get("environment", {})
+    names = ("card", "clocks.driver", "versions.torch", "versions.python", "host.processor", "git.revision")
+    return ", ".join(str(there[name]) for name in names if there.get(name))
 
 
 def rows_of(name: str, data: Any) -> list[dict[str, Any]]:
