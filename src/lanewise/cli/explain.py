@@ -31,7 +31,8 @@ __all__ = ["explain"]
     type=click.Choice(["text", "md", "json", "sarif"]),
     default="text",
     show_default=True,
-    help="md is short enough to paste into an issue or an assistant; sarif is for code scanning and editors.",
+    help="md is short enough to paste into an issue or an assistant, with --full all of it; sarif is for code scanning "
+    "and editors.",
 )
 @click.option(
     "--select",
@@ -82,7 +83,8 @@ def explain(
             keep_report(report, trace, settings, step_time)
     form = "json" if as_json else format_
     if form in formats("report"):
-        emit(written("report", form, report), output, force)
+        whole = (full or verbose) and form in formats("whole report")
+        emit(written("whole report" if whole else "report", form, report), output, force)
     elif output is not None:
         from io import StringIO
 
