@@ -48,7 +48,7 @@ class Found:
         values: numbers for the title template.
         change: what the step would be without the problem; None for a statement. The engine replays the step with it: what
             it gives, and in which order, follows.
-        spread: relative uncertainty of what the change does, beyond that of the recording: 0.1 where work simply goes,
+        spread: relative uncertainty of what the change does, beyond that of the recording: 0.15 where work simply goes,
             more where new work is estimated.
         bound: whether the change gives at most this, as how much of it a fix can reach cannot be told.
         evidence: blocks that show it.
@@ -61,7 +61,7 @@ class Found:
 
     values: dict[str, Quantity] = field(default_factory=dict)
     change: Change | None = None
-    spread: float = 0.1
+    spread: float = 0.15
     bound: bool = False
     evidence: Sequence[Block] = ()
     confidence: Confidence = "high"
