@@ -54,7 +54,8 @@ def _drawn(report: Report, width: int) -> RenderableType:
     if shares:
         parts.append(class_bar(shares, width))
     if report.regime.step_us and (report.regime.shares or report.regime.unprofiled):
-        parts += _lines(step_text(report.regime, marked=bool(report.steps.count)), width, indent=2, style="dim")
+        took = step_text(report.regime, marked=bool(report.steps.count), watched=bool(report.source.contexts))
+        parts += _lines(took, width, indent=2, style="dim")
     on = [finding for finding in report.findings if helps(finding)]
     parts += _trust(report, width, 1 if len(on) > 1 else _DOUBTS)
     parts.append(Text())
@@ -128,6 +129,8 @@ def _next(report: Report, more: int, width: int) -> list[Text]:
         command = f"  lanewise explain {path} --full"
         lines = [f"{count}evidence and tables:", *(command[at : at + width] for at in range(0, len(command), width))]
     page = f"on a page, with the timeline:  lanewise view {path}"
+    if report.source.contexts:
+        page = f"the contexts themselves:  lanewise tree {path}"
     return [Text(line, style="dim", no_wrap=True) for line in [*lines, *([page] if len(page) <= width else [])]]
 
 
