@@ -73,9 +73,11 @@ def test_other_formats(tmp_path: Path) -> None:
     assert report["schema"] == "lanewise.report/2"
     assert report["source"]["contexts"] == 1839
     assert "OPT101" in {finding["code"] for finding in report["findings"]}
-    markdown = run("explain", path, "--format", "md").output
-    assert "a tree of 1,839 contexts" in markdown
-    assert "### OPT101" in markdown
+    for more in ([], ["--full"]):
+        markdown = run("explain", path, "--format", "md", *more).output
+        assert "a tree of 1,839 contexts" in markdown
+        assert "OPT101" in markdown
+        assert "lanewise view" not in markdown
     out = tmp_path / "report.sarif"
     assert run("explain", path, "--format", "sarif", "-o", out).exit_code == 0
     assert "OPT101" in out.read_text()
@@ -128,3 +130,4 @@ def test_several_trees_are_one_program(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "138 steps" in result.output
     assert "2 trees" in result.output
+    assert "lanewise explain" not in result.output

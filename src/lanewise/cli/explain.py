@@ -36,7 +36,8 @@ __all__ = ["explain"]
     type=click.Choice(["text", "md", "json", "sarif"]),
     default="text",
     show_default=True,
-    help="md is short enough to paste into an issue or an assistant; sarif is for code scanning and editors.",
+    help="md is short enough to paste into an issue or an assistant, with --full all of it; sarif is for code scanning "
+    "and editors.",
 )
 @click.option(
     "--select",
@@ -107,7 +108,7 @@ def _of_trees(sources: tuple[str, ...], settings: Settings, step_time: float | N
         raise UsageError("--step-time speaks of a trace: a tree of lanewise watch measures what watching costs itself")
     trees = [load(each) for each in sources]
     path = sources[0] if len(sources) == 1 else f"{len(sources)} trees"
-    size = sum(Path(each).stat().st_size for each in sources)
+    size = Path(path).stat().st_size if len(sources) == 1 else 0
     return explain_tree(trees[0] if len(trees) == 1 else merge(trees), path=path, size=size, settings=settings)
 
 
@@ -116,7 +117,8 @@ def _show(
 ) -> None:
     form = "json" if as_json else format_
     if form in formats("report"):
-        emit(written("report", form, report), output, force)
+        whole = (full or verbose) and form in formats("whole report")
+        emit(written("whole report" if whole else "report", form, report), output, force)
     elif output is not None:
         from io import StringIO
 

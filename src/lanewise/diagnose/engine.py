@@ -40,8 +40,9 @@ __all__ = [
 # Below this share of the step a problem is a note (diagnoses.md section 2).
 NOTE_BELOW = 0.01
 
-# Where the step was timed without the profiler, its host work is known within this factor: how it is spread is not.
-_TIMED_SPREAD = 1.1
+# Where the step was timed without the profiler, the work that a change takes off the host is known within this factor: the
+# sum is known, how it is spread is not.
+_TIMED_SPREAD = 1.25
 
 # From this share of the step on a finding that names a cause comes before remedies for anything.
 NAMES_A_CAUSE_FROM = 0.05

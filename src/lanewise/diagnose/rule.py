@@ -59,7 +59,7 @@ class Found:
         change: what the step would be without the problem; None for a statement. The engine replays the step with it: what
             it gives, and in which order, follows.
         saves: the same of a tree, which has no graph to replay: what goes away at most.
-        spread: relative uncertainty of what the change does, beyond that of the recording: 0.1 where work simply goes,
+        spread: relative uncertainty of what the change does, beyond that of the recording: 0.15 where work simply goes,
             more where new work is estimated.
         bound: whether the change gives at most this, as how much of it a fix can reach cannot be told.
         evidence: blocks that show it.
@@ -73,7 +73,7 @@ class Found:
     values: dict[str, Quantity] = field(default_factory=dict)
     change: Change | None = None
     saves: Saving | None = None
-    spread: float = 0.1
+    spread: float = 0.15
     bound: bool = False
     evidence: Sequence[Block] = ()
     confidence: Confidence = "high"

@@ -1,4 +1,4 @@
-"""The Report as Markdown, short enough to paste into an issue or an assistant."""
+"""The whole Report as Markdown, and what every Markdown needs: escaped text, places, tables."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 
 from rich.console import Console, Group, RenderableType
@@ -11,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from lanewise.measure.kernel_names import short_name
-from lanewise.report.gain import gain_text, helps, step_text, why_not
+from lanewise.report.gain import gain_text, helps, why_not
 from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TextBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.report.markdown import location_text
+from lanewise.show.report.picks import command, step_sentence
 from lanewise.show.report.terminal_table import AtWidth, table_renderable
 from lanewise.show.safe_text import clean
 
@@ -94,8 +94,8 @@ def _verdict(report: Report) -> list[RenderableType]:
     if shares:
         lines.append(AtWidth(lambda width: class_bar(shares, width)))
     regime = report.regime
-    if regime.step_us and (regime.shares or regime.unprofiled):
-        note = f"  {step_text(regime, marked=bool(report.steps.count), watched=bool(report.source.contexts))}"
+    if step_sentence(report):
+        note = f"  {step_sentence(report)}"
         if regime.shares and regime.as_recorded != regime.name:
             note += f", which would look {regime.as_recorded}"
         lines.append(Text(note, style="dim"))
@@ -243,11 +243,8 @@ def _footer(report: Report, verbose: bool) -> list[RenderableType]:
         if report.source.contexts:
             which += ", or need a trace"
         parts.append(Text(f"  {len(clear)} further checks {which} (-v lists them)", style="dim"))
-    if report.source.path != "standard input":
-        # In full and quoted: a command that is cut short does not run.
-        path = shlex.quote(clean(report.source.path, 4096))
-        verbs = ("tree",) if report.source.contexts else ("table", "chain")
-        commands = " · ".join(f"lanewise {verb} {path}" for verb in verbs)
+    verbs = ("tree",) if report.source.contexts else ("table", "chain")
+    if commands := " · ".join(filter(None, (command(verb, report) for verb in verbs))):
         parts.append(Text(f"  next: {commands} · lanewise rule CODE", style="dim"))
     return parts
 

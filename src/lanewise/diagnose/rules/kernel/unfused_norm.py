@@ -16,8 +16,12 @@ from lanewise.report.quantity import count, time
 from lanewise.tree.forest import nearest_marked
 from lanewise.tree.model import Phase
 
-# Square, mean, epsilon, inverse root, scale, with or without casts, and the multiplication with the weight.
-_CHAIN = r"c?pc?mc?ac?rc?x(?:c?x)?"
+# By letters of `Leaves`, with or without casts (c): square, mean, epsilon, root, scale, and the weight.
+_ROOT_MEAN_SQUARE = r"[px]c?mc?ac?(?:rc?x|qc?d)(?:c?x)?"
+# Mean and variance, or deviation, of what is left of it; epsilon, root, scale, and the weight with the bias.
+_VARIANCE = r"(?:mc?uc?[px]c?m|mc?(?:uc?)?v|vc?m)"
+_LAYER = rf"{_VARIANCE}c?(?:uc?)?(?:ac?(?:uc?)?(?:rc?x|qc?d)(?:c?x(?:c?a)?)?|(?:xc?)?ac?d(?:c?x)?(?:c?a)?)"
+_CHAIN = rf"(?:c?{_LAYER}|c?{_ROOT_MEAN_SQUARE})"
 
 
 _OF_ONE = {
@@ -82,14 +86,16 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
     title="{norms} {per} spelled out as {operators} operations each: {host} on the host, {device} on the GPU.",
 )
 def unfused_norm(facts: Facts, *, share_from: float = 0.01) -> Outcome:
-    """A root-mean-square normalisation is written as pow, mean, add, rsqrt, mul: one kernel for each.
+    """A normalisation is written as its formula (pow, mean, add, rsqrt, mul; with a mean and a bias for a layer
+    normalisation): one kernel for each operation.
 
     Each of them costs a launch and a pass over memory, where one kernel could read the input once and write the result
     once. Frameworks spell it so for clarity; a compiler or one call brings it back together.
 
     Costs: all but one of the launches (host-bound), or all but one read and one write of the data (device-bound).
 
-    Fix: `torch.nn.functional.rms_norm` or `torch.nn.RMSNorm`, torch.compile around it, or a fused kernel.
+    Fix: `torch.nn.functional.rms_norm` or `layer_norm`, `torch.nn.RMSNorm` or `LayerNorm`, torch.compile around it, or a
+    fused kernel.
 
     Verify: one kernel per normalisation.
 

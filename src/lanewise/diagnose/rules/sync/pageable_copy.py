@@ -13,9 +13,12 @@ from lanewise.diagnose.of_tree.tree_copies import tree_copies
 from lanewise.diagnose.readbacks import SMALL_BYTES
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import drop_wait, shorten
 from lanewise.report.quantity import bandwidth, byte_size, time
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
 
 # Pinned memory over PCIe 5 with 16 lanes: 54 GB/s measured on our H100, bytes/s.
 _PINNED_RATE = 50e9
@@ -128,7 +131,9 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             "bytes": byte_size(float(size.sum()) / steps),
             "rate": bandwidth(float(size.sum()) / took * 1e9),
         },
-        change=drop_wait(calls) + shorten(copies, size / _PINNED_RATE * 1e9),
+        change=drop_wait(calls)
+        + remove(facts, _waits_after(facts, calls))
+        + shorten(copies, size / _PINNED_RATE * 1e9),
         spread=0.3,
         evidence=[
             table(
@@ -147,3 +152,11 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
         events=np.unique(calls).tolist(),
     )
+
+
+def _waits_after(facts: Facts, calls: np.ndarray) -> np.ndarray:
+    """The waits in the same operators: `to` and `copy_` make one behind a copy that is not `non_blocking`."""
+    waits = facts.trace.links.calls("wait")
+    around = nearest(facts.host.parent, facts.trace.kind == Kind.OPERATOR, np.concatenate((calls, waits)))
+    of_calls, of_waits = around[: len(calls)], around[len(calls) :]
+    return waits[(of_waits >= 0) & np.isin(of_waits, of_calls)]

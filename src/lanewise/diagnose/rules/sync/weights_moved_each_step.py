@@ -12,12 +12,14 @@ from lanewise.diagnose.of_tree.contexts import Contexts
 from lanewise.diagnose.of_tree.tree_copies import tree_copies
 from lanewise.diagnose.readbacks import host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import of_step, outermost, per
+from lanewise.diagnose.select import named, of_step, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, count, share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
+
+_ASKED = "aten::_has_compatible_shallow_copy_type"
 
 
 def _of_tree(contexts: Contexts, *, copies_from: int, both_ways_from: int, share_from: float) -> Outcome:
@@ -138,7 +140,8 @@ def weights_moved_each_step(
             "total": time(total),
             "share": share(of_step(facts, total)),
         },
-        change=remove(facts, roots),
+        # `Module.to` asks this of every parameter.
+        change=remove(facts, np.concatenate((roots, named(facts, (Kind.OPERATOR,), _ASKED)))),
         evidence=[
             table(
                 "Copies under `to`",
