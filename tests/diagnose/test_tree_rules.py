@@ -9,9 +9,9 @@ import pytest
 
 import lanewise
 from lanewise.diagnose.explain import explain
-from lanewise.diagnose.of_tree.contexts import Contexts
 from lanewise.diagnose.of_tree.explain_tree import explain_tree
 from lanewise.diagnose.of_tree.ranked_contexts import ONLY_A_TRACE, diagnose_tree
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.registry import builtin_rules
 from lanewise.diagnose.settings import Settings
 from lanewise.errors import UsageError

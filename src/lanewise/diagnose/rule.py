@@ -17,11 +17,11 @@
         Source: where this is known from.
         '''
 
-A calling-context tree can answer some of the same questions from its sums. Then the rule has a second check, `of_tree`,
-which takes `Contexts` and the same thresholds: code, title, fix and verify are those of the one rule.
-
 The docstring is the documentation page; its `Fix:` and `Verify:` paragraphs are what a finding shows. Keyword defaults
 are the thresholds that settings may override.
+
+A calling-context tree can answer some of the same questions from its sums. Then the rule has a second check, `of_tree`,
+which takes `Contexts` and the same thresholds: code, title, fix and verify are those of the one rule.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import numpy as np
 from lanewise._version import __version__
 from lanewise.diagnose.evidence import table
 from lanewise.diagnose.health_notes import settings_notes
-from lanewise.diagnose.of_tree.contexts import Contexts
 from lanewise.diagnose.of_tree.ranked_contexts import diagnose_tree
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.settings import Settings
 from lanewise.diagnose.summary import Headings
 from lanewise.measure.kernel_names import short_name

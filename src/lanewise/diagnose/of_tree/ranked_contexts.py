@@ -20,7 +20,7 @@ from lanewise.diagnose.engine import (
     render_title,
     wanted_rules,
 )
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Found, NotApplicable, Outcome, Rule, Saving
 from lanewise.diagnose.settings import Settings, check_settings
 from lanewise.measure.regime.regime import REGIMES

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lanewise.diagnose.of_tree.contexts import WRAPPERS, Contexts
+from lanewise.diagnose.of_tree.tree_facts import WRAPPERS, Contexts
 from lanewise.diagnose.readbacks import DATA_DEPENDENT, SMALL_BYTES
 
 __all__ = ["TreeCopies", "TreeReadbacks", "tree_copies", "tree_readbacks"]

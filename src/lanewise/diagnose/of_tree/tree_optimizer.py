@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 
 __all__ = ["TreeOptimizer", "measure_tree_optimizer"]
 

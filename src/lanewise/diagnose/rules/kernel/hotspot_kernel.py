@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, shapes_label, steady_count, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
 from lanewise.diagnose.what_if.remedies import fuse

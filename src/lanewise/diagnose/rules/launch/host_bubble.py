@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, Saving, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.measure.facts import Facts

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.launch import many_tiny_kernels
 from lanewise.diagnose.select import counted, of_step, per

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from lanewise.diagnose.evidence import by_line, in_steady_steps, locate, per_step, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
 from lanewise.diagnose.what_if.fitting import graphs_per_step, host_matters, mostly_compiled

@@ -8,7 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, host_of_each, share_of_time
 from lanewise.diagnose.evidence import locate, steady_count, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.diagnose.what_if.remedies import remove

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import (
     claim,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from lanewise.diagnose.evidence import by_line, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, Outcome, Rule, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.regime.regime import REGIMES

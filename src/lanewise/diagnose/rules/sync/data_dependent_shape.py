@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
-from lanewise.diagnose.of_tree.contexts import Contexts
 from lanewise.diagnose.of_tree.tree_copies import tree_readbacks
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import find_readbacks, host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import climb, counted, per, sites

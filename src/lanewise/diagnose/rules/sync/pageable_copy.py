@@ -8,8 +8,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.host_copies import host_copies
-from lanewise.diagnose.of_tree.contexts import Contexts
 from lanewise.diagnose.of_tree.tree_copies import tree_copies
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import SMALL_BYTES
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites

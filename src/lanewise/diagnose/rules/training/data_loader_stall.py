@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.bubbles import LOADER, loader_rows

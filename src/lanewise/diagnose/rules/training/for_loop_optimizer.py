@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lanewise.diagnose.evidence import locate, steady_count, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.of_tree.tree_optimizer import TreeOptimizer, measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
-from lanewise.diagnose.of_tree.contexts import Contexts
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.of_tree.tree_optimizer import measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import rescale
