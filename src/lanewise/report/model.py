@@ -119,6 +119,7 @@ class Finding(msgspec.Struct, frozen=True):
         confidence: high for direct rows, medium for names or grids in place of shapes, low for sequence only.
         steps: numbers of the recorded steps it was seen in.
         places: where in the trace it is, steady steps first.
+        per_step: whether its numbers are per step though none has a number: those of a tree that was watched.
     """
 
     code: str
@@ -139,6 +140,7 @@ class Finding(msgspec.Struct, frozen=True):
     bound: bool = False
     kind: Literal["validity", "regime", "problem", "statement", "note"] = "problem"
     places: list[Place] = msgspec.field(default_factory=list[Place])
+    per_step: bool = False
 
     def __repr__(self) -> str:
         return f"<Finding {self.code} {self.name}: {self.title[:_LONGEST]!r}>"
@@ -162,7 +164,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class SourceSummary(msgspec.Struct, frozen=True):
-    """What was read."""
+    """What was read. `contexts`: how many a calling-context tree holds; 0 for a trace, and `events` is 0 for a tree."""
 
     path: str
     bytes: int
@@ -173,6 +175,7 @@ class SourceSummary(msgspec.Struct, frozen=True):
     devices: int
     software: dict[str, str]
     recorded: dict[str, bool]
+    contexts: int = 0
 
 
 class RegimeSummary(msgspec.Struct, frozen=True):
