@@ -11,6 +11,7 @@ from lanewise.errors import NotATraceError
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.show.report.json import report_json
 from lanewise.show.report.markdown import report_markdown
+from lanewise.show.report.short_markdown import LINES, short_markdown
 from lanewise.trace.reader import read
 from tests.support.corpus import CORPUS, DATA
 
@@ -39,6 +40,9 @@ def test_every_trace_is_explained_or_refused(path: Path) -> None:
     assert not shares or sum(shares[name] for name in CLASSES) == pytest.approx(1.0, abs=0.01)
     assert report.source.path in report_json(report)
     assert report_markdown(report).startswith("# ")
+    short = short_markdown(report)
+    assert len(short.splitlines()) <= LINES
+    assert len(short.encode()) <= 4_096
 
 
 def test_the_small_copies_are_there() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lanewise import __version__
-from lanewise.diagnose.explain import report_of
+from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.measure.facts import Facts
 from lanewise.replay.simulate import simulate
 from lanewise.report.gain import helps
@@ -37,19 +37,22 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=None)
     asked = parser.parse_args()
     truth = json.loads(asked.truth.read_text())
-    steps, fixes = [], []
+    steps: list[dict[str, Any]] = []
+    fixes: list[dict[str, Any]] = []
+    timed: list[dict[str, Any]] = []
     for pair in truth["pairs"]:
         for recording in pair["recordings"]:
             path = asked.traces / recording["file"]
             if path.exists():
-                _judge(pair, recording, path, steps, fixes)
+                _judge(pair, recording, path, steps, fixes, timed)
     result = {
         "what": "replay against recordings timed without a profiler beforehand; none of them was part of the fit",
         "lanewise": __version__,
         "machine": truth.get("machine", {}),
-        "summary": _summary(steps, fixes),
+        "summary": _summary(steps, fixes, timed),
         "steps": steps,
         "fixes": fixes,
+        "fixes_with_the_step_timed": timed,
     }
     print(json.dumps(result["summary"], indent=1))
     if asked.out is not None:
@@ -63,6 +66,7 @@ def _judge(
     path: Path,
     steps: list[dict[str, Any]],
     fixes: list[dict[str, Any]],
+    timed: list[dict[str, Any]],
 ) -> None:
     trace = read(path, cache=False)
     facts = Facts(trace)
@@ -88,8 +92,13 @@ def _judge(
             "twenty_simulations_s": round(seconds, 5),
         }
     )
-    if recording["role"] != "slow" or not pair["codes"]:
-        return
+    if recording["role"] == "slow" and pair["codes"]:
+        fixes.append(_fix(pair, recording, facts, speed))
+        timed.append(_fix(pair, recording, facts_of(trace, unprofiled_us=measured), speed))
+
+
+def _fix(pair: dict[str, Any], recording: dict[str, Any], facts: Facts, speed: float | None) -> dict[str, Any]:
+    """What the report says of a fix, beside what it measured."""
     report = report_of(facts)
     found = next((f for f in report.findings if f.code in pair["codes"] and f.alone_us_per_step > 0), None)
     first = next((f.code for f in report.findings if helps(f)), "")
@@ -97,23 +106,21 @@ def _judge(
     # A finding that is not made says that nothing is to be gained.
     left = now - (found.alone_us_per_step if found else 0.0)
     on_top = found is not None and found.code == first
-    fixes.append(
-        {
-            "recording": recording["name"],
-            "host_time_ratio": speed,
-            "codes": pair["codes"],
-            "first": first,
-            "found": found.code if found else "",
-            "slow_us": measured,
-            "fixed_us": float(pair["fixed_us"]),
-            "fixed_over_slow": float(pair["fixed_over_slow"]["median"]),
-            "said_now_us": round(now, 3),
-            "said_left_us": round(left, 3),
-            # The interval is that of the gain best first: what is first in the report has it alone.
-            "low_us": round(now - found.high_us_per_step, 3) if on_top else None,
-            "high_us": round(now - found.low_us_per_step, 3) if on_top else None,
-        }
-    )
+    return {
+        "recording": recording["name"],
+        "host_time_ratio": speed,
+        "codes": pair["codes"],
+        "first": first,
+        "found": found.code if found else "",
+        "slow_us": float(recording["unprofiled"]["median_us"]),
+        "fixed_us": float(pair["fixed_us"]),
+        "fixed_over_slow": float(pair["fixed_over_slow"]["median"]),
+        "said_now_us": round(now, 3),
+        "said_left_us": round(left, 3),
+        # The interval is that of the gain best first: what is first in the report has it alone.
+        "low_us": round(now - found.high_us_per_step, 3) if found and on_top else None,
+        "high_us": round(now - found.low_us_per_step, 3) if found and on_top else None,
+    }
 
 
 def _host_time_ratio(recording: dict[str, Any]) -> float | None:
@@ -125,7 +132,7 @@ def _host_time_ratio(recording: dict[str, Any]) -> float | None:
     return round(float(recording["gauge_us"] / np.median(while_timed)), 3)
 
 
-def _summary(steps: list[dict[str, Any]], fixes: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(steps: list[dict[str, Any]], fixes: list[dict[str, Any]], timed: list[dict[str, Any]]) -> dict[str, Any]:
     ratio = np.array([s["recorded_us"] / s["measured_us"] for s in steps])
     stretched = ratio > DISTORTED
     noticed = np.array([s["recorded_us"] / s["computed_us"] for s in steps]) > DISTORTED
@@ -147,6 +154,7 @@ def _summary(steps: list[dict[str, Any]], fixes: list[dict[str, Any]]) -> dict[s
             "false_alarms": int((~stretched & noticed).sum()),
         },
         "fixes": _fixes(fixes),
+        "fixes_with_the_step_timed": _fixes(timed),
         "misses": {
             "steps": [s["recording"] for s in steps if abs(s["computed_us"] / s["measured_us"] - 1) > 0.2],
             "fixes": [f["recording"] for f in fixes if abs(_error_in_turns(f)) > 0.15],

@@ -43,8 +43,14 @@ def main(words: Sequence[str] | None = None) -> int:
     if asked.verb == "run":
         prove_all(asked.programs or sorted(BAD.glob("*.py")), asked.out, asked.runs)
         return 0
-    rows = [row for path in _files(asked.files) for row in rows_of(path.stem, json.loads(path.read_text()))]
-    result = {"what": "steps predicted of a fix beside those measured with it", "summary": summary(rows), "rows": rows}
+    kept = {path.stem: json.loads(path.read_text()) for path in _files(asked.files)}
+    rows = [row for name, data in kept.items() for row in rows_of(name, data)]
+    result = {
+        "what": "steps predicted of a fix beside those measured with it",
+        "machines": sorted({where for data in kept.values() if (where := _machine(data))}),
+        "summary": summary(rows),
+        "rows": rows,
+    }
     text = table(rows)
     print(text)
     if asked.out is not None:
@@ -73,6 +79,14 @@ def prove_all(programs: Iterable[Path], folder: Path, runs: int) -> None:
         )
 
 
+def _machine(data: Any) -> str:
+    """Where a proof of `lanewise fix` was made, and with what; "" where it does not say."""
+    base = (data.get("comparison") or {}).get("base") if isinstance(data, dict) else None
+    there = (base or {}).get("environment", {})
+    names = ("card", "clocks.driver", "versions.torch", "versions.python", "host.processor", "git.revision")
+    return ", ".join(str(there[name]) for name in names if there.get(name))
+
+
 def rows_of(name: str, data: Any) -> list[dict[str, Any]]:
     """What one file says: a proof of `lanewise fix`, several of them, or a plan."""
     if isinstance(data, list):
@@ -83,12 +97,15 @@ def rows_of(name: str, data: Any) -> list[dict[str, Any]]:
     if comparison is None:
         return []
     predicted = data.get("predicted")
-    after = predicted["predicted"] if predicted else None
+    mended = [one["change"] for one in predicted["changes"]] if predicted else []
+    # An edit that answers nothing of what was found is not part of the prediction, and so there is none of the whole.
+    whole = all(set(one.get("answers", ())) & set(mended) for one in data["suggestions"])
+    after = predicted["predicted"] if predicted and whole else None
     return [
         {
             "program": name,
             "fix": " + ".join(dict.fromkeys(one["name"] for one in data["suggestions"])),
-            "mended": [one["change"] for one in predicted["changes"]] if predicted else [],
+            "mended": mended,
             "before_us": round(comparison["base"]["step_ns"] / 1e3, 3),
             "predicted_us": after["step_us"] if after else None,
             "low_us": after["low_us"] if after else None,
@@ -117,12 +134,18 @@ def _of_attempt(subject: str, attempt: dict[str, Any]) -> dict[str, Any]:
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How far predictions are from what was measured."""
     errors = [abs(row["predicted_us"] / row["measured_us"] - 1) for row in rows if row["predicted_us"]]
+    gains = [
+        (row["before_us"] - row["predicted_us"]) / (row["before_us"] - row["measured_us"])
+        for row in rows
+        if row["predicted_us"] and row["measured_us"] < 0.95 * row["before_us"]
+    ]
     held = [row["low_us"] <= row["measured_us"] <= row["high_us"] for row in rows if row["low_us"] is not None]
     return {
         "proofs": len(rows),
         "predicted": len(errors),
         "median_error": round(median(errors), 4) if errors else None,
         "within_15_percent": round(sum(error <= 0.15 for error in errors) / len(errors), 4) if errors else None,
+        "median_gain_over_measured": round(median(gains), 4) if gains else None,
         "interval_holds": round(sum(held) / len(held), 4) if held else None,
     }
 
@@ -133,6 +156,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     lines = [f"{told['proofs']} proofs, {told['predicted']} of them predicted"]
     if told["median_error"] is not None:
         lines[0] += f": off by {told['median_error']:.1%} in the median, within 15 % in {told['within_15_percent']:.0%}"
+    if told["median_gain_over_measured"] is not None:
+        lines[0] += f"; the gain predicted is {told['median_gain_over_measured']:.2f} of the one measured in the median"
     lines[0] += "."
     lines += [
         "",

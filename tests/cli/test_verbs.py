@@ -52,7 +52,18 @@ def test_explain_json_is_one_versioned_object_in_the_shown_order() -> None:
 def test_explain_markdown_is_short_enough_to_paste() -> None:
     text = run("explain", MNIST, "--format", "md").stdout.decode()
     assert text.startswith("# Host-bound")
-    assert len(text) < 20_000
+    assert len(text.splitlines()) <= 40
+    order = ["- Step: ", "- Doubt: ", "1. **", "(LAU106)", "leaving", "Fix: ", "2. **", "--full", "lanewise view"]
+    assert [part for part in order if part not in text] == []
+    assert [text.index(part) for part in order] == sorted(text.index(part) for part in order)
+
+
+def test_all_of_the_markdown_comes_when_asked_for() -> None:
+    for asked in ("--full", "-v"):
+        text = run("explain", MNIST, "--format", "md", asked).stdout.decode()
+        assert text.startswith("# Host-bound")
+        assert "Verify: " in text
+        assert "| --- |" in text.replace("|---|", "| --- |")
 
 
 def test_every_bundled_trace_has_a_verdict() -> None:

@@ -87,7 +87,7 @@ def test_candidates_are_tried_in_the_order_of_predicted_ratios() -> None:
 
 FIX = {
     "schema": "lanewise.fix/1",
-    "suggestions": [{"name": "cast-once"}, {"name": "cast-once"}],
+    "suggestions": [{"name": "cast-once", "answers": ["MEM106"]}, {"name": "cast-once", "answers": ["MEM106"]}],
     "predicted": {
         "changes": [{"change": "MEM106"}],
         "predicted": {"step_us": 731.2, "low_us": 680.0, "high_us": 780.0},
@@ -115,7 +115,11 @@ PLAN = {
 
 def test_stored_proofs_become_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "kept").mkdir()
-    for name, data in (("casts", FIX), ("plan", PLAN), ("nothing", {"schema": "lanewise.fix/1", "comparison": None})):
+    partly = FIX | {
+        "suggestions": [{"name": "cast-once", "answers": ["MEM106"]}, {"name": "flags", "answers": ["OPT101"]}]
+    }
+    nothing = {"schema": "lanewise.fix/1", "comparison": None}
+    for name, data in (("casts", FIX), ("partly", partly), ("plan", PLAN), ("nothing", nothing)):
         (tmp_path / "kept" / f"{name}.json").write_text(json.dumps(data))
     document = tmp_path / "README.md"
     document.write_text(f"# Ours\n{proofs.BEGIN}\nold\n{proofs.END}\nend\n")
@@ -127,7 +131,8 @@ def test_stored_proofs_become_a_table(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "| casts | cast-once (MEM106) | 1.10 ms | 731.2 us (680.0 us to 780.0 us) | 734.0 us | 1.00 |" in text
     assert "| MLP | cuda-graph | 400.0 us | 100.0 us | 110.0 us | 0.91 |" in text
     assert "| MLP | compile | 400.0 us | – | 90.0 us | – |" in text
+    assert "| partly | cast-once + flags (MEM106) | 1.10 ms | – | 734.0 us | – |" in text
     told = json.loads(out.read_text())["summary"]
-    assert (told["proofs"], told["predicted"], told["interval_holds"]) == (3, 2, 1.0)
+    assert (told["proofs"], told["predicted"], told["interval_holds"]) == (4, 2, 1.0)
     with pytest.raises(SystemExit, match="no place for the table"):
         proofs.put_into("# Ours\n", "table")

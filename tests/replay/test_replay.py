@@ -198,6 +198,31 @@ def test_a_wait_couples_host_and_device_until_it_is_dropped() -> None:
     assert step_us(facts, remove(facts, operators(facts, "aten::item"))) <= step_us(facts, drop_wait(waits))
 
 
+def test_a_call_of_the_program_goes_with_the_python_that_makes_it() -> None:
+    def program(waits: int, *, python: float = 8, outside: bool = True) -> Facts:
+        b = TraceBuilder()
+        for _ in range(6):
+            with b.step(head=0, tail=0):
+                for number in range(10):
+                    with b.op("aten::add", head=30):
+                        b.launch("add", duration=2)
+                        if number < waits and not outside:
+                            b.wait(python)
+                            b.synchronize("cudaDeviceSynchronize")
+                    if number < waits and outside:
+                        b.wait(python)
+                        b.synchronize("cudaDeviceSynchronize")
+        return Facts(b.build())
+
+    def without(facts: Facts) -> float:
+        return step_us(facts, remove(facts, np.flatnonzero(facts.host.waiting)))
+
+    assert without(program(10)) == pytest.approx(step_us(program(0)), abs=2)
+    # What lies before a call in an operator is the operator's; what is long ago is something else's.
+    assert without(program(10, outside=False)) == pytest.approx(step_us(program(0)) + 80, abs=2)
+    assert without(program(10, python=50)) == pytest.approx(step_us(program(0)) + 300, abs=2)
+
+
 def test_a_replayed_region_leaves_the_device_its_work() -> None:
     facts = loop(host=20, kernel=5)
     graph = step_us(facts, replayed(facts, facts.launches.call))

@@ -13,6 +13,7 @@ from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.report.json import report_json
 from lanewise.show.report.markdown import report_markdown
+from lanewise.show.report.short_markdown import LINES, short_markdown
 from lanewise.show.report.tables import Tables, profiler_tables, tables_csv
 from lanewise.show.report.terminal import print_report
 from lanewise.show.safe_text import clean
@@ -49,7 +50,8 @@ def test_no_output_passes_control_sequences_on(name: str) -> None:
     facts, report = report_of(name)
     buffer = io.StringIO()
     print_report(report, Console(file=buffer, width=110, force_terminal=False, markup=False), verbose=True)
-    for text in (buffer.getvalue(), report_markdown(report)):
+    assert len(short_markdown(report).splitlines()) <= LINES
+    for text in (buffer.getvalue(), report_markdown(report), short_markdown(report)):
         assert "\x1b" not in text
         assert "\x07" not in text
         assert "\u202e" not in text
@@ -60,8 +62,9 @@ def test_no_output_passes_control_sequences_on(name: str) -> None:
 
 
 def test_markdown_shows_markup_as_text() -> None:
-    text = report_markdown(report_of("<script>alert(1)</script>")[1])
-    assert "<script>" not in text.replace("\\<script\\>", "")
+    report = report_of("<script>alert(1)</script>")[1]
+    for text in (report_markdown(report), short_markdown(report)):
+        assert "<script>" not in text.replace("\\<script\\>", "")
 
 
 def test_clean_keeps_ordinary_names() -> None:

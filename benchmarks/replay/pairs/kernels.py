@@ -306,7 +306,7 @@ PAIRS = [
         options=("shapes", "stack"),
     ),
     Pair("chain-small", partial(_repeated, one=_chain, whole=_chain_fused, rows=64, width=256, layers=6), **_FUSED),
-    *_sizes("layer_norm", _layer_norm_one, _layer_norm, "normalisation spelled out as F.layer_norm", "LAU102"),
+    *_sizes("layer_norm", _layer_norm_one, _layer_norm, "normalisation spelled out as F.layer_norm", "KER111"),
     *_sizes("rms_norm", _rms_norm_one, _rms_norm, "normalisation spelled out as F.rms_norm", "KER111"),
     *_sizes("gelu", _gelu_one, _gelu, "GELU spelled out as F.gelu(approximate='tanh')", "LAU102"),
     Pair(

@@ -14,7 +14,8 @@ __all__ = ["deliver", "formats", "written"]
 
 _OUTPUTS = {
     ("report", "json"): "lanewise.show.report.json:report_json",
-    ("report", "md"): "lanewise.show.report.markdown:report_markdown",
+    ("report", "md"): "lanewise.show.report.short_markdown:short_markdown",
+    ("whole report", "md"): "lanewise.show.report.markdown:report_markdown",
     ("report", "sarif"): "lanewise.show.check.sarif:report_sarif",
     ("tables", "json"): "lanewise.show.report.tables:tables_json",
     ("tables", "md"): "lanewise.show.report.tables:tables_markdown",

@@ -25,13 +25,13 @@ class Wish:
 
     Attributes:
         change: the edit.
-        spread: relative uncertainty of what it does: 0.1 where work simply goes, more where new work is estimated.
+        spread: relative uncertainty of what it does: 0.15 where work simply goes, more where new work is estimated.
         general: a remedy for anything (a graph, compiling), or a mere bound: made after those that mend something in
             particular.
     """
 
     change: Change
-    spread: float = 0.1
+    spread: float = 0.15
     general: bool = False
 
 

@@ -27,6 +27,8 @@ __all__ = ["COSTS", "LEFT_OF_FRAMES", "Costs", "scaled_to", "slower", "undistort
 _TYPICAL = 0.25
 # A host slower by this share that makes the step longer by less than half of it is not what binds it.
 _LITTLE = 0.05
+# A host that is slower by this factor is slower than any that was seen: what it does not lengthen, the host does not bind.
+_FAR_SLOWER = 1.35
 # A device's clock with and without the profiler, in turns on a lent H200, differed by less than this, and mostly by less
 # than the other.
 _CLOCKS, _USUAL_CLOCKS = 1.3, 1.1
@@ -94,7 +96,7 @@ def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:
     if abs(now / step_ns - 1) < 0.02:
         return graph
     bound_by_device = at(1 + _LITTLE) < (1 + _LITTLE / 2) * now
-    if bound_by_device and (step_ns < _USUAL_CLOCKS * now or at(COSTS.spread) < (1 + _LITTLE) * now):
+    if bound_by_device and (step_ns < _USUAL_CLOCKS * now or at(_FAR_SLOWER) < (1 + _LITTLE) * now):
         if step_ns * _CLOCKS < now:
             return graph
         if step_ns < _CLOCKS * now:

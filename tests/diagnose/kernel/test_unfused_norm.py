@@ -50,6 +50,31 @@ def test_casts_and_a_weight_belong_to_it() -> None:
     assert finding.values["operators"].value == 8
 
 
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "mean sub pow mean sub add sqrt div mul add",
+        "mean sub mul mean add rsqrt mul",
+        "mean copy_ sub pow mean add rsqrt mul copy_ mul add",
+        "mean var sub add sqrt div mul add",
+        "mean sub var add rsqrt mul mul add",
+        "mean std sub mul add div add",
+        "pow mean add sqrt div mul",
+        "mul mean add rsqrt mul mul",
+    ],
+)
+def test_layer_norms_and_other_spellings_of_the_root_are_found_whole(spelled: str) -> None:
+    names = tuple(spelled.split())
+    finding = found("KER111", program(3, names=names, duration=1), unprofiled_us=5_000)
+    assert finding.values["operators"].value == len(names)
+    assert title("KER111", finding).startswith("3 normalisations per step")
+
+
+@pytest.mark.parametrize("other", ["mean sub mul add", "pow mean add mul", "mean sub pow mean", "sub pow mean sqrt"])
+def test_losses_and_statistics_are_no_normalisations(other: str) -> None:
+    assert cleared("KER111", program(3, names=tuple(other.split())))
+
+
 def test_fires_from_one_percent_of_the_step() -> None:
     def beside(other: float) -> Trace:
         b = TraceBuilder()

@@ -42,8 +42,8 @@ def test_copies_before_a_replay() -> None:
         "1 copy per step to bring inputs to the fixed addresses of a CUDA graph: 20.0 us on the device (17 % of the "
         "region), 10.0 us on the host."
     )
-    # The copy, and 10 us of what Python does before it.
-    assert result.gain_ns == pytest.approx(20_000)
+    # The copy, and 20 us of what Python does before it.
+    assert result.gain_ns == pytest.approx(30_000)
 
 
 def test_a_device_bound_run_pays_on_the_device() -> None:

@@ -66,3 +66,17 @@ def test_without_device_work_it_does_not_apply() -> None:
     with b.step(), b.op("aten::mm"):
         pass
     assert skipped("SYN103", b.build())
+
+
+def test_the_wait_behind_a_copy_goes_with_it() -> None:
+    b = TraceBuilder()
+    for _ in range(5):
+        with b.step():
+            with b.op("aten::to"), b.op("aten::_to_copy"), b.op("aten::copy_"):
+                b.copy("HtoD", source="pageable", size=8_000_000, duration=1000, call=20)
+                b.synchronize()
+            for _ in range(40):
+                with b.op("aten::mm"):
+                    b.launch("gemm", duration=1)
+    # Pinned, the copy takes 160 us, beside which the host launches for 280.
+    assert found("SYN103", b.build()).gain_ns > 1_000_000

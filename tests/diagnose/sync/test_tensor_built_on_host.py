@@ -87,3 +87,31 @@ def test_without_device_work_it_does_not_apply() -> None:
     with b.step(), b.op("aten::zeros"):
         pass
     assert skipped("SYN107", b.build())
+
+
+def of_a_list(*, lifted: bool = True) -> Trace:
+    """`torch.tensor(values, device="cuda")`: the values are read, for 30 us, behind `empty` and before `to`."""
+    b = TraceBuilder()
+    for _ in range(5):
+        with b.step():
+            with b.op("aten::empty"):
+                b.wait(1)
+            b.wait(30)
+            with b.op("aten::to"), b.op("aten::_to_copy"), b.op("aten::copy_"):
+                b.copy("HtoD", source="pageable", size=1024, duration=5)
+            with b.op("aten::lift_fresh" if lifted else "aten::view"):
+                b.wait(1)
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=20)
+    return b.build()
+
+
+def test_a_list_is_read_by_the_host_in_time_that_no_row_has() -> None:
+    finding = found("SYN107", of_a_list())
+    assert title("SYN107", finding).startswith("1 tensor per step created on the CPU (torch.tensor first)")
+    assert finding.gain_ns > 40_000
+    assert needed("SYN107", program(shapes=False))
+
+
+def test_memory_that_is_filled_by_something_else_is_not_of_a_list() -> None:
+    assert cleared("SYN107", of_a_list(lifted=False))

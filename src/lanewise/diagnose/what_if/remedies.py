@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lanewise.measure.facts import Facts
+from lanewise.replay.apply import called
 from lanewise.replay.change import Change, Events, add, cheaper, cut, shorten
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -19,7 +20,11 @@ def remove(facts: Facts, events: Events) -> Change:
     trace = facts.trace
     events = np.asarray(events, dtype=np.int64)
     on_device = np.isin(trace.kind[events], (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET))
-    return Change(gone=np.concatenate((events, _hosts_of(facts, events[on_device]))))
+    # The program's own calls, such as `torch.cuda.synchronize()`, are made by Python, which goes with them.
+    calls = events[np.isin(trace.kind[events], (Kind.RUNTIME, Kind.DRIVER))]
+    calls = calls[facts.host.outermost_operator[calls] < 0]
+    gone = Change(gone=np.concatenate((events, _hosts_of(facts, events[on_device]))))
+    return gone + cut(called(facts.graph, calls), trace.start[calls]) if len(calls) else gone
 
 
 def rescale(facts: Facts, events: Events, by: float | np.ndarray) -> Change:

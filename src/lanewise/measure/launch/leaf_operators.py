@@ -26,6 +26,7 @@ _LETTERS = {
     "aten::mul": "x", "aten::mul_": "x", "aten::copy_": "c", "aten::div": "d", "aten::div_": "d", "aten::sqrt": "q",
     "aten::_softmax": "s", "aten::_safe_softmax": "s", "aten::bmm": "b", "aten::baddbmm": "b", "aten::masked_fill": "k",
     "aten::masked_fill_": "k", "aten::where": "k", "aten::native_dropout": "n", "aten::cat": "t",
+    "aten::sub": "u", "aten::sub_": "u", "aten::var": "v", "aten::std": "v",
 }  # fmt: skip
 _OTHER, _BREAK = "o", "|"
 

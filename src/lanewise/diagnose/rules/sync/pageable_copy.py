@@ -8,20 +8,64 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.host_copies import host_copies
+from lanewise.diagnose.of_tree.tree_copies import tree_copies
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import SMALL_BYTES
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
+from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import drop_wait, shorten
 from lanewise.report.quantity import bandwidth, byte_size, time
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
 
 # Pinned memory over PCIe 5 with 16 lanes: 54 GB/s measured on our H100, bytes/s.
 _PINNED_RATE = 50e9
 
 
+def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
+    if not contexts.has_device:
+        return NotApplicable("the tree holds no device work")
+    found = tree_copies(contexts)
+    found = found.of(found.pageable & ~((found.direction == "DtoH") & (found.bytes <= SMALL_BYTES)))
+    if len(found.copy) == 0:
+        return Clear("no pageable copies")
+    if not (found.number * 2 > 1).any():
+        return Clear("pageable copies are made in half of the steps or fewer")
+    blocked = float(found.blocked.sum())
+    if contexts.of_step(blocked) < share_from:
+        return Clear(f"pageable copies block the host for {contexts.of_step(blocked):.1%} of the step")
+    moved = found.bytes * found.number
+    return Found(
+        values={
+            "copies": counted(float(found.number.sum()), "copy", "copies"),
+            "per": contexts.per,
+            "blocked": time(blocked),
+            "bytes": byte_size(float(moved.sum())),
+            "rate": bandwidth(float(moved.sum()) / max(1.0, blocked) * 1e9),
+        },
+        saves=contexts.blocking(np.unique(found.operator)),
+        evidence=[
+            table(
+                "Pageable copies",
+                {
+                    "site": ("text", "copied by"),
+                    "count": ("count", "copies"),
+                    "bytes": ("bytes", "bytes"),
+                    "blocked": ("time", "host blocked"),
+                },
+                contexts.by_site(found.operator, count=found.number, bytes=moved, blocked=found.blocked),
+            )
+        ],
+        location=contexts.location(int(found.operator[np.argmax(found.blocked)])),
+    )
+
+
 @rule(
     "SYN103",
     "pageable-copy",
+    of_tree=_of_tree,
     title="{copies} {per} through ordinary (pageable) host memory: the host is blocked for {blocked} ({bytes} at "
     "{rate}).",
 )
@@ -87,7 +131,9 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             "bytes": byte_size(float(size.sum()) / steps),
             "rate": bandwidth(float(size.sum()) / took * 1e9),
         },
-        change=drop_wait(calls) + shorten(copies, size / _PINNED_RATE * 1e9),
+        change=drop_wait(calls)
+        + remove(facts, _waits_after(facts, calls))
+        + shorten(copies, size / _PINNED_RATE * 1e9),
         spread=0.3,
         evidence=[
             table(
@@ -106,3 +152,11 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
         events=np.unique(calls).tolist(),
     )
+
+
+def _waits_after(facts: Facts, calls: np.ndarray) -> np.ndarray:
+    """The waits in the same operators: `to` and `copy_` make one behind a copy that is not `non_blocking`."""
+    waits = facts.trace.links.calls("wait")
+    around = nearest(facts.host.parent, facts.trace.kind == Kind.OPERATOR, np.concatenate((calls, waits)))
+    of_calls, of_waits = around[: len(calls)], around[len(calls) :]
+    return waits[(of_waits >= 0) & np.isin(of_waits, of_calls)]

@@ -13,6 +13,7 @@ from lanewise.diagnose.select import climb, counted, enclosing, named, outermost
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import whole_of
+from lanewise.replay.change import cut
 from lanewise.report.quantity import byte_size, text, time
 from lanewise.trace.schema import Kind
 
@@ -39,14 +40,16 @@ _MOVES = ("aten::to", "aten::_to_copy", "aten::copy_")
     "{bytes}.",
 )
 def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
-    """A tensor of zeros, ones, random numbers or a range is filled by the CPU and then moved.
+    """A tensor of zeros, ones, random numbers, a range or a Python list is filled by the CPU and then moved.
 
     The device could fill it itself in a few microseconds, without the copy and without the wait that a copy from
-    ordinary memory brings.
+    ordinary memory brings. A list it cannot read: `torch.tensor(values, device="cuda")` goes through every value in
+    Python's objects, makes a tensor on the CPU and copies that.
 
-    Costs: the creation and the copy's call.
+    Costs: the creation, reading a list included, and the copy's call.
 
-    Fix: pass `device="cuda"` to the call that creates it.
+    Fix: pass `device="cuda"` to the call that creates it; make a tensor of a list once, before the loop, or keep the
+    values in a tensor from the start.
 
     Verify: the copy is gone.
 
@@ -64,18 +67,26 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     through = np.zeros(len(trace.names), dtype=bool)
     through[trace.name_ids(*_MOVES)] = True
     root = climb(facts, trace.links.operator[found.row], through)
-    created = _creation_before(facts, root)
+    before, after = _beside(facts, root)
+    of_list = (before >= 0) & (after >= 0)
+    of_list &= np.isin(trace.name[before], trace.name_ids("aten::empty"))
+    of_list &= np.isin(trace.name[after], trace.name_ids("aten::lift_fresh"))
+    created = np.where(of_list | trace.name_mask(_CREATED)[trace.name[before]], before, -1)
     if not (created >= 0).any():
         return Clear("no tensor is created on the CPU right before it is copied")
-    if not facts.health.shapes:
+    if not (facts.health.shapes or of_list.any()):
         return NeedsCapture("shapes, to tell the created tensor from another one: `record_shapes=True`")
-    size = _created_bytes(facts, created)
+    size = np.where(of_list, found.bytes, _created_bytes(facts, np.where(of_list, -1, created)))
     fits = (created >= 0) & (size == found.bytes) & (size > 0)
     root, created, size, call = root[fits], created[fits], size[fits], found.call[fits]
+    of_list, after = of_list[fits], after[fits]
     steps = steady_count(facts)
     if len(root) / steps < per_step_from:
         return Clear("what is created on the CPU is not what is copied")
-    cost = trace.duration[created] + trace.duration[call]
+    # Of a list an empty tensor is made, the values are read, with no row of their own, and the copy begins.
+    filled = np.where(of_list, trace.start[root], trace.end[created])
+    creation = filled - trace.start[created]
+    cost = creation + trace.duration[call]
     places = sites(facts, created)
     table_rows: list[dict[str, Any]] = []
     for i, label in enumerate(places.label):
@@ -85,20 +96,22 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
                 "site": label,
                 "count": int(mine.sum()) / steps,
                 "bytes": float(size[mine].mean()),
-                "create": float(trace.duration[created[mine]].sum()) / steps,
+                "create": float(creation[mine].sum()) / steps,
                 "copy": float(trace.duration[call[mine]].sum()) / steps,
             }
         )
     table_rows.sort(key=lambda row: -row["create"] - row["copy"])
+    most = int(np.argmax(cost))
+    gone = np.concatenate((created, root, after[of_list]))
     return Found(
         values={
             "tensors": counted(len(root) / steps, "tensor", "tensors"),
             "per": per(facts),
-            "creator": text(trace.name_of(int(created[np.argmax(cost)]))),
+            "creator": text("torch.tensor" if of_list[most] else trace.name_of(int(created[most]))),
             "total": time(float(cost.sum()) / steps),
             "bytes": byte_size(float(size.sum()) / steps),
         },
-        change=remove(facts, np.concatenate((created, root))),
+        change=remove(facts, gone) + cut(trace.end[created[of_list]], trace.start[root[of_list]]),
         evidence=[
             table(
                 "Tensors created on the CPU",
@@ -112,26 +125,27 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
                 table_rows,
             )
         ],
-        location=locate(facts, int(created[np.argmax(cost)])),
+        location=locate(facts, int(created[most])),
         events=[*created.tolist(), *np.unique(call).tolist()],
     )
 
 
-def _creation_before(facts: Facts, root: np.ndarray) -> np.ndarray:
-    """The creating operator that ends right before each root on its lane, or -1."""
-    trace = facts.trace
-    name = trace.name_mask(_CREATED)
-    # Siblings: operators directly below the same parent, in order.
+def _beside(facts: Facts, root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The operators right before and right after each root, below the same parent; -1 where there is none."""
+    trace, parent = facts.trace, facts.host.parent
     siblings = in_steady_steps(facts, trace.of(Kind.OPERATOR))
-    parent = facts.host.parent[siblings]
-    order = siblings[np.lexsort((trace.start[siblings], parent, trace.lane[siblings]))]
+    order = siblings[np.lexsort((trace.start[siblings], parent[siblings], trace.lane[siblings]))]
     position = np.full(len(trace), -1, dtype=np.int64)
     position[order] = np.arange(len(order))
-    at = position[root] - 1
-    before = np.where(at >= 0, order[np.maximum(at, 0)], -1)
-    usable = (before >= 0) & (facts.host.parent[np.maximum(before, 0)] == facts.host.parent[root])
-    usable &= trace.lane[np.maximum(before, 0)] == trace.lane[root]
-    return np.where(usable & name[trace.name[np.maximum(before, 0)]], before, -1)
+
+    def neighbour(step: int) -> np.ndarray:
+        at = position[root] + step
+        there = (position[root] >= 0) & (at >= 0) & (at < len(order))
+        other = order[np.clip(at, 0, len(order) - 1)]
+        same = there & (parent[other] == parent[root]) & (trace.lane[other] == trace.lane[root])
+        return np.where(same, other, -1)
+
+    return neighbour(-1), neighbour(1)
 
 
 def _created_bytes(facts: Facts, created: np.ndarray) -> np.ndarray:

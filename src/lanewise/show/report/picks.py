@@ -1,0 +1,82 @@
+"""What of a Report comes first, and in which order: the same on the first screen and in the short Markdown."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from lanewise.report.gain import helps, step_text
+from lanewise.report.model import Finding, Report
+from lanewise.report.quantity import format_quantity
+from lanewise.show.safe_text import cell, clean
+
+__all__ = [
+    "NOTHING_SPEAKS_AGAINST",
+    "bound_by",
+    "busiest",
+    "command",
+    "doubts",
+    "first_change",
+    "step_sentence",
+    "to_do",
+    "vouched_for",
+]
+
+NOTHING_SPEAKS_AGAINST = "nothing speaks against these numbers"
+_FUNCTIONS = 6
+_SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
+
+
+def bound_by(report: Report) -> str:
+    """The verdict without what to start with, which follows by itself."""
+    regime = next((finding.title for finding in report.findings if finding.kind == "regime"), "")
+    return clean(report.verdict if "cpu" in report.tables else regime or report.verdict, 700)
+
+
+def step_sentence(report: Report) -> str:
+    """What a step takes; "" where that says nothing."""
+    if not report.regime.step_us or not (report.regime.shares or report.regime.unprofiled):
+        return ""
+    return step_text(report.regime, marked=bool(report.steps.count), watched=bool(report.source.contexts))
+
+
+def doubts(report: Report) -> list[str]:
+    """What speaks against the numbers, the gravest first."""
+    bad, warn = ([note.text for note in report.health if note.level == level] for level in ("bad", "warn"))
+    found = [f"{finding.title} ({finding.code})" for finding in report.findings if finding.kind == "validity"]
+    return [clean(text, 600) for text in (*bad, *found, *warn)]
+
+
+def vouched_for(report: Report) -> bool:
+    """Whether it is worth saying that nothing speaks against the numbers: there are some."""
+    return report.regime.name != "undetermined"
+
+
+def to_do(report: Report) -> list[Finding]:
+    """Findings that shorten the step, most to gain first."""
+    return [finding for finding in report.findings if helps(finding)]
+
+
+def first_change(finding: Finding) -> str:
+    """The first thing to try, in one sentence; "" if there is none."""
+    return _SENTENCE.split(clean(finding.fix, 600), maxsplit=1)[0]
+
+
+def busiest(report: Report) -> tuple[str, list[tuple[list[str], str]]] | None:
+    """Where there is no device: the title, and numbers and name of the functions or operators that take most."""
+    block = report.tables.get("functions") or report.tables.get("cpu")
+    if block is None:
+        return None
+    keys = {column.key: column.type for column in block.columns}
+    name = next((key for key in ("function", "operator") if key in keys), block.columns[0].key)
+    rows = [
+        ([format_quantity(keys[key], row[key]) for key in ("time", "share") if key in keys], cell(row[name]))
+        for row in block.rows[:_FUNCTIONS]
+    ]
+    return clean(block.title), rows
+
+
+def command(verb: str, report: Report) -> str:
+    """A command about the same trace, in full and quoted: one that is cut short does not run. "" where no file was read."""
+    path, of_memory = report.source.path, bool(report.source.contexts) and not report.source.bytes
+    return "" if path == "standard input" or of_memory else f"lanewise {verb} {shlex.quote(clean(path, 4096))}"
