@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from lanewise.report.quantity import Quantity, QuantityType
+from lanewise.shown import Shown
 
 __all__ = [
     "SCHEMA",
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 SCHEMA = "lanewise.report/2"
+
+_LONGEST = 300
+"""Characters of a text in a `repr`: a notebook or a debugger shows it in full."""
 
 Level = Literal["ok", "info", "warn", "bad"]
 Side = Literal["host", "device", "transfer", "communication", "memory", "any"]
@@ -52,6 +56,9 @@ class TableBlock(msgspec.Struct, frozen=True, tag="table"):
     columns: list[TableColumn]
     rows: list[dict[str, Any]]
     omitted: int = 0
+
+    def __repr__(self) -> str:
+        return f"<TableBlock {self.title!r}: {len(self.rows) + self.omitted} rows, {len(self.columns)} columns>"
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag="text"):
@@ -135,6 +142,9 @@ class Finding(msgspec.Struct, frozen=True):
     places: list[Place] = msgspec.field(default_factory=list[Place])
     per_step: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Finding {self.code} {self.name}: {self.title[:_LONGEST]!r}>"
+
 
 class Check(msgspec.Struct, frozen=True):
     """A rule that was evaluated and is no finding: why, and what to record if it could not tell."""
@@ -199,7 +209,7 @@ class StepsSummary(msgspec.Struct, frozen=True):
     gaps: TableBlock | None = None
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(Shown, msgspec.Struct, frozen=True):
     """Everything that `explain` says, as data. `statements`: what was measured besides, where it says something."""
 
     schema: str
@@ -214,3 +224,7 @@ class Report(msgspec.Struct, frozen=True):
     chain: TableBlock | None = None
     verdict: str = ""
     statements: list[TextBlock] = msgspec.field(default_factory=list[TextBlock])
+
+    def __repr__(self) -> str:
+        about = f"{self.source.path[-_LONGEST:]!r}: {self.verdict[:_LONGEST]!r}, {len(self.findings)} findings"
+        return f"<Report {about}>"
