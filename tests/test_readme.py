@@ -44,6 +44,7 @@ NOT_HERE = {
     "ranks traces/": "ranks of a job: tests/diagnose/distributed",
     "--snapshot": "a memory snapshot of a GPU: tests/measure/memory",
     "fix .*--apply": "minutes: tests/edit",
+    "--install-hook": "changes this environment: tests/cli/test_watch_asked.py",
     "plan.json": "a plan of optimize: tests/show/plan",
 }
 NEEDS_TORCH = ("run ", "watch ", "fix ")
