@@ -34,6 +34,7 @@ VERBS: dict[str, str] = {
     "export": "Write a trace for Perfetto, speedscope, a page, Parquet or CSV.",
     "sql": "Query the columns of a trace in SQL.",
     "rule": "Explain a diagnosis, or list them all.",
+    "mcp": "Answer an assistant's questions about recordings (Model Context Protocol).",
     "doctor": "Say what this machine can record, and why not.",
     "demo": "Show it working: a bundled H100 trace explained.",
 }
