@@ -4,12 +4,14 @@
     report = lanewise.explain(trace)
     print(report.verdict)
 
-Everything is imported on first use, so that `import lanewise` costs nothing. For pytest, which warns of packages with
-plugins that it finds imported already (by `lanewise run`): PYTEST_DONT_REWRITE.
+Everything is imported on first use, so that `import lanewise` costs nothing; where LANEWISE_WATCH names a file, it begins
+to watch the program. For pytest, which warns of packages with plugins that it finds imported already (by `lanewise run`):
+PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Any
 
@@ -49,3 +51,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __getattr__("__all__")
+
+
+if "LANEWISE_WATCH" in os.environ:
+    from lanewise.cli.watch_asked import start_if_asked as _start_if_asked
+
+    _start_if_asked()

@@ -21,6 +21,8 @@ from lanewise.fix.plans.plan import load_plan as load_plan
 from lanewise.measure.facts import Facts as Facts
 from lanewise.measure.memory.snapshot import Snapshot as Snapshot
 from lanewise.measure.memory.snapshot import read_snapshot as read_snapshot
+from lanewise.notebook import NotebookView as NotebookView
+from lanewise.notebook import load_ipython_extension as load_ipython_extension
 from lanewise.report.model import Finding as Finding
 from lanewise.report.model import Report as Report
 from lanewise.report.prediction import Prediction as Prediction

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from lanewise.capture.outlook import Outlook, look
+from lanewise.capture.outlook import Outlook, look, look_at_cell
 
 
 def outlook(source: str) -> Outlook:
@@ -74,3 +74,43 @@ def test_where_steps_may_come_by_themselves_nothing_is_decided(source: str) -> N
 
 def test_functional_operators_are_operators() -> None:
     assert look("import torch\nimport torch.nn.functional as F\nF.relu(torch.ones(3))").plain
+
+
+class Sized:
+    """Counts to anything, and must not be asked."""
+
+    def __len__(self) -> int:
+        raise AssertionError
+
+
+def test_a_cell_is_seen_with_the_values_of_its_names() -> None:
+    def function(_: object) -> None: ...
+
+    function.__module__ = "__main__"
+    names = {"step": function, "batches": [1] * 25, "n": 12, "lazy": Sized(), "trainer": Sized()}
+
+    def cell(source: str) -> Outlook:
+        return look_at_cell(textwrap.dedent(source), names)
+
+    assert cell("for b in batches: step(b)") == Outlook(plain=True, step="step", iterations=25)
+    assert cell("for i, b in enumerate(batches): step(b)").iterations == 25
+    assert cell("for _ in range(n): step(1)").iterations == 12
+    assert cell("for e in range(2):\n  for b in batches:\n    step(b)").iterations == 50
+    assert cell("for e in range(6):\n  for b in range(9): b + 1\n  step(b)").iterations == 6
+    assert cell("for b in lazy: step(b)") == Outlook(plain=True, step="step")
+    assert cell("for _ in range(3): step(1)").whole
+    assert cell("for _ in range(30): 1 + 1").whole
+    assert cell("1 + 1").whole
+    assert cell("def one(x): return x\nfor _ in range(30): one(1)") == Outlook(plain=True, step="one", iterations=30)
+    # What runs elsewhere cannot be seen: what happens decides.
+    for unsure in ("step(1)", "trainer.fit()", "this is no Python", "for _ in batches: trainer.fit(loss.backward())"):
+        assert not cell(unsure).plain
+
+
+def test_forward_calls_that_do_not_count_are_not_counted_on() -> None:
+    torch = pytest.importorskip("torch")
+    names = {"model": torch.nn.Linear(2, 2), "x": torch.ones(2, 2)}
+    assert look_at_cell("for _ in range(30): model(x)", names) == Outlook(iterations=22)
+    assert look_at_cell("for _ in range(10): model(x)", names).whole
+    assert look_at_cell("for _ in range(10): model(x).sum().backward()", names) == Outlook(iterations=10)
+    assert look_at_cell("model(x)", names).whole

@@ -300,7 +300,7 @@ def test_the_demo_programs_are_explained_and_their_traces_stay(tmp_path: Path) -
 
     for name in ("mlp", "matmul_add"):
         report = record_demo(name, tmp_path)
-        assert report.source.path == str(tmp_path / f"demo-{name}.json.gz")
+        assert Path(report.source.path).absolute() == tmp_path / f"demo-{name}.json.gz"
         assert Path(report.source.path).exists()
         assert report.steps.count >= 10
         assert report.regime.unprofiled

@@ -113,7 +113,10 @@ class Recorder:
         if self._trace is None:
             import lanewise
 
-            self._trace = lanewise.read(str(self._saved()))
+            path = self._saved()
+            with contextlib.suppress(ValueError, OSError):  # as one would write it here: reports name it in commands
+                path = path.relative_to(Path.cwd())
+            self._trace = lanewise.read(path)
         return self._trace
 
     def explain(self, **options: Any) -> Any:

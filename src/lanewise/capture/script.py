@@ -67,6 +67,8 @@ def become(program: Program, module: str, order: dict[str, Any]) -> NoReturn:
     asked = {"module": module, "order": order, "searches": program.searches}
     environment = dict(os.environ)
     environment["LANEWISE_ORDER"] = json.dumps(asked)
+    # What the command line says comes before what the environment says.
+    environment.pop("LANEWISE_WATCH", None)
     before = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = _FIRST if before is None else f"{_FIRST}{os.pathsep}{before}"
     os.execve(sys.executable, [sys.executable, *_flags(), *program.words], environment)

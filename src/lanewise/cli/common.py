@@ -103,7 +103,7 @@ def open_ranks(sources: Sequence[str], *, cache: bool, step_time: float | None =
         UsageError: fewer than two traces, the same one twice, or nothing in common.
     """
     from lanewise.diagnose.explain import facts_of
-    from lanewise.diagnose.sections.ranks import job_of
+    from lanewise.measure.distributed.job import job_of
     from lanewise.trace.file.source import resolve
 
     names: list[str] = []

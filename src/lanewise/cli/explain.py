@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,10 @@ from lanewise.cli.common import (
     step_time_option,
 )
 from lanewise.cli.outputs import formats, written
+
+if TYPE_CHECKING:
+    from lanewise.diagnose.settings import Settings
+    from lanewise.report.model import Report
 
 __all__ = ["explain"]
 
@@ -65,14 +70,19 @@ def explain(
 
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.
     Further traces are those of the other ranks of the same job, recorded over the same steps: they tell waiting for a
-    late rank from moving data.
+    late rank from moving data. A tree of lanewise watch is explained as well, several of them as their sum: it has sums
+    and no timeline, so that gains are bounds.
     """
     from lanewise.diagnose.explain import explain as explain_trace
     from lanewise.diagnose.explain import report_of
     from lanewise.diagnose.report_cache import find_report, keep_report
+    from lanewise.tree.tree_file import is_tree
 
     settings = project_settings(select, ignore)
     source, *others = sources
+    if any(is_tree(each) for each in sources):
+        _show(_of_trees(sources, settings, step_time), as_json, format_, full, verbose, output, force)
+        return
     report = find_report(source, settings, step_time) if cache and not others else None
     if report is None and others:
         report = report_of(open_ranks(sources, cache=cache, step_time=step_time), settings)
@@ -81,6 +91,30 @@ def explain(
         report = explain_trace(trace, unprofiled_us=step_time, settings=settings)
         if cache:
             keep_report(report, trace, settings, step_time)
+    _show(report, as_json, format_, full, verbose, output, force)
+
+
+def _of_trees(sources: tuple[str, ...], settings: Settings, step_time: float | None) -> Report:
+    """The report on the sum of some trees. UsageError where a trace stands among them."""
+    from lanewise.diagnose.of_tree.explain_tree import explain_tree
+    from lanewise.errors import UsageError
+    from lanewise.tree.algebra import merge
+    from lanewise.tree.tree_file import is_tree, load
+
+    trace = next((each for each in sources if not is_tree(each)), None)
+    if trace is not None:
+        raise UsageError(f"{trace} is no tree: explain trees and traces apart")
+    if step_time is not None:
+        raise UsageError("--step-time speaks of a trace: a tree of lanewise watch measures what watching costs itself")
+    trees = [load(each) for each in sources]
+    path = sources[0] if len(sources) == 1 else f"{len(sources)} trees"
+    size = Path(path).stat().st_size if len(sources) == 1 else 0
+    return explain_tree(trees[0] if len(trees) == 1 else merge(trees), path=path, size=size, settings=settings)
+
+
+def _show(
+    report: Report, as_json: bool, format_: str, full: bool, verbose: bool, output: Path | None, force: bool
+) -> None:
     form = "json" if as_json else format_
     if form in formats("report"):
         whole = (full or verbose) and form in formats("whole report")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lanewise.cli.common import cache_option, console, json_option, open_ranks, output_option, project_settings
+from lanewise.cli.common import cache_option, console, json_option, output_option
 from lanewise.cli.outputs import deliver
 
 __all__ = ["ranks"]
@@ -29,24 +29,23 @@ def ranks(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Several ranks of one job beside each other: who comes last to the collectives, and who waits for it.
+    """Several ranks of one job beside each other: which one is late because of its own work, and what it does then.
 
-    Give the traces of all ranks, recorded over the same steps, or their folder. The k-th collective of a group with equal
-    name, type and size is the same one on every rank; its transfer takes the shortest of the ranks' durations, the rest of
-    a rank's duration is waiting. `lanewise explain RANK0 RANK1...` explains one rank with what the others tell about it.
+    Give the traces of all ranks, recorded over the same steps, or their folder. What each rank works on by itself is
+    compared with the others, once what recording cost is taken off: who waits in a recording is mostly the profiler's
+    doing.
+    `lanewise explain TRACE` of the late rank says more about it.
     """
-    from lanewise.diagnose.sections.job_diagnoses import finding_sentences
     from lanewise.diagnose.sections.ranks import ranks_section
+    from lanewise.measure.distributed.read_ranks import read_ranks
     from lanewise.show.report.sections import print_sections
     from lanewise.show.report.tables import Tables, cut_tables
 
-    settings = project_settings()
-    job = open_ranks(sources, cache=cache)
-    section = ranks_section(job)
-    section = section._replace(statements=[*section.statements, *finding_sentences(job, settings)])
+    found = read_ranks(sources, cache=cache)
+    section = ranks_section(found, cache=cache)
     form = "json" if as_json else format_
     blocks = cut_tables(section.tables, limit=None if form == "json" else limit)
     told = {"ranks": section.statements}
-    tables = Tables(job.trace.reading.source, blocks, told)
+    tables = Tables(found.files[0], blocks, told)
     printed = partial(print_sections, console(), {"ranks": section}, blocks)
     deliver("tables", form, (tables,), output, force, printed=printed)

@@ -187,9 +187,8 @@ def _options(program: Program, given: dict[str, Any]) -> Options:
         outlook = look(_source(program.script))
         if outlook.plain:
             # Neither optimizer nor module will ever tell: a function that a loop calls may, else all is recorded.
-            step_on, whole = outlook.step or None, not outlook.step
-            if outlook.iterations is not None and not given["quick"]:
-                plan = plan.fitted(outlook.iterations)
+            step_on, whole = outlook.step or None, outlook.whole
+            plan = plan if given["quick"] else outlook.fitted(plan)
     return Options(
         plan=plan,
         flags=Flags(

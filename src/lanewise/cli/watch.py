@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,6 +16,31 @@ if TYPE_CHECKING:
     from lanewise.capture.script import Program
 
 __all__ = ["watch"]
+
+
+def _installed(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from lanewise.cli.watch_asked import install_hook
+
+        _told(ctx, install_hook)
+
+
+def _removed(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from lanewise.cli.watch_asked import remove_hook
+
+        _told(ctx, remove_hook)
+
+
+def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
+    """Change the hook, say what was done, and end."""
+    from lanewise.cli.watch_asked import hook_file
+
+    try:
+        click.echo(change())
+    except OSError as error:
+        raise UsageError(f"cannot change {hook_file()}: {error.strerror or error}") from error
+    ctx.exit()
 
 
 @click.command(cls=RunCommand, options_metavar="[OPTIONS] [-m MODULE | -c CODE | SCRIPT] [ARGS]...")
@@ -60,6 +86,22 @@ __all__ = ["watch"]
     help="Seconds between two writes of the file, more where that takes long; 0 for none before the end.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing of our own.")
+@click.option(
+    "--install-hook",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_installed,
+    help="Put a line into this Python's packages that watches any program for which LANEWISE_WATCH names a file.",
+)
+@click.option(
+    "--remove-hook",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_removed,
+    help="Take that line out again.",
+)
 @click.pass_context
 def watch(ctx: click.Context, **given: Any) -> None:
     """Run a program unchanged and collect its calling-context tree for as long as it runs.

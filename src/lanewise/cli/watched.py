@@ -44,7 +44,7 @@ def start(order: dict[str, Any]) -> None:
 
 def _tell(watcher: Watcher, out: Path, log: Callable[[str], None]) -> None:
     from lanewise.errors import LanewiseError
-    from lanewise.show.tree.watched_text import watched_lines
+    from lanewise.tree.watching.watched_text import watched_lines
 
     try:
         tree = watcher.tree
@@ -56,4 +56,4 @@ def _tell(watcher: Watcher, out: Path, log: Callable[[str], None]) -> None:
         for line in watched_lines(tree.info.watched):
             log(line)
     if watcher.out is not None and watcher.out.exists():
-        log(f"{out}: {len(tree):,} contexts, {watcher.out.stat().st_size / 1000:,.0f} kB; next: lanewise tree {out}")
+        log(f"{out}: {len(tree):,} contexts, {watcher.out.stat().st_size / 1000:,.0f} kB; next: lanewise explain {out}")

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from lanewise.report.model import Finding
+from lanewise.shown import Shown
 
 __all__ = [
     "SCHEMA",
@@ -284,7 +285,7 @@ class Difference(msgspec.Struct, frozen=True):
     contexts: list[ContextChange] = msgspec.field(default_factory=list)
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class Comparison(Shown, msgspec.Struct, frozen=True):
     """Two or more sides; the first is the base of every difference."""
 
     schema: str
@@ -292,3 +293,6 @@ class Comparison(msgspec.Struct, frozen=True):
     base: SideSummary
     others: list[SideSummary]
     differences: list[Difference]
+
+    def __repr__(self) -> str:
+        return f"<Comparison with {self.base.label[:100]!r}: {[one.verdict[:300] for one in self.differences[:3]]}>"

@@ -21,17 +21,31 @@ from lanewise.replay.best_first import Effect, Wish, best_first
 from lanewise.replay.undistort import COSTS
 from lanewise.report.model import Block, Check, Finding, TableBlock
 
-__all__ = ["diagnose", "effects_of", "evaluate", "host_factor", "matters", "wish_of"]
+__all__ = [
+    "NAMES_A_CAUSE_FROM",
+    "NOTE_BELOW",
+    "check_of",
+    "diagnose",
+    "effects_of",
+    "evaluate",
+    "host_factor",
+    "in_order",
+    "matters",
+    "one_line",
+    "render_title",
+    "wanted_rules",
+    "wish_of",
+]
 
 # Below this share of the step a problem is a note (diagnoses.md section 2).
-_NOTE_BELOW = 0.01
+NOTE_BELOW = 0.01
 
 # Where the step was timed without the profiler, the work that a change takes off the host is known within this factor: the
 # sum is known, how it is spread is not.
 _TIMED_SPREAD = 1.25
 
 # From this share of the step on a finding that names a cause comes before remedies for anything.
-_NAMES_A_CAUSE_FROM = 0.05
+NAMES_A_CAUSE_FROM = 0.05
 
 _ORDER = {"validity": 0, "regime": 1, "problem": 2, "statement": 3, "note": 4}
 
@@ -51,12 +65,12 @@ def evaluate(facts: Facts, settings: Settings) -> tuple[list[tuple[Rule, Found]]
     check_settings(settings)
     found: list[tuple[Rule, Found]] = []
     checks: list[Check] = []
-    for rule in _rules(settings, checks):
+    for rule in wanted_rules(settings, checks):
         outcome = _evaluate(rule, facts, settings, checks)
         if isinstance(outcome, Found):
             found.append((rule, outcome))
         elif outcome is not None:
-            checks.append(_check(rule, outcome))
+            checks.append(check_of(rule, outcome))
     return found, checks
 
 
@@ -71,12 +85,12 @@ def wish_of(rule: Rule, outcome: Found) -> Wish | None:
 def effects_of(facts: Facts, wishes: Sequence[Wish]) -> list[Effect]:
     """What each of these gives, the best made first; what is only worth a note counts in no other's."""
     step = facts.unprofiled
-    return best_first(step.graph, step.step_ns, wishes, factor=host_factor(facts), least_ns=_NOTE_BELOW * step.step_ns)
+    return best_first(step.graph, step.step_ns, wishes, factor=host_factor(facts), least_ns=NOTE_BELOW * step.step_ns)
 
 
 def matters(facts: Facts, effect: Effect) -> bool:
     """Whether a change gives a measurable part of the step, alone or after others: otherwise its finding is a note."""
-    return max(effect.gain, effect.alone) >= _NOTE_BELOW * facts.unprofiled.step_ns
+    return max(effect.gain, effect.alone) >= NOTE_BELOW * facts.unprofiled.step_ns
 
 
 def host_factor(facts: Facts) -> float:
@@ -84,14 +98,15 @@ def host_factor(facts: Facts) -> float:
     return _TIMED_SPREAD if facts.unprofiled.timed else COSTS.spread
 
 
-def _rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
+def wanted_rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
+    """The rules that the settings want, in catalogue order; a plug-in that cannot be loaded becomes a check."""
     rules = list(builtin_rules())
     for extra in third_party_rules():
         if isinstance(extra, Rule):
             rules.append(extra)
         else:
             name, error = extra
-            checks.append(Check("EXT", name, "error", f"could not be loaded: {_one_line(error)}"))
+            checks.append(Check("EXT", name, "error", f"could not be loaded: {one_line(error)}"))
     return [rule for rule in rules if settings.wants(rule)]
 
 
@@ -102,11 +117,12 @@ def _evaluate(rule: Rule, facts: Facts, settings: Settings, checks: list[Check])
     try:
         return rule.check(facts, **settings.thresholds.get(rule.code, {}))
     except Exception as error:  # one red row; the rest goes on
-        checks.append(Check(rule.code, rule.name, "error", f"the rule failed: {_one_line(error)}"))
+        checks.append(Check(rule.code, rule.name, "error", f"the rule failed: {one_line(error)}"))
         return None
 
 
-def _check(rule: Rule, outcome: Outcome) -> Check:
+def check_of(rule: Rule, outcome: Outcome) -> Check:
+    """Why a rule found nothing."""
     match outcome:
         case Clear(reason):
             return Check(rule.code, rule.name, "clear", reason)
@@ -128,9 +144,13 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
     findings = [
         _finding(facts, rule, outcome, of_rule.get(rule.code, _NOTHING), unsteady=unsteady) for rule, outcome in found
     ]
-    # A remedy for anything comes after what names a cause that matters.
-    late = {rule.code for rule, _ in found if rule.general}
-    enough = _NAMES_A_CAUSE_FROM * facts.unprofiled.step_ns / 1e3
+    return in_order(findings, [rule for rule, _ in found], facts.unprofiled.step_ns)
+
+
+def in_order(findings: Iterable[Finding], rules: Iterable[Rule], step_ns: float) -> list[Finding]:
+    """Findings in the order in which they are shown: a remedy for anything after what names a cause that matters."""
+    late = {rule.code for rule in rules if rule.general}
+    enough = NAMES_A_CAUSE_FROM * step_ns / 1e3
 
     def place(finding: Finding) -> tuple[int, bool, float, float, str]:
         cause = finding.code not in late and finding.recoverable_us_per_step >= enough
@@ -194,5 +214,6 @@ def _step_numbers(facts: Facts, outcome: Found) -> list[int]:
     return [int(number) for number, steady in zip(numbers, facts.steps.steady, strict=True) if steady]
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """An error as a short text."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from lanewise._version import __version__
 from lanewise.diagnose.engine import diagnose
 from lanewise.diagnose.health_notes import health_notes, settings_notes
-from lanewise.diagnose.sections.ranks import job_of
 from lanewise.diagnose.sections.statements import report_statements
 from lanewise.diagnose.settings import Settings
 from lanewise.diagnose.summary import (
@@ -20,6 +19,7 @@ from lanewise.diagnose.summary import (
     step_block,
     verdict,
 )
+from lanewise.measure.distributed.job import job_of
 from lanewise.measure.facts import Facts
 from lanewise.measure.prefetch import measured_ahead
 from lanewise.report.model import SCHEMA, Report, StepsSummary

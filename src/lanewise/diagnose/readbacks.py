@@ -11,7 +11,7 @@ from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.trace.schema import Kind
 
-__all__ = ["SMALL_BYTES", "Readbacks", "data_dependent", "find_readbacks", "host_events_inside"]
+__all__ = ["DATA_DEPENDENT", "SMALL_BYTES", "Readbacks", "data_dependent", "find_readbacks", "host_events_inside"]
 
 SMALL_BYTES = 64 * 1024
 """Up to this size a copy to the host costs its latency, not its bytes."""
@@ -30,7 +30,7 @@ _WRAPPERS = (
     "aten::Float",
 )
 
-_DATA_DEPENDENT = (
+DATA_DEPENDENT = (
     r"^aten::(nonzero|nonzero_numpy|masked_select|_unique2?|unique_consecutive|unique_dim|repeat_interleave|bincount)$"
 )
 
@@ -67,7 +67,7 @@ def host_events_inside(facts: Facts, roots: np.ndarray) -> np.ndarray:
 @remembered
 def data_dependent(facts: Facts) -> np.ndarray:
     """Which names are operators whose output size depends on data; bool per name."""
-    return facts.trace.name_mask(_DATA_DEPENDENT)
+    return facts.trace.name_mask(DATA_DEPENDENT)
 
 
 @remembered

@@ -19,6 +19,9 @@
 
 The docstring is the documentation page; its `Fix:` and `Verify:` paragraphs are what a finding shows. Keyword defaults
 are the thresholds that settings may override.
+
+A calling-context tree can answer some of the same questions from its sums. Then the rule has a second check, `of_tree`,
+which takes `Contexts` and the same thresholds: code, title, fix and verify are those of the one rule.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -35,9 +38,16 @@ from lanewise.replay.change import Change
 from lanewise.report.model import Block, Confidence, Location
 from lanewise.report.quantity import Quantity
 
-__all__ = ["Clear", "Found", "NeedsCapture", "NotApplicable", "Outcome", "Rule", "rule"]
+__all__ = ["Clear", "Found", "NeedsCapture", "NotApplicable", "Outcome", "Rule", "Saving", "rule"]
 
 Kind = Literal["validity", "regime", "problem", "statement"]
+
+
+class Saving(NamedTuple):
+    """What a fix could save in a tree at most: host and device time of each of its contexts, ns per step."""
+
+    host: np.ndarray
+    device: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,7 @@ class Found:
         values: numbers for the title template.
         change: what the step would be without the problem; None for a statement. The engine replays the step with it: what
             it gives, and in which order, follows.
+        saves: the same of a tree, which has no graph to replay: what goes away at most.
         spread: relative uncertainty of what the change does, beyond that of the recording: 0.15 where work simply goes,
             more where new work is estimated.
         bound: whether the change gives at most this, as how much of it a fix can reach cannot be told.
@@ -61,6 +72,7 @@ class Found:
 
     values: dict[str, Quantity] = field(default_factory=dict)
     change: Change | None = None
+    saves: Saving | None = None
     spread: float = 0.15
     bound: bool = False
     evidence: Sequence[Block] = ()
@@ -107,6 +119,7 @@ class Rule:
     regimes: tuple[str, ...]
     check: Callable[..., Outcome]
     general: bool = False
+    of_tree: Callable[..., Outcome] | None = None
 
     @property
     def thresholds(self) -> dict[str, Any]:
@@ -133,6 +146,7 @@ def rule(
     kind: Kind = "problem",
     regimes: tuple[str, ...] = (),
     general: bool = False,
+    of_tree: Callable[..., Outcome] | None = None,
 ) -> Callable[[Callable[..., Outcome]], Rule]:
     """Declare a diagnosis.
 
@@ -143,11 +157,12 @@ def rule(
         kind: validity findings never rank; statements carry no gain.
         regimes: regimes (names of `measure.regime.REGIMES`) in which the rule is evaluated at all; empty for any.
         general: a remedy for anything, such as a CUDA graph: it counts on what those findings leave that name a cause.
+        of_tree: the same question to a calling-context tree (`Contexts`), with those of the thresholds that it names.
     """
     if not re.fullmatch(r"[A-Z]{3}[1-9]\d{2}", code):
         raise ValueError(f"{code}: a code is three letters and a number from 101")
 
     def declare(check: Callable[..., Outcome]) -> Rule:
-        return Rule(code, name, title, kind, regimes, check, general)
+        return Rule(code, name, title, kind, regimes, check, general, of_tree)
 
     return declare

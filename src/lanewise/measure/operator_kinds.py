@@ -6,7 +6,7 @@ import numpy as np
 
 from lanewise.trace.model import Trace
 
-__all__ = ["is_collective", "is_framework", "is_matrix_work", "is_view"]
+__all__ = ["FRAMEWORK", "is_collective", "is_framework", "is_matrix_work", "is_view"]
 
 _MATRIX = (
     r"^(?:aten|mkldnn|xnnpack|cudnn|quantized|fbgemm|flash_attn\w*|xformers\w*)::_?(?:(?:scaled_|int_|grouped_|sparse_)?"
@@ -61,7 +61,7 @@ _VIEWS = [
 
 _COLLECTIVE = r"^(?:c10d::|nccl:|record_param_comms$|_c10d_functional::|c10d_functional::|gloo:|xccl:|hccl:|ucc:)"
 
-_FRAMEWORK = (
+FRAMEWORK = (
     r"^(?:fsdp::|FSDP::|(?:torch\.distributed\.)?ddp\.reducer|DistributedDataParallel\.|Optimizer\.|autograd::engine::|"
     r"DeepSpeed)"
 )
@@ -86,4 +86,4 @@ def is_collective(trace: Trace) -> np.ndarray:
 
 def is_framework(trace: Trace) -> np.ndarray:
     """Rows under which a framework, not the user's code, issues operators."""
-    return trace.name_mask(_FRAMEWORK)
+    return trace.name_mask(FRAMEWORK)

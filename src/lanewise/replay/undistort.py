@@ -21,7 +21,7 @@ import numpy as np
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
 
-__all__ = ["COSTS", "Costs", "scaled_to", "slower", "undistort"]
+__all__ = ["COSTS", "LEFT_OF_FRAMES", "Costs", "scaled_to", "slower", "undistort"]
 
 # Of the same stretch in several steps, what counts.
 _TYPICAL = 0.25
@@ -33,7 +33,7 @@ _FAR_SLOWER = 1.35
 # than the other.
 _CLOCKS, _USUAL_CLOCKS = 1.3, 1.1
 # Of a stretch full of Python frames at least this share is left.
-_LEFT_OF_FRAMES = 0.15
+LEFT_OF_FRAMES = 0.15
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def undistort(graph: StepGraph, costs: Costs = COSTS, *, unusual: np.ndarray | N
     work = np.maximum(graph.gap - graph.profiler, 0.0)
     work = np.where(host, _typical(graph, work, unusual), work)
     # A frame's row is nearly all that a small Python function costs while it is recorded; an operator does more.
-    work = np.where(host, np.maximum(work - graph.rows[:, 2] * costs.frame, _LEFT_OF_FRAMES * work), work)
+    work = np.where(host, np.maximum(work - graph.rows[:, 2] * costs.frame, LEFT_OF_FRAMES * work), work)
     price = graph.rows[:, 0] * costs.operator + graph.rows[:, 1] * costs.call
     price = price + np.where(host & (graph.event < 0), costs.step, 0.0)
     gap = np.where(host, np.maximum(work - price, costs.left * work), graph.gap)

@@ -25,7 +25,7 @@ def gain_text(finding: Finding) -> str:
         )
     )
     # Without marked steps the recording is one.
-    per = " per step" if finding.steps else ""
+    per = " per step" if finding.steps or finding.per_step else ""
     if finding.bound:
         return f"at most {gain}{per}, leaving {leaves}"
     return f"about {gain}{per} ({low} to {high}), leaving {leaves}"
@@ -43,13 +43,19 @@ def why_not(finding: Finding) -> str:
     return "would not shorten the step now"
 
 
-def step_text(regime: RegimeSummary, *, marked: bool = True) -> str:
-    """ "about 2.2 ms per step without the profiler (1.8 to 2.7); 4.3 ms as recorded": measured where it was measured."""
+def step_text(regime: RegimeSummary, *, marked: bool = True, watched: bool = False) -> str:
+    """ "about 2.2 ms per step without the profiler (1.8 to 2.7); 4.3 ms as recorded": measured where it was measured.
+
+    Of a tree that was watched, without and with watching."""
     step, low, high, recorded = (
         format_quantity("time", us * 1e3)
         for us in (regime.step_us, regime.step_low_us, regime.step_high_us, regime.recorded_step_us)
     )
     per = " per step" if marked else ""
+    if watched and regime.step_us == regime.recorded_step_us:
+        return f"{recorded}{per} as watched; what watching adds was not measured"
+    if watched:
+        return f"about {step}{per} without watching ({low} to {high}); {recorded} as watched"
     if regime.unprofiled:
         return f"{step}{per} without the profiler, as measured; {recorded} as recorded"
     return f"about {step}{per} without the profiler ({low} to {high}); {recorded} as recorded"

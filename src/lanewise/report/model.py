@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from lanewise.report.quantity import Quantity, QuantityType
+from lanewise.shown import Shown
 
 __all__ = [
     "SCHEMA",
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 SCHEMA = "lanewise.report/2"
+
+_LONGEST = 300
+"""Characters of a text in a `repr`: a notebook or a debugger shows it in full."""
 
 Level = Literal["ok", "info", "warn", "bad"]
 Side = Literal["host", "device", "transfer", "communication", "memory", "any"]
@@ -52,6 +56,9 @@ class TableBlock(msgspec.Struct, frozen=True, tag="table"):
     columns: list[TableColumn]
     rows: list[dict[str, Any]]
     omitted: int = 0
+
+    def __repr__(self) -> str:
+        return f"<TableBlock {self.title!r}: {len(self.rows) + self.omitted} rows, {len(self.columns)} columns>"
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag="text"):
@@ -112,6 +119,7 @@ class Finding(msgspec.Struct, frozen=True):
         confidence: high for direct rows, medium for names or grids in place of shapes, low for sequence only.
         steps: numbers of the recorded steps it was seen in.
         places: where in the trace it is, steady steps first.
+        per_step: whether its numbers are per step though none has a number: those of a tree that was watched.
     """
 
     code: str
@@ -132,6 +140,10 @@ class Finding(msgspec.Struct, frozen=True):
     bound: bool = False
     kind: Literal["validity", "regime", "problem", "statement", "note"] = "problem"
     places: list[Place] = msgspec.field(default_factory=list[Place])
+    per_step: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Finding {self.code} {self.name}: {self.title[:_LONGEST]!r}>"
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -152,7 +164,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class SourceSummary(msgspec.Struct, frozen=True):
-    """What was read."""
+    """What was read. `contexts`: how many a calling-context tree holds; 0 for a trace, and `events` is 0 for a tree."""
 
     path: str
     bytes: int
@@ -163,6 +175,7 @@ class SourceSummary(msgspec.Struct, frozen=True):
     devices: int
     software: dict[str, str]
     recorded: dict[str, bool]
+    contexts: int = 0
 
 
 class RegimeSummary(msgspec.Struct, frozen=True):
@@ -196,7 +209,7 @@ class StepsSummary(msgspec.Struct, frozen=True):
     gaps: TableBlock | None = None
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(Shown, msgspec.Struct, frozen=True):
     """Everything that `explain` says, as data. `statements`: what was measured besides, where it says something."""
 
     schema: str
@@ -211,3 +224,7 @@ class Report(msgspec.Struct, frozen=True):
     chain: TableBlock | None = None
     verdict: str = ""
     statements: list[TextBlock] = msgspec.field(default_factory=list[TextBlock])
+
+    def __repr__(self) -> str:
+        about = f"{self.source.path[-_LONGEST:]!r}: {self.verdict[:_LONGEST]!r}, {len(self.findings)} findings"
+        return f"<Report {about}>"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from lanewise.shown import Shown
+
 __all__ = ["PREDICTION_SCHEMA", "Applied", "Limit", "Prediction", "StepState"]
 
 PREDICTION_SCHEMA = "lanewise.prediction/1"
@@ -62,7 +64,7 @@ class Applied(msgspec.Struct, frozen=True):
     note: str
 
 
-class Prediction(msgspec.Struct, frozen=True):
+class Prediction(Shown, msgspec.Struct, frozen=True):
     """What a step would be with some changes made.
 
     Attributes:
@@ -87,3 +89,7 @@ class Prediction(msgspec.Struct, frozen=True):
     def speedup(self) -> float:
         """How many times as fast the predicted step is."""
         return self.now.step_us / self.predicted.step_us if self.predicted.step_us else 1.0
+
+    def __repr__(self) -> str:
+        steps = f"{self.now.step_us:.1f} us per step now, {self.predicted.step_us:.1f} us predicted"
+        return f"<Prediction {self.source[-100:]!r}: {steps}, {len(self.changes)} changes>"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lanewise.shown import Shown
 from lanewise.trace.corrections.correct import Corrections, correct
 from lanewise.trace.links import Links, link
 from lanewise.trace.memo import once
@@ -32,7 +33,7 @@ _MANY_NAMES = 20_000
 Table = Mapping[str, np.ndarray]
 
 
-class Trace:
+class Trace(Shown):
     """One recorded run.
 
     Attributes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lanewise.show.tree.watched_text import watched_lines
 from lanewise.tree.watching.watched import Distortion, Watched
+from lanewise.tree.watching.watched_text import watched_lines
 
 
 @pytest.mark.parametrize(

@@ -1,159 +1,229 @@
-"""Several ranks of one job beside each other: who comes last to the collectives, and who waits."""
+"""Ranks of a job beside each other: which one is late because of its own work, what it does then, what that costs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from lanewise.diagnose.sections.rank_causes import cause_of, context_name, described, what_to_do
 from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
 from lanewise.errors import UsageError
-from lanewise.measure.distributed.ranks import Ranks, collectives
-from lanewise.measure.facts import Facts
-from lanewise.measure.regime.regime import REGIMES
+from lanewise.measure.core import Core
+from lanewise.measure.distributed.late_ranks import Job, Late, compare_ranks
+from lanewise.measure.distributed.matched_communications import Matched, match
+from lanewise.measure.distributed.read_ranks import RanksRead
+from lanewise.measure.distributed.without_late import delay_of
 from lanewise.report.model import TextBlock
-from lanewise.report.quantity import count, time
+from lanewise.report.quantity import count, ratio, share, text, time
+from lanewise.trace.reader import read
 
-__all__ = ["job_of", "matched", "ranks_section"]
-
-# Ends of the same collective that lie further apart are not those of the same collective.
-_CLOCK_SPREAD_NS = 1_000_000
+__all__ = ["main_cause", "ranks_section"]
 
 _RANKS: Headings = {
     "rank": ("text", "rank"),
-    "step": ("time", "step"),
-    "regime": ("text", "bound by"),
-    "busy": ("share", "device busy"),
-    "last": ("share", "comes last"),
-    "waits": ("time", "waits per step"),
-    "transfer": ("time", "transfers per step"),
+    "host": ("time", "own host time"),
+    "device": ("time", "own device time"),
+    "more": ("time", "more than others"),
+    "cause": ("text", "cause"),
+    "speed": ("ratio", "host while recorded"),
     "file": ("text", "file"),
 }
-_COLLECTIVES: Headings = {
-    "number": ("count", "collective"),
-    "name": ("text", "name"),
-    "bytes": ("bytes", "bytes"),
-    "step": ("text", "step"),
-    "last": ("text", "last rank"),
-    "transfer": ("time", "transfer"),
-    "waits": ("time", "longest wait"),
-    "waiting_rank": ("text", "of rank"),
+_EXCESS: Headings = {
+    "rank": ("text", "rank"),
+    "more": ("time", "more"),
+    "mine": ("time", "this rank"),
+    "others": ("time", "the others"),
+    "cause": ("text", "cause"),
+    "where": ("text", "where"),
 }
+_NAMED = 5
+_UNEVEN_HOSTS = 1.25
 
 
-def job_of(ranks: Sequence[Facts]) -> Facts:
-    """The facts of the first rank with the others as its peers.
+def ranks_section(found: RanksRead, *, cache: bool = True) -> Section:
+    """Ranks of a job beside each other.
+
+    Args:
+        found: their summaries. cache: as they were read.
 
     Raises:
-        UsageError: two files hold the same recording, or no collective is common to all of them.
+        UsageError: the ranks have nothing in common.
     """
-    seen: dict[str, str] = {}
-    for facts in ranks:
-        reading = facts.trace.reading
-        if reading.digest and reading.digest in seen:
-            raise UsageError(
-                f"{seen[reading.digest]} and {reading.source} hold the same recording: give each rank once"
-            )
-        seen[reading.digest] = reading.source
-    first, *others = ranks
-    job = Facts(first.trace, unprofiled_ns=first.unprofiled_ns, peers=others)
-    matched(job)
-    return job
-
-
-def matched(job: Facts) -> Ranks:
-    """The matched collectives of a job. UsageError if its ranks share none."""
-    if job.ranks is None:
+    together = match(found.ranks)
+    if not together.collectives and not together.transfers:
         raise UsageError(
-            "these traces have no collective in common: they are no ranks of one job, or were recorded over other steps"
+            "these traces have no collective in common, and no transfer: they are no ranks of one job, or were recorded "
+            "over other steps"
         )
-    return job.ranks
+    job = compare_ranks(found.ranks)
+    file_of = {id(rank): name for rank, name in zip(found.ranks, found.files, strict=True)}
+    delays: list[tuple[float, float]] = []
+    for late in job.late:
+        name = file_of[id(job.ranks[late.index])]
+        delays.append(delay_of(Core(read(name, cache=cache)), late, float(job.host_factor[late.index])))
+    tables = {"ranks": Source("Ranks, per step without the profiler", _rows(job), _RANKS)}
+    if job.late:
+        tables["excess"] = Source("What late ranks do more", _excess(job), _EXCESS)
+    told = [*_late(job, delays), *_doubts(job, together), *_left_out(found)]
+    return Section(told, tables)
 
 
-def ranks_section(job: Facts) -> Section:
-    """Ranks of a job beside each other, and the collectives that made one of them wait longest."""
-    ranks = matched(job)
-    everyone = (job, *job.peers)
-    chosen = np.flatnonzero(ranks.steady)
-    if len(chosen) == 0:
-        chosen = np.arange(len(ranks.last))
-    steps = max(1, min(int(np.count_nonzero(one.steps.steady)) for one in everyone))
-    last = np.bincount(ranks.last[chosen], minlength=len(everyone)) / len(chosen)
-    rows: list[dict[str, Any]] = [
+def _late(job: Job, delays: list[tuple[float, float]]) -> list[TextBlock]:
+    if not job.late:
+        return [
+            TextBlock(
+                "The {ranks} ranks are even: once what recording cost is taken off, the own work of none takes {least} per "
+                "step ({share}) more than that of the others.",
+                {
+                    "ranks": count(len(job.ranks)),
+                    "least": time(job.threshold_ns),
+                    "share": share(job.threshold_ns / job.step_ns if job.step_ns else 0.0),
+                },
+            )
+        ]
+    said: list[TextBlock] = []
+    for late in job.late:
+        main, sum_ns = main_cause(late)
+        said.append(
+            TextBlock(
+                "Rank {rank} is late: its own work takes {more} per step more than that of the others. It spends {part} "
+                "{what}.",
+                {
+                    "rank": text(_name(job, late.index)),
+                    "more": time(late.more_ns),
+                    "part": text("them") if sum_ns >= 0.95 * late.more_ns else time(sum_ns),
+                    "what": text(described(main)),
+                },
+            )
+        )
+        if advice := what_to_do(main, stacks=any(one.context.place for one in job.ranks[late.index].contexts)):
+            said.append(TextBlock(advice, {}))
+    said.append(_without(job, delays))
+    return said
+
+
+def _without(job: Job, delays: list[tuple[float, float]]) -> TextBlock:
+    """The job without its late ranks: the latest one decides."""
+    alone, delay = max(delays, key=lambda one: one[1])
+    step = job.step_ns if job.timed else alone
+    who = "it" if len(delays) == 1 else "them"
+    if delay < 0.01 * step:
+        return TextBlock(
+            "The job does not wait for that: the device has other work meanwhile. A step takes {step} in any case.",
+            {"step": time(step)},
+        )
+    return TextBlock(
+        "Without {what} a step of the job takes about {without} instead of {step} ({how}).",
         {
-            "rank": _name(ranks, column),
-            "step": one.steps.step_ns,
-            "regime": REGIMES[one.regime.name][1],
-            "busy": one.regime.busy_share,
-            "last": float(last[column]),
-            "waits": float(ranks.waiting[chosen, column].sum()) / steps,
-            "transfer": float(ranks.shortest[chosen].sum()) / steps,
-            "file": os.path.basename(one.trace.reading.source),
-        }
-        for column, one in enumerate(everyone)
-    ]
-    rows.sort(key=lambda row: (len(row["rank"]), row["rank"]))
-    return Section(
-        _statements(ranks, chosen, steps),
-        {
-            "ranks": Source("Ranks", columns_of(rows, _RANKS), _RANKS),
-            "collectives": Source("Collectives, longest wait first", _collectives(job, ranks, chosen), _COLLECTIVES),
+            "what": text("that" if who == "it" else "all of that"),
+            "without": time(max(step - delay, 0.0)),
+            "step": time(step),
+            "how": text(
+                "timed without the profiler, less what the replay of the late rank gains"
+                if job.timed
+                else "the late rank replayed with and without it"
+            ),
         },
     )
 
 
-def _collectives(job: Facts, ranks: Ranks, chosen: np.ndarray) -> Any:
-    own = collectives(job)
-    row_of_event = {int(event): row for row, event in enumerate(own.event.tolist())}
-    numbers = job.trace.steps.number
-    rows: list[dict[str, Any]] = []
-    for at in chosen[np.argsort(-ranks.waiting[chosen].max(axis=1), kind="stable")].tolist():
-        row = row_of_event[int(ranks.event[at, 0])]
-        step = int(own.step[row])
-        waits = ranks.waiting[at]
-        rows.append(
-            {
-                "number": at + 1,
-                "name": own.key[row][1],
-                "bytes": int(own.bytes[row]),
-                "step": f"#{int(numbers[step])}" if step >= 0 and job.trace.steps.recorded else "",
-                "last": _name(ranks, int(ranks.last[at])),
-                "transfer": int(ranks.shortest[at]),
-                "waits": int(waits.max()),
-                "waiting_rank": _name(ranks, int(waits.argmax())),
-            }
-        )
-    return columns_of(rows, _COLLECTIVES)
-
-
-def _statements(ranks: Ranks, chosen: np.ndarray, steps: int) -> list[TextBlock]:
-    waited = float(ranks.waiting[chosen].sum()) / steps / len(ranks.rank)
-    found = [
+def _doubts(job: Job, together: Matched) -> list[TextBlock]:
+    said = [
         TextBlock(
-            "{collectives} collectives per step are common to all {ranks} ranks; a rank waits {waited} per step in them "
-            "for the others, on average.",
+            "{collectives} collectives and {transfers} transfers are matched{rest}.",
             {
-                "collectives": count(round(len(chosen) / steps, 1)),
-                "ranks": count(len(ranks.rank)),
-                "waited": time(waited),
+                "collectives": count(together.collectives),
+                "transfers": count(together.transfers),
+                "rest": text(f"; {together.unmatched} have no partner" if together.unmatched else ""),
             },
         )
     ]
-    if ranks.unmatched:
-        found.append(TextBlock("{n} collectives of some ranks have no partner.", {"n": count(ranks.unmatched)}))
-    if ranks.clock_spread > _CLOCK_SPREAD_NS:
-        found.append(
+    apart = float(job.host_factor.max() / job.host_factor.min())
+    if apart >= _UNEVEN_HOSTS:
+        said.append(
             TextBlock(
-                "The ends of the same collective lie {apart} apart: these may not be the same steps, and nothing here is "
-                "sure.",
-                {"apart": time(ranks.clock_spread)},
+                "While they were recorded, the slowest host took {apart} as long as the quickest for everything it did. "
+                "That is mostly the profiler: who waits for whom in the recording says nothing.",
+                {"apart": ratio(apart)},
             )
         )
-    return found
+    return said
 
 
-def _name(ranks: Ranks, column: int) -> str:
-    number = ranks.rank[column]
-    return str(number) if number >= 0 else f"? ({column + 1}. file)"
+def _left_out(found: RanksRead) -> list[TextBlock]:
+    said: list[TextBlock] = []
+    if found.missing:
+        said.append(
+            TextBlock("No trace of rank {ranks}: they may be late, too.", {"ranks": text(_listed(found.missing))})
+        )
+    for name, other in found.twice:
+        said.append(
+            TextBlock(
+                "{name} is left out: {other} is of the same rank.",
+                {"name": text(os.path.basename(name)), "other": text(os.path.basename(other))},
+            )
+        )
+    for name, reason in found.unreadable:
+        said.append(
+            TextBlock("{name} cannot be read: {reason}", {"name": text(os.path.basename(name)), "reason": text(reason)})
+        )
+    if found.passed_over:
+        said.append(TextBlock("Passed over, as no trace: {names}.", {"names": text(_listed(found.passed_over))}))
+    return said
+
+
+def _listed(things: list[Any]) -> str:
+    shown = ", ".join(str(one) for one in things[:_NAMED])
+    return shown if len(things) <= _NAMED else f"{shown} and {len(things) - _NAMED} more"
+
+
+def main_cause(late: Late) -> tuple[Any, float]:
+    """The place that most of the time goes to, of the cause that most of it has; and what that cause takes."""
+    sums: dict[str, float] = {}
+    for one in late.excess:
+        sums[cause_of(one)] = sums.get(cause_of(one), 0.0) + one.more_ns
+    cause = max(sums, key=lambda name: sums[name])
+    return next(one for one in late.excess if cause_of(one) == cause), sums[cause]
+
+
+def _rows(job: Job) -> Any:
+    cause = {late.index: cause_of(main_cause(late)[0]) for late in job.late}
+    rows: list[dict[str, Any]] = [
+        {
+            "rank": _name(job, row),
+            "host": float(job.host_ns[row]),
+            "device": float(job.device_ns[row]),
+            "more": float(job.more_ns[row]),
+            "cause": cause.get(row, ""),
+            "speed": float(job.host_factor[row]),
+            "file": one.file,
+        }
+        for row, one in enumerate(job.ranks)
+    ]
+    if len(rows) > 1:
+        order = np.argsort([-row["more"] for row in rows], kind="stable") if job.late else range(len(rows))
+        rows = [rows[row] for row in order]
+    return columns_of(rows, _RANKS)
+
+
+def _excess(job: Job) -> Any:
+    rows = [
+        {
+            "rank": _name(job, late.index),
+            "more": one.more_ns,
+            "mine": one.mine_ns,
+            "others": one.others_ns,
+            "cause": cause_of(one),
+            "where": context_name(one.context),
+        }
+        for late in job.late
+        for one in late.excess
+    ]
+    return columns_of(rows, _EXCESS)
+
+
+def _name(job: Job, row: int) -> str:
+    rank = job.ranks[row].rank
+    return str(rank) if rank >= 0 else f"? ({job.ranks[row].file})"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.signatures import DTYPE_BYTES
+from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -85,8 +86,14 @@ def rank_of(facts: Core) -> int:
     rank = info.get("rank") if isinstance(info, dict) else None
     if isinstance(rank, int) and not isinstance(rank, bool):
         return rank
-    recorded = facts.trace["collective_args"]["rank"]
-    known = recorded[recorded >= 0]
+    by_recorder = from_metadata(facts.trace.metadata)
+    if by_recorder is not None and by_recorder.rank is not None:
+        return by_recorder.rank
+    args = facts.trace["collective_args"]
+    names = [str(text) for text in facts.trace.texts]
+    # Of a transfer between two ranks this is the other one.
+    both = np.array([not _POINT_TO_POINT.search(names[row]) for row in args["collective_text"].tolist()], dtype=bool)
+    known = args["rank"][both & (args["rank"] >= 0)] if len(both) else both
     return int(known[0]) if len(known) else -1
 
 

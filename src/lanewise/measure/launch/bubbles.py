@@ -13,7 +13,7 @@ from lanewise.measure.regime.time_classes import LATENCY_NS
 from lanewise.trace.intervals import Union, clip, merge, subtract, union
 from lanewise.trace.schema import Kind
 
-__all__ = ["Bubbles", "frame_of", "host_bubbles", "loader_rows"]
+__all__ = ["LOADER", "Bubbles", "frame_of", "host_bubbles", "loader_rows"]
 
 # A function whose calls take this share of a bubble is what it passes in.
 _FILLS_FROM = 0.8
@@ -35,12 +35,16 @@ class Bubbles:
     frame: np.ndarray
 
 
+LOADER = r"^enumerate\(DataLoader\)#.*\.__next__$"
+"""What torch calls the row in which a program fetches its next batch."""
+
+
 @remembered
 def loader_rows(facts: Core) -> np.ndarray:
     """Rows in which the program fetches its next batch from a DataLoader."""
     trace = facts.trace
     rows = trace.of(Kind.ANNOTATION, Kind.OPERATOR)
-    named = trace.name_mask(r"^enumerate\(DataLoader\)#.*\.__next__$")
+    named = trace.name_mask(LOADER)
     return rows[named[trace.name[rows]]] if len(rows) else rows
 
 

@@ -22,9 +22,10 @@ def report_markdown(report: Report) -> str:
     """The report, one section each for trust, regime, findings, steps and top tables."""
     source = report.source
     lines = [f"# {escape(report.verdict, 600)}", ""]
+    held = f"a tree of {source.contexts:,} contexts" if source.contexts else f"{source.events:,} events"
     device = escape(source.device) or ("a device without a name" if source.devices else "no device")
     lines += [
-        f"`{clean(source.path, 80).replace('`', '?')}`: {source.events:,} events, {device}, "
+        f"`{clean(source.path, 80).replace('`', '?')}`: {held}, {device}, "
         f"{report.steps.count or 'no'} recorded steps; lanewise {report.version}",
         "",
     ]

@@ -121,6 +121,8 @@ def _next(report: Report, more: int, width: int) -> list[Text]:
         whole = f"  {explain} --full"
         lines = [f"{count}evidence and tables:", *(whole[at : at + width] for at in range(0, len(whole), width))]
     page = f"on a page, with the timeline:  {command('view', report)}"
+    if report.source.contexts:
+        page = f"the contexts themselves:  {command('tree', report)}"
     return [Text(line, style="dim", no_wrap=True) for line in [*lines, *([page] if len(page) <= width else [])]]
 
 

@@ -37,7 +37,7 @@ def step_sentence(report: Report) -> str:
     """What a step takes; "" where that says nothing."""
     if not report.regime.step_us or not (report.regime.shares or report.regime.unprofiled):
         return ""
-    return step_text(report.regime, marked=bool(report.steps.count))
+    return step_text(report.regime, marked=bool(report.steps.count), watched=bool(report.source.contexts))
 
 
 def doubts(report: Report) -> list[str]:
@@ -77,6 +77,6 @@ def busiest(report: Report) -> tuple[str, list[tuple[list[str], str]]] | None:
 
 
 def command(verb: str, report: Report) -> str:
-    """A command about the same trace, in full and quoted: one that is cut short does not run. "" for standard input."""
-    path = report.source.path
-    return "" if path == "standard input" else f"lanewise {verb} {shlex.quote(clean(path, 4096))}"
+    """A command about the same trace, in full and quoted: one that is cut short does not run. "" where no file was read."""
+    path, of_memory = report.source.path, bool(report.source.contexts) and not report.source.bytes
+    return "" if path == "standard input" or of_memory else f"lanewise {verb} {shlex.quote(clean(path, 4096))}"

@@ -34,6 +34,8 @@ def rule_markdown(rule: Rule) -> str:
         heading, colon, rest = text.partition(": ")
         known = colon and heading in _HEADINGS
         lines += [f"**{heading}.** {rest}" if known else text, ""]
+    if rule.of_tree is not None:
+        lines += ["A tree of `lanewise watch` is asked the same, from sums: what it gives is a bound.", ""]
     if rule.thresholds:
         lines += ["| threshold | default |", "|---|---|"]
         lines += [f"| `{name}` | `{value}` |" for name, value in rule.thresholds.items()]
@@ -59,6 +61,7 @@ def rule_json(code: str | None) -> str:
             "title": r.title,
             "document": r.document,
             "thresholds": r.thresholds,
+            "of_tree": r.of_tree is not None,
         }
         for r in rules
     ]

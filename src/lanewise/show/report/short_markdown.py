@@ -79,12 +79,13 @@ def _next(report: Report, more: int) -> list[str]:
     explain = command("explain", report)
     if not explain:
         return [f"{count} and tables: `--full`"]
+    last = "the contexts themselves" if report.source.contexts else "the timeline on a page"
     return [
-        f"{count} and tables, as text or as Markdown, and the timeline on a page:",
+        f"{count} and tables, as text or as Markdown, and {last}:",
         "",
         "```sh",
         f"{explain} --full",
         f"{explain} --format md --full",
-        command("view", report),
+        command("tree" if report.source.contexts else "view", report),
         "```",
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 
 from rich.console import Console, Group, RenderableType
@@ -11,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from lanewise.measure.kernel_names import short_name
-from lanewise.report.gain import gain_text, helps, step_text, why_not
+from lanewise.report.gain import gain_text, helps, why_not
 from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TextBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.report.markdown import location_text
+from lanewise.show.report.picks import command, step_sentence
 from lanewise.show.report.terminal_table import AtWidth, table_renderable
 from lanewise.show.safe_text import clean
 
@@ -66,19 +66,25 @@ def _head(report: Report) -> Text:
 def head_facts(report: Report) -> list[str]:
     """What was recorded: the device, events, steps."""
     source = report.source
-    unnamed = "a GPU that the file does not name" if source.devices else "no GPU in this trace"
+    of_tree = bool(source.contexts)
+    none = "no GPU in this tree" if of_tree else "no GPU in this trace"
+    unnamed = "a GPU that the file does not name" if source.devices else none
     facts = [clean(source.device, 60) or unnamed]
     if source.devices > 1:
         facts.append(f"{source.devices} devices")
-    facts.append(f"{source.events:,} events")
+    facts.append(f"a tree of {source.contexts:,} contexts" if of_tree else f"{source.events:,} events")
     if report.steps.count:
-        left_out = report.steps.count - len(report.steps.steady)
+        left_out = 0 if of_tree else report.steps.count - len(report.steps.steady)
         facts.append(
-            f"{report.steps.count} step{'s' * (report.steps.count > 1)}"
+            f"{report.steps.count:,} step{'s' * (report.steps.count > 1)}"
             + (f" ({left_out} left out)" if left_out else "")
         )
     else:
-        facts.append("no steps marked: one region over the whole recording")
+        facts.append(
+            "no steps seen: the whole collection counts as one"
+            if of_tree
+            else "no steps marked: one region over the whole recording"
+        )
     return facts
 
 
@@ -88,8 +94,8 @@ def _verdict(report: Report) -> list[RenderableType]:
     if shares:
         lines.append(AtWidth(lambda width: class_bar(shares, width)))
     regime = report.regime
-    if regime.step_us and (regime.shares or regime.unprofiled):
-        note = f"  {step_text(regime, marked=bool(report.steps.count))}"
+    if step_sentence(report):
+        note = f"  {step_sentence(report)}"
         if regime.shares and regime.as_recorded != regime.name:
             note += f", which would look {regime.as_recorded}"
         lines.append(Text(note, style="dim"))
@@ -234,11 +240,12 @@ def _footer(report: Report, verbose: bool) -> list[RenderableType]:
         parts += [_line("·", "dim", f"{c.code} {c.name}: {c.reason or c.status.replace('_', ' ')}") for c in clear]
     elif clear:
         which = "speak of a GPU's time, or found nothing" if "cpu" in report.tables else "found nothing"
+        if report.source.contexts:
+            which += ", or need a trace"
         parts.append(Text(f"  {len(clear)} further checks {which} (-v lists them)", style="dim"))
-    if report.source.path != "standard input":
-        # In full and quoted: a command that is cut short does not run.
-        path = shlex.quote(clean(report.source.path, 4096))
-        parts.append(Text(f"  next: lanewise table {path} · lanewise chain {path} · lanewise rule CODE", style="dim"))
+    verbs = ("tree",) if report.source.contexts else ("table", "chain")
+    if commands := " · ".join(filter(None, (command(verb, report) for verb in verbs))):
+        parts.append(Text(f"  next: {commands} · lanewise rule CODE", style="dim"))
     return parts
 
 

@@ -19,11 +19,11 @@ from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.quantity import QuantityType, format_quantity
 from lanewise.show.safe_text import clean, shorten
 from lanewise.show.tree.context_label import context_label
-from lanewise.show.tree.watched_text import watched_lines
 from lanewise.trace.frames import parse_frame
 from lanewise.tree.forest import preorder, subtree_sums
 from lanewise.tree.model import PHASES, NodeKind, Phase, Tree
 from lanewise.tree.source_excerpt import find_source
+from lanewise.tree.watching.watched_text import watched_lines
 
 __all__ = ["Row", "flat_block", "header", "tree_rows", "tree_text"]
 

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.diagnose.what_if.remedies import rescale
@@ -27,9 +28,33 @@ _MATRIX_LEFT_ELSEWHERE = 0.1
 _LEFT = 0.5
 
 
+def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
+    if not contexts.kernels.any():
+        return NotApplicable("the tree holds no kernels")
+    mine = contexts.kernels & contexts.kernels_named(_NAMED.pattern)
+    total = float(contexts.device[mine].sum())
+    if total < share_from * contexts.compute_ns:
+        return Clear(f"double precision takes {total / contexts.compute_ns:.1%} of the computing time")
+    rows = np.flatnonzero(mine)
+    return Found(
+        values={"share": share(total / contexts.compute_ns), "total": time(total), "per": contexts.per},
+        saves=contexts.saving(mine, kept=_LEFT),
+        confidence="medium",
+        evidence=[
+            table(
+                "Kernels in double precision",
+                {"site": ("text", "kernel"), "count": ("count", "kernels"), "time": ("time", "time")},
+                contexts.by_name(rows, count=contexts.count[rows], time=contexts.device[rows]),
+            )
+        ],
+        location=contexts.location(int(rows[np.argmax(contexts.device[rows])])),
+    )
+
+
 @rule(
     "KER114",
     "double-precision",
+    of_tree=_of_tree,
     title="{share} of the GPU's computing time ({total} {per}) is double precision.",
 )
 def double_precision(facts: Facts, *, share_from: float = 0.05) -> Outcome:

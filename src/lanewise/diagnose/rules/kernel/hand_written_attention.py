@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, shapes_label, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
 from lanewise.diagnose.what_if.remedies import fuse
@@ -14,6 +15,7 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import byte_size, time
 from lanewise.trace.schema import Kind
+from lanewise.tree.model import Phase
 
 # Product, softmax, product, with whatever the program does to the scores or beside them.
 _CHAIN = r"b[^bs|]{0,16}s[^bs|]{0,12}b"
@@ -21,9 +23,61 @@ _CHAIN = r"b[^bs|]{0,16}s[^bs|]{0,12}b"
 _FUSED_SHARE = 0.5
 
 
+_BATCHED = r"^aten::(bmm|baddbmm)$"
+_UNTOLD = (
+    "Attention spelled out as products and a softmax, {chains} {per} ({total}): the score matrix goes through memory."
+)
+
+
+def _of_tree(contexts: Contexts) -> Outcome:
+    if not contexts.kernels.any():
+        return NotApplicable("the tree holds no kernels")
+    tree, forward = contexts.tree, contexts.tree.phase != Phase.BACKWARD
+    softmax = contexts.outermost(contexts.operators(r"^aten::_?softmax$") & forward)
+    softmax &= ~contexts.within(contexts.operators(r"scaled_dot_product|Backward"))
+    products = contexts.outermost(contexts.operators(r"^aten::(matmul|bmm|baddbmm|einsum)$") & forward)
+    products &= contexts.holding(contexts.operators(_BATCHED))
+    # In one function and module: two batched products for each softmax.
+    calls = np.bincount(
+        np.maximum(tree.parent, 0), weights=np.where(products, contexts.calls, 0.0), minlength=len(tree)
+    )
+    at = np.flatnonzero(softmax & (tree.parent >= 0))
+    at = at[calls[tree.parent[at]] >= 2 * contexts.calls[at] * _NEARLY]
+    if len(at) == 0:
+        return Clear("no softmax beside two batched products in one function")
+    chains = float(contexts.calls[at].sum())
+    mask = np.zeros(len(tree), dtype=bool)
+    mask[at] = True
+    mask |= products & np.isin(tree.parent, tree.parent[at])
+    rows = np.flatnonzero(mask)
+    whole = contexts.within(mask)
+    return Found(
+        values={
+            "chains": counted(chains, "chain", "chains"),
+            "per": contexts.per,
+            "total": time(float(contexts.device[whole].sum())),
+        },
+        title=_UNTOLD,
+        saves=contexts.saving(whole),
+        confidence="low",
+        evidence=[
+            table(
+                "The chains, as far as contexts tell",
+                {"site": ("text", "operator"), "count": ("count", "calls"), "time": ("time", "device time")},
+                contexts.by_site(rows, count=contexts.calls[rows], time=contexts.inside(contexts.device)[rows]),
+            )
+        ],
+        location=contexts.location(int(at[0])),
+    )
+
+
+_NEARLY = 0.99
+
+
 @rule(
     "KER109",
     "hand-written-attention",
+    of_tree=_of_tree,
     title="Attention spelled out as products and a softmax, {chains} {per} ({total}): the {scores} score matrix goes "
     "through memory.",
 )

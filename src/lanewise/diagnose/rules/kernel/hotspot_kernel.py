@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
+from lanewise.measure.kernel_names import short_name
 from lanewise.report.quantity import count, share, text, time
+
+
+def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
+    rows = np.flatnonzero(contexts.kernels)
+    if len(rows) == 0:
+        return NotApplicable("the tree holds no kernels")
+    top = contexts.by_name(rows, count=contexts.count[rows], time=contexts.device[rows])
+    of_compute = float(top[0]["time"]) / contexts.compute_ns
+    if of_compute < share_from:
+        return Clear(f"the largest kernel takes {of_compute:.0%} of the computing time")
+    mine = rows[[contexts.name(row) == top[0]["site"] for row in rows.tolist()]]
+    at = int(mine[np.argmax(contexts.device[mine])])
+    above = int(contexts.tree.parent[at])
+    return Found(
+        values={
+            "share": share(of_compute),
+            "kernel": text(short_name(str(top[0]["site"]))),
+            "total": time(float(top[0]["time"])),
+            "operator": text(contexts.name(above) if above >= 0 else "no recorded operator"),
+            "per": contexts.per,
+            "count": count(round(float(top[0]["count"]), 1)),
+        },
+        evidence=[
+            table(
+                "Kernels",
+                {"site": ("text", "kernel"), "count": ("count", "kernels"), "time": ("time", "time")},
+                [{**row, "site": short_name(str(row["site"]))} for row in top[:5]],
+            )
+        ],
+        confidence="medium",
+        location=contexts.location(at),
+    )
 
 
 @rule(
     "KER101",
     "hotspot-kernel",
+    of_tree=_of_tree,
     kind="statement",
     title="One kernel takes {share} of the GPU's computing time: {kernel} ({total} {per}, from {operator}).",
 )

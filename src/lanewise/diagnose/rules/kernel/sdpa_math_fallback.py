@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, shapes_label, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
 from lanewise.diagnose.what_if.remedies import fuse
@@ -18,9 +19,39 @@ from lanewise.trace.schema import Kind
 _FUSED_SHARE = 0.5
 
 
+def _of_tree(contexts: Contexts, *, products_from: int) -> Outcome:
+    if not contexts.kernels.any():
+        return NotApplicable("the tree holds no kernels")
+    reference = contexts.outermost(contexts.operators(r"^aten::_scaled_dot_product_attention_math$"))
+    products = contexts.inside(np.where(contexts.operators(r"^aten::(bmm|baddbmm|mm)$"), contexts.calls, 0.0))
+    reference &= products >= products_from * contexts.calls
+    rows = np.flatnonzero(reference & (contexts.calls > 0))
+    if len(rows) == 0:
+        return Clear("no attention call takes the reference path")
+    spent = contexts.inside(contexts.device)[rows]
+    return Found(
+        values={
+            "calls": counted(float(contexts.calls[rows].sum()), "call", "calls"),
+            "per": contexts.per,
+            "total": time(float(spent.sum())),
+        },
+        saves=contexts.saving(contexts.within(reference)),
+        confidence="medium",
+        evidence=[
+            table(
+                "Attention on the reference path",
+                {"site": ("text", "called by"), "count": ("count", "calls"), "time": ("time", "device time")},
+                contexts.by_site(rows, count=contexts.calls[rows], time=spent),
+            )
+        ],
+        location=contexts.location(int(rows[np.argmax(spent)])),
+    )
+
+
 @rule(
     "KER108",
     "sdpa-math-fallback",
+    of_tree=_of_tree,
     title="{calls} {per} to scaled_dot_product_attention on the unfused reference path ({total}): the scores are "
     "stored and read several times.",
 )

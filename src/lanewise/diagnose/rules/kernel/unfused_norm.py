@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, shapes_label, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, per
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, time
+from lanewise.tree.forest import nearest_marked
+from lanewise.tree.model import Phase
 
 # By letters of `Leaves`, with or without casts (c): square, mean, epsilon, root, scale, and the weight.
 _ROOT_MEAN_SQUARE = r"[px]c?mc?ac?(?:rc?x|qc?d)(?:c?x)?"
@@ -21,9 +24,65 @@ _LAYER = rf"{_VARIANCE}c?(?:uc?)?(?:ac?(?:uc?)?(?:rc?x|qc?d)(?:c?x(?:c?a)?)?|(?:
 _CHAIN = rf"(?:c?{_LAYER}|c?{_ROOT_MEAN_SQUARE})"
 
 
+_OF_ONE = {
+    r"^aten::(pow|square)$": 1,
+    r"^aten::mean$": 1,
+    r"^aten::add_?$": 1,
+    r"^aten::rsqrt_?$": 1,
+    r"^aten::mul_?$": 2,
+}
+"""Operators of one normalisation and how many of each."""
+
+
+def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
+    if not contexts.kernels.any():
+        return NotApplicable("the tree holds no kernels")
+    tree, forward = contexts.tree, contexts.tree.phase != Phase.BACKWARD
+    above = np.maximum(tree.parent, 0)
+    norms = np.zeros(len(tree))
+    parts = [contexts.operators(pattern) & forward & (tree.parent >= 0) for pattern in _OF_ONE]
+    calls = [np.bincount(above, weights=np.where(part, contexts.calls, 0.0), minlength=len(tree)) for part in parts]
+    # In one function and module: as many as of the rarest operator.
+    norms = np.min([each / number for each, number in zip(calls, _OF_ONE.values(), strict=True)], axis=0)
+    total = float(norms.sum())
+    if total == 0:
+        return Clear("no pow, mean, rsqrt and mul in one function")
+    part_of = np.zeros(len(tree))
+    for part, each, number in zip(parts, calls, _OF_ONE.values(), strict=True):
+        part_of[part] = np.minimum(1.0, norms[above[part]] * number / np.maximum(each[above[part]], 1e-12))
+    share_of = part_of[np.maximum(nearest_marked(tree.parent, part_of > 0), 0)]
+    share_of[nearest_marked(tree.parent, part_of > 0) < 0] = 0.0
+    host, device = float((contexts.host * share_of).sum()), float((contexts.device * share_of).sum())
+    if contexts.of_step(max(host, device)) < share_from:
+        return Clear(f"{total:g} normalisations are spelled out, {contexts.of_step(max(host, device)):.1%} of the step")
+    operators = sum(_OF_ONE.values())
+    rows = np.flatnonzero((part_of > 0) & (norms[above] > 0))
+    at = rows[contexts.operators(r"rsqrt")[rows]]
+    return Found(
+        values={
+            "norms": counted(total, "normalisation", "normalisations"),
+            "per": contexts.per,
+            "operators": count(operators),
+            "host": time(host),
+            "device": time(device),
+        },
+        saves=contexts.saving(share_of > 0, kept=1.0 - share_of * (1.0 - 1.0 / operators)),
+        confidence="medium",
+        evidence=[
+            table(
+                "The normalisations, as far as contexts tell",
+                {"site": ("text", "operator"), "count": ("count", "calls"), "host": ("time", "host time")},
+                contexts.by_site(rows, count=contexts.calls[rows], host=contexts.inside(contexts.host)[rows]),
+            )
+        ],
+        location=contexts.location(int(at[0])) if len(at) else None,
+    )
+
+
 @rule(
     "KER111",
     "unfused-norm",
+    of_tree=_of_tree,
     title="{norms} {per} spelled out as {operators} operations each: {host} on the host, {device} on the GPU.",
 )
 def unfused_norm(facts: Facts, *, share_from: float = 0.01) -> Outcome:

@@ -5,21 +5,80 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
-from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
+from lanewise.diagnose.of_tree.tree_facts import Contexts
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, Saving, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.measure.facts import Facts
-from lanewise.measure.launch.bubbles import host_bubbles
+from lanewise.measure.launch.bubbles import LOADER, host_bubbles
+from lanewise.measure.regime.python_functions import function_label
 from lanewise.replay.change import cut
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import text, time
 from lanewise.trace.schema import Kind
+from lanewise.tree.model import NodeKind, Phase
 
 _LONGEST_NAME = 60
+
+
+_PASSES = "For {time} {per} nobody dispatches anything; the time passes in {where}, or in what it waits for."
+
+
+def _of_tree(contexts: Contexts, *, from_us: float, share_from: float) -> Outcome:
+    if not contexts.has_device:
+        return NotApplicable("no device work")
+    if not contexts.host_matters:
+        return NotApplicable(f"the run is {contexts.regime}-bound: the device does not wait for the host")
+    tree = contexts.tree
+    loading = contexts.within(contexts.operators(LOADER))
+    frames = (tree.kind == NodeKind.FRAME) & contexts.on_main & ~loading
+    least = max(from_us * 1e3, share_from * contexts.step.ns)
+    own = _without_backward(contexts, np.where(frames, contexts.host, 0.0))
+    rows = np.flatnonzero(own >= least)
+    if len(rows) == 0:
+        return Clear(f"no function without an operator or a call for {least / 1e3:,.0f} us")
+    spent = own[rows]
+    worst = int(rows[np.argmax(spent)])
+    return Found(
+        values={
+            "time": time(float(spent.sum())),
+            "per": contexts.per,
+            "where": text(function_label(tree.label(worst))[:_LONGEST_NAME]),
+        },
+        title=_PASSES,
+        saves=Saving(np.where(own >= least, own, 0.0), np.zeros(len(tree))),
+        confidence="medium",
+        evidence=[
+            table(
+                "Functions in which no operator runs for that long",
+                {"site": ("text", "function"), "time": ("time", "time between its operators")},
+                contexts.by_site(rows, time=spent),
+            )
+        ],
+        location=contexts.location(worst),
+    )
+
+
+def _without_backward(contexts: Contexts, own: np.ndarray) -> np.ndarray:
+    """Without the time in which a function waits for backward on the autograd thread. Which one did is not in the tree:
+    the longest come first, as they would be named first."""
+    left = float(contexts.host[~contexts.on_main & (contexts.tree.phase == Phase.BACKWARD)].sum())
+    left += float(contexts.host[~contexts.on_main & (contexts.tree.phase == Phase.RECOMPUTE)].sum())
+    waits = contexts.frames(r"run_backward")
+    result = np.where(waits, 0.0, own)
+    left -= float(own[waits].sum())
+    for row in np.argsort(-result, kind="stable").tolist():
+        taken = min(left, float(result[row]))
+        if taken <= 0:
+            break
+        result[row] -= taken
+        left -= taken
+    return result
 
 
 @rule(
     "LAU110",
     "host-bubble",
+    of_tree=_of_tree,
     title="For {time} {per} nobody dispatches anything ({times}, the longest {longest}); the time passes in {where}.",
 )
 def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.05) -> Outcome:

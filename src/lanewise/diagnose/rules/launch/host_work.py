@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.launch import many_tiny_kernels
 from lanewise.diagnose.select import counted, of_step, per
@@ -19,9 +20,44 @@ from lanewise.trace.schema import Kind
 _SHOWN = 8
 
 
+def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
+    if contexts.regime != "host":
+        return NotApplicable("the host does not set the pace")
+    asked = many_tiny_kernels.many_tiny_kernels
+    if asked.of_tree is not None and isinstance(asked.of_tree(contexts, **asked.thresholds), Found):
+        return Clear("many short kernels are what the host is at: LAU101 speaks of them")
+    operators = contexts.operators("::|Backward|^autograd")
+    inside = contexts.within(operators)
+    spent = float(contexts.host[inside].sum())
+    if contexts.of_step(spent) < share_from:
+        return Clear(f"operators take {contexts.of_step(spent):.1%} of the step")
+    rows = np.flatnonzero(operators)
+    top = contexts.by_name(rows, count=contexts.calls[rows], time=contexts.host[rows])
+    mine = rows[[contexts.name(row) == top[0]["site"] for row in rows.tolist()]]
+    return Found(
+        values={
+            "inside": time(spent),
+            "per": contexts.per,
+            "operator": text(str(top[0]["site"])),
+            "part": share(float(top[0]["time"]) / max(1.0, spent)),
+            "launches": counted(float(contexts.launches.sum()), "launch", "launches"),
+        },
+        saves=contexts.saving(inside),
+        evidence=[
+            table(
+                "Operators by their own host time",
+                {"site": ("text", "operator"), "count": ("count", "calls"), "time": ("time", "host time")},
+                top,
+            )
+        ],
+        location=contexts.location(int(mine[np.argmax(contexts.host[mine])])),
+    )
+
+
 @rule(
     "LAU111",
     "host-work",
+    of_tree=_of_tree,
     general=True,
     title="{inside} {per} pass in operators on the host, most of it in {operator} ({part} of that), for {launches}.",
 )

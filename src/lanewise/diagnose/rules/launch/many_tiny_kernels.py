@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from lanewise.diagnose.evidence import by_line, in_steady_steps, locate, per_step, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
 from lanewise.diagnose.what_if.fitting import graphs_per_step, host_matters, mostly_compiled
@@ -22,10 +23,55 @@ _SHOWN: dict[str, tuple[QuantityType, str]] = {
 }
 
 
+def _of_tree(contexts: Contexts, *, launches_from: int, median_kernel_below_us: float) -> Outcome:
+    if not contexts.host_matters:
+        return NotApplicable(f"the run is {contexts.regime}-bound: launches are hidden behind device work")
+    kernels = contexts.kernels
+    starting = contexts.holding(kernels) & contexts.operators(".")
+    number = float(contexts.count[kernels].sum())
+    parents = np.unique(contexts.tree.parent[kernels & (contexts.tree.parent >= 0)])
+    launches = float(contexts.launches[parents].sum())
+    if launches < launches_from or number == 0:
+        return Clear(f"{launches:.0f} launches {contexts.per}")
+    mean = contexts.device[kernels] / np.maximum(contexts.count[kernels], 1e-12)
+    median = _weighted_median(mean, contexts.count[kernels])
+    if median >= median_kernel_below_us * 1e3:
+        return Clear(f"the median kernel takes {median / 1e3:.1f} us")
+    outer = contexts.outermost(starting)
+    paid = contexts.inside(contexts.host)[outer]
+    rows = np.flatnonzero(outer)
+    return Found(
+        values={
+            "launches": count(round(launches)),
+            "per": contexts.per,
+            "kernels": count(round(number, 1) if number < 100 else round(number)),
+            "median_kernel": time(median),
+            "host_cost": time(float(paid.sum()) / launches),
+        },
+        saves=contexts.saving(contexts.within(outer)),
+        confidence="medium",
+        evidence=[
+            table(
+                "Who starts kernels",
+                {"site": ("text", "called by"), "launches": ("count", "launches"), "host": ("time", "host time")},
+                contexts.by_site(rows, launches=contexts.inside(contexts.launches)[outer], host=paid),
+            )
+        ],
+        location=contexts.location(int(rows[np.argmax(paid)])),
+    )
+
+
+def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    return float(values[order[np.searchsorted(reached, reached[-1] / 2)]])
+
+
 @rule(
     "LAU101",
     "many-tiny-kernels",
     general=True,
+    of_tree=_of_tree,
     title="{launches} launches {per}, {kernels} of them of kernels of {median_kernel}; the host pays {host_cost} for "
     "each.",
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, host_of_each, share_of_time
 from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.diagnose.what_if.remedies import remove
@@ -17,9 +18,65 @@ from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 
+def _of_tree(contexts: Contexts, *, share_from: float, per_step_from: float) -> Outcome:
+    if not contexts.kernels.any():
+        return NotApplicable("the tree holds no kernels")
+    tree = contexts.tree
+    converting, copying = contexts.operators(r"^aten::_to_copy$"), contexts.operators(r"^aten::copy_$")
+    above = np.maximum(tree.parent, 0)
+    # Only directly inside the operators that exist for the copy: `clone` under a converting operator is something else.
+    casting = copying & converting[above] & (tree.parent >= 0)
+    leaf = contexts.kernels & casting[above]
+    number, device_ns = float(contexts.count[leaf].sum()), float(contexts.device[leaf].sum())
+    held = np.zeros(len(tree), dtype=bool)
+    held[tree.parent[np.flatnonzero(leaf)]] = True
+    root = np.unique(contexts.climbed(held, r"^aten::(_to_copy|to|type_as|float|half|bfloat16)$"))
+    inside = contexts.inside(contexts.host)[root]
+    launching = contexts.outermost(contexts.operators(".") & contexts.holding(contexts.kernels))
+    of_device = device_ns / contexts.compute_ns
+    of_host = float(inside.sum()) / max(1.0, float(contexts.inside(contexts.host)[launching].sum()))
+    if not contexts.marked:
+        of_host = 0.0  # first calls are in it
+    if number < contexts.least(per_step_from) or max(of_device, of_host) < share_from:
+        return Clear(f"conversions take {of_device:.1%} of the device's and {of_host:.1%} of the host's time")
+    mask = np.zeros(len(tree), dtype=bool)
+    mask[root] = True
+    casts = contexts.inside(np.where(leaf, contexts.count, 0.0))[root]
+    around = contexts.operators("^aten::|Backward")[np.maximum(tree.parent[root], 0)] & (tree.parent[root] >= 0)
+    by_autocast = float(casts[around].sum()) > 0.5 * number
+    return Found(
+        values={
+            "casts": counted(number, "conversion", "conversions"),
+            "per": contexts.per,
+            "device": time(device_ns),
+            "of_device": share(of_device),
+            "host": time(float(inside.sum())),
+            "of_host": share(of_host),
+        },
+        saves=contexts.saving(contexts.within(mask)),
+        fix=_BY_AUTOCAST if by_autocast else _IN_THE_CODE,
+        # Without shapes: a copy under `_to_copy` has few other reasons.
+        confidence="medium",
+        evidence=[
+            table(
+                "Conversions",
+                {
+                    "site": ("text", "made by"),
+                    "count": ("count", "conversions"),
+                    "device": ("time", "device time"),
+                    "host": ("time", "host time"),
+                },
+                contexts.by_site(root, count=casts, device=contexts.inside(contexts.device)[root], host=inside),
+            )
+        ],
+        location=contexts.location(int(root[np.argmax(inside)])),
+    )
+
+
 @rule(
     "MEM106",
     "cast-churn",
+    of_tree=_of_tree,
     title="{casts} {per} of tensors from one type to another ({device} on the GPU, {of_device} of its time; {host} "
     "on the host, {of_host} of its).",
 )

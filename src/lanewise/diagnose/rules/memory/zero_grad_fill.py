@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import (
     claim,
@@ -22,10 +23,38 @@ from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
+FILLS = r"^aten::(_foreach_zero_|zero_|fill_)$"
+
+
+def _of_tree(contexts: Contexts) -> Outcome:
+    zeroing = contexts.outermost(contexts.operators(r"^Optimizer\.zero_grad#"))
+    if not zeroing.any():
+        return NotApplicable("no `Optimizer.zero_grad` in steady steps")
+    fills = contexts.operators(FILLS) & contexts.within(zeroing) & (contexts.inside(contexts.count) > 0)
+    outer = contexts.outermost(fills)
+    if not outer.any():
+        return Clear("`zero_grad` drops the gradients")
+    adding = contexts.operators(r"^aten::add_$") & contexts.within(
+        contexts.operators(r"torch::autograd::AccumulateGrad$")
+    )
+    gone = contexts.within(outer | adding)
+    rows = np.flatnonzero(outer)
+    return Found(
+        values={
+            "gradients": counted(float(contexts.calls[outer].sum()), "gradient or list", "gradients or lists"),
+            "per": contexts.per,
+            "device": time(float(contexts.device[gone].sum())),
+            "host": time(float(contexts.host[gone].sum())),
+        },
+        saves=contexts.saving(gone),
+        location=contexts.location(int(rows[0])),
+    )
+
 
 @rule(
     "MEM105",
     "zero-grad-fill",
+    of_tree=_of_tree,
     title="zero_grad fills {gradients} {per} with zeros instead of dropping them; with what backward then adds to them, "
     "{device} on the GPU, {host} on the host.",
 )
@@ -50,7 +79,7 @@ def zero_grad_fill(facts: Facts) -> Outcome:
     zeroing = outermost(facts, in_steady_steps(facts, zeroing))
     if len(zeroing) == 0:
         return NotApplicable("no `Optimizer.zero_grad` in steady steps")
-    fills = trace.name_mask(r"^aten::(_foreach_zero_|zero_|fill_)$")[trace.name[leaves.operator]]
+    fills = trace.name_mask(FILLS)[trace.name[leaves.operator]]
     mine = np.flatnonzero(fills & (enclosing(facts, zeroing, leaves.operator) >= 0))
     if len(mine) == 0:
         return Clear("`zero_grad` drops the gradients")

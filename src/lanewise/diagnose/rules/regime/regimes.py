@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from lanewise.diagnose.evidence import by_line, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, Outcome, Rule, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.regime.regime import REGIMES
@@ -90,10 +93,40 @@ def _judge(facts: Facts, name: str) -> Outcome:
     return Found(values=values, title=title, evidence=evidence)
 
 
+def _of_tree(contexts: Contexts, *, name: str) -> Outcome:
+    if contexts.regime != name:
+        return Clear(f"the run is {contexts.regime}")
+    shares, step = contexts.shares, contexts.step.ns
+    waits = shares.get("host", 0.0)
+    top = sorted(shares.items(), key=lambda item: -item[1])[:2]
+    other = shares.get("transfer", 0.0) + shares.get("communication", 0.0)
+    values = {
+        "busy": time((1.0 - waits) * step),
+        "step": time(step),
+        "busy_share": share(1.0 - waits),
+        "share": share(shares.get(name, 0.0)),
+        "host_share": share(waits),
+        "other_share": share(other),
+        "class_time": time(shares.get(name, 0.0) * step),
+        "top": text(" and ".join(f"{_LABELS[c]} ({100 * s:.0f} %)" for c, s in top)),
+        "reason": text(contexts.why_undetermined),
+    }
+    title = None
+    if name == "compute" and waits >= _ALSO_FROM:
+        title = _WAITS_TOO
+    elif name == "compute" and other >= _ALSO_FROM:
+        title = _COPIES_TOO
+    rows = [{"what": _LABELS[c], "time": part * step, "share": part} for c, part in shares.items()]
+    headings = {"what": ("text", "where the step goes"), "time": ("time", "time"), "share": ("share", "share")}
+    evidence = [table("Time per step, from sums", headings, rows)] if rows and name != "undetermined" else []  # type: ignore[arg-type]
+    return Found(values=values, title=title, evidence=evidence)
+
+
 @rule(
     "REG101",
     "host-bound",
     kind="regime",
+    of_tree=partial(_of_tree, name="host"),
     title="Host-bound: the GPU works {busy} of every {step} ({busy_share}); it waits for the host {share} of the time.",
 )
 def host_bound(facts: Facts) -> Outcome:
@@ -115,6 +148,7 @@ def host_bound(facts: Facts) -> Outcome:
     "REG102",
     "device-bound",
     kind="regime",
+    of_tree=partial(_of_tree, name="compute"),
     title="Device-bound: the GPU computes {share} of the time ({busy} busy of every {step}) and the host runs ahead; "
     "host-side fixes gain nothing.",
 )
@@ -137,6 +171,7 @@ def device_bound(facts: Facts) -> Outcome:
     "REG103",
     "transfer-bound",
     kind="regime",
+    of_tree=partial(_of_tree, name="transfer"),
     title="Transfer-bound: {share} of every {step} goes into copies between host and device.",
 )
 def transfer_bound(facts: Facts) -> Outcome:
@@ -155,6 +190,7 @@ def transfer_bound(facts: Facts) -> Outcome:
     "REG104",
     "communication-bound",
     kind="regime",
+    of_tree=partial(_of_tree, name="communication"),
     title="Communication-bound: {share} of every {step} is communication, or waiting for other ranks, with nothing "
     "beside it.",
 )
@@ -171,7 +207,13 @@ def communication_bound(facts: Facts) -> Outcome:
     return _judge(facts, "communication")
 
 
-@rule("REG105", "mixed", kind="regime", title="Mixed: no single bottleneck; {top} of every {step}.")
+@rule(
+    "REG105",
+    "mixed",
+    kind="regime",
+    of_tree=partial(_of_tree, name="mixed"),
+    title="Mixed: no single bottleneck; {top} of every {step}.",
+)
 def mixed(facts: Facts) -> Outcome:
     """No class of time reaches 40 % with a lead of 10 points.
 
@@ -184,7 +226,13 @@ def mixed(facts: Facts) -> Outcome:
     return _judge(facts, "mixed")
 
 
-@rule("REG106", "undetermined", kind="regime", title="Undetermined: {reason}.")
+@rule(
+    "REG106",
+    "undetermined",
+    kind="regime",
+    of_tree=partial(_of_tree, name="undetermined"),
+    title="Undetermined: {reason}.",
+)
 def undetermined(facts: Facts) -> Outcome:
     """The trace cannot say what the run is bound by.
 

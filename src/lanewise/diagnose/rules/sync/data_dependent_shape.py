@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.of_tree.tree_copies import tree_readbacks
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import find_readbacks, host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import climb, counted, per, sites
@@ -23,9 +25,43 @@ _AROUND = ("aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::i
 _OPERATOR_NS = 8_000.0
 
 
+def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
+    if not contexts.has_device:
+        return NotApplicable("the tree holds no device work")
+    found = tree_readbacks(contexts)
+    found = found.of(found.by_shape)
+    # One indexing by two masks asks twice: it counts once.
+    mask = np.zeros(len(contexts.tree), dtype=bool)
+    mask[found.root] = True
+    root = np.unique(contexts.climbed(mask, f"^({'|'.join(_AROUND)})$"))
+    number = float(contexts.calls[root].sum())
+    if number < contexts.least(per_step_from):
+        return Clear("no operator waits for the size of its result")
+    cost = contexts.inside(contexts.host)[root]
+    worst = int(found.root[np.argmax(found.host)])
+    return Found(
+        values={
+            "calls": counted(number, "call", "calls"),
+            "per": contexts.per,
+            "operator": text(contexts.name(worst)),
+            "cost": time(float(cost.sum()) / number),
+        },
+        saves=contexts.blocking(root),
+        evidence=[
+            table(
+                "Operators that wait for the size of their result",
+                {"site": ("text", "called by"), "count": ("count", "per step"), "total": ("time", "host time")},
+                contexts.by_site(root, count=contexts.calls[root], total=cost),
+            )
+        ],
+        location=contexts.location(worst),
+    )
+
+
 @rule(
     "SYN102",
     "data-dependent-shape",
+    of_tree=_of_tree,
     title="{calls} {per} to operators whose result size depends on the data ({operator} first): the host stops "
     "and spends {cost} on each.",
 )

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.of_tree.tree_copies import tree_readbacks
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import SMALL_BYTES, find_readbacks, host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, named, per, sites
@@ -22,9 +24,40 @@ _GENERATION_TITLE = (
 )
 
 
+def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
+    if not contexts.has_device:
+        return NotApplicable("the tree holds no device work")
+    found = tree_readbacks(contexts)
+    found = found.of(~found.by_shape)
+    number = float(found.number.sum())
+    if number < contexts.least(per_step_from):
+        return Clear(f"{number:.1f} readbacks {contexts.per}" if number else "the host reads no device values")
+    total = float(found.host.sum())
+    return Found(
+        values={
+            "values": counted(number, "value", "values"),
+            "count": count(round(number, 1)),
+            "per": contexts.per,
+            "cost": time(total / number),
+            "total": time(total),
+        },
+        saves=contexts.blocking(found.root),
+        evidence=[
+            table(
+                "Readbacks",
+                {"site": ("text", "read by"), "count": ("count", "times"), "total": ("time", "host time")},
+                contexts.by_site(found.root, count=found.number, total=found.host),
+            ),
+            TextBlock("While these reads remain, the code around them cannot be captured in a CUDA graph (LAU106)."),
+        ],
+        location=contexts.location(int(found.root[np.argmax(found.host)])),
+    )
+
+
 @rule(
     "SYN101",
     "device-readback",
+    of_tree=_of_tree,
     title="The host asks the GPU for {values} {per} and stops {cost} for each ({total} in all).",
 )
 def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:

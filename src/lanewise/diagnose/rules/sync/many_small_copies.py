@@ -8,14 +8,17 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.host_copies import host_copies
+from lanewise.diagnose.of_tree.tree_copies import tree_copies
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
-from lanewise.measure.operator_kinds import is_collective, is_framework
+from lanewise.measure.operator_kinds import FRAMEWORK, is_collective, is_framework
 from lanewise.report.quantity import byte_size, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
+from lanewise.tree.model import Phase
 
 
 def _after_first(step: np.ndarray) -> np.ndarray:
@@ -25,9 +28,47 @@ def _after_first(step: np.ndarray) -> np.ndarray:
     return seen
 
 
+def _of_tree(contexts: Contexts, *, copies_from: float, below_bytes: int) -> Outcome:
+    if not contexts.has_device:
+        return NotApplicable("the tree holds no device work")
+    found = tree_copies(contexts)
+    theirs = contexts.within(contexts.operators(FRAMEWORK) | (contexts.tree.phase == Phase.COMMUNICATION))
+    found = found.of((found.bytes < below_bytes) & ~theirs[found.copy] & ~found.readback)
+    number = float(found.number.sum())
+    if number < contexts.least(copies_from):
+        return Clear(f"{number:g} small copies {contexts.per}")
+    root = np.unique(found.root)
+    cost = contexts.inside(contexts.host)[root]
+    return Found(
+        values={
+            "copies": counted(number, "copy", "copies"),
+            "per": contexts.per,
+            "bytes": byte_size(float(np.average(found.bytes, weights=found.number))),
+            "cost": time(float(cost.sum()) / number),
+        },
+        saves=contexts.blocking(root),
+        evidence=[
+            table(
+                "Small copies",
+                {
+                    "site": ("text", "copied by"),
+                    "count": ("count", "copies"),
+                    "bytes": ("bytes", "bytes"),
+                    "total": ("time", "host time of the calls"),
+                },
+                contexts.by_site(
+                    found.operator, count=found.number, bytes=found.bytes * found.number, total=found.blocked
+                ),
+            )
+        ],
+        location=contexts.location(int(found.operator[np.argmax(found.blocked)])),
+    )
+
+
 @rule(
     "SYN108",
     "many-small-copies",
+    of_tree=_of_tree,
     title="{copies} {per} between host and GPU with {bytes} each (median); each costs the host {cost}.",
 )
 def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: int = 64 * 1024) -> Outcome:

@@ -8,6 +8,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.host_copies import host_copies
+from lanewise.diagnose.of_tree.tree_copies import tree_copies
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import SMALL_BYTES
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
@@ -22,9 +24,48 @@ from lanewise.trace.schema import Kind
 _PINNED_RATE = 50e9
 
 
+def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
+    if not contexts.has_device:
+        return NotApplicable("the tree holds no device work")
+    found = tree_copies(contexts)
+    found = found.of(found.pageable & ~((found.direction == "DtoH") & (found.bytes <= SMALL_BYTES)))
+    if len(found.copy) == 0:
+        return Clear("no pageable copies")
+    if not (found.number * 2 > 1).any():
+        return Clear("pageable copies are made in half of the steps or fewer")
+    blocked = float(found.blocked.sum())
+    if contexts.of_step(blocked) < share_from:
+        return Clear(f"pageable copies block the host for {contexts.of_step(blocked):.1%} of the step")
+    moved = found.bytes * found.number
+    return Found(
+        values={
+            "copies": counted(float(found.number.sum()), "copy", "copies"),
+            "per": contexts.per,
+            "blocked": time(blocked),
+            "bytes": byte_size(float(moved.sum())),
+            "rate": bandwidth(float(moved.sum()) / max(1.0, blocked) * 1e9),
+        },
+        saves=contexts.blocking(np.unique(found.operator)),
+        evidence=[
+            table(
+                "Pageable copies",
+                {
+                    "site": ("text", "copied by"),
+                    "count": ("count", "copies"),
+                    "bytes": ("bytes", "bytes"),
+                    "blocked": ("time", "host blocked"),
+                },
+                contexts.by_site(found.operator, count=found.number, bytes=moved, blocked=found.blocked),
+            )
+        ],
+        location=contexts.location(int(found.operator[np.argmax(found.blocked)])),
+    )
+
+
 @rule(
     "SYN103",
     "pageable-copy",
+    of_tree=_of_tree,
     title="{copies} {per} through ordinary (pageable) host memory: the host is blocked for {blocked} ({bytes} at "
     "{rate}).",
 )

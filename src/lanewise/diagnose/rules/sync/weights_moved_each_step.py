@@ -8,6 +8,8 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.host_copies import host_copies
+from lanewise.diagnose.of_tree.tree_copies import tree_copies
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import host_events_inside
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import named, of_step, outermost, per
@@ -20,9 +22,60 @@ from lanewise.trace.schema import Kind
 _ASKED = "aten::_has_compatible_shallow_copy_type"
 
 
+def _of_tree(contexts: Contexts, *, copies_from: int, both_ways_from: int, share_from: float) -> Outcome:
+    if not contexts.has_device:
+        return NotApplicable("the tree holds no device work")
+    if not contexts.marked:
+        return NotApplicable("no steps were seen: whether the same tensors travel again and again cannot be told")
+    found = tree_copies(contexts)
+    found = found.of(contexts.within(contexts.operators(r"^aten::to$"))[found.copy])
+    moved = found.bytes * found.number
+    there, back = (found.direction == way for way in ("HtoD", "DtoH"))
+    comes_back = bool(there.any()) and np.isclose(moved[there].sum(), moved[back].sum(), rtol=0.02)
+    number = float(found.number.sum())
+    if number < (both_ways_from if comes_back else copies_from):
+        return Clear(f"{number:g} copies {contexts.per} under `to`")
+    total = float(found.blocked.sum())
+    if contexts.of_step(total) < share_from:
+        return Clear(f"the calls of these copies take {contexts.of_step(total):.0%} of the step")
+    return Found(
+        values={
+            "copies": count(round(number)),
+            "bytes": byte_size(float(moved.sum())),
+            "per": contexts.per,
+            "total": time(total),
+            "share": share(contexts.of_step(total)),
+        },
+        title=_TRAVEL,
+        saves=contexts.blocking(np.unique(found.root)),
+        confidence="high" if comes_back else "medium",
+        evidence=[
+            table(
+                "Copies under `to`",
+                {
+                    "site": ("text", "copied by"),
+                    "count": ("count", "per step"),
+                    "bytes": ("bytes", "bytes"),
+                    "total": ("time", "time of the calls"),
+                },
+                contexts.by_site(found.operator, count=found.number, bytes=moved, total=found.blocked),
+            )
+        ],
+        location=contexts.location(int(found.operator[np.argmax(found.blocked)])),
+    )
+
+
+# That they are the same ones in every step is not in a tree.
+_TRAVEL = (
+    "{copies} tensors ({bytes}) travel between host and GPU under `to` {per}: the copies' calls take {total}, {share} of "
+    "the step."
+)
+
+
 @rule(
     "SYN109",
     "weights-moved-each-step",
+    of_tree=_of_tree,
     title="The same {copies} tensors ({bytes}) travel between host and GPU {per}: the copies' calls take {total}, "
     "{share} of "
     "the step.",

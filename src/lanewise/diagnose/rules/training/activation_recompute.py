@@ -5,15 +5,49 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import without_stretch
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import share, time
+from lanewise.tree.model import Phase
+
+
+def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
+    phase, tree = contexts.tree.phase, contexts.tree
+    again = phase == Phase.RECOMPUTE
+    forward = float(contexts.device[phase == Phase.FORWARD].sum())
+    repeated = float(contexts.device[again].sum())
+    if not contexts.has_device or not np.isin(phase, (Phase.BACKWARD, Phase.RECOMPUTE)).any():
+        return NotApplicable("no backward pass in steady steps")
+    part = repeated / max(1.0, forward)
+    if part <= share_from:
+        return Clear(f"{part:.0%} of the forward pass is repeated")
+    rows = np.flatnonzero(again & contexts.operators(".") & (contexts.inside(contexts.device) > 0))
+    rows = rows[~again[np.maximum(tree.parent[rows], 0)] | ~contexts.operators(".")[np.maximum(tree.parent[rows], 0)]]
+    spent = contexts.inside(np.where(again, contexts.device, 0.0))[rows]
+    return Found(
+        values={"time": time(repeated), "share": share(part)},
+        saves=contexts.saving(again),
+        evidence=[
+            table(
+                "Repeated operators, by device time",
+                {
+                    "site": ("text", "operator"),
+                    "count": ("count", "per step"),
+                    "time": ("time", "device time per step"),
+                },
+                contexts.by_name(rows, count=contexts.calls[rows], time=spent),
+            )
+        ],
+        location=contexts.location(int(rows[np.argmax(spent)])) if len(rows) else None,
+    )
 
 
 @rule(
     "OPT105",
     "activation-recompute",
+    of_tree=_of_tree,
     title="{time} of device time per step repeats forward work inside backward, {share} of the forward pass.",
 )
 def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:

@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import numpy as np
+
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.launch.bubbles import loader_rows
+from lanewise.measure.launch.bubbles import LOADER, loader_rows
 from lanewise.replay.change import overlap
-from lanewise.report.quantity import share, text, time
+from lanewise.report.quantity import Quantity, share, text, time
 from lanewise.trace.intervals import covered, intersect, union
+
+_UP_TO = "The step waits up to {stall} for its next batch ({share}); {workers}."
+
+
+def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
+    loading = contexts.outermost(contexts.operators(LOADER))
+    if not loading.any():
+        return NotApplicable("no DataLoader in the recording")
+    if not contexts.has_device:
+        return NotApplicable("no device work that could wait")
+    rows = np.flatnonzero(loading)
+    spent = contexts.inside(contexts.host)[rows]
+    # What the device is busy beside it does not wait for.
+    stall = min(float(spent.sum()), contexts.shares.get("host", 1.0) * contexts.step.ns)
+    part = contexts.of_step(stall)
+    if part <= share_from:
+        return Clear(f"the DataLoader takes {part:.1%} of the step")
+    return Found(
+        values={
+            "stall": time(stall),
+            "share": share(part),
+            "workers": _who(contexts.name(row) for row in rows.tolist()),
+        },
+        title=_UP_TO,
+        saves=contexts.saving(contexts.within(loading)),
+        evidence=[
+            table(
+                "Loading batches",
+                {"site": ("text", "row"), "calls": ("count", "batches"), "time": ("time", "time")},
+                contexts.by_site(rows, calls=contexts.calls[rows], time=spent),
+            )
+        ],
+        location=contexts.location(int(rows[np.argmax(spent)])),
+    )
+
+
+def _who(names: Iterable[str]) -> Quantity:
+    single = any("SingleProcess" in name for name in names)
+    return text(
+        "it is loaded in the training process itself, without workers"
+        if single
+        else "worker processes load it, but too slowly"
+    )
 
 
 @rule(
     "OPT103",
     "data-loader-stall",
+    of_tree=_of_tree,
     title="The step waits {stall} for its next batch ({share}) while the device is idle; {workers}.",
 )
 def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
@@ -47,7 +96,6 @@ def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         return Clear(f"the device waits {part:.1%} of the step for the DataLoader")
     inside = in_steady_steps(facts, rows)
     shown = inside if len(inside) else rows
-    single = any("SingleProcess" in trace.name_of(event) for event in shown.tolist())
     steps = trace.steps
     found = [
         {
@@ -62,11 +110,7 @@ def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         values={
             "stall": time(stall),
             "share": share(part),
-            "workers": text(
-                "it is loaded in the training process itself, without workers"
-                if single
-                else "worker processes load it, but too slowly"
-            ),
+            "workers": _who(trace.name_of(event) for event in shown.tolist()),
         },
         change=overlap(inside),
         evidence=[

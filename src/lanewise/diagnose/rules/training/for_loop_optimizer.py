@@ -3,17 +3,63 @@
 from __future__ import annotations
 
 from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
+from lanewise.diagnose.of_tree.tree_optimizer import TreeOptimizer, measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import batch
 from lanewise.measure.facts import Facts
+from lanewise.measure.training.optimizer_step import OptimizerStep
+from lanewise.report.model import TableBlock
 from lanewise.report.quantity import count, time
 
 _LAUNCHES_OF_FOREACH = 5
 
 
+def _none(
+    step: OptimizerStep | TreeOptimizer | None, per_parameter: float, launches_from: int
+) -> Clear | NeedsCapture | NotApplicable | None:
+    """Why this optimizer is no loop; None if it is one."""
+    if step is None:
+        return NotApplicable("no optimizer step is marked in steady steps")
+    if step.fused or step.foreach or step.multi_tensor:
+        return Clear("the optimizer handles many tensors per launch")
+    if step.launches < launches_from:
+        return Clear(f"{step.launches:.0f} launches per optimizer step")
+    if not step.loop_frames and step.parameters == 0:
+        return NeedsCapture("stacks (`with_stack=True`) or the backward pass: the number of parameters is not known")
+    if not step.loop_frames and step.launches < per_parameter * step.parameters:
+        return Clear(f"{step.launches:.0f} launches for {step.parameters:.0f} parameters")
+    return None
+
+
+def _evidence(step: OptimizerStep | TreeOptimizer) -> TableBlock:
+    rows = [{"what": "launches per step", "value": f"{step.launches:,.0f}"}]
+    # Of these two the trace may know one only: without stacks there are no frames, without a backward pass no gradients.
+    if step.parameters:
+        rows.append({"what": "gradients accumulated per step", "value": f"{step.parameters:,.0f}"})
+    if step.loop_frames:
+        rows.append({"what": "frames of the for-loop implementation", "value": f"{step.loop_frames:,}"})
+    return table("Optimizer step", {"what": ("text", ""), "value": ("text", "value")}, rows)
+
+
+def _of_tree(contexts: Contexts, *, per_parameter: float, launches_from: int) -> Outcome:
+    step = measure_tree_optimizer(contexts)
+    if (none := _none(step, per_parameter, launches_from)) is not None or step is None:
+        return none or NotApplicable("no optimizer step")
+    kept = min(1.0, _LAUNCHES_OF_FOREACH / max(1.0, step.launches))
+    return Found(
+        values={"launches": count(round(step.launches)), "host": time(step.host_ns), "device": time(step.device_ns)},
+        saves=contexts.saving(step.inside, kept=kept),
+        confidence="high" if step.loop_frames else "medium",
+        evidence=[_evidence(step)],
+        location=contexts.location(step.mark),
+    )
+
+
 @rule(
     "OPT101",
     "for-loop-optimizer",
+    of_tree=_of_tree,
     title="The optimizer walks its parameters one by one: {launches} launches and {host} of host time per step.",
 )
 def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_from: int = 10) -> Outcome:
@@ -34,29 +80,14 @@ def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_fro
     Source: torch/profiler/_pattern_matcher.py, OptimizerSingleTensorPattern; pytorch/torchtitan pull request 881.
     """
     step = facts.optimizer_step
-    if step is None:
-        return NotApplicable("no optimizer step is marked in steady steps")
-    if step.fused or step.foreach or step.multi_tensor:
-        return Clear("the optimizer handles many tensors per launch")
-    if step.launches < launches_from:
-        return Clear(f"{step.launches:.0f} launches per optimizer step")
-    loops = step.loop_frames > 0
-    if not loops and step.parameters == 0:
-        return NeedsCapture("stacks (`with_stack=True`) or the backward pass: the number of parameters is not known")
-    if not loops and step.launches < per_parameter * step.parameters:
-        return Clear(f"{step.launches:.0f} launches for {step.parameters:.0f} parameters")
-    rows = [{"what": "launches per step", "value": f"{step.launches:,.0f}"}]
-    # Of these two the trace may know one only: without stacks there are no frames, without a backward pass no gradients.
-    if step.parameters:
-        rows.append({"what": "gradients accumulated per step", "value": f"{step.parameters:,.0f}"})
-    if loops:
-        rows.append({"what": "frames of the for-loop implementation", "value": f"{step.loop_frames:,}"})
+    if (none := _none(step, per_parameter, launches_from)) is not None or step is None:
+        return none or NotApplicable("no optimizer step")
     return Found(
         values={"launches": count(round(step.launches)), "host": time(step.host_ns), "device": time(step.device_ns)},
         change=batch(facts, step.marks, step.calls, launches=_LAUNCHES_OF_FOREACH, steps=steady_count(facts)),
         spread=0.2,
-        confidence="high" if loops else "medium",
-        evidence=[table("Optimizer step", {"what": ("text", ""), "value": ("text", "value")}, rows)],
+        confidence="high" if step.loop_frames else "medium",
+        evidence=[_evidence(step)],
         location=locate(facts, int(step.marks[0])),
         events=step.calls.tolist(),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.of_tree.tree_facts import Contexts
+from lanewise.diagnose.of_tree.tree_optimizer import measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
@@ -17,9 +19,49 @@ from lanewise.trace.schema import Kind
 _FUSED_HOST_NS = 1_000_000
 
 
+def _of_tree(contexts: Contexts, *, passes_from: int, share_from: float) -> Outcome:
+    step = measure_tree_optimizer(contexts)
+    if step is None:
+        return NotApplicable("no optimizer step is marked in steady steps")
+    if step.fused:
+        return Clear("the optimizer is fused")
+    if step.foreach < passes_from:
+        return Clear(f"{step.foreach:.0f} multi-tensor operators per optimizer step")
+    device_bound = contexts.regime == "compute"
+    cost = step.device_ns if device_bound else step.host_ns
+    part = step.device_ns / contexts.compute_ns if device_bound else contexts.of_step(step.host_ns)
+    if part <= share_from:
+        return Clear(f"the optimizer step is {part:.1%} of the {'device time' if device_bound else 'step'}")
+    rows = np.flatnonzero(contexts.operators(r"^aten::_foreach_") & step.inside)
+    host_kept = min(1.0, _FUSED_HOST_NS / max(1.0, step.host_ns))
+    return Found(
+        values={
+            "passes": count(round(step.foreach)),
+            "cost": time(cost),
+            "share": share(part),
+            "device": time(step.device_ns),
+            "host": time(step.host_ns),
+        },
+        saves=contexts.saving(step.inside, kept=np.where(contexts.tree.leaf, 1 / step.foreach, host_kept)),
+        evidence=[
+            table(
+                "Multi-tensor operators in the optimizer step",
+                {
+                    "site": ("text", "operator"),
+                    "count": ("count", "per step"),
+                    "host": ("time", "host time per step"),
+                },
+                contexts.by_name(rows, count=contexts.calls[rows], host=contexts.inside(contexts.host)[rows]),
+            )
+        ],
+        location=contexts.location(step.mark),
+    )
+
+
 @rule(
     "OPT102",
     "foreach-not-fused",
+    of_tree=_of_tree,
     title="The optimizer makes {passes} passes over all parameters where a fused one makes one: {cost} per step, "
     "{share} of it.",
 )

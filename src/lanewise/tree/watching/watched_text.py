@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lanewise.tree.watching.watched import Watched
 
-__all__ = ["watched_lines"]
+__all__ = ["cost_lines", "loss_lines", "watched_lines"]
 
 _LOSSES = {
     "truncated": "operators beyond the limit of contexts",
@@ -39,29 +39,40 @@ _NO_DEVICE = ("not collected: no device was used", "not collected: this torch is
 
 def watched_lines(watched: Watched) -> list[str]:
     """One line on what was watched, one on what it cost, then one for each loss and each check that failed."""
-    lines = [_what(watched)]
-    if watched.distortion is not None:
-        found = watched.distortion
-        other = "a step of the program alone" if found.notice_ns else "another"
-        ratio = f"{found.ratio:.3f}x the time of {other}"
-        interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, {found.on} and {found.off} steps of this run"
-        if found.low <= 1 <= found.high and found.high - found.low > _NOISY:
-            lines.append(f"steps differ too much to tell what watching costs ({interval})")
-        elif found.high > _RANGE * found.low:
-            lines.append(f"a watched step takes {found.low:.2f}x to {found.high:.2f}x the time of {other} ({interval})")
-        else:
-            lines.append(f"a watched step takes {ratio} ({interval})")
-        if found.step_ns and found.notice_ns > _NOTICED * found.step_ns:
-            alone = (found.step_ns + found.notice_ns) / found.step_ns
-            lines.append(
-                f"{found.notice_ns / 1000:.1f} us of every step, watched or not, go to noticing that it began:"
-                f" {alone:.2f}x a step of {found.step_ns / 1000:.1f} us"
-            )
-    elif watched.callback_ns:
-        lines.append(
+    return [_what(watched), *cost_lines(watched), *loss_lines(watched)]
+
+
+def cost_lines(watched: Watched) -> list[str]:
+    """What watching cost, as far as it was measured."""
+    if watched.distortion is None:
+        if not watched.callback_ns:
+            return []
+        return [
             f"folding one operator took {watched.callback_ns:.0f} ns at the start; what a step costs was not measured"
+        ]
+    found = watched.distortion
+    other = "a step of the program alone" if found.notice_ns else "another"
+    ratio = f"{found.ratio:.3f}x the time of {other}"
+    interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, {found.on} and {found.off} steps of this run"
+    lines: list[str] = []
+    if found.low <= 1 <= found.high and found.high - found.low > _NOISY:
+        lines.append(f"steps differ too much to tell what watching costs ({interval})")
+    elif found.high > _RANGE * found.low:
+        lines.append(f"a watched step takes {found.low:.2f}x to {found.high:.2f}x the time of {other} ({interval})")
+    else:
+        lines.append(f"a watched step takes {ratio} ({interval})")
+    if found.step_ns and found.notice_ns > _NOTICED * found.step_ns:
+        alone = (found.step_ns + found.notice_ns) / found.step_ns
+        lines.append(
+            f"{found.notice_ns / 1000:.1f} us of every step, watched or not, go to noticing that it began:"
+            f" {alone:.2f}x a step of {found.step_ns / 1000:.1f} us"
         )
-    lines += [f"lost: {number:,} {_LOSSES.get(name, name)}" for name, number in sorted(watched.losses.items())]
+    return lines
+
+
+def loss_lines(watched: Watched) -> list[str]:
+    """One line for each loss and each check that failed, and why it was collected in another way, if it was."""
+    lines = [f"lost: {number:,} {_LOSSES.get(name, name)}" for name, number in sorted(watched.losses.items())]
     lines += [text for text in watched.checks.values() if text]
     if watched.device.startswith("not collected: ") and watched.device not in _NO_DEVICE:
         lines.append(f"device work was {watched.device}")

@@ -1,0 +1,65 @@
+"""The same collective on every rank of its group, and a send with its receive."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lanewise.measure.distributed.communications import Communication
+from lanewise.measure.distributed.rank_summary import RankSummary
+
+__all__ = ["Matched", "match"]
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """What the ranks of a job did together.
+
+    Attributes:
+        collectives, transfers: number matched: on two ranks at least, and pairs of a send and a receive.
+        unmatched: what has no partner.
+    """
+
+    collectives: int
+    transfers: int
+    unmatched: int
+
+
+def match(ranks: Sequence[RankSummary]) -> Matched:
+    """Match by group, step and order; a transfer by its two ends."""
+    collectives: defaultdict[tuple[object, ...], list[tuple[int, Communication]]] = defaultdict(list)
+    sends: defaultdict[tuple[object, ...], list[tuple[int, Communication]]] = defaultdict(list)
+    receives: defaultdict[tuple[object, ...], list[tuple[int, Communication]]] = defaultdict(list)
+    for row, rank in enumerate(ranks):
+        seen: defaultdict[tuple[object, ...], int] = defaultdict(int)
+        for one in rank.communications:
+            source, target = _ends(one, ranks)
+            key: tuple[object, ...]
+            if one.name in ("send", "recv"):
+                key = (one.group, source, target, one.step)
+                (sends if one.name == "send" else receives)[key].append((row, one))
+                continue
+            # With the step of a recording that marks them, else by order alone.
+            key = (one.group, one.name, one.bytes, one.step)
+            seen[key] += 1
+            collectives[*key, seen[key]].append((row, one))
+    together = [group for group in collectives.values() if len({row for row, _ in group}) > 1]
+    pairs = [
+        [send, receive]
+        for key, mine in sends.items()
+        if -1 not in key[1:3]
+        for send, receive in zip(mine, receives.get(key, []), strict=False)
+    ]
+    total = sum(len(one.communications) for one in ranks)
+    matched = sum(len(group) for group in (*together, *pairs))
+    return Matched(len(together), len(pairs), total - matched)
+
+
+def _ends(one: Communication, ranks: Sequence[RankSummary]) -> tuple[int, int]:
+    """Source and target; where a job of two ranks does not say the other end, it is the other rank."""
+    if one.name not in ("send", "recv") or -1 not in (one.source, one.target) or len(ranks) != 2:
+        return one.source, one.target
+    known = max(one.source, one.target)
+    other = next((rank.rank for rank in ranks if rank.rank != known), -1)
+    return (one.source, other) if one.source == known else (other, one.target)

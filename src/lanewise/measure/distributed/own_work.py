@@ -1,0 +1,365 @@
+"""What a rank works on by itself in a step, without the profiler and without waiting: host and device time by context.
+
+A context is where time goes, named so that it is the same on every rank: an operator or call, a Python function, the
+stretch between two operators, a loader, a kernel with its launch configuration, a kind of copy. What recording cost is
+taken off each context by what was recorded in it (`lanewise.replay.undistort`). Waits are no work: calls that wait for
+the device, and the host sitting between operators until a collective on the CPU ends.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lanewise.measure.distributed.innermost_rows import Stretches, stretches_of
+from lanewise.measure.regime.python_functions import function_label
+from lanewise.replay.undistort import COSTS, LEFT_OF_FRAMES
+from lanewise.trace.frames import is_user_frame
+from lanewise.trace.groups import median_of_group
+from lanewise.trace.intervals import covered, merge, union
+from lanewise.trace.nesting import nearest
+from lanewise.trace.schema import Kind
+
+if TYPE_CHECKING:
+    from lanewise.measure.core import Core
+    from lanewise.trace.intervals import Union
+
+__all__ = ["Context", "OwnWork", "Pieces", "device_contexts", "host_collectives", "own_work"]
+
+_CALLS = (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
+_HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc):(?!\s*$)")
+_LOADER = re.compile(r"DataLoader")
+_STEP = re.compile(r"^ProfilerStep#\d+$")
+_NUMBER = re.compile(r" \d+$")
+_COPY = re.compile(r"^(?:aten::(?:copy_|_to_copy|to|clone|contiguous)|(?:cuda|hip)Memcpy)")
+_COLLECTS = re.compile(r"^(?:collect$|collect \()")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where time goes.
+
+    Attributes:
+        kind: `python` (a function, or Python that calls no operator), `sleep`, `collection` (of garbage), `loader`,
+            `operator`, `call`, `copy` (on either side) or `kernel`.
+        name: operator, call, function or kernel; of a stretch between operators, the operator before it.
+        until: operator after such a stretch; "" for everything else.
+        inside: annotation around it, such as an optimizer's step; launch configuration of a kernel.
+        place: function and line of the program, where stacks were recorded.
+    """
+
+    kind: str
+    name: str
+    until: str = ""
+    inside: str = ""
+    place: str = ""
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the device spends the time and not the host."""
+        return self.kind == "kernel" or (self.kind == "copy" and self.until == "device")
+
+
+@dataclass(frozen=True, eq=False)
+class OwnWork:
+    """Own work of a rank in the steady run.
+
+    Attributes:
+        contexts: what the columns are. time: ns, shape (steps, contexts). count: rows in it, the same shape.
+        shared: whether all of a context's kernels ran beside a collective, whose kernel holds a part of the device, bool,
+            shape (contexts,): how long they take by themselves is then not known.
+        pieces: where the host's time lies: line, start, context, ns, one entry per stretch.
+    """
+
+    contexts: list[Context]
+    time: np.ndarray
+    count: np.ndarray
+    shared: np.ndarray
+    pieces: list[Pieces]
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Own time of one host line: when each stretch begins, its context, and its ns without the profiler."""
+
+    line: int
+    start: np.ndarray
+    context: np.ndarray
+    spent: np.ndarray
+
+
+def host_collectives(core: Core) -> np.ndarray:
+    """Rows that span a collective or a transfer between ranks on the CPU, from its call to its end."""
+    mask = core.trace.name_mask(_HOST_COLLECTIVE.pattern)
+    return np.flatnonzero(mask[core.trace.name] & np.isin(core.trace.kind, (Kind.ANNOTATION, Kind.OPERATOR)))
+
+
+def own_work(core: Core) -> OwnWork:
+    """Own work of a rank, by step of the steady run and by context."""
+    contexts: dict[Context, int] = {}
+    steps = core.graph.steps
+    pieces, rows = _host(core, contexts)
+    device, shared = _device(core, contexts)
+    time = np.zeros((steps, len(contexts)))
+    count = np.zeros((steps, len(contexts)))
+    for step, column, spent, number in (*rows, *device):
+        np.add.at(time, (step, column), spent)
+        np.add.at(count, (step, column), number)
+    return OwnWork(list(contexts), time, count, np.isin(np.arange(len(contexts)), shared), pieces)
+
+
+_Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _run(core: Core) -> tuple[np.ndarray, int]:
+    """When each step of the steady run begins, and when the last one ends, ns."""
+    graph, steps = core.graph, core.trace.steps
+    host = np.flatnonzero(graph.on_host)
+    begin = int(graph.begin[host].min()) if len(host) else int(steps.start[0])
+    first = max(0, int(np.searchsorted(steps.start, begin, side="right")) - 1)
+    last = min(first + graph.steps, len(steps)) - 1
+    return steps.start[first : last + 1], int(steps.end[last])
+
+
+def _host(core: Core, contexts: dict[Context, int]) -> tuple[list[Pieces], list[_Rows]]:
+    trace, graph = core.trace, core.graph
+    begins, until = _run(core)
+    low = int(begins[0])
+    spans = host_collectives(core)
+    counts = np.isin(trace.kind, (*_CALLS, Kind.PYTHON, Kind.ANNOTATION))
+    counts &= ~trace.name_mask(_STEP.pattern)[trace.name]
+    counts[spans] = False
+    mark = trace.steps.event[trace.steps.event >= 0]
+    main = int(trace.lane[mark[0]]) if len(mark) else -1
+    aside = _aside(core, begins, until)
+    found: list[_Rows] = []
+    pieces: list[Pieces] = []
+    for line in range(graph.host_lines):
+        lanes = np.flatnonzero(graph.line_of_lane == line)
+        if len(lanes) == 0:
+            continue
+        stretches = stretches_of(trace, lanes, main, counts, low, until)
+        if line == 0:
+            stretches = _without_waits(core, stretches, spans)
+        nodes = np.flatnonzero(graph.lane == line)
+        stretches = stretches.cut(np.unique(np.concatenate((begins, graph.begin[nodes]))))
+        start, rows = _rows_of(core, stretches, begins, aside if line == 0 else None, contexts)
+        found.append(rows)
+        pieces.append(Pieces(line, start, rows[1], rows[2]))
+    return pieces, found
+
+
+def _aside(core: Core, begins: np.ndarray, until: int) -> Union:
+    """Time that is the profiler's: its buffer requests, and its code between two steps."""
+    trace, steps = core.trace, core.trace.steps
+    requests = core.host.stalls.request
+    spans = union(trace.start[requests], trace.end[requests])
+    if steps.source == "profiler":
+        inside = (steps.start >= begins[0]) & (steps.end <= until)
+        spans = merge(spans, union(steps.end[inside][:-1], steps.start[inside][1:]))
+    return spans
+
+
+_WAIT = -2
+"""Row of a stretch in which the host waits for other ranks."""
+
+_BEHIND_NS = 200_000
+"""A thread that called a collective on the CPU sits down to wait for it within this time."""
+
+_PAUSE_NS = 100_000
+"""A pause between operators that is shorter is no wait for a collective on the CPU, though one may run beside it."""
+
+
+def _without_waits(core: Core, stretches: Stretches, spans: np.ndarray) -> Stretches:
+    """Stretches with the waits for collectives on the CPU marked: pauses between operators while one is under way."""
+    if len(spans) == 0 or len(stretches.start) == 0:
+        return stretches
+    trace = core.trace
+    under_way = union(trace.start[spans], trace.end[spans])
+    cut = stretches.cut(np.concatenate((under_way.start, under_way.end)))
+    kind = np.where(cut.row >= 0, trace.kind[np.maximum(cut.row, 0)], Kind.OTHER)
+    idle = ~np.isin(kind, _CALLS)
+    new = np.concatenate(([True], idle[1:] != idle[:-1]))
+    pause = np.cumsum(new) - 1
+    begin = cut.start[new]
+    long = np.concatenate((begin[1:], cut.end[-1:])) - begin >= _PAUSE_NS
+    # Right behind the call all is waiting: the thread that runs the collective may begin late, and the wait return late.
+    calls = np.flatnonzero((trace.kind == Kind.OPERATOR) & core.collective_names[trace.name])
+    ended = np.sort(trace.end[calls])
+    last = np.searchsorted(ended, begin, side="right") - 1
+    called = (last >= 0) & (begin - ended[np.maximum(last, 0)] <= _BEHIND_NS) if len(ended) else begin < 0
+    waits = idle & long[pause] & (called[pause] | (covered(under_way, cut.start, cut.end) > 0))
+    return Stretches(cut.start, cut.end, np.where(waits, _WAIT, cut.row))
+
+
+def _rows_of(
+    core: Core, stretches: Stretches, begins: np.ndarray, aside: Union | None, contexts: dict[Context, int]
+) -> tuple[np.ndarray, _Rows]:
+    trace = core.trace
+    row = stretches.row
+    known = row >= 0
+    safe = np.maximum(row, 0)
+    kind = np.where(known, trace.kind[safe], Kind.OTHER)
+    calls = np.isin(kind, _CALLS)
+    working = (row != _WAIT) & ~(known & core.host.waiting[safe])
+    # What enqueues a collective may be held up by others.
+    working &= ~(calls & core.collective_names[trace.name[safe]])
+    length = (stretches.end - stretches.start).astype(np.float64)
+    if aside is not None:
+        length -= covered(aside, stretches.start, stretches.end)
+
+    annotations = (trace.kind == Kind.ANNOTATION) & ~trace.name_mask(_STEP.pattern)[trace.name]
+    annotations &= ~trace.name_mask(_HOST_COLLECTIVE.pattern)[trace.name]
+    inside = np.full(len(row), -1, dtype=np.int64)
+    inside[known] = nearest(trace.nesting.parent, annotations, row[known], include_self=True)
+    frames = (trace.kind == Kind.PYTHON) & _user_names(core)[trace.name]
+    place = np.full(len(row), -1, dtype=np.int64)
+    if frames.any():
+        place[known] = nearest(trace.nesting.parent, frames, row[known], include_self=True)
+    outer = np.where(calls, core.host.outermost_operator[safe], -1)
+    outer = np.where(calls & (outer < 0), safe, outer)
+    before, after = _neighbours(np.where(calls, outer, -1))
+
+    def named(event: np.ndarray) -> np.ndarray:
+        return np.where(event >= 0, trace.name[np.maximum(event, 0)].astype(np.int64), -1)
+
+    python = kind == Kind.PYTHON
+    what = np.where(calls, kind, np.where(python, Kind.PYTHON, Kind.OTHER)).astype(np.int64)
+    gap = ~calls & ~python
+    key = np.stack(
+        (
+            what,
+            np.where(gap, named(before), named(np.where(known, row, -1))),
+            np.where(gap, named(after), -1),
+            named(inside),
+            named(place),
+        ),
+        axis=1,
+    )
+    chosen = np.flatnonzero(working & (length > 0))
+    unique, column = np.unique(key[chosen], axis=0, return_inverse=True)
+    column = column.reshape(-1)
+    texts = [str(name) for name in trace.names]
+    number = np.array(
+        [contexts.setdefault(_context(texts, *one), len(contexts)) for one in unique.tolist()], dtype=np.int64
+    )
+    step = np.clip(np.searchsorted(begins, stretches.start[chosen], side="right") - 1, 0, len(begins) - 1)
+    # A stretch in which its row begins is that row's one count.
+    first = known[chosen] & (trace.start[safe[chosen]] == stretches.start[chosen])
+    count = np.where(first | ~known[chosen], 1.0, 0.0)
+    price = np.zeros(len(trace))
+    price[np.isin(trace.kind, (Kind.OPERATOR,))] = COSTS.operator
+    price[np.isin(trace.kind, (Kind.RUNTIME, Kind.DRIVER))] = COSTS.call
+    price[trace.kind == Kind.PYTHON] = COSTS.frame
+    # Part of what a row costs falls before its beginning and after its end.
+    cost = np.where(first, price[safe[chosen]], np.where(gap[chosen], COSTS.operator, 0.0))
+    spent = _less(length[chosen], cost, step, number[column], python[chosen], len(begins), len(contexts))
+    return stretches.start[chosen], (step, number[column], spent, count)
+
+
+def _less(
+    length: np.ndarray,
+    cost: np.ndarray,
+    step: np.ndarray,
+    column: np.ndarray,
+    python: np.ndarray,
+    steps: int,
+    columns: int,
+) -> np.ndarray:
+    """Time less what recording cost: so much for each row, and at most a share of what a context takes in a step."""
+    place = step * columns + column
+    total = np.bincount(place, weights=length, minlength=steps * columns)
+    price = np.bincount(place, weights=cost, minlength=steps * columns)
+    frames = np.zeros(steps * columns, dtype=bool)
+    frames[place[python]] = True
+    left = np.maximum(total - price, np.where(frames, LEFT_OF_FRAMES, COSTS.left) * total)
+    share = np.divide(left, total, out=np.ones_like(total), where=total > 0)
+    return length * share[place]
+
+
+def _neighbours(call: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The outermost call before and after each stretch, -1 for none."""
+    index = np.arange(len(call))
+    calls = np.flatnonzero(call >= 0)
+    if len(calls) == 0:
+        return call, call
+    last = np.maximum.accumulate(np.where(call >= 0, index, -1))
+    following = np.minimum.accumulate(np.where(call >= 0, index, len(call))[::-1])[::-1]
+    # A run repeats itself: before its first call comes its last one.
+    last = np.where(last >= 0, last, calls[-1])
+    following = np.where(following < len(call), following, calls[0])
+    return call[last], call[following]
+
+
+def _user_names(core: Core) -> np.ndarray:
+    return np.fromiter((is_user_frame(name) for name in core.trace.names), dtype=bool, count=len(core.trace.names))
+
+
+def _context(texts: list[str], what: int, name: int, until: int, inside: int, place: int) -> Context:
+    def text(row: int) -> str:
+        return texts[row] if row >= 0 else ""
+
+    around = _NUMBER.sub("", text(inside))
+    where = function_label(text(place)) if place >= 0 else ""
+    if _LOADER.search(around):
+        return Context("loader", around, place=where)
+    if what == Kind.OTHER:
+        return Context("python", text(name), text(until), around, where)
+    if what == Kind.PYTHON:
+        label = function_label(text(name))
+        kind = "sleep" if label == "sleep" else "collection" if _COLLECTS.match(label) else "python"
+        return Context(kind, label, inside=around, place=where)
+    own = text(name)
+    kind = "copy" if _COPY.match(own) else "operator" if what == Kind.OPERATOR else "call"
+    return Context(kind, own, inside=around, place=where)
+
+
+def _device(core: Core, contexts: dict[Context, int]) -> tuple[list[_Rows], np.ndarray]:
+    """Device work, and the contexts whose kernels all ran beside a collective."""
+    trace, graph = core.trace, core.graph
+    nodes = np.flatnonzero(~graph.on_host & (graph.event >= 0))
+    work = graph.event[nodes]
+    communication = core.is_family("communication")[np.searchsorted(trace.device_work, work)]
+    spinning = union(trace.start[work[communication]], trace.end[work[communication]])
+    nodes, work = nodes[~communication], work[~communication]
+    if len(nodes) == 0:
+        return [], np.empty(0, np.int64)
+    column = np.array([_number(contexts, one) for one in device_contexts(core, work)], dtype=np.int64)
+    step = np.clip(graph.step[nodes], 0, graph.steps - 1)
+    spent = trace.duration[work].astype(np.float64)
+    beside = covered(spinning, trace.start[work], trace.end[work]) > 0
+    alone = np.full(len(contexts), np.nan)
+    used, row = np.unique(column[~beside], return_inverse=True)
+    if len(used):
+        alone[used] = median_of_group(row, spent[~beside])[np.unique(row, return_index=True)[1]]
+    # Beside a collective a kernel has a part of the device only: it counts with what it takes by itself.
+    typical = alone[column]
+    spent = np.where(beside & np.isfinite(typical), np.minimum(spent, typical), spent)
+    return [(step, column, spent, np.ones(len(work)))], np.setdiff1d(column[beside], used)
+
+
+def _number(contexts: dict[Context, int], one: Context) -> int:
+    return contexts.setdefault(one, len(contexts))
+
+
+def device_contexts(core: Core, work: np.ndarray) -> list[Context]:
+    """Context of each device operation."""
+    trace = core.trace
+    size = _by_event(core, "kernel_args", ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))
+    ways = _by_event(core, "copy_args", ("direction", "source", "destination"))
+    found: list[Context] = []
+    for event in work.tolist():
+        if trace.kind[event] == Kind.KERNEL:
+            found.append(Context("kernel", trace.name_of(event), inside="x".join(map(str, size.get(event, ())))))
+        else:
+            way = ways.get(event, ())
+            found.append(Context("copy", " ".join(map(str, way)) or trace.name_of(event), until="device"))
+    return found
+
+
+def _by_event(core: Core, table: str, columns: tuple[str, ...]) -> dict[int, tuple[object, ...]]:
+    rows = core.trace[table]
+    return dict(zip(rows["event"].tolist(), zip(*(rows[name].tolist() for name in columns), strict=True), strict=True))

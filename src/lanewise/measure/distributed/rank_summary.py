@@ -1,0 +1,129 @@
+"""One rank of a job in a few kilobytes: what is compared with the other ranks, so that no trace is needed any more."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from lanewise.measure.core import Core
+from lanewise.measure.distributed.communications import Communication, communications
+from lanewise.measure.distributed.own_work import Context, own_work
+from lanewise.measure.distributed.ranks import rank_of
+from lanewise.replay.simulate import simulate
+from lanewise.replay.undistort import undistort
+from lanewise.trace.metadata import from_metadata
+
+__all__ = ["ContextTime", "RankSummary", "summarise"]
+
+
+class ContextTime(msgspec.Struct, frozen=True, gc=False):
+    """Own time of a rank in one context.
+
+    Attributes:
+        context: where.
+        time_ns: of each step of the run, without the profiler.
+        count: rows in a step, on average.
+        shared: whether its kernels all ran beside a collective: what they take by themselves is not known.
+    """
+
+    context: Context
+    time_ns: list[int]
+    count: float
+    shared: bool = False
+
+    @property
+    def typical_ns(self) -> float:
+        """Median over the steps."""
+        return float(np.median(self.time_ns)) if self.time_ns else 0.0
+
+
+class RankSummary(msgspec.Struct, frozen=True):
+    """One rank.
+
+    Attributes:
+        rank: -1 if the trace does not say. world: ranks of the job, 0 if unknown.
+        file: name of the trace. digest: of its content.
+        device: name of the accelerator, "" without one.
+        steps: numbers of the steps compared.
+        timed_ns: step without a profiler as the recorder timed it, the waits for others included; 0 if it did not.
+        recorded_ns: the same while it was recorded.
+        alone_ns: the step without profiler if no collective took any time: what this rank needs by itself.
+        contexts: its own work.
+        communications: what it exchanged with others, as recorded.
+        notes: what is wrong with the trace, in sentences.
+    """
+
+    rank: int
+    world: int
+    file: str
+    digest: str
+    device: str
+    steps: list[int]
+    timed_ns: float
+    recorded_ns: float
+    alone_ns: float
+    contexts: list[ContextTime]
+    communications: list[Communication]
+    notes: list[str] = []
+
+
+def summarise(core: Core) -> RankSummary:
+    """The summary of one rank."""
+    trace, graph = core.trace, core.graph
+    work = own_work(core)
+    recorded = from_metadata(trace.metadata)
+    info = trace.metadata.get("distributedInfo")
+    world = info.get("world_size") if isinstance(info, dict) else None
+    if not isinstance(world, int) and recorded is not None:
+        world = recorded.world_size
+    contexts = [
+        ContextTime(
+            context,
+            np.rint(work.time[:, column]).astype(np.int64).tolist(),
+            round(float(work.count[:, column].mean()), 2),
+            bool(work.shared[column]),
+        )
+        for column, context in enumerate(work.contexts)
+    ]
+    first = _first_step(core)
+    numbers = trace.steps.number[first : first + graph.steps].tolist() if trace.steps.recorded else []
+    return RankSummary(
+        rank=rank_of(core),
+        world=world if isinstance(world, int) and world > 0 else 0,
+        file=os.path.basename(trace.reading.source),
+        digest=trace.reading.digest,
+        device=core.device.name if core.classes.device else "",
+        steps=[int(number) for number in numbers],
+        timed_ns=float(core.unprofiled_ns or 0),
+        recorded_ns=float(np.diff(_bounds(core, first)).mean()),
+        alone_ns=alone(core),
+        contexts=contexts,
+        communications=communications(core),
+    )
+
+
+def alone(core: Core) -> float:
+    """The step of a rank without the profiler if collectives took no time, ns."""
+    graph = core.graph
+    if not len(core.trace.device_work):
+        return float(own_work(core).time.sum(axis=1).mean())
+    work = undistort(graph)
+    nodes = np.flatnonzero(~work.on_host & (work.event >= 0))
+    row = np.searchsorted(core.trace.device_work, work.event[nodes])
+    duration = work.duration.copy()
+    duration[nodes[core.is_family("communication")[row]]] = 0.0
+    return simulate(replace(work, duration=duration)).step_ns
+
+
+def _first_step(core: Core) -> int:
+    host = np.flatnonzero(core.graph.on_host)
+    begin = core.graph.begin[host].min() if len(host) else core.trace.steps.start[0]
+    return max(0, int(np.searchsorted(core.trace.steps.start, begin, side="right")) - 1)
+
+
+def _bounds(core: Core, first: int) -> np.ndarray:
+    steps, count = core.trace.steps, core.graph.steps
+    return np.concatenate((steps.start[first : first + count], [steps.end[min(first + count, len(steps)) - 1]]))

@@ -1,0 +1,70 @@
+"""Which rank is late because of its own work: real jobs of four ranks, and many made from them."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from lanewise.diagnose.sections.rank_causes import cause_of
+from lanewise.diagnose.sections.ranks import main_cause
+from lanewise.measure.distributed.late_ranks import compare_ranks
+from lanewise.measure.distributed.rank_summary import RankSummary
+from tests.support.planted_ranks import healthy, plant
+from tests.support.real_jobs import GOOD, PIPELINE, PLANTED, job_summaries
+
+
+@pytest.mark.parametrize("name", [GOOD, PIPELINE])
+def test_a_healthy_job_has_no_late_rank(name: str) -> None:
+    """Its hosts differ by 1.5 times and more while they are recorded, and one of them comes last to every collective."""
+    job = compare_ranks(job_summaries(name))
+    assert job.host_factor.max() > 1.4 * job.host_factor.min()
+    assert job.late == []
+
+
+@pytest.mark.parametrize("name", list(PLANTED))
+def test_the_planted_rank_is_late_by_what_was_planted(name: str) -> None:
+    rank, ms = PLANTED[name]
+    job = compare_ranks(job_summaries(name))
+    (late,) = job.late
+    assert job.ranks[late.index].rank == rank
+    assert late.more_ns == pytest.approx(ms * 1e6, rel=0.15)
+    assert cause_of(main_cause(late)[0]) == "Python"
+
+
+def test_the_order_of_the_ranks_does_not_matter() -> None:
+    ranks = job_summaries(PIPELINE)
+    assert compare_ranks(ranks[::-1]).more_ns.tolist() == compare_ranks(ranks).more_ns.tolist()
+
+
+def test_a_stage_that_sleeps_is_late_in_a_pipeline_too() -> None:
+    first, second, *rest = job_summaries(PIPELINE)
+    at = next(row for row, one in enumerate(second.contexts) if one.context.until and not one.context.on_device)
+    slow = second.contexts.copy()
+    slow[at] = msgspec.structs.replace(slow[at], time_ns=[time + 2_000_000 for time in slow[at].time_ns], count=1.0)
+    (late,) = compare_ranks([first, msgspec.structs.replace(second, contexts=slow), *rest]).late
+    assert late.index == 1
+    assert late.more_ns == pytest.approx(2e6, rel=0.3)
+
+
+def models() -> tuple[RankSummary, ...]:
+    """Ranks whose kernels did not all run beside a collective."""
+    return tuple(rank for rank in job_summaries(GOOD) if not any(one.shared for one in rank.contexts))
+
+
+def test_planted_causes_are_found_in_99_of_100_jobs() -> None:
+    seed = np.random.default_rng(22)
+    wrong: list[object] = []
+    for _ in range(100):
+        ranks, planted = plant(healthy(models(), int(seed.integers(2, 17)), seed), seed)
+        late = compare_ranks(ranks).late
+        said = (late[0].index, cause_of(main_cause(late[0])[0])) if len(late) == 1 else late
+        if said != (planted.rank, planted.cause) or abs(late[0].more_ns / planted.ns - 1) > 0.15:
+            wrong.append((planted, said, [one.more_ns for one in late]))
+    assert len(wrong) <= 1, wrong
+
+
+def test_no_false_alarm_in_50_healthy_jobs() -> None:
+    seed = np.random.default_rng(23)
+    jobs = [healthy(models(), int(seed.integers(2, 17)), seed) for _ in range(50)]
+    assert [job.late for ranks in jobs if (job := compare_ranks(ranks)).late] == []
