@@ -19,6 +19,7 @@ from lanewise.errors import MissingDependencyError
 from lanewise.show.page.html import bundle
 from lanewise.tree.tree_file import save
 from tests.support.corpus import REPOSITORY, trace_path
+from tests.support.real_jobs import PIPELINE, job_paths
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY / "src")}
 README = (REPOSITORY / "README.md").read_text()
@@ -41,7 +42,6 @@ NOT_HERE = {
     "view trace.json.gz$": "serves until it is stopped: tests/show/page/test_server.py",
     "view after.json.gz": "the same",
     "--perfetto": "the same",
-    "ranks traces/": "ranks of a job: tests/diagnose/distributed",
     "--snapshot": "a memory snapshot of a GPU: tests/measure/memory",
     "fix .*--apply": "minutes: tests/edit",
     "kernel .*": "compiled, which needs Triton: tests/machine_code",
@@ -72,6 +72,10 @@ def folder(tmp_path: Path) -> Path:
     for name in ("before", "after", "old", "new", "recordings"):
         (tmp_path / name).mkdir()
         shutil.copy(eager if name in ("before", "old") else compiled, tmp_path / name)
+    for name in ("traces", "lanewise-out"):
+        (tmp_path / name).mkdir()
+        for rank, path in enumerate(job_paths(PIPELINE)):
+            shutil.copy(path, tmp_path / name / f"train-rank{rank}.json.gz")
     (tmp_path / "lanewise.toml").write_text("[budget]\nlaunches = 1000\n")
     (tmp_path / "package").mkdir()
     for script in ("train.py", "package/module.py"):

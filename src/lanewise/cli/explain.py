@@ -75,7 +75,7 @@ def explain(
     """
     from lanewise.diagnose.explain import explain as explain_trace
     from lanewise.diagnose.explain import report_of
-    from lanewise.diagnose.report_cache import find_report, keep_report
+    from lanewise.diagnose.report_cache import explained
     from lanewise.tree.tree_file import is_tree
 
     settings = project_settings(select, ignore)
@@ -83,14 +83,12 @@ def explain(
     if any(is_tree(each) for each in sources):
         _show(_of_trees(sources, settings, step_time), as_json, format_, full, verbose, output, force)
         return
-    report = find_report(source, settings, step_time) if cache and not others else None
-    if report is None and others:
+    if others:
         report = report_of(open_ranks(sources, cache=cache, step_time=step_time), settings)
-    elif report is None:
-        trace = open_trace(source, cache=cache)
-        report = explain_trace(trace, unprofiled_us=step_time, settings=settings)
-        if cache:
-            keep_report(report, trace, settings, step_time)
+    elif cache:
+        report = explained(source, settings, step_time, opened=lambda name: open_trace(name, cache=True))
+    else:
+        report = explain_trace(open_trace(source, cache=False), unprofiled_us=step_time, settings=settings)
     _show(report, as_json, format_, full, verbose, output, force)
 
 

@@ -35,6 +35,7 @@ VERBS: dict[str, str] = {
     "kernel": "Say what limits a kernel, from its machine code alone.",
     "sql": "Query the columns of a trace in SQL.",
     "rule": "Explain a diagnosis, or list them all.",
+    "mcp": "Answer an assistant's questions about recordings (Model Context Protocol).",
     "doctor": "Say what this machine can record, and why not.",
     "demo": "Show it working: a bundled H100 trace explained.",
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,17 +17,45 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from lanewise.diagnose.explain import explain
 from lanewise.diagnose.registry import ENTRY_POINT_GROUP
 from lanewise.diagnose.settings import Settings
 from lanewise.report.model import Report
 from lanewise.trace.file.parquet_cache import Store
 from lanewise.trace.file.source import resolve
 from lanewise.trace.model import Trace
+from lanewise.trace.reader import read
 
-__all__ = ["find_report", "keep_report"]
+__all__ = ["explained", "find_report", "keep_report"]
 
 _PACKAGE = Path(__file__).parents[1]
 _PREFIX = "report-"
+
+
+def explained(
+    source: str,
+    settings: Settings,
+    unprofiled_us: float | None = None,
+    *,
+    opened: Callable[[str], Trace] = read,
+) -> Report:
+    """The report on a trace: the kept one, or else a new one, which is kept.
+
+    Args:
+        source: what names the trace.
+        settings: which rules run, and their thresholds.
+        unprofiled_us: step time without a profiler that the user gave, us.
+        opened: reads the trace.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    report = find_report(source, settings, unprofiled_us)
+    if report is None:
+        trace = opened(source)
+        report = explain(trace, unprofiled_us=unprofiled_us, settings=settings)
+        keep_report(report, trace, settings, unprofiled_us)
+    return report
 
 
 def find_report(source: str, settings: Settings, unprofiled_us: float | None) -> Report | None:

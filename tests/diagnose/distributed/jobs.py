@@ -21,14 +21,16 @@ def rank(
     elements: int = 1_000_000,
     ready: bool = True,
     steps: int = 4,
+    stretch: float = 1.0,
 ) -> Facts:
-    """One rank: it thinks, computes, and joins a collective whose kernel lasts `waits`."""
+    """One rank: it thinks, computes, and joins a collective whose kernel lasts `waits`; all of its host takes `stretch`
+    times as long."""
     b = TraceBuilder()
     for _ in range(steps):
         with b.step():
             for _ in range(collectives):
                 b.wait(think)
-                with b.op("aten::mm"):
+                with b.op("aten::mm", head=100 * stretch, tail=100 * stretch):
                     b.launch("gemm", duration=compute)
                 b.collective(elements=elements, duration=waits, rank=number, stream="7" if ready else "20")
             # The next kernel is launched already while the last collective spins.

@@ -6,8 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from lanewise.diagnose.sections.rank_causes import cause_of
-from lanewise.diagnose.sections.ranks import main_cause
+from lanewise.diagnose.sections.rank_causes import cause_of, main_cause
 from lanewise.measure.distributed.late_ranks import compare_ranks
 from lanewise.measure.distributed.rank_summary import RankSummary
 from tests.support.planted_ranks import healthy, plant

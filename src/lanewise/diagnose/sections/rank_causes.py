@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lanewise.measure.distributed.late_ranks import Excess
+from lanewise.measure.distributed.late_ranks import Excess, Late
 from lanewise.measure.distributed.own_work import Context
 
-__all__ = ["cause_of", "context_name", "described", "what_to_do"]
+__all__ = ["cause_of", "context_name", "described", "main_cause", "what_to_do"]
 
 _MORE_OFTEN = 1.2
 _LONG = 70
@@ -62,6 +62,15 @@ def what_to_do(one: Excess, *, stacks: bool) -> str:
     if cause_of(one) == "more work":
         return "It has more to compute: compare the sizes of its inputs and its part of the model with the others'."
     return ""
+
+
+def main_cause(late: Late) -> tuple[Excess, float]:
+    """The place that most of the time goes to, of the cause that most of it has; and what that cause takes."""
+    sums: dict[str, float] = {}
+    for one in late.excess:
+        sums[cause_of(one)] = sums.get(cause_of(one), 0.0) + one.more_ns
+    cause = max(sums, key=lambda name: sums[name])
+    return next(one for one in late.excess if cause_of(one) == cause), sums[cause]
 
 
 def _often(one: Excess) -> str:

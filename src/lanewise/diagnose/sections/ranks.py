@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.sections.rank_causes import cause_of, context_name, described, what_to_do
+from lanewise.diagnose.sections.rank_causes import cause_of, context_name, described, main_cause, what_to_do
 from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
 from lanewise.errors import UsageError
 from lanewise.measure.core import Core
-from lanewise.measure.distributed.late_ranks import Job, Late, compare_ranks
+from lanewise.measure.distributed.late_ranks import Job, compare_ranks
 from lanewise.measure.distributed.matched_communications import Matched, match
 from lanewise.measure.distributed.read_ranks import RanksRead
 from lanewise.measure.distributed.without_late import delay_of
@@ -19,7 +19,7 @@ from lanewise.report.model import TextBlock
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.reader import read
 
-__all__ = ["main_cause", "ranks_section"]
+__all__ = ["ranks_section"]
 
 _RANKS: Headings = {
     "rank": ("text", "rank"),
@@ -177,15 +177,6 @@ def _left_out(found: RanksRead) -> list[TextBlock]:
 def _listed(things: list[Any]) -> str:
     shown = ", ".join(str(one) for one in things[:_NAMED])
     return shown if len(things) <= _NAMED else f"{shown} and {len(things) - _NAMED} more"
-
-
-def main_cause(late: Late) -> tuple[Any, float]:
-    """The place that most of the time goes to, of the cause that most of it has; and what that cause takes."""
-    sums: dict[str, float] = {}
-    for one in late.excess:
-        sums[cause_of(one)] = sums.get(cause_of(one), 0.0) + one.more_ns
-    cause = max(sums, key=lambda name: sums[name])
-    return next(one for one in late.excess if cause_of(one) == cause), sums[cause]
 
 
 def _rows(job: Job) -> Any:

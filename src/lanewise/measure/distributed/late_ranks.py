@@ -16,9 +16,9 @@ import numpy as np
 from lanewise.measure.distributed.own_work import Context
 from lanewise.measure.distributed.rank_summary import RankSummary
 
-__all__ = ["Excess", "Job", "Late", "compare_ranks"]
+__all__ = ["OF_STEP", "Excess", "Job", "Late", "compare_ranks"]
 
-_OF_STEP = 0.06
+OF_STEP = 0.06
 """What a rank does more counts from this share of the step on."""
 
 _OF_STEP_UNLIKE = 0.10
@@ -124,14 +124,18 @@ class Job:
     late: list[Late]
 
 
-def compare_ranks(ranks: Sequence[RankSummary]) -> Job:
-    """Compare the ranks of a job, two at least."""
+def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> Job:
+    """Compare the ranks of a job, two at least.
+
+    Args:
+        ranks: their summaries. of_step: from which share of the step on a rank is late.
+    """
     ordered = sorted(ranks, key=lambda one: one.rank)
     table = _Table.of(ordered)
     timed = [one.timed_ns for one in ordered if one.timed_ns > 0]
     step_ns = float(np.median(timed)) if timed else float(np.median([one.alone_ns for one in ordered]))
     unlike = any(one.name in ("send", "recv") for rank in ordered for one in rank.communications)
-    threshold = max((_OF_STEP_UNLIKE if unlike else _OF_STEP) * step_ns, _LEAST_NS)
+    threshold = max((max(of_step, _OF_STEP_UNLIKE) if unlike else of_step) * step_ns, _LEAST_NS)
     excess = table.excess(_ONE_OF_STEP * step_ns if unlike else 0.0)
     more = np.array([sum(one.more_ns for one in mine) for mine in excess])
     late = [

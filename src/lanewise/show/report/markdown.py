@@ -7,7 +7,7 @@ from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, Tex
 from lanewise.report.quantity import format_quantity
 from lanewise.show.safe_text import clean
 
-__all__ = ["location_text", "report_markdown", "table_markdown"]
+__all__ = ["escape", "finding_markdown", "location_text", "report_markdown", "table_markdown"]
 
 _MARKS = {"bad": "**bad**", "warn": "**warning**", "info": "note", "ok": "ok"}
 _SPECIAL = str.maketrans({c: "\\" + c for c in "\\`*_{}[]<>|#"})
@@ -37,7 +37,7 @@ def report_markdown(report: Report) -> str:
     lines += ["", "## Findings, most to gain first", ""]
     shown = [f for f in report.findings if f.kind not in {"validity", "regime"}]
     for finding in shown:
-        lines += _finding(finding)
+        lines += finding_markdown(finding)
     if not shown:
         lines += ["None.", ""]
     for key in ("cpu",) if "cpu" in report.tables else ("kernels", "operators"):
@@ -66,7 +66,13 @@ def location_text(finding: Finding) -> str:
     return ", ".join(parts)
 
 
-def _finding(finding: Finding) -> list[str]:
+def finding_markdown(finding: Finding, *, blocks: int | None = 2, rows: int = 5) -> list[str]:
+    """A finding as Markdown lines: the sentence, where it is, evidence, what to do.
+
+    Args:
+        blocks: pieces of evidence, the first ones; None: all.
+        rows: of each table.
+    """
     gain = ""
     if finding.recoverable_us_per_step > 0:
         gain = f" ({gain_text(finding)})"
@@ -76,8 +82,8 @@ def _finding(finding: Finding) -> list[str]:
     where = location_text(finding)
     if where:
         lines += [f"Where: {escape(where, 200)}", ""]
-    for block in finding.evidence[:2]:
-        lines += [*_block(block), ""]
+    for block in finding.evidence[:blocks]:
+        lines += [*_block(block, rows), ""]
     if finding.fix:
         lines += [f"Fix: {finding.fix}", ""]
     if finding.verify:
@@ -85,10 +91,10 @@ def _finding(finding: Finding) -> list[str]:
     return lines
 
 
-def _block(block: Block) -> list[str]:
+def _block(block: Block, rows: int) -> list[str]:
     match block:
         case TableBlock():
-            return table_markdown(block, rows=5, columns=7)
+            return table_markdown(block, rows=rows, columns=7)
         case TextBlock():
             return [escape(str(block), 400)]
         case Stack():

@@ -27,8 +27,8 @@ _FINDINGS = 5
 _DOUBTS = 3
 
 
-def short_markdown(report: Report) -> str:
-    """What it is bound by, what speaks against the numbers, what to do first, and the next commands."""
+def short_markdown(report: Report, *, commands: bool = True) -> str:
+    """What it is bound by, what speaks against the numbers, what to do first, and the next `commands`."""
     lines = [f"# {escape(bound_by(report), 600)}", ""]
     lines += [f"`{clean(report.source.path, 80).replace('`', '?')}`: {escape(' · '.join(head_facts(report)), 300)}", ""]
     lines += [f"- Step: {step}" for step in [step_sentence(report)] if step]
@@ -38,7 +38,9 @@ def short_markdown(report: Report) -> str:
         lines += _finding(number, finding)
     if not on:
         lines += _without_findings(report)
-    return "\n".join([*lines, "", *_next(report, len(on) - _FINDINGS)]) + "\n"
+    if commands:
+        lines += ["", *_next(report, len(on) - _FINDINGS)]
+    return "\n".join(lines) + "\n"
 
 
 def _trust(report: Report) -> list[str]:

@@ -47,7 +47,11 @@ def resolve(argument: str | os.PathLike[str] | Source, *, every: bool = False) -
     if separator and scheme.isalnum() and len(scheme) > 1:
         return [_remote(text)]
     path = Path(text)
-    if path.is_dir():
+    try:
+        folder = path.is_dir()
+    except OSError as error:
+        raise InputError(f"{path}: {_reason(error)}") from None
+    if folder:
         return [_file(found) for found in traces_in(path, every=every)]
     return [_file(path)]
 
@@ -57,6 +61,8 @@ def _file(path: Path) -> Source:
         status = path.stat()
     except OSError as error:
         raise InputError(f"{path}: {_reason(error)}") from None
+    except ValueError as error:
+        raise InputError(f"{str(path)!r} is no path: {error}") from None
     regular = path.is_file()
     # A name that is no text in this locale may be text in UTF-8; what is stored and shown must be text.
     name = os.fsencode(path).decode("utf-8", "replace")

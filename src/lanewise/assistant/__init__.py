@@ -1,0 +1,1 @@
+"""What an assistant may ask about recordings, each answer bounded: served by `lanewise mcp`."""
