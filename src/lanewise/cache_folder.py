@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import zlib
+from functools import cache
 from pathlib import Path
 
-__all__ = ["cache_folder"]
+__all__ = ["cache_folder", "code_state"]
 
 
 def cache_folder() -> Path:
@@ -20,3 +22,16 @@ def cache_folder() -> Path:
     else:
         base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "lanewise"
+
+
+@cache
+def code_state() -> str:
+    """Changes with every change of this package: names, sizes and times of change of its files. What is kept by it is never
+    that of other code."""
+    state: list[tuple[str, int, int]] = []
+    for folder, _, files in os.walk(Path(__file__).parent):
+        for file in files:
+            if file.endswith(".py"):
+                status = os.stat(os.path.join(folder, file))
+                state.append((os.path.join(folder, file), status.st_size, status.st_mtime_ns))
+    return f"{zlib.crc32(repr(sorted(state)).encode()):08x}"

@@ -35,6 +35,7 @@ VERBS: dict[str, str] = {
     "baseline": "Keep what a program did, to compare later recordings with.",
     "chain": "One step's dispatch chain, from Python call to kernel.",
     "export": "Write a trace for Perfetto, speedscope, a page, Parquet or CSV.",
+    "kernel": "Say what limits a kernel, from its machine code alone.",
     "sql": "Query the columns of a trace in SQL.",
     "rule": "Explain a diagnosis, or list them all.",
     "mcp": "Answer an assistant's questions about recordings (Model Context Protocol).",

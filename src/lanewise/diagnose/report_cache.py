@@ -7,16 +7,15 @@ installed nothing is kept, for their code is not ours to watch.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 
 import msgspec
 import numpy as np
 
+from lanewise.cache_folder import code_state
 from lanewise.diagnose.explain import explain
 from lanewise.diagnose.registry import ENTRY_POINT_GROUP
 from lanewise.diagnose.settings import Settings
@@ -28,7 +27,6 @@ from lanewise.trace.reader import read
 
 __all__ = ["explained", "find_report", "keep_report"]
 
-_PACKAGE = Path(__file__).parents[1]
 _PREFIX = "report-"
 
 
@@ -103,11 +101,5 @@ def _name(settings: Settings, unprofiled_us: float | None) -> str:
 
 @cache
 def _code() -> str:
-    """Changes with every change of this package."""
-    state: list[tuple[str, int, int]] = []
-    for folder, _, files in os.walk(_PACKAGE):
-        for file in files:
-            if file.endswith(".py"):
-                status = os.stat(os.path.join(folder, file))
-                state.append((os.path.join(folder, file), status.st_size, status.st_mtime_ns))
-    return f"{zlib.crc32(repr((np.__version__, sorted(state))).encode()):08x}"
+    """Changes with every change of this package, and of numpy."""
+    return f"{zlib.crc32(f'{np.__version__} {code_state()}'.encode()):08x}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.measure.core import Core
+from lanewise.measure.distributed.kept_summaries import find_summary, keep_summary
 from lanewise.measure.distributed.rank_summary import RankSummary, summarise
 from lanewise.trace.file.source import resolve
 from lanewise.trace.reader import read
@@ -48,7 +49,7 @@ def read_ranks(sources: Sequence[str], *, cache: bool = True, workers: int | Non
 
     Args:
         sources: traces, or folders of them.
-        cache: keep a parsed copy of each.
+        cache: keep the summary of each, by the content of its trace; and a parsed copy of large ones.
         workers: processes that read; by default one for each core where there are many traces.
 
     Raises:
@@ -105,9 +106,15 @@ def _pooled(job: partial[RankSummary | str], names: Sequence[str], workers: int)
 def _summary(name: str, *, cache: bool) -> RankSummary | str:
     """A summary, or why there is none."""
     try:
-        return summarise(Core(read(name, cache=cache)))
+        known = find_summary(Path(name)) if cache else None
+        if known is not None:
+            return known
+        summary = summarise(Core(read(name, cache=cache)))
     except LanewiseError as error:
         return str(error)
+    if cache:
+        keep_summary(summary)
+    return summary
 
 
 def _once(found: Sequence[tuple[str, RankSummary]]) -> tuple[list[tuple[str, RankSummary]], list[tuple[str, str]]]:

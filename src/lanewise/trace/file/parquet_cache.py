@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from lanewise.trace.model import Trace
 
-__all__ = ["Store"]
+__all__ = ["Store", "content_digest", "store_cap"]
 
 _REVISION = 1
 """To be raised when the reader gives other values for the same file; a change of the schema shows by itself."""
@@ -65,7 +65,7 @@ class Store:
 
     def __init__(self, folder: Path | None = None, cap_bytes: int | None = None) -> None:
         self._folder = (folder or cache_folder()) / f"traces-{_layout()}"
-        self._cap = _cap_from_environment() if cap_bytes is None else cap_bytes
+        self._cap = store_cap() if cap_bytes is None else cap_bytes
 
     def find(self, source: Source) -> Trace | None:
         """The kept trace of a file with this content, or None. Hashes the file only if one of its size is kept."""
@@ -144,8 +144,7 @@ class Store:
         """Where the copy of a file with this content is, if it is kept."""
         assert source.path is not None
         assert source.size is not None
-        status = source.path.stat()
-        return self._entry(source.size, _digest(source.path, status.st_size, status.st_mtime_ns))
+        return self._entry(source.size, content_digest(source.path))
 
     def keep(self, trace: Trace, size: int) -> None:
         """Keep a trace whose file has `size` bytes, in the background; the interpreter's exit waits for it.
@@ -206,7 +205,8 @@ def wait() -> None:
         _writers.pop().join()
 
 
-def _cap_from_environment() -> int:
+def store_cap() -> int:
+    """How much may be kept: `LANEWISE_CACHE_BYTES`; 0 turns keeping off."""
     try:
         return int(os.environ.get("LANEWISE_CACHE_BYTES", _DEFAULT_CAP))
     except ValueError:
@@ -217,6 +217,12 @@ def _layout() -> str:
     """Changes with the schema and with the reader's revision, so that no copy outlives what it was made for."""
     columns = [(table, name, column.dtype) for table, spec in TABLES.items() for name, column in spec.items()]
     return f"{zlib.crc32(repr((_REVISION, columns)).encode()):08x}"
+
+
+def content_digest(path: Path) -> str:
+    """SHA-256 of a file, as `Reading.digest` has it."""
+    status = path.stat()
+    return _digest(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=16)

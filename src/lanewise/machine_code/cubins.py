@@ -1,0 +1,169 @@
+"""Machine code out of what a user has: a cubin, a folder of them (a compiler's cache), PTX, a library or program."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from lanewise.errors import InputError
+from lanewise.machine_code.disassembly import Function, parse
+from lanewise.machine_code.tools import run_tool
+
+__all__ = ["Kernel", "Launch", "cubins_in", "kernels_in", "kernels_of", "listings_of"]
+
+_ELF, _CUDA_MACHINE = b"\x7fELF", 190
+_USAGE = re.compile(r"Function (?P<name>\S+?):\s*\n\s*(?P<values>REG:[^\n]*)")
+_VALUE = re.compile(r"([A-Z]+)(?:\[\d+\])?:(\d+)")
+_REQUIRED_THREADS = re.compile(r"\.nv\.info\.(?P<name>\S+)(?P<body>.*?)(?=\n\.nv\.info|\n\.section|\Z)", re.DOTALL)
+_THREADS = re.compile(
+    r"EIATTR_REQNTID\s*\n[^\n]*\n\s*Value:\s*(0x[0-9a-f]+)\s+(0x[0-9a-f]+)\s+(0x[0-9a-f]+)", re.IGNORECASE
+)
+_ASSEMBLY = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
+_LOCATION = re.compile(r"\.loc[^\n]*")
+_MOST_FILES = 2000
+_LARGEST = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel's code and what it asks of a multiprocessor.
+
+    Attributes:
+        file: where it was found. code: its instructions.
+        registers: per thread. shared: bytes per block, as far as fixed when it was compiled. stack: bytes per thread; local
+            memory that is not in registers. threads: per block, 0 where the code does not say.
+    """
+
+    file: Path
+    code: Function
+    registers: int
+    shared: int
+    stack: int
+    threads: int
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """What Triton writes beside a cubin: bytes of shared memory that a launch asks for, and warps of a block."""
+
+    shared: int = 0
+    num_warps: int = 0
+
+
+def kernels_in(path: Path, *, capability: tuple[int, int] = (9, 0)) -> list[Kernel]:
+    """The kernels of a file, or of all cubins in a folder, in order.
+
+    Args:
+        capability: what PTX is compiled for.
+
+    Raises:
+        MissingDependencyError: a tool is missing. InputError: the file cannot be read, or holds no machine code.
+    """
+    if path.is_dir():
+        files = sorted(path.rglob("*.cubin"))
+        if not files:
+            raise InputError(f"{path}: no .cubin in this folder")
+        if len(files) > _MOST_FILES:
+            raise InputError(f"{path}: {len(files)} cubins; name a folder with at most {_MOST_FILES}")
+        return [kernel for file in files for kernel in _of_cubin(file, file)]
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file")
+    if path.stat().st_size > _LARGEST:
+        raise InputError(f"{path}: larger than {_LARGEST >> 20} MiB")
+    with tempfile.TemporaryDirectory() as folder:
+        found = [kernel for file in cubins_in(path, Path(folder), capability) for kernel in _of_cubin(file, path)]
+    if not found:
+        raise InputError(f"{path}: holds no machine code of a kernel")
+    return found
+
+
+def cubins_in(path: Path, folder: Path, capability: tuple[int, int]) -> Iterator[Path]:
+    """The cubins of a file, those that have to be made in a folder. Raises as `kernels_in` does."""
+    head = path.read_bytes()[:20] if path.stat().st_size >= 20 else b""
+    if head[:4] == _ELF and int.from_bytes(head[18:20], "little") == _CUDA_MACHINE:
+        yield path
+    elif path.suffix == ".ptx":
+        text = path.read_text(errors="replace")
+        source, made = folder / f"{path.stem}.ptx", folder / f"{path.stem}.cubin"
+        source.write_text(_ASSEMBLY.sub(_on_one_line, text))
+        run_tool("ptxas", "-lineinfo", f"-arch={_target(text, capability)}", "-o", made, source)
+        yield made
+    elif head[:4] == _ELF or path.suffix == ".fatbin":
+        run_tool("cuobjdump", "-xelf", "all", path.resolve(), folder=folder)
+        yield from sorted(folder.glob("*.cubin"))
+    else:
+        raise InputError(f"{path}: neither a cubin, PTX, nor a program with CUDA code")
+
+
+def _on_one_line(match: re.Match[str]) -> str:
+    """Inline assembly with the line of source that it stands in: LLVM counts on with each of its own lines, and so puts
+    Triton's loads one to eight lines too late."""
+    first = _LOCATION.search(match[0])
+    return match[0] if first is None else _LOCATION.sub(lambda _: first[0], match[0])
+
+
+def _target(text: str, capability: tuple[int, int]) -> str:
+    """What PTX is compiled for: what was asked for, where it can be. PTX of `sm_90a` is for that alone, that of `sm_90`
+    also for all later ones."""
+    match = re.search(r"^\s*\.target\s+sm_(\d+)([af]?)", text, re.MULTILINE)
+    asked = 10 * capability[0] + capability[1]
+    if match is None:
+        return f"sm_{asked}"
+    return f"sm_{match[1]}{match[2]}" if match[2] else f"sm_{max(asked, int(match[1]))}"
+
+
+def _of_cubin(file: Path, source: Path) -> list[Kernel]:
+    return kernels_of(source, *listings_of(file), beside=_beside(source))
+
+
+def listings_of(cubin: Path) -> tuple[str, str, str]:
+    """What NVIDIA's tools print of a cubin: code, what kernels ask for, sections. Raises as `run_tool` does."""
+    asks, sections = (run_tool("cuobjdump", what, cubin) for what in ("-res-usage", "-elf"))
+    return run_tool("nvdisasm", "-c", "-gi", cubin), asks, sections
+
+
+def kernels_of(
+    source: Path, disassembly: str, usage: str, listing: str, *, beside: Launch | None = None
+) -> list[Kernel]:
+    """The kernels of one cubin, from what is printed of it.
+
+    Args:
+        disassembly: by `nvdisasm -c -gi`. usage, listing: by `cuobjdump -res-usage`, `cuobjdump -elf`.
+        beside: what a launch asks for, where that is known.
+    """
+    functions = parse(disassembly)
+    asks = {match["name"]: dict(_VALUE.findall(match["values"])) for match in _USAGE.finditer(usage)}
+    threads = _threads(listing)
+    launch = beside or Launch()
+
+    def kernel(code: Function) -> Kernel:
+        of = asks.get(code.name, {})
+        registers, shared, stack = (int(of.get(name, 0)) for name in ("REG", "SHARED", "STACK"))
+        return Kernel(
+            source, code, registers, max(shared, launch.shared), stack, threads.get(code.name, 32 * launch.num_warps)
+        )
+
+    return [kernel(code) for code in functions]
+
+
+def _beside(file: Path) -> Launch:
+    if file.suffix not in (".cubin", ".ptx"):
+        return Launch()
+    try:
+        return msgspec.json.decode(file.with_suffix(".json").read_bytes(), type=Launch)
+    except (OSError, msgspec.DecodeError, UnicodeError):
+        return Launch()
+
+
+def _threads(listing: str) -> dict[str, int]:
+    """Threads per block that each kernel must be launched with, where the compiler was told."""
+    found: dict[str, int] = {}
+    for section in _REQUIRED_THREADS.finditer(listing):
+        if match := _THREADS.search(section["body"]):
+            x, y, z = (int(value, 16) for value in match.groups())
+            found[section["name"]] = x * y * z
+    return found

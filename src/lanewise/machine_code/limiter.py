@@ -1,0 +1,275 @@
+"""What limits a kernel, as far as its code alone tells, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lanewise.machine_code.cubins import Kernel
+from lanewise.machine_code.disassembly import Place
+from lanewise.machine_code.features import Features, features_of
+from lanewise.machine_code.lane_strides import RUN_TIME
+from lanewise.measure.device import Device
+from lanewise.measure.kernel.occupancy import occupancy_of
+
+__all__ = ["CARDS", "Limiter", "Verdict", "limits_of"]
+
+# Limits per multiprocessor of data-centre and consumer cards by compute capability: threads, registers, bytes of shared
+# memory (CUDA C++ programming guide, table of compute capabilities).
+CARDS: dict[tuple[int, int], tuple[int, int, int]] = {
+    (7, 0): (2048, 65536, 96 << 10),
+    (7, 5): (1024, 65536, 64 << 10),
+    (8, 0): (2048, 65536, 164 << 10),
+    (8, 6): (1536, 65536, 100 << 10),
+    (8, 7): (1536, 65536, 164 << 10),
+    (8, 9): (1536, 65536, 100 << 10),
+    (9, 0): (2048, 65536, 228 << 10),
+    (10, 0): (2048, 65536, 228 << 10),
+    (10, 3): (2048, 65536, 228 << 10),
+    (12, 0): (1536, 65536, 100 << 10),
+}
+
+# Below this share of a multiprocessor's warps there are too few loads on their way to hide the memory's latency (Little's
+# law: a data-centre card needs some 40 KiB of them per multiprocessor).
+_LOW_OCCUPANCY = 0.25
+_ENOUGH_BITS_IN_FLIGHT = 40 * 1024 * 8
+
+# A multiprocessor of an H100 issues 128 instructions of threads per clock and gets 14.5 bytes from memory.
+_INSTRUCTIONS_PER_BYTE = 128 / 14.5
+
+
+@dataclass(frozen=True, slots=True)
+class Limiter:
+    """One thing that holds a kernel back, or the unit that it keeps busy.
+
+    Attributes:
+        name: `spills`, `latency`, `atomics`, `double precision`, `tensor cores`, `no tensor cores`, `special functions`,
+            `integer division`, `narrow loads`, `occupancy`, `shared memory`, `uncoalesced loads`, `math` or `memory`.
+        defect: whether something can be done about it; otherwise it is what a good kernel of its kind is limited by.
+        why: what the code shows. advice: what to do; "" for nothing. place: where in the source.
+    """
+
+    name: str
+    defect: bool
+    why: str
+    advice: str = ""
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a kernel's code says.
+
+    Attributes:
+        kernel: the code. features: of its hottest loop. limits: what limits it, the most important first; never empty.
+        resident: blocks that a multiprocessor holds at a time; 0 if unknown. occupancy: share of its warps, 0 if unknown.
+        kept_out_by: what keeps more blocks out: `registers`, `shared`, `warps`, `blocks`; "" if unknown.
+    """
+
+    kernel: Kernel
+    features: Features
+    limits: tuple[Limiter, ...]
+    resident: int
+    occupancy: float
+    kept_out_by: str
+
+
+def limits_of(kernel: Kernel) -> Verdict:
+    """The verdict on one kernel."""
+    features = features_of(kernel.code)
+    resident, occupancy, kept_out_by = _occupancy(kernel)
+    found = list(_limits(kernel, features, resident, occupancy, kept_out_by))
+    limits = tuple(sorted(found, key=lambda one: not one.defect))
+    return Verdict(kernel, features, limits, resident, occupancy, kept_out_by)
+
+
+def _occupancy(kernel: Kernel) -> tuple[int, float, str]:
+    limits = CARDS.get(kernel.code.capability)
+    if limits is None or kernel.threads <= 0 or kernel.registers <= 0:
+        return 0, 0.0, ""
+    threads, registers, shared = limits
+    device = Device("", "nvidia", kernel.code.capability, 1, 0, 32, threads, registers, shared)
+    one = np.ones(1, dtype=np.int64)
+    args = dict.fromkeys(("grid_x", "grid_y", "grid_z", "block_y", "block_z"), one)
+    args |= {"block_x": one * kernel.threads, "registers": one * kernel.registers, "shared_memory": one * kernel.shared}
+    found = occupancy_of(args, device)
+    resident = max(0, int(found.resident[0]))
+    return resident, min(1.0, resident * -(-kernel.threads // 32) * 32 / threads), str(found.limit[0])
+
+
+def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float, kept_out_by: str) -> Iterator[Limiter]:
+    whole = features_of(kernel.code, whole=True)
+    where = "in its hottest loop" if features.loop is not None else "in its code"
+    if features.spills or (whole.spills >= 4 and kernel.stack):
+        number = features.spills or whole.spills
+        yield Limiter(
+            "spills",
+            True,
+            f"{number} accesses to local memory {where if features.spills else 'outside of its loops'}: values that no "
+            f"longer fit into its {kernel.registers} registers ({kernel.stack} bytes of stack per thread)",
+            "give it fewer values to keep: a smaller tile, more warps for the same tile, or a higher limit on registers",
+            _place_of(kernel, features, ("LDL", "STL")),
+        )
+    if features.is_chained and features.loop is not None:
+        yield Limiter(
+            "latency",
+            True,
+            f"a load {where} takes its address from what another one there has loaded: they wait one after the other",
+            "load indices ahead of the data that they point to, or keep what is pointed to in shared memory",
+            features.chained,
+        )
+    if features.atomics and features.atomics >= 0.02 * features.size:
+        yield Limiter(
+            "atomics",
+            True,
+            f"{features.atomics} atomic operations {where}: those to one address are done one after another",
+            "add up within a warp or a block first, and write once per block",
+            _place_of(kernel, features, ("ATOM", "ATOMG", "RED", "REDG", "ATOMS")),
+        )
+    if features.double:
+        yield Limiter(
+            "double precision",
+            True,
+            f"{features.double} operations in double precision {where}, 2 to 64 times as slow as in single",
+            "a constant such as `1e-5` or a float64 argument spreads: keep to float32 where the result allows",
+            _place_of(kernel, features, ("DFMA", "DADD", "DMUL")),
+        )
+    if features.tensor:
+        opcode = features.tensor.most_common(1)[0][0]
+        yield Limiter("tensor cores", False, f"{features.tensor.total()} {opcode} {where}")
+    elif _is_product(features):
+        yield Limiter(
+            "no tensor cores",
+            True,
+            f"{features.multiplied} multiply-adds {where}, {_percent(features.multiplied / features.size)} of its "
+            "instructions, and none on tensor cores, which are 8 to 16 times as fast",
+            "`tl.dot` on 16-bit inputs, or on float32 with `input_precision='tf32'`; in CUDA C++ mma or CUTLASS",
+            _place_of(kernel, features, ("FFMA", "FFMA2", "HFMA2")),
+        )
+    if features.conversions >= 2 and features.special and features.conversions >= 0.03 * features.size:
+        yield Limiter(
+            "integer division",
+            True,
+            f"whole numbers are divided {where}: about 20 instructions each ({features.conversions} conversions)",
+            "divide by a constant or a power of two, or carry the quotient along instead of dividing in every round",
+            _place_of(kernel, features, ("I2F", "I2FP")),
+        )
+    elif features.special >= 4 and features.special >= 0.1 * features.size:
+        yield Limiter(
+            "special functions",
+            False,
+            f"{features.special} roots, exponentials or reciprocals {where}, {_percent(features.special / features.size)} "
+            "of its instructions: that unit does a quarter of what the others do",
+        )
+    yield from _of_memory(kernel, features, resident, occupancy, kept_out_by, where)
+
+
+def _of_strides(kernel: Kernel, features: Features, where: str) -> Iterator[Limiter]:
+    """Loads of a warp that lie apart: of each 32 bytes that memory sends, little is used."""
+    apart = {
+        (stride, size): number
+        for (stride, size), number in features.strided.items()
+        # Several loads of one thread may share a line of memory, as where each takes the next element.
+        if stride is RUN_TIME or (isinstance(stride, int) and abs(stride) >= 2 * size * number)
+    }
+    loads = sum(features.loads.values()) + sum(features.staged.values())
+    if not apart or sum(apart.values()) < 0.5 * loads:
+        return
+    stride, size = max(apart, key=lambda key: apart[key])
+    far, used = "as far apart as a value at run time says", ""
+    if isinstance(stride, int):
+        far = f"{abs(stride):,} bytes apart"
+        taken = max(size, 32 * size * apart[stride, size] // abs(stride))
+        used = f": of every 32 bytes that memory sends, as few as {taken} are used"
+    yield Limiter(
+        "uncoalesced loads",
+        True,
+        f"neighbouring threads load {far} {where}, {size} bytes each{used}",
+        "let neighbouring threads take neighbouring elements: exchange the loops or the axes of the tile, or pass through "
+        "shared memory",
+        _place_of(kernel, features, ("LDG", "LD", "LDGSTS")),
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share)} %"
+
+
+def _most(number: int, every: int) -> bool:
+    return number >= 2 and number >= 0.5 * every
+
+
+def _is_product(features: Features) -> bool:
+    moved = sum(width * number for width, number in (features.loads + features.staged).items())
+    # In a product each element that is loaded is used many times; what normalises or activates uses it once or twice.
+    return (
+        features.multiplied >= 16
+        and features.multiplied >= 0.3 * features.size
+        and features.multiplied >= 4 * moved / 32
+        and features.number(frozenset({"LDS"})) < 0.5 * features.multiplied
+        and (bool(moved) or features.shared > 0)
+    )
+
+
+def _of_memory(
+    kernel: Kernel, features: Features, resident: int, occupancy: float, kept_out_by: str, where: str
+) -> Iterator[Limiter]:
+    moved = features.loads + features.staged
+    yield from _of_strides(kernel, features, where)
+    bits = sum(width * number for width, number in moved.items())
+    computing = features.tensor or _is_product(features)
+    in_flight = bits * kernel.threads * resident
+    few = 0 < in_flight < _ENOUGH_BITS_IN_FLIGHT
+    tiny = sum(number for width, number in moved.items() if width <= 16)
+    narrow = sum(number for width, number in moved.items() if width <= 32)
+    if not features.is_chained and (_most(tiny, moved.total()) or (few and _most(narrow, moved.total()))):
+        number, size = (tiny, 2) if _most(tiny, moved.total()) else (narrow, 4)
+        yield Limiter(
+            "narrow loads",
+            True,
+            f"{number} of {moved.total()} global loads {where} bring a thread at most {size} bytes, where 16 are possible",
+            "let a thread load neighbouring elements: contiguous, 16-byte aligned, in a number known to be a multiple",
+            _place_of(kernel, features, ("LDG", "LD", "LDGSTS")),
+        )
+    elif few and 0 < occupancy < _LOW_OCCUPANCY and not features.tensor:
+        what = {
+            "registers": f"its {kernel.registers} registers per thread",
+            "shared": f"its {kernel.shared:,} bytes of shared memory",
+        }
+        yield Limiter(
+            "occupancy",
+            True,
+            f"a multiprocessor holds {resident} of its blocks, {_percent(occupancy)} of its warps, because of "
+            f"{what.get(kept_out_by, 'the size of a block')}: too few loads are on their way at a time",
+            "smaller tiles, or more warps for a tile; or more loads at a time per thread (unrolling, async copies)",
+        )
+    if features.shared >= 0.3 * features.size and not computing:
+        yield Limiter(
+            "shared memory",
+            False,
+            f"{features.shared} of {features.size} instructions {where} go to shared memory",
+            "",
+            _place_of(kernel, features, ("LDS", "STS")),
+        )
+    if computing or features.double:
+        return
+    stored = sum(width * number for width, number in features.stores.items())
+    if features.size > _INSTRUCTIONS_PER_BYTE * (bits + stored) / 8:
+        what = f"for {(bits + stored) // 8} bytes that a thread moves" if bits + stored else "and no byte moved"
+        yield Limiter("math", False, f"{features.size} instructions {where} {what}")
+    else:
+        widths = ", ".join(f"{number} of {width // 8} bytes" for width, number in sorted(moved.items(), reverse=True))
+        yield Limiter("memory", False, f"it mostly moves data: loads per thread {where}: {widths or 'none'}")
+
+
+def _place_of(kernel: Kernel, features: Features, names: tuple[str, ...]) -> Place | None:
+    """Where most of these instructions are from."""
+    loop = features.loop
+    body = kernel.code.instructions[loop.first : loop.last + 1] if loop is not None else kernel.code.instructions
+    count: dict[Place, int] = {}
+    for one in body:
+        if one.name in names and one.place is not None:
+            count[one.place] = count.get(one.place, 0) + 1
+    return max(count, key=lambda place: count[place], default=None)

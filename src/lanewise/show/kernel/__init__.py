@@ -1,0 +1,1 @@
+"""What the machine code of kernels says, in a terminal and as JSON."""

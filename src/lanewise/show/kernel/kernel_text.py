@@ -1,0 +1,95 @@
+"""Verdicts on kernels in a terminal: what limits each, what can be done, and where in the source its work is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import PurePath
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from lanewise.machine_code.disassembly import Place
+from lanewise.machine_code.limiter import Limiter, Verdict
+from lanewise.show.safe_text import clean
+
+__all__ = ["render_verdicts"]
+
+_OPCODES, _LINES = 6, 4
+_KEPT_OUT_BY = {
+    "registers": "registers keep out more",
+    "shared": "shared memory keeps out more",
+    "warps": "there is room for no more",
+    "blocks": "there is a limit of blocks",
+}
+
+
+def render_verdicts(verdicts: Sequence[Verdict]) -> RenderableType:
+    """One paragraph for each kernel, under the file that it is from."""
+    parts: list[RenderableType] = []
+    for file, group in groupby(verdicts, key=lambda verdict: verdict.kernel.file):
+        parts.append(Text(clean(str(file), 110), style="dim"))
+        for verdict in group:
+            parts += [
+                Text(clean(verdict.kernel.code.name, 110), style="bold"),
+                Padding(_paragraph(verdict), (0, 0, 1, 2)),
+            ]
+    return Group(*parts)
+
+
+def _paragraph(verdict: Verdict) -> RenderableType:
+    lines: list[RenderableType] = []
+    # What a good kernel of its kind is limited by is worth saying where nothing else is wrong.
+    shown = [limit for limit in verdict.limits if limit.defect] or list(verdict.limits)
+    for number, limit in enumerate(shown):
+        lines += _limit(limit, first=number == 0)
+    lines += [Text(_resources(verdict), style="dim"), Text(_stretch(verdict), style="dim")]
+    return Group(*lines)
+
+
+def _limit(limit: Limiter, *, first: bool) -> list[RenderableType]:
+    at = f" ({_place(limit.place)})" if limit.place is not None else ""
+    lead = "Limited by" if first else "also"
+    style = "" if not limit.defect else "bold" if first else ""
+    lines: list[RenderableType] = [Text(f"{lead} {limit.name}: {limit.why}{at}.", style=style)]
+    if limit.advice:
+        lines.append(Padding(Text(f"Fix: {limit.advice}."), (0, 0, 0, 2)))
+    return lines
+
+
+def _resources(verdict: Verdict) -> str:
+    kernel, code = verdict.kernel, verdict.kernel.code
+    target = f"compute capability {code.capability[0]}.{code.capability[1]}; " if code.capability != (0, 0) else ""
+    parts = [f"{kernel.registers} registers", f"{kernel.shared:,} bytes of shared memory"]
+    if kernel.stack:
+        parts.append(f"{kernel.stack} bytes of stack per thread")
+    if kernel.threads:
+        parts.append(f"{kernel.threads} threads per block")
+    text = target + ", ".join(parts)
+    if verdict.resident:
+        why = _KEPT_OUT_BY.get(verdict.kept_out_by, "")
+        blocks = "1 block" if verdict.resident == 1 else f"{verdict.resident} blocks"
+        text += f": {blocks} on a multiprocessor, {round(100 * verdict.occupancy)} % of its warps" + (
+            f", {why}" if why else ""
+        )
+    return text
+
+
+def _stretch(verdict: Verdict) -> str:
+    features = verdict.features
+    most = ", ".join(f"{number} {name}" for name, number in features.count.most_common(_OPCODES))
+    loops = len(features.loops)
+    if features.loop is None:
+        what = "no loop" if not loops else f"no loop of {loops} moves data or computes"
+        head = f"{what}; all {features.size} instructions"
+    else:
+        head = f"hottest of {loops} loops" if loops > 1 else "its loop"
+        head += f", {features.size} of {len(verdict.kernel.code.instructions)} instructions"
+    lines = ", ".join(f"{_place(place)} ({number})" for place, number in features.lines[:_LINES])
+    return f"{head}: {most}" + (f"; by line: {lines}" if lines else "")
+
+
+def _place(place: Place) -> str:
+    here = f"{clean(PurePath(place.file).name, 60)}:{place.line}"
+    return here + (f", inlined at {clean(PurePath(place.caller).name, 60)}:{place.caller_line}" if place.caller else "")

@@ -1,0 +1,64 @@
+"""What is concluded from code that no compiler here makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lanewise.machine_code.cubins import Kernel
+from lanewise.machine_code.limiter import Verdict, limits_of
+from tests.machine_code.listings import code_of
+
+LOAD = "LDG.E.128 R4, desc[UR4][R2.64]"
+
+
+def verdict(
+    *instructions: str, registers: int = 32, shared: int = 0, stack: int = 0, threads: int = 256, loop: bool = True
+) -> Verdict:
+    body = (".L_x_0:", *instructions, "@P0 BRA `(.L_x_0)") if loop else instructions
+    return limits_of(Kernel(Path("a.cubin"), code_of(*body, "EXIT"), registers, shared, stack, threads))
+
+
+def names(found: Verdict) -> list[str]:
+    return [one.name for one in found.limits]
+
+
+def test_too_few_warps_matter_where_too_few_loads_are_on_their_way() -> None:
+    found = verdict(LOAD, "FADD R5, R4, R5", registers=128, threads=64)
+    assert names(found)[0] == "memory"  # 8 blocks of 2 warps are a quarter: enough
+    found = verdict(LOAD, "FADD R5, R4, R5", shared=100_000, threads=64)
+    assert names(found)[0] == "occupancy"
+    assert "100,000 bytes of shared memory" in found.limits[0].why
+    many = verdict(*[LOAD] * 24, "FADD R5, R4, R5", shared=100_000, threads=64)
+    assert "occupancy" not in names(many)
+
+
+def test_a_product_out_of_shared_memory_may_be_limited_by_that() -> None:
+    reused = ["LDS.128 R8, [R1]", *["FFMA R9, R8, R10, R9"] * 32]
+    assert names(verdict(*reused))[0] == "no tensor cores"
+    once = ["LDS R8, [R1]", "LDS R10, [R2]", "FFMA R9, R8, R10, R9"] * 16
+    assert names(verdict(*once))[0] == "shared memory"
+
+
+def test_indices_loaded_before_a_gather_are_no_chain_outside_of_loops() -> None:
+    gather = ("LDG.E.64 R6, desc[UR4][R2.64]", "LEA R2, P0, R6, UR4, 0x2", LOAD)
+    assert names(verdict(*gather))[0] == "latency"
+    assert "latency" not in names(verdict(*gather, loop=False))
+
+
+def test_data_that_is_summed_is_no_address() -> None:
+    assert "latency" not in names(verdict(LOAD, "FADD R5, R4, R5", "IADD3 R2, P0, R2, 0x10, RZ"))
+
+
+def test_spills_outside_of_loops_count_where_there_is_a_stack() -> None:
+    spilled = ["STL [R1], R8", "STL [R1+0x4], R9", "LDL R8, [R1]", "LDL R9, [R1+0x4]"]
+    assert names(verdict(LOAD, *spilled, loop=False, stack=16))[0] == "spills"
+
+
+def test_without_a_block_size_nothing_is_said_of_occupancy() -> None:
+    found = verdict(LOAD, threads=0)
+    assert (found.resident, found.occupancy, found.kept_out_by) == (0, 0.0, "")
+
+
+def test_constants_set_by_the_unit_for_halves_are_no_arithmetic() -> None:
+    found = verdict(LOAD, *["HFMA2.MMA R3, -RZ, RZ, 0, 1.19e-07"] * 40)
+    assert found.features.multiplied == 0

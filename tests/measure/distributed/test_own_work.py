@@ -1,0 +1,137 @@
+"""What a rank works on by itself, by context; waits and what recording cost are no work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lanewise.measure.distributed.own_work import Context, OwnWork, own_work
+from lanewise.measure.facts import Facts
+from lanewise.trace.schema import Kind
+from tests.support.builder import TraceBuilder
+
+
+def work_of(b: TraceBuilder) -> OwnWork:
+    return own_work(Facts(b.build()))
+
+
+def times(work: OwnWork) -> dict[Context, float]:
+    """Typical time by context, us."""
+    return dict(zip(work.contexts, np.median(work.time, axis=0) / 1e3, strict=True))
+
+
+def one(work: OwnWork, kind: str, **fields: str) -> float:
+    """Time of the one context with these fields, us."""
+    found = [
+        time
+        for context, time in times(work).items()
+        if context.kind == kind and all(getattr(context, name) == value for name, value in fields.items())
+    ]
+    assert len(found) == 1, times(work)
+    return found[0]
+
+
+def test_a_pause_between_operators_is_python_between_them() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=20)
+            b.wait(3000)
+            with b.op("aten::add"):
+                b.launch("add", duration=20)
+    assert one(work_of(b), "python", name="aten::mm", until="aten::add") == pytest.approx(3000, rel=0.01)
+
+
+def test_a_wait_for_the_device_is_no_work() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=5000)
+            b.synchronize()
+    work = work_of(b)
+    assert sum(time for context, time in times(work).items() if not context.on_device) < 200
+    assert one(work, "kernel", name="gemm") == 5000
+
+
+def test_a_function_is_named_with_its_line_and_sleep_and_collection_by_themselves() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step(), b.frame("train.py(7): log"):
+            b.wait(900)
+            with b.frame("<built-in function sleep>"):
+                b.wait(2000)
+            with b.frame("<built-in function collect>"):
+                b.wait(1500)
+            with b.op("aten::mm"):
+                b.launch("gemm")
+    work = work_of(b)
+    # Of what is spent in frames, the price of a frame is taken off.
+    assert one(work, "python", name="log (train.py:7)") == pytest.approx(900, rel=0.05)
+    assert one(work, "sleep", place="log (train.py:7)") == pytest.approx(2000, rel=0.01)
+    assert one(work, "collection", place="log (train.py:7)") == pytest.approx(1500, rel=0.01)
+
+
+def test_what_happens_inside_a_loader_is_the_loader() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            with b.span("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", Kind.ANNOTATION):
+                b.wait(800)
+                with b.op("aten::stack", head=100, tail=100):
+                    b.wait(0)
+            with b.op("aten::mm"):
+                b.launch("gemm")
+    assert one(work_of(b), "loader") == pytest.approx(1000, rel=0.05)
+
+
+def test_a_kernel_beside_a_collective_counts_with_what_it_takes_alone() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=100)
+            b.synchronize()
+            b.collective(duration=400, stream="20")
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=250)
+            b.synchronize()
+    work = work_of(b)
+    assert one(work, "kernel", name="gemm") == 200
+    assert not work.shared.any()
+
+
+def test_kernels_that_all_run_beside_a_collective_are_marked() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            b.collective(duration=400, stream="20")
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=250)
+            b.synchronize()
+    work = work_of(b)
+    assert [context.name for context, shared in zip(work.contexts, work.shared, strict=True) if shared] == ["gemm"]
+
+
+def cpu_step(b: TraceBuilder, *, waits: float, thinks: float) -> None:
+    """A step on the CPU: it thinks, computes, and waits for a collective that another thread runs."""
+    with b.step():
+        b.wait(thinks)
+        with b.op("aten::mm", head=500, tail=500):
+            b.wait(0)
+        with b.op("c10d::allreduce_"):
+            b.wait(10)
+        b.slice("gloo:all_reduce", Kind.ANNOTATION, b.now + 20, waits - 300, thread="77")
+        b.wait(waits)
+        with b.op("aten::add"):
+            b.wait(10)
+
+
+def test_the_pause_in_which_a_collective_on_the_cpu_runs_is_no_work() -> None:
+    b = TraceBuilder(metadata={})
+    for _ in range(4):
+        cpu_step(b, waits=6000, thinks=2000)
+    work = work_of(b)
+    assert one(work, "python", until="aten::mm") == pytest.approx(2000, rel=0.02)
+    assert sum(times(work).values()) == pytest.approx(2000 + 1000, rel=0.1)
