@@ -66,7 +66,10 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("verb", [["run", "--no-explain"], ["watch", "--way", "windows", "--every", "5"]])
+@pytest.mark.parametrize(
+    "verb",
+    [["run", "--no-explain"], pytest.param(["watch", "--way", "windows", "--every", "5"], marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_program_runs_as_without_us(name: str, verb: list[str], tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(LOOP + PROGRAMS[name] + "\nprint('end')\n")

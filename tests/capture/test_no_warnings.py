@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,10 @@ for _ in range(40):
     model(torch.ones(2, 8)).sum().backward()
     optimizer.step()
 """
-WAYS = [
+WAYS: list[Any] = [
     ["run", "--quick"],
     ["run", "--quick", "--stacks", "--memory", "--sync-events", "--all-threads"],
-    ["run", "--whole", "--stacks"],
+    pytest.param(["run", "--whole", "--stacks"], marks=pytest.mark.slow, id="run --whole --stacks"),
     ["watch", "--way", "windows"],
     ["watch", "--every", "2"],
 ]

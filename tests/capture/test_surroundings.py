@@ -58,8 +58,8 @@ def test_command_lines_keep_what_matters_and_no_secret(tmp_path: Path, monkeypat
         ([], None),
         ([None], "default"),
         (["default", "reduce-overhead"], "reduce-overhead, default"),
-        (["max-autotune"], "max-autotune"),
-        (["max-autotune-no-cudagraphs"], "max-autotune-no-cudagraphs"),
+        pytest.param(["max-autotune"], "max-autotune", marks=pytest.mark.slow),
+        pytest.param(["max-autotune-no-cudagraphs"], "max-autotune-no-cudagraphs", marks=pytest.mark.slow),
     ],
 )
 def test_the_mode_of_torch_compile_is_told_from_its_settings(modes: list[str | None], told: str | None) -> None:

@@ -47,7 +47,9 @@ CHILDREN = {
 }
 
 
-@pytest.mark.parametrize("kind", CHILDREN)
+@pytest.mark.parametrize(
+    "kind", ["fork", "os.fork", "subprocess", *(pytest.param(one, marks=pytest.mark.slow) for one in ("spawn", "pool"))]
+)
 def test_child_processes_are_said(shell: Shell, kind: str) -> None:
     main = "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in CHILDREN[kind].splitlines())
     ran = shell.run("--whole", shell.script(WORK + BUSY + main))

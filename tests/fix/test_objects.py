@@ -90,7 +90,7 @@ def test_the_kind_of_a_call_tells_apart_objects_of_other_classes_and_shapes() ->
     assert len({kind(value) for value in (Output(x, (y,)), *others)}) == 1 + len(others)
 
 
-@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("wrong", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_results_in_objects_are_compared_value_by_value(wrong: bool) -> None:
     def fast(module: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         def forward(x: torch.Tensor) -> Any:
