@@ -39,7 +39,7 @@ _METRICS = (
     "allocated",
     "allocations",
 )
-_FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "hatchet")
+_FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "hatchet", "prometheus", "csv", "parquet")
 
 
 @click.command()
@@ -213,7 +213,7 @@ def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, ou
 
     table = flat(shown, by, metric=metric)
     if format_ is not None and format_ not in formats("flat tree"):
-        raise UsageError("a flat view is printed, or written as --json")
+        raise UsageError("a flat view is printed, or written as --json, --to csv or --to parquet")
 
     def printed() -> None:
         from lanewise.show.report.terminal_table import table_renderable

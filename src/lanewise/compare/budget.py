@@ -7,6 +7,7 @@
     memory_peak = { max_mb = 2000, max_increase = "10 %" }
     forbid = ["SYN101", "CMP1"]                             # codes, or beginnings of codes
     kernels = "same"                                        # as in the baseline: nothing new, gone or replaced
+    contexts = { max_increase = "10 %" }                    # of any place of a watched program, against trees
 
 Every budget has a level: `error` (the default), `warn` or `off`.
 """
@@ -56,7 +57,7 @@ class Budget(msgspec.Struct, frozen=True):
     """One budget.
 
     Attributes:
-        key: in the file: a quantity, `forbid` or `kernels`.
+        key: in the file: a quantity, `forbid`, `kernels` or `contexts`.
         level: what exceeding it is.
         most, least: limits on the quantity in ns, counts, share or bytes; None for none.
         increase: largest relative increase against the baseline, 0.05 for 5 %; None for none.
@@ -75,7 +76,7 @@ class Budget(msgspec.Struct, frozen=True):
     @property
     def needs_baseline(self) -> bool:
         """Whether it can only be decided against a baseline."""
-        return self.increase is not None or self.key == "kernels"
+        return self.increase is not None or self.key in ("kernels", "contexts")
 
 
 class BudgetFile(msgspec.Struct, frozen=True):
@@ -130,10 +131,12 @@ def parse_budgets(
             budgets.append(_forbid(value, source, default, line))
         elif key == "kernels":
             budgets.append(_kernels(value, source, default, line))
+        elif key == "contexts":
+            budgets.append(_contexts(value, source, default, line))
         elif key in QUANTITIES:
             budgets.append(_quantity(key, value, source, default, line))
         else:
-            known = ", ".join([*QUANTITIES, "kernels", "forbid"])
+            known = ", ".join([*QUANTITIES, "kernels", "contexts", "forbid"])
             raise UsageError(f"{source}: no budget {key!r}; there are: {known}")
     return budgets
 
@@ -178,6 +181,15 @@ def _kernels(value: Any, source: str, default: Level, line: int) -> Budget:
     return Budget(
         "kernels", _level(value, source, "kernels", default) if isinstance(value, Mapping) else default, line=line
     )
+
+
+def _contexts(value: Any, source: str, default: Level, line: int) -> Budget:
+    given = value.get("max_increase") if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping) and set(value) - {"max_increase", "level"}:
+        raise UsageError(f'{source}: contexts = {{ max_increase = "10 %" }} is what any place may take longer')
+    increase = _increase(given, f"{source}: contexts.max_increase")
+    level = _level(value, source, "contexts", default) if isinstance(value, Mapping) else default
+    return Budget("contexts", level, increase=increase, line=line)
 
 
 def _level(value: Mapping[str, Any], source: str, key: str, default: Level) -> Level:

@@ -24,6 +24,7 @@ from lanewise.compare.outcome.changes import device_changes
 from lanewise.compare.outcome.comparable import incomparable
 from lanewise.compare.outcome.descriptions import change_label
 from lanewise.compare.sides.arm import Arm, paired
+from lanewise.compare.slower_contexts import RUNS, slower_contexts
 from lanewise.compare.statistics import Estimate, estimate, judge
 from lanewise.errors import UsageError
 from lanewise.report.model import Location
@@ -127,6 +128,8 @@ def check(arm: Arm, budgets: Sequence[Budget], *, baseline: Arm | None = None, b
             results += _forbidden(arm, budget)
         elif budget.key == "kernels":
             results.append(_kernels(budget, difference, baseline, arm))
+        elif budget.key == "contexts":
+            results += _contexts(arm, baseline, budget)
         else:
             results += _quantity(arm, baseline, budget)
     errors = [result for result in results if result.level == "error"]
@@ -304,6 +307,28 @@ def _kernels(budget: Budget, difference: Difference | None, baseline: Arm | None
     named = ", ".join(f"{change.how}: {change_label(change)}" for change in other[:_NAMED])
     more = f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""
     return _result(budget, "over", f"the step launches other work than the baseline: {named}{more}")
+
+
+def _contexts(arm: Arm, baseline: Arm | None, budget: Budget) -> list[BudgetResult]:
+    """One result for each place that takes longer than in the baseline; one that says so if there is none."""
+    sides = [[run.tree for run in side.runs if run.tree is not None] for side in (baseline, arm) if side is not None]
+    if len(sides) < 2 or not all(sides):
+        return [_result(budget, "skipped", "contexts: only trees of `lanewise watch` hold them")]
+    allowed, runs = budget.increase or 0.0, min(map(len, sides))
+    found: list[BudgetResult] = []
+    for place in slower_contexts(sides[0], sides[1], increase=allowed)[:_NAMED]:
+        unit, what = ("count", " calls") if place.what == "calls" else ("time", f" of {place.what}")
+        sentence = (
+            f"{' > '.join(place.path)}: {_show(unit, place.after)}{what} per step against "
+            f"{_show(unit, place.before)} in the baseline ({place.after / place.before - 1:+.0%}, allowed +{allowed:.0%})"
+        )
+        if not place.decided:
+            sentence += f"; {runs} run{'s' * (runs > 1)} a side cannot decide it: watch {RUNS} or more"
+        status: Status = "over" if place.decided else "undecided"
+        result = _result(budget, status, sentence, unit, place.after, place.before * (1 + allowed))
+        found.append(msgspec.structs.replace(result, location=place.location))
+    none = f"no place takes more than {allowed:.0%} longer than in the baseline ({runs} run{'s' * (runs > 1)} a side)"
+    return found or [_result(budget, "within", none)]
 
 
 def _measures(arm: Arm) -> list[Measure]:

@@ -19,6 +19,7 @@ from lanewise.compare.outcome.verdict import is_change, verdict
 from lanewise.compare.outcome.waterfall import build_waterfall
 from lanewise.compare.sides.arm import Arm, paired
 from lanewise.errors import UsageError
+from lanewise.tree.views import merge_layers
 
 __all__ = ["compare_arms"]
 
@@ -100,6 +101,6 @@ def _contexts(a: Arm, b: Arm) -> list[ContextChange]:
     if left.tree is None or right.tree is None:
         return []
     return compare_contexts(
-        left.tree, right.tree, a_steps=max(1, left.steady), b_steps=max(1, right.steady),
+        merge_layers(left.tree), merge_layers(right.tree), a_steps=max(1, left.steady), b_steps=max(1, right.steady),
         a_scale=left.host_scale, b_scale=right.host_scale,
     )  # fmt: skip

@@ -32,7 +32,8 @@ Side = str | os.PathLike[str] | Trace | Sequence[Trace]
 
 # How far the profiler distorts and how much kernel times vary is what a comparison itself deals with.
 _IGNORED = ("MEA105", "MEA107")
-_ENDINGS = (".pt.trace.json.gz", ".json.gz", ".pt.trace.json", ".json", ".gz", ".trace", ".lwtree")
+_ENDINGS = (".pt.trace.json.gz", ".json.gz", ".pt.trace.json", ".json", ".gz", ".trace", ".lwtree", ".lw")
+_TREES = (".lw", ".lwtree")
 
 
 def diff(
@@ -95,8 +96,14 @@ def arms_of(
 
 
 def _stored(side: Side, label: str) -> Arm | None:
-    """The arm in a file that lanewise wrote; None for anything else."""
-    if not isinstance(side, str | os.PathLike) or not (path := Path(side)).is_file():
+    """The arm in a file that lanewise wrote, or in a folder of trees; None for anything else."""
+    if not isinstance(side, str | os.PathLike):
+        return None
+    path = Path(side)
+    if path.is_dir():
+        trees = [found for found in sorted(path.iterdir()) if found.suffix in _TREES and is_tree(found)]
+        return Arm(label, [run for found in trees for run in load_tree(found, label).runs]) if trees else None
+    if not path.is_file():
         return None
     if is_baseline(path):
         return replace(load_baseline(path), label=label)

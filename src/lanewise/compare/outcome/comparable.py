@@ -58,7 +58,8 @@ def warnings(a: Arm, b: Arm, environment: Sequence[EnvironmentDifference]) -> li
     for arm in (a, b):
         run = arm.typical
         if run.partial:
-            what = "a report: it holds step times and findings" if run.step_ns else "a tree: it holds places and costs"
+            of_tree = run.tree is not None
+            what = "a tree: it holds places and costs" if of_tree else "a report: it holds step times and findings"
             found.append(f"{arm.label} is {what}, but no work to compare op by op.")
             continue
         if run.steady and len(run.work.duration) and len(run.work.duration) * 2 < run.work.steps:

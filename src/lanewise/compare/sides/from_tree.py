@@ -9,17 +9,23 @@ import numpy as np
 from lanewise.compare.sides.arm import Arm
 from lanewise.compare.sides.run import Run
 from lanewise.compare.sides.step_work import Work
+from lanewise.diagnose.of_tree.ranked_contexts import diagnose_tree
+from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.tree.tree_file import load
-from lanewise.tree.views import merge_layers, top_down
+from lanewise.tree.views import top_down
 
 __all__ = ["load_tree"]
 
 
 def load_tree(path: Path, label: str) -> Arm:
-    """The arm in a tree file. Errors as `lanewise.tree.tree_file.load` raises them."""
-    tree = merge_layers(top_down(load(path)))
-    steps = max(1, tree.info.step_count) * max(1, tree.info.runs)
-    nothing = np.empty(0, np.int64)
+    """The arm in a tree file, its start-up left out. Errors as `lanewise.tree.tree_file.load` raises them."""
+    contexts = Contexts(load(path))
+    findings, _ = diagnose_tree(contexts)
+    tree = top_down(contexts.tree)
+    steps, nothing = contexts.steps, np.empty(0, np.int64)
+    # Without steps, or without the time between operators, there is no step to take a time of.
+    known = contexts.times_python and contexts.marked
+    step = contexts.step if known else None
     return Arm(
         label,
         [
@@ -28,22 +34,23 @@ def load_tree(path: Path, label: str) -> Arm:
                 digest="",
                 recorded_at=0,
                 environment={"card": tree.info.devices[0]} if tree.info.devices else {},
-                step_source="profiler" if tree.info.step_count else "window",
+                step_source="profiler" if contexts.marked else "window",
                 steps=tree.info.step_count,
-                steady=steps if tree.info.step_count else 0,
-                step_ns=0.0,
-                unprofiled=False,
+                steady=steps if contexts.marked else 0,
+                step_ns=step.ns if step else 0.0,
+                unprofiled=step is not None and tree.info.watched is not None,
                 samples=nothing,
-                sample_ns=nothing,
-                classes={},
-                regime="undetermined",
-                busy_share=0.0,
+                sample_ns=np.array([step.recorded], dtype=np.int64) if step else nothing,
+                classes={name: part * step.ns for name, part in contexts.shares.items()} if step else {},
+                regime=contexts.regime,
+                busy_share=1.0 - contexts.shares.get("host", 1.0) if step else 0.0,
                 host_scale=1.0,
                 work=Work([], nothing, np.empty((0, 0), np.int64), 0, tree.total("device") > 0),
                 counts={
-                    "launches": tree.total("launches") / steps,
-                    "kernels": float(tree.metrics["count"][tree.leaf].sum()) / steps,
+                    "launches": round(tree.total("launches") / steps, 1),
+                    "kernels": round(float(tree.metrics["count"][tree.leaf].sum()) / steps, 1),
                 },
+                findings=findings,
                 partial=True,
                 tree=tree,
             )

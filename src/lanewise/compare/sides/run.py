@@ -15,7 +15,7 @@ from lanewise.trace.metadata import Recorded, from_metadata
 from lanewise.trace.schema import Kind
 from lanewise.tree.build import build_tree
 from lanewise.tree.model import Tree
-from lanewise.tree.views import merge_layers, top_down
+from lanewise.tree.views import top_down
 
 if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
@@ -166,7 +166,7 @@ def context_tree(facts: Facts) -> Tree:
     """Places of the program in the steady steps: libraries folded, equal layers merged, backward under forward."""
     steps = facts.trace.steps
     numbers = steps.number[facts.steps.steady].tolist() if steps.recorded else None
-    return merge_layers(top_down(build_tree(facts.trace, steps=numbers)))
+    return top_down(build_tree(facts.trace, steps=numbers))
 
 
 def _samples(facts: Facts, recorded: Recorded | None) -> np.ndarray:
