@@ -19,22 +19,24 @@ __all__ = ["demo"]
 @json_option
 def demo(name: str | None, list_: bool, as_json: bool) -> None:
     """Show it working: explain a bundled H100 trace, and record a small CPU program first if torch is installed."""
-    from lanewise.diagnose.explain import explain
-    from lanewise.show.report.one_screen import print_one_screen
-    from lanewise.trace.reader import read
-
     if list_:
         for key, text in BUNDLED.items():
             click.echo(f"{key:14} {text}")
         return
+    records = name is None and not as_json and importlib.util.find_spec("torch") is not None
+    if records:  # said before anything is imported that takes a while
+        click.echo("Recording a small program on this machine's CPU, into lanewise-out/ ...", err=True)
+    from lanewise.diagnose.explain import explain
+    from lanewise.show.report.one_screen import print_one_screen
+    from lanewise.trace.reader import read
+
     if as_json:
         report = explain(read(str(bundled_path(name or "mnist")), cache=False))
         emit(written("report", "json", report), None, False)
         return
-    if name is None and importlib.util.find_spec("torch") is not None:
+    if records:
         from lanewise.capture.demo import record_demo
 
-        click.echo("Recording a small program on this machine's CPU, into lanewise-out/ ...", err=True)
         print_one_screen(record_demo(), console())
         click.echo()
     elif name is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from lanewise._version import __version__
 from lanewise.cli.plain import replace_what_cannot_be_encoded
 from lanewise.cli.suggest import nearest
 from lanewise.errors import LanewiseError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["OTHER_WORDS", "VERBS", "cli", "main"]
 
@@ -59,6 +62,18 @@ OTHER_WORDS: dict[str, str] = {
 }
 
 
+class _File(click.types.StringParamType):
+    """A text that is mostly a path: completed as one, and not checked."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+_FILE = _File()
+
+
 class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -66,7 +81,12 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        return getattr(importlib.import_module(f"lanewise.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(importlib.import_module(f"lanewise.cli.{cmd_name}"), cmd_name)
+        for parameter in command.params:
+            # Traces are files, and only files can be completed.
+            if isinstance(parameter, click.Argument) and parameter.type is click.STRING and parameter.metavar:
+                parameter.type = _FILE
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

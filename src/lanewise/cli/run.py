@@ -15,6 +15,8 @@ from lanewise.cli.plain import as_given
 from lanewise.errors import MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from lanewise.capture.recording import Options
     from lanewise.capture.schedule import Plan
     from lanewise.capture.script import Program
@@ -34,6 +36,12 @@ class RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own, ctx.meta["program"] = self.split(args)
         return super().parse_args(ctx, own)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Options, or the program's file."""
+        from click.shell_completion import CompletionItem
+
+        return super().shell_complete(ctx, incomplete) or [CompletionItem(incomplete, type="file")]
 
     def split(self, args: list[str]) -> tuple[list[str], list[str]]:
         """What is meant for lanewise, and the program with what is meant for it."""

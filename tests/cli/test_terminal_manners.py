@@ -1,0 +1,106 @@
+"""What a person at a terminal gets: the sign of microseconds, completion, and something to see at once."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lanewise.bundled import bundled_path
+from lanewise.cli.common import console
+from lanewise.cli.plain import WithMicro
+
+MNIST = str(bundled_path("mnist"))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_microseconds_have_their_sign_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "3.5 us, 12 us; 4 ushers, status, us, 7us"
+    for stream, shown in ((Terminal(), "3.5 µs, 12 µs; 4 ushers, status, us, 7us"), (io.StringIO(), told)):
+        monkeypatch.setattr(sys, "stdout", stream)
+        console().print(told)
+        assert stream.getvalue().strip() == shown
+    into = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    console(into).print(told)
+    assert into.getvalue().strip() == told
+    assert WithMicro(Terminal()).isatty()
+
+
+def on_a_terminal(*words: str, encoding: str) -> tuple[str, float]:
+    """What a command prints on a terminal of 100 columns, and after how many seconds the first of it came."""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "COLUMNS": "100", "TERM": "xterm"}
+    begun = time.perf_counter()
+    program = subprocess.Popen(
+        [sys.executable, "-m", "lanewise", *words], stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    text, first = b"", 0.0
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            part = os.read(ours, 65_536)
+        except OSError:  # Linux: the other end is closed
+            part = b""
+        if not part:
+            break
+        first = first or time.perf_counter() - begun
+        text += part
+    program.wait()
+    os.close(ours)
+    return re.sub("\x1b\\[[0-9;]*m", "", text.decode(encoding, "replace")), first
+
+
+@pytest.mark.parametrize(("encoding", "unit", "other"), [("utf-8", " µs", " us"), ("ascii", " us", "µ")])
+def test_a_report_on_a_terminal(encoding: str, unit: str, other: str) -> None:
+    text, _ = on_a_terminal("explain", MNIST, encoding=encoding)
+    assert unit in text
+    assert other not in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_the_demo_says_something_before_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    once = min(on_a_terminal("demo", "mnist", encoding="utf-8")[1] for _ in range(2))
+    assert once < 2.0
+
+
+def completed(*words: str) -> list[str]:
+    environment = os.environ | {
+        "_LANEWISE_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("lanewise", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    code = "import sys; sys.argv = ['lanewise']; from lanewise.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_verbs_options_tables_and_files_are_completed() -> None:
+    assert completed("exp") == ["plain,explain", "plain,export"]
+    assert "plain,--format" in completed("explain", "--fo")
+    assert completed("table", "x", "roof") == ["plain,roofline"]
+    for words in (("explain", "tra"), ("diff", "a", "tra"), ("run", "tra"), ("run", "--stacks", "tra"), ("fix", "tra")):
+        assert completed(*words) == ["file,tra"]
+    script = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv = ['lanewise']; from lanewise.cli.main import main; main()"],
+        env=os.environ | {"_LANEWISE_COMPLETE": "bash_source"},
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "complete " in script
+    assert "_LANEWISE_COMPLETE=bash_complete" in script
