@@ -54,8 +54,7 @@ def explain(
     """
     if isinstance(trace, Tree):
         return explain_tree(trace, settings=settings)
-    path = "" if isinstance(trace, Trace) else os.fspath(trace)
-    if path and is_tree(path):
+    if isinstance(trace, str | os.PathLike) and is_tree(path := os.fspath(trace)):
         return explain_tree(load(path), path=path, size=os.path.getsize(path), settings=settings)
     facts = facts_of(opened(trace), unprofiled_us=unprofiled_us)
     return report_of(job_of([facts, *(facts_of(opened(peer)) for peer in peers)]) if peers else facts, settings)
