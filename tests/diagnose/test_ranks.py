@@ -15,7 +15,7 @@ from lanewise.cli import common
 from lanewise.cli.main import cli
 from lanewise.diagnose.sections import ranks as section
 from lanewise.errors import UsageError
-from lanewise.measure.distributed import read_ranks
+from lanewise.measure.distributed import rank_worker
 from lanewise.measure.distributed.job import job_of
 from lanewise.measure.facts import Facts
 from tests.diagnose.distributed.jobs import rank
@@ -48,7 +48,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     facts = dict(zip(names, early_and_late(), strict=True))
     for name in names:
         Path(name).write_text('{"traceEvents": []}')
-    for module, reading in ((common, "open_trace"), (read_ranks, "read"), (section, "read")):
+    for module, reading in ((common, "open_trace"), (rank_worker, "read"), (section, "read")):
         monkeypatch.setattr(module, reading, lambda source, cache: facts[Path(source).name].trace)
     return names
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
-from lanewise.errors import LanewiseError, UsageError
-from lanewise.measure.core import Core
-from lanewise.measure.distributed.kept_summaries import find_summary, keep_summary
-from lanewise.measure.distributed.rank_summary import RankSummary, summarise
+from lanewise.errors import UsageError
+from lanewise.measure.distributed.rank_summary import RankSummary
+from lanewise.measure.distributed.rank_worker import summaries, summary_of
 from lanewise.trace.file.source import resolve
-from lanewise.trace.reader import read
 
 __all__ = ["RanksRead", "read_ranks"]
 
@@ -91,30 +86,9 @@ def _names(sources: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _all(names: Sequence[str], cache: bool, workers: int | None) -> Iterable[RankSummary | str]:
     workers = workers or (os.cpu_count() or 1 if len(names) >= _POOL_FROM else 1)
-    job = partial(_summary, cache=cache)
     if workers == 1:
-        return map(job, names)
-    return _pooled(job, names, min(workers, len(names)))
-
-
-def _pooled(job: partial[RankSummary | str], names: Sequence[str], workers: int) -> Iterable[RankSummary | str]:
-    # A forked copy of a process that has threads may hang.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(job, names)
-
-
-def _summary(name: str, *, cache: bool) -> RankSummary | str:
-    """A summary, or why there is none."""
-    try:
-        known = find_summary(Path(name)) if cache else None
-        if known is not None:
-            return known
-        summary = summarise(Core(read(name, cache=cache)))
-    except LanewiseError as error:
-        return str(error)
-    if cache:
-        keep_summary(summary)
-    return summary
+        return (summary_of(name, cache=cache) for name in names)
+    return summaries(names, cache=cache, workers=min(workers, len(names)))
 
 
 def _once(found: Sequence[tuple[str, RankSummary]]) -> tuple[list[tuple[str, RankSummary]], list[tuple[str, str]]]:
