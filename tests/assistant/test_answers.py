@@ -85,7 +85,7 @@ def test_what_would_be_and_what_changed(answers: Answers) -> None:
         ("a\0b", "a path of a file"),
         ("/dev/zero", "no regular file"),
         ("nowhere.json", "there is no such file"),
-        ("x" * 1_000, "name too long"),
+        ("x" * 400, "name too long"),
         ("x" * 9_000, "a path of a file"),
     ],
 )
@@ -157,9 +157,13 @@ def test_names_of_a_trace_are_text(answers: Answers, monkeypatch: pytest.MonkeyP
     codes = [finding.code for finding in report.findings]
     texts = [answers.answer(name, {"trace": MNIST}) for name in ("explain", "findings")]
     texts += [answers.answer("evidence", {"trace": MNIST, "finding": code}) for code in codes]
+    unplaced = next(f.code for f in report.findings if f.location is not None and not f.location.file)
+    texts.append(refused(answers, "source", trace=MNIST, finding=unplaced))
+    texts.append(refused(answers, "source", trace=MNIST, place="\x1b[31mx\u202e.py:1"))
     assert any("Ignore all" in text for text in texts)
     for text in texts:
         assert "\x1b" not in text
+        assert "\u202e" not in text
         assert not any(line.startswith("# Ignore") for line in text.splitlines())
 
 

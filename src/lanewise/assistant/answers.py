@@ -27,6 +27,7 @@ from lanewise.show.diff.diff_markdown import diff_markdown
 from lanewise.show.page.source_lines import SourceLines
 from lanewise.show.report.markdown import escape, finding_markdown, location_text
 from lanewise.show.report.short_markdown import short_markdown
+from lanewise.show.safe_text import clean
 from lanewise.trace.file.source import resolve
 from lanewise.trace.reader import read
 
@@ -140,8 +141,8 @@ class Answers:
         except msgspec.ValidationError as error:
             raise UsageError(f"{name}: {error}") from None
         except LanewiseError as error:
-            line = " ".join(str(error).split())
-            raise type(error)(line.encode()[: PAGE_BYTES // 2].decode(errors="ignore")) from None
+            # It may name what the trace names.
+            raise type(error)(clean(" ".join(str(error).split()), PAGE_BYTES // 4)) from None
 
     def _explain(self, asked: Explain) -> str:
         report = self._report(asked.trace)

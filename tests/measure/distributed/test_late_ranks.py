@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import numpy as np
 import pytest
@@ -61,6 +63,15 @@ def test_planted_causes_are_found_in_99_of_100_jobs() -> None:
         if said != (planted.rank, planted.cause) or abs(late[0].more_ns / planted.ns - 1) > 0.15:
             wrong.append((planted, said, [one.more_ns for one in late]))
     assert len(wrong) <= 1, wrong
+
+
+def test_one_of_a_thousand_ranks_is_found() -> None:
+    seed = np.random.default_rng(24)
+    ranks, planted = plant(healthy(models()[:1], 1000, seed), seed)
+    begun = time.process_time()
+    (late,) = compare_ranks(ranks).late
+    assert time.process_time() - begun < 40
+    assert late.index == planted.rank
 
 
 def test_no_false_alarm_in_50_healthy_jobs() -> None:
