@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -215,3 +216,37 @@ def test_where_a_finding_is_in_a_backward_function_is_told_by_its_forward_line()
 @pytest.mark.parametrize("path", sorted(WATCHED.glob("*.lw")), ids=lambda path: path.stem)
 def test_no_machine_is_named_in_the_data(path: Path) -> None:
     assert not [text for text in load(path).strings if text.startswith(("/", "~"))]
+
+
+def test_the_public_function_takes_trees_and_their_files() -> None:
+    path = WATCHED / "optimizer_loop.lw"
+    of_file, of_tree = lanewise.explain(path), lanewise.explain(load(path))
+    assert of_file.source.path == str(path)
+    assert [f.title for f in of_file.findings] == [f.title for f in of_tree.findings]
+    assert "OPT101" in found(of_file)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_numbers_that_make_no_sense_make_no_error(seed: int) -> None:
+    made = np.random.default_rng(seed)
+    tree = load(WATCHED / f"{ALL[seed % len(ALL)]}.lw")
+    metrics = {name: values.copy() for name, values in tree.metrics.items()}
+    for name, values in metrics.items():
+        kind = made.random()
+        metrics[name] = (
+            values * 0 if kind < 0.2 else -values if kind < 0.3 else values * 0 + 2**50 if kind < 0.4 else values
+        )
+    kinds = made.integers(0, 11, len(tree)) if made.random() < 0.3 else tree.kind
+    strings = [text[::-1] if made.random() < 0.3 else text for text in tree.strings]
+    watched = tree.info.watched
+    info = tree.info
+    if watched is not None and made.random() < 0.5:
+        steps = int(made.integers(-3, 3))
+        info = dataclasses.replace(info, watched=dataclasses.replace(watched, steps_watched=steps, distortion=None))
+    strange = Tree(
+        parent=tree.parent, kind=kinds, phase=tree.phase, name=tree.name, detail=tree.detail, forward=tree.forward,
+        strings=strings, metrics=metrics, info=info,
+    )  # fmt: skip
+    report = explain_tree(strange)
+    assert not [check for check in report.checks if check.status == "error"]
+    assert [f.kind for f in report.findings].count("regime") == 1

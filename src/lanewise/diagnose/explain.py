@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from lanewise._version import __version__
 from lanewise.diagnose.engine import diagnose
 from lanewise.diagnose.health_notes import health_notes, settings_notes
+from lanewise.diagnose.of_tree.explain_tree import explain_tree
 from lanewise.diagnose.sections.statements import report_statements
 from lanewise.diagnose.settings import Settings
 from lanewise.diagnose.summary import (
@@ -25,21 +26,24 @@ from lanewise.measure.prefetch import measured_ahead
 from lanewise.report.model import SCHEMA, Report, StepsSummary
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import opened
+from lanewise.tree.model import Tree
+from lanewise.tree.tree_file import is_tree, load
 
 __all__ = ["explain", "facts_of", "report_of"]
 
 
 def explain(
-    trace: Trace | str | os.PathLike[str],
+    trace: Trace | Tree | str | os.PathLike[str],
     *,
     unprofiled_us: float | None = None,
     settings: Settings | None = None,
     peers: Sequence[Trace | str | os.PathLike[str]] = (),
 ) -> Report:
-    """Explain a trace.
+    """Explain a trace, or a calling-context tree.
 
     Args:
-        trace: what `lanewise.read` returned, or what it would read: a path, or a directory (its newest trace).
+        trace: what `lanewise.read` returned, or what it would read: a path, or a directory (its newest trace); or a tree
+            or a file of `lanewise.watch`, for which the other arguments but `settings` mean nothing.
         unprofiled_us: step time measured without a profiler, us; overrides what the recorder wrote into the trace.
         settings: which rules run, and their thresholds; `load_settings()` reads those of the project.
         peers: traces of the other ranks of the same job, recorded over the same steps.
@@ -48,6 +52,10 @@ def explain(
         UsageError: the settings name a code or a threshold that does not exist; or the peers are no ranks of this job.
         InputError: a file that cannot be read.
     """
+    if isinstance(trace, Tree):
+        return explain_tree(trace, settings=settings)
+    if isinstance(trace, str | os.PathLike) and is_tree(path := os.fspath(trace)):
+        return explain_tree(load(path), path=path, size=os.path.getsize(path), settings=settings)
     facts = facts_of(opened(trace), unprofiled_us=unprofiled_us)
     return report_of(job_of([facts, *(facts_of(opened(peer)) for peer in peers)]) if peers else facts, settings)
 

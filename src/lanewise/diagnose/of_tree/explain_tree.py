@@ -230,7 +230,7 @@ def _tables(contexts: Contexts) -> dict[str, TableBlock]:
 def _operators(contexts: Contexts) -> list[dict[str, Any]]:
     """By name: calls, own and inclusive host time, device time; the largest own time first. ns per step."""
     data = flat(contexts.tree, "operator", metric="host", sort="host")
-    host = contexts.steps * contexts.step.recorded / max(1.0, contexts.step.ns)
+    host = contexts.steps * contexts.slowed
     return [
         {
             "name": row["name"],

@@ -74,6 +74,11 @@ class Contexts:
             return 1.0, 1.0, max(1.0, found.high)
         return max(1.0, found.ratio), max(1.0, found.low), max(1.0, found.high)
 
+    @property
+    def slowed(self) -> float:
+        """What watching multiplies host times with, at least 1: `host` is divided by it."""
+        return self._ratio[0]
+
     @cached_property
     def on_main(self) -> np.ndarray:
         """Which contexts are those of the main thread; of the busiest one, where none is known to be that."""
