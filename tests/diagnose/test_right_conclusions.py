@@ -12,7 +12,7 @@ import pytest
 from lanewise.compare.diff import diff
 from lanewise.diagnose.explain import explain, facts_of
 from lanewise.diagnose.sections.overlap import overlap_section
-from lanewise.diagnose.sections.ranks import job_of, matched
+from lanewise.measure.distributed.job import job_of
 from lanewise.measure.distributed.ranks import collectives
 from lanewise.report.model import Finding, Report
 from lanewise.show.report.terminal import render
@@ -250,7 +250,8 @@ def test_an_embedding_lookup_is_no_matrix_product() -> None:
 
 def test_ranks_are_matched_by_names_order_and_sizes_where_no_arguments_are_recorded() -> None:
     first, second = (facts_of(read(file)) for file in sorted(TRACES.glob("k_rank*")))
-    ranks = matched(job_of([first, second]))
+    ranks = job_of([first, second]).ranks
+    assert ranks is not None
     assert ranks.rank == (0, 1)
     assert ranks.unmatched == 0
     assert ranks.last.tolist() == [1] * len(ranks.last)
