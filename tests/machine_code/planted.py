@@ -286,6 +286,7 @@ def main() -> None:
     """Write the listings of all plants, for where no compiler is."""
     import gzip
     import json
+    import re
     import tempfile
     from pathlib import Path
 
@@ -314,7 +315,9 @@ def main() -> None:
             into = Path(made) / "cubins"
             into.mkdir()
             (cubin,) = cubins_in(ptx, into, capability_of(asked["target"]))
-            texts = [text.replace(str(here), "planted.py") for text in listings_of(cubin)]
+            texts = [re.sub(r'"[^"\n]*/(triton/[^"\n]*|planted\.py)"', r'"\1"', text) for text in listings_of(cubin)]
+            # Of the sections only what kernels ask for: the others hold paths of this machine.
+            texts[2] = texts[2][texts[2].find("\n.nv.info") : texts[2].find("\n.nv.callgraph")]
         data = {"listings": texts, "beside": beside, "limiter": plant.limiter, "defect": plant.defect}
         listed[plant.name] = data
     (folder / "planted.json.gz").write_bytes(gzip.compress(json.dumps(listed).encode(), 9, mtime=0))
