@@ -118,8 +118,10 @@ def _next(report: Report, more: int, width: int) -> list[Text]:
         return _lines(f"{count}evidence and tables: --full", width, style="dim")
     lines = [f"{count}evidence and tables:  {explain} --full"]
     if len(lines[0]) > width:
-        whole = f"  {explain} --full"
+        # What is copied from both lines runs, unless the path alone is longer than a line.
+        whole = f"  {explain} \\"
         lines = [f"{count}evidence and tables:", *(whole[at : at + width] for at in range(0, len(whole), width))]
+        lines.append("    --full")
     page = f"on a page, with the timeline:  {command('view', report)}"
     if report.source.contexts:
         page = f"the contexts themselves:  {command('tree', report)}"
