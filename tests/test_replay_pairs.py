@@ -46,6 +46,7 @@ def test_each_pair_is_told_apart_and_says_what_it_stands_for():
     assert all(pair.fix for pair in PAIRS)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_times_and_traces(tmp_path: Path):
     # In a process of its own: it forks, and whoever forks must not have run an operator, as the tests above have.
     words = ["--out", str(tmp_path), "--device", "cpu", "--small", "--only", "small_copies,softmax"]

@@ -203,7 +203,6 @@ PROGRAMS: dict[str, Case] = {
     "thread per request": Case(
         body="import threading\nfor _ in range(200):\n    t = threading.Thread(target=work, args=(1,))\n"
         "    t.start(); t.join()\nprint('served')",
-        small=True,
     ),
     "thread after main": Case(
         body="import threading, time\ndef late(): time.sleep(0.5); work(60); print('late')\n"
@@ -225,7 +224,6 @@ PROGRAMS: dict[str, Case] = {
     "fork": Case(
         body="work(30)\npid = os.fork()\nif pid == 0: work(60); print('child', flush=True); sys.exit(5)\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])); work(30)",
-        small=True,
     ),
     "spawn": Case(
         body="import torch.multiprocessing as mp\ndef child(i): work(3); print('child', i, flush=True)\n"
@@ -246,7 +244,6 @@ PROGRAMS: dict[str, Case] = {
     "nested profilers": Case(
         body="from torch.profiler import profile\nwith profile() as a:\n    work(3)\n    try:\n"
         "        with profile() as b: work(3)\n    except RuntimeError as e: print(e)\nprint('end')",
-        small=True,
     ),
     "profiler in a step": Case(
         body="from torch.profiler import profile\nwork(30)\nwith profile() as p: work(3)\nwork(60)\n"
@@ -255,12 +252,10 @@ PROGRAMS: dict[str, Case] = {
     "profiler exported at the end": Case(
         body="import atexit\nfrom torch.profiler import profile\nwork(30)\nwith profile() as p: work(3)\n"
         "atexit.register(lambda: (p.export_chrome_trace('mine.json'), print('kept')))",
-        small=True,
     ),
     "model saved": Case(
         body="import io\nwork(30)\nb = io.BytesIO(); torch.save(net, b); b.seek(0)\n"
         "with torch.serialization.safe_globals([torch.nn.Linear]): print(type(torch.load(b, weights_only=True)))",
-        small=True,
     ),
     "model scripted": Case(
         body="import copy\nwork(30)\nprint(torch.jit.script(net)(x).shape, torch.jit.trace(net, x)(x).shape)\n"

@@ -136,6 +136,7 @@ def test_a_hook_without_the_package_is_one_line(python: Path, tmp_path: Path) ->
     assert result.stderr == "lanewise: not watched: No module named 'lanewise'\n"
 
 
+@pytest.mark.slow
 def test_workers_are_left_alone_and_ranks_are_not(python: Path, tmp_path: Path) -> None:
     script = written(tmp_path, SPAWNING)
     assert said(python, script, cwd=tmp_path, LANEWISE_WATCH="run.lw").returncode == 0

@@ -105,7 +105,9 @@ x.add(x)
     assert calls(load(tmp_path / "train.lw"), "aten::add") == 2
 
 
-@pytest.mark.parametrize(("end", "code"), [("os._exit(3)", 3), ("os.abort()", -signal.SIGABRT)])
+@pytest.mark.parametrize(
+    ("end", "code"), [("os._exit(3)", 3), pytest.param("os.abort()", -signal.SIGABRT, marks=pytest.mark.slow)]
+)
 def test_an_end_that_nobody_can_see_leaves_a_recent_file(tmp_path: Path, end: str, code: int) -> None:
     body = f"""
 import os, time, torch

@@ -65,6 +65,7 @@ def test_planted_causes_are_found_in_99_of_100_jobs() -> None:
     assert len(wrong) <= 1, wrong
 
 
+@pytest.mark.slow
 def test_one_of_a_thousand_ranks_is_found() -> None:
     seed = np.random.default_rng(24)
     ranks, planted = plant(healthy(models()[:1], 1000, seed), seed)
