@@ -215,7 +215,8 @@ train(1)
 def test_a_full_disk_costs_the_program_nothing(shell: Shell) -> None:
     # No file may grow beyond 100 kB: the export itself fails, wherever it goes.
     body = """
-import resource, signal
+import resource, signal, sys
+sys.dont_write_bytecode = True  # cut short, it would stay beside the sources
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 train(80)

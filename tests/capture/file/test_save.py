@@ -92,6 +92,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
 import resource, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
+sys.dont_write_bytecode = True  # cut short, it would stay beside the sources
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 from lanewise.errors import LanewiseError
