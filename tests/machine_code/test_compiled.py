@@ -36,6 +36,12 @@ def test_what_is_planted_is_found_in_what_this_compiler_makes(plant: planted.Pla
     assert found["file"].endswith(f"planted.py::{plant.kernel.fn.__name__}")
 
 
+def test_where_triton_interprets_it_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    words = ["x=*fp32", "out=*fp32", "n=i32", "T=1024"]
+    assert "Limited by memory" in run(f"{HERE}::copy", *(word for one in words for word in ("--arg", one)))
+
+
 def test_what_is_not_said_of_arguments_is_asked_for() -> None:
     with pytest.raises(UsageError, match="missing: out, n, T"):
         run(f"{HERE}::copy", "--arg", "x=*fp32")
