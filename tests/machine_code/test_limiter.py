@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lanewise.machine_code.cubins import Kernel
+from lanewise.machine_code.features import MULTIPLY_ADDS
 from lanewise.machine_code.limiter import Verdict, limits_of
 from tests.machine_code.listings import code_of
 
@@ -61,4 +62,4 @@ def test_without_a_block_size_nothing_is_said_of_occupancy() -> None:
 
 def test_constants_set_by_the_unit_for_halves_are_no_arithmetic() -> None:
     found = verdict(LOAD, *["HFMA2.MMA R3, -RZ, RZ, 0, 1.19e-07"] * 40)
-    assert found.features.multiplied == 0
+    assert found.features.number(MULTIPLY_ADDS) == 0

@@ -87,8 +87,10 @@ def kernels_in(path: Path, *, capability: tuple[int, int] = (9, 0)) -> list[Kern
 
 def cubins_in(path: Path, folder: Path, capability: tuple[int, int]) -> Iterator[Path]:
     """The cubins of a file, those that have to be made in a folder. Raises as `kernels_in` does."""
-    head = path.read_bytes()[:20] if path.stat().st_size >= 20 else b""
-    if head[:4] == _ELF and int.from_bytes(head[18:20], "little") == _CUDA_MACHINE:
+    with path.open("rb") as file:
+        head = file.read(20)
+    is_elf = len(head) == 20 and head.startswith(_ELF)
+    if is_elf and int.from_bytes(head[18:], "little") == _CUDA_MACHINE:
         yield path
     elif path.suffix == ".ptx":
         text = path.read_text(errors="replace")
@@ -96,7 +98,7 @@ def cubins_in(path: Path, folder: Path, capability: tuple[int, int]) -> Iterator
         source.write_text(_ASSEMBLY.sub(_on_one_line, text))
         run_tool("ptxas", "-lineinfo", f"-arch={_target(text, capability)}", "-o", made, source)
         yield made
-    elif head[:4] == _ELF or path.suffix == ".fatbin":
+    elif is_elf or path.suffix == ".fatbin":
         run_tool("cuobjdump", "-xelf", "all", path.resolve(), folder=folder)
         yield from sorted(folder.glob("*.cubin"))
     else:

@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lanewise.machine_code.disassembly import Function, Instruction, Place
 from lanewise.machine_code.lane_strides import Stride, strides_of
 from lanewise.machine_code.loop_nest import Loop, loops_of
 
-__all__ = ["Features", "features_of"]
+__all__ = [
+    "ATOMICS",
+    "CONVERSIONS",
+    "DOUBLE",
+    "MULTIPLY_ADDS",
+    "READS",
+    "SHARED",
+    "SHARED_LOADS",
+    "SPECIAL",
+    "SPILLS",
+    "Features",
+    "features_of",
+]
 
+# Opcodes, without modifiers.
 _GLOBAL_LOADS, _GLOBAL_STORES = frozenset({"LDG", "LD"}), frozenset({"STG", "ST"})
-_READS = _GLOBAL_LOADS | {"LDGSTS"}
 _ASYNC = frozenset({"LDGSTS", "UBLKCP", "UTMALDG", "UTMASTG", "UBLKRED"})
-_SHARED = frozenset({"LDS", "STS", "LDSM", "STSM"})
-_SPILLS = frozenset({"LDL", "STL"})
-_ATOMICS = frozenset({"ATOM", "ATOMG", "RED", "REDG", "ATOMS"})
-_FLOAT = frozenset({"FFMA", "FMUL", "FADD", "FFMA2", "HFMA2", "HADD2", "HMUL2"})
-_MULTIPLY_ADD = frozenset({"FFMA", "FFMA2", "HFMA2"})
-_DOUBLE = frozenset({"DFMA", "DADD", "DMUL"})
-_SPECIAL = frozenset({"MUFU"})
-_CONVERSIONS = frozenset({"I2F", "F2I", "I2FP"})
+READS = _GLOBAL_LOADS | {"LDGSTS"}
+"""Of global memory."""
+SHARED_LOADS = frozenset({"LDS"})
+SHARED = SHARED_LOADS | {"STS", "LDSM", "STSM"}
+"""Accesses to shared memory through registers."""
+SPILLS = frozenset({"LDL", "STL"})
+"""Accesses to local memory."""
+ATOMICS = frozenset({"ATOM", "ATOMG", "RED", "REDG", "ATOMS"})
+"""On global and shared memory."""
+MULTIPLY_ADDS = frozenset({"FFMA", "FFMA2", "HFMA2"})
+"""In single and half precision, outside of tensor cores."""
+DOUBLE = frozenset({"DFMA", "DADD", "DMUL"})
+SPECIAL = frozenset({"MUFU"})
+"""Of the special function unit: roots, exponentials, reciprocals."""
+CONVERSIONS = frozenset({"I2F", "F2I", "I2FP"})
+"""Between whole and floating-point numbers: what a division of whole numbers is made of."""
+_COMPUTING = MULTIPLY_ADDS | DOUBLE | SPECIAL | {"FMUL", "FADD", "HADD2", "HMUL2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,105 +52,71 @@ class Features:
 
     Attributes:
         loop: the stretch; None for the whole function. loops: all loops.
-        count: instructions by opcode, without modifiers. size: how many there are.
+        body: its instructions, without padding.
+        count: how many there are by opcode, without modifiers.
         loads, stores: global accesses of one thread by their bits. staged: copies from global to shared memory that no
             register passes, by their bits.
         tensor: opcodes of the tensor cores, with modifiers, by number.
-        chained: whether a load's address comes from what the stretch itself has loaded, and where that is.
+        chained: the first load whose address comes from what the stretch itself has loaded; None if there is none.
         strided: global loads by how far apart neighbouring threads of a warp are, bytes (`RUN_TIME` where a value known
             only at run time decides), and the bytes that each thread takes. What is no such sum is in none.
-        lines: source lines by instructions, the most first.
     """
 
     loop: Loop | None
     loops: tuple[Loop, ...]
+    body: tuple[Instruction, ...]
     count: Counter[str]
-    size: int
     loads: Counter[int]
     stores: Counter[int]
     staged: Counter[int]
     tensor: Counter[str]
-    chained: Place | None
-    is_chained: bool
+    chained: Instruction | None
     strided: Counter[tuple[Stride, int]]
-    lines: tuple[tuple[Place, int], ...]
 
-    def share(self, names: frozenset[str]) -> float:
-        """Share of the stretch's instructions with one of these opcodes."""
-        return self.number(names) / self.size if self.size else 0.0
+    @property
+    def size(self) -> int:
+        """How many instructions there are."""
+        return len(self.body)
+
+    @property
+    def lines(self) -> list[tuple[Place, int]]:
+        """Source lines by instructions, the most first."""
+        return Counter(one.place for one in self.body if one.place is not None).most_common(_LINES)
+
+    def place_of(self, names: frozenset[str]) -> Place | None:
+        """Where in the source most of the instructions with one of these opcodes are from."""
+        places = Counter(one.place for one in self.body if one.name in names and one.place is not None)
+        return max(places, key=lambda place: places[place], default=None)
 
     def number(self, names: frozenset[str]) -> int:
         """How many instructions have one of these opcodes."""
         return sum(self.count[name] for name in names)
 
-    @property
-    def spills(self) -> int:
-        """Accesses to local memory."""
-        return self.number(_SPILLS)
 
-    @property
-    def shared(self) -> int:
-        """Accesses to shared memory through registers."""
-        return self.number(_SHARED)
-
-    @property
-    def atomics(self) -> int:
-        """Atomic operations on global and shared memory."""
-        return self.number(_ATOMICS)
-
-    @property
-    def double(self) -> int:
-        """Operations in double precision."""
-        return self.number(_DOUBLE)
-
-    @property
-    def float(self) -> int:
-        """Operations in single and half precision outside of tensor cores."""
-        return self.number(_FLOAT)
-
-    @property
-    def multiplied(self) -> int:
-        """Multiply-adds among them."""
-        return self.number(_MULTIPLY_ADD)
-
-    @property
-    def special(self) -> int:
-        """Operations of the special function unit: roots, exponentials, reciprocals."""
-        return self.number(_SPECIAL)
-
-    @property
-    def conversions(self) -> int:
-        """Conversions between whole and floating-point numbers: what a division of whole numbers is made of."""
-        return self.number(_CONVERSIONS)
+_LINES = 8
 
 
-def features_of(code: Function, part: Loop | None = None, *, whole: bool = False) -> Features:
-    """Features of a stretch: by default of the loop in which most is done, `whole`: of the function."""
+def features_of(code: Function) -> Features:
+    """Features of the loop in which most is done; of all of the function where there is none."""
     loops = loops_of(code)
-    loop = part if part is not None else None if whole else _hottest(code, loops)
-    body = code.instructions[loop.first : loop.last + 1] if loop is not None else code.instructions
-    body = [one for one in body if one.name != "NOP"]
-    begin, last = (loop.first, loop.last) if loop is not None else (0, len(code.instructions))
-    places = Counter(one.place for one in body if one.place is not None)
-    tensor: Counter[str] = Counter(".".join(one.opcode.split(".")[:3]) for one in body if _is_tensor(one.name))
-    chained = _chained(body, again=loop is not None)
+    loop = _hottest(code, loops)
+    begin, last = (loop.first, loop.last) if loop is not None else (0, len(code.instructions) - 1)
+    body = tuple(one for one in code.instructions[begin : last + 1] if one.name != "NOP")
     return Features(
         loop=loop,
         loops=tuple(loops),
+        body=body,
         count=Counter("MOV" if _sets_constant(one) else one.name for one in body),
-        size=len(body),
         loads=Counter(one.width for one in body if one.name in _GLOBAL_LOADS),
         stores=Counter(one.width for one in body if one.name in _GLOBAL_STORES),
         staged=Counter(one.width for one in body if one.name in _ASYNC),
-        tensor=tensor,
-        chained=chained.place if chained is not None else None,
-        is_chained=chained is not None,
+        tensor=Counter(".".join(one.opcode.split(".")[:3]) for one in body if _is_tensor(one.name)),
+        chained=_chained(body, again=loop is not None),
         strided=Counter(
             (stride, code.instructions[at].width // 8)
             for at, stride in strides_of(code).items()
-            if begin <= at <= last and code.instructions[at].name in _READS
+            if begin <= at <= last and code.instructions[at].name in READS
         ),
-        lines=tuple(places.most_common(8)),
     )
 
 
@@ -139,7 +127,7 @@ def _sets_constant(one: Instruction) -> bool:
 
 def _is_tensor(name: str) -> bool:
     """HMMA, IMMA, DMMA, QMMA of one warp; HGMMA and the like of four; UTCHMMA and the like of the fifth generation."""
-    return name.endswith("MMA") and name not in ("UMMA",)
+    return name.endswith("MMA")
 
 
 def _hottest(code: Function, loops: list[Loop]) -> Loop | None:
@@ -156,31 +144,23 @@ def _hottest(code: Function, loops: list[Loop]) -> Loop | None:
     return max(doing, key=lambda loop: (loop.depth, work(loop), -loop.first), default=None)
 
 
-_WORK = _GLOBAL_LOADS | _GLOBAL_STORES | _ASYNC | _SHARED | _SPILLS | _ATOMICS | _FLOAT | _DOUBLE | _SPECIAL
+_WORK = _GLOBAL_LOADS | _GLOBAL_STORES | _ASYNC | SHARED | SPILLS | ATOMICS | _COMPUTING
 
 
-def _chained(body: list[Instruction], *, again: bool) -> Instruction | None:
+def _chained(body: Sequence[Instruction], *, again: bool) -> Instruction | None:
     """The first global load whose address comes from another load of the stretch; in a loop also of the round before."""
     loaded: set[int] = set()
     for _ in range(2 if again else 1):
         for one in body:
-            if one.name in _GLOBAL_LOADS and _address(one) & loaded:
+            depends = bool(one.reads() & loaded)
+            if one.name in _GLOBAL_LOADS and depends:
                 return one
-            written = one.writes()
-            if one.name in _GLOBAL_LOADS or (one.reads() & loaded and _is_address_work(one.name)):
-                loaded |= written
+            if one.name in _GLOBAL_LOADS or (depends and one.name.startswith(_INTEGER)):
+                loaded |= one.writes()
             else:
-                loaded -= written
+                loaded -= one.writes()
     return None
-
-
-def _address(load: Instruction) -> frozenset[int]:
-    return Instruction(0, "", "MOV", ("R255", *load.operands[1:])).reads()
 
 
 # What addresses are computed with. Data that is multiplied and added in floating point addresses nothing.
 _INTEGER = ("IMAD", "IADD", "LEA", "SHF", "LOP", "MOV", "SEL", "SHL", "UMOV", "PRMT", "VIADD")
-
-
-def _is_address_work(name: str) -> bool:
-    return name.startswith(_INTEGER)

@@ -9,7 +9,19 @@ import numpy as np
 
 from lanewise.machine_code.cubins import Kernel
 from lanewise.machine_code.disassembly import Place
-from lanewise.machine_code.features import Features, features_of
+from lanewise.machine_code.features import (
+    ATOMICS,
+    CONVERSIONS,
+    DOUBLE,
+    MULTIPLY_ADDS,
+    READS,
+    SHARED,
+    SHARED_LOADS,
+    SPECIAL,
+    SPILLS,
+    Features,
+    features_of,
+)
 from lanewise.machine_code.lane_strides import RUN_TIME
 from lanewise.measure.device import Device
 from lanewise.measure.kernel.occupancy import occupancy_of
@@ -100,41 +112,43 @@ def _occupancy(kernel: Kernel) -> tuple[int, float, str]:
 
 
 def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float, kept_out_by: str) -> Iterator[Limiter]:
-    whole = features_of(kernel.code, whole=True)
     where = "in its hottest loop" if features.loop is not None else "in its code"
-    if features.spills or (whole.spills >= 4 and kernel.stack):
-        number = features.spills or whole.spills
+    spills = features.number(SPILLS)
+    everywhere = sum(one.name in SPILLS for one in kernel.code.instructions)
+    if spills or (everywhere >= 4 and kernel.stack):
         yield Limiter(
             "spills",
             True,
-            f"{number} accesses to local memory {where if features.spills else 'outside of its loops'}: values that no "
-            f"longer fit into its {kernel.registers} registers ({kernel.stack} bytes of stack per thread)",
+            f"{spills or everywhere} accesses to local memory {where if spills else 'outside of its loops'}: values that "
+            f"no longer fit into its {kernel.registers} registers ({kernel.stack} bytes of stack per thread)",
             "give it fewer values to keep: a smaller tile, more warps for the same tile, or a higher limit on registers",
-            _place_of(kernel, features, ("LDL", "STL")),
+            features.place_of(SPILLS),
         )
-    if features.is_chained and features.loop is not None:
+    if features.chained is not None and features.loop is not None:
         yield Limiter(
             "latency",
             True,
             f"a load {where} takes its address from what another one there has loaded: they wait one after the other",
             "load indices ahead of the data that they point to, or keep what is pointed to in shared memory",
-            features.chained,
+            features.chained.place,
         )
-    if features.atomics and features.atomics >= 0.02 * features.size:
+    atomics, double, special = (features.number(names) for names in (ATOMICS, DOUBLE, SPECIAL))
+    conversions, multiplied = features.number(CONVERSIONS), features.number(MULTIPLY_ADDS)
+    if atomics and atomics >= 0.02 * features.size:
         yield Limiter(
             "atomics",
             True,
-            f"{features.atomics} atomic operations {where}: those to one address are done one after another",
+            f"{atomics} atomic operations {where}: those to one address are done one after another",
             "add up within a warp or a block first, and write once per block",
-            _place_of(kernel, features, ("ATOM", "ATOMG", "RED", "REDG", "ATOMS")),
+            features.place_of(ATOMICS),
         )
-    if features.double:
+    if double:
         yield Limiter(
             "double precision",
             True,
-            f"{features.double} operations in double precision {where}, 2 to 64 times as slow as in single",
+            f"{double} operations in double precision {where}, 2 to 64 times as slow as in single",
             "a constant such as `1e-5` or a float64 argument spreads: keep to float32 where the result allows",
-            _place_of(kernel, features, ("DFMA", "DADD", "DMUL")),
+            features.place_of(DOUBLE),
         )
     if features.tensor:
         opcode = features.tensor.most_common(1)[0][0]
@@ -143,24 +157,24 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
         yield Limiter(
             "no tensor cores",
             True,
-            f"{features.multiplied} multiply-adds {where}, {_percent(features.multiplied / features.size)} of its "
+            f"{multiplied} multiply-adds {where}, {_percent(multiplied / features.size)} of its "
             "instructions, and none on tensor cores, which are 8 to 16 times as fast",
             "`tl.dot` on 16-bit inputs, or on float32 with `input_precision='tf32'`; in CUDA C++ mma or CUTLASS",
-            _place_of(kernel, features, ("FFMA", "FFMA2", "HFMA2")),
+            features.place_of(MULTIPLY_ADDS),
         )
-    if features.conversions >= 2 and features.special and features.conversions >= 0.03 * features.size:
+    if conversions >= 2 and special and conversions >= 0.03 * features.size:
         yield Limiter(
             "integer division",
             True,
-            f"whole numbers are divided {where}: about 20 instructions each ({features.conversions} conversions)",
+            f"whole numbers are divided {where}: about 20 instructions each ({conversions} conversions)",
             "divide by a constant or a power of two, or carry the quotient along instead of dividing in every round",
-            _place_of(kernel, features, ("I2F", "I2FP")),
+            features.place_of(CONVERSIONS),
         )
-    elif features.special >= 4 and features.special >= 0.1 * features.size:
+    elif special >= 4 and special >= 0.1 * features.size:
         yield Limiter(
             "special functions",
             False,
-            f"{features.special} roots, exponentials or reciprocals {where}, {_percent(features.special / features.size)} "
+            f"{special} roots, exponentials or reciprocals {where}, {_percent(special / features.size)} "
             "of its instructions: that unit does a quarter of what the others do",
         )
     yield from _of_memory(kernel, features, resident, occupancy, kept_out_by, where)
@@ -189,7 +203,7 @@ def _of_strides(kernel: Kernel, features: Features, where: str) -> Iterator[Limi
         f"neighbouring threads load {far} {where}, {size} bytes each{used}",
         "let neighbouring threads take neighbouring elements: exchange the loops or the axes of the tile, or pass through "
         "shared memory",
-        _place_of(kernel, features, ("LDG", "LD", "LDGSTS")),
+        features.place_of(READS),
     )
 
 
@@ -203,13 +217,14 @@ def _most(number: int, every: int) -> bool:
 
 def _is_product(features: Features) -> bool:
     moved = sum(width * number for width, number in (features.loads + features.staged).items())
+    multiplied = features.number(MULTIPLY_ADDS)
     # In a product each element that is loaded is used many times; what normalises or activates uses it once or twice.
     return (
-        features.multiplied >= 16
-        and features.multiplied >= 0.3 * features.size
-        and features.multiplied >= 4 * moved / 32
-        and features.number(frozenset({"LDS"})) < 0.5 * features.multiplied
-        and (bool(moved) or features.shared > 0)
+        multiplied >= 16
+        and multiplied >= 0.3 * features.size
+        and multiplied >= 4 * moved / 32
+        and features.number(SHARED_LOADS) < 0.5 * multiplied
+        and (bool(moved) or features.number(SHARED) > 0)
     )
 
 
@@ -224,14 +239,14 @@ def _of_memory(
     few = 0 < in_flight < _ENOUGH_BITS_IN_FLIGHT
     tiny = sum(number for width, number in moved.items() if width <= 16)
     narrow = sum(number for width, number in moved.items() if width <= 32)
-    if not features.is_chained and (_most(tiny, moved.total()) or (few and _most(narrow, moved.total()))):
+    if features.chained is None and (_most(tiny, moved.total()) or (few and _most(narrow, moved.total()))):
         number, size = (tiny, 2) if _most(tiny, moved.total()) else (narrow, 4)
         yield Limiter(
             "narrow loads",
             True,
             f"{number} of {moved.total()} global loads {where} bring a thread at most {size} bytes, where 16 are possible",
             "let a thread load neighbouring elements: contiguous, 16-byte aligned, in a number known to be a multiple",
-            _place_of(kernel, features, ("LDG", "LD", "LDGSTS")),
+            features.place_of(READS),
         )
     elif few and 0 < occupancy < _LOW_OCCUPANCY and not features.tensor:
         what = {
@@ -245,15 +260,15 @@ def _of_memory(
             f"{what.get(kept_out_by, 'the size of a block')}: too few loads are on their way at a time",
             "smaller tiles, or more warps for a tile; or more loads at a time per thread (unrolling, async copies)",
         )
-    if features.shared >= 0.3 * features.size and not computing:
+    if features.number(SHARED) >= 0.3 * features.size and not computing:
         yield Limiter(
             "shared memory",
             False,
-            f"{features.shared} of {features.size} instructions {where} go to shared memory",
+            f"{features.number(SHARED)} of {features.size} instructions {where} go to shared memory",
             "",
-            _place_of(kernel, features, ("LDS", "STS")),
+            features.place_of(SHARED),
         )
-    if computing or features.double:
+    if computing or features.number(DOUBLE):
         return
     stored = sum(width * number for width, number in features.stores.items())
     if features.size > _INSTRUCTIONS_PER_BYTE * (bits + stored) / 8:
@@ -262,14 +277,3 @@ def _of_memory(
     else:
         widths = ", ".join(f"{number} of {width // 8} bytes" for width, number in sorted(moved.items(), reverse=True))
         yield Limiter("memory", False, f"it mostly moves data: loads per thread {where}: {widths or 'none'}")
-
-
-def _place_of(kernel: Kernel, features: Features, names: tuple[str, ...]) -> Place | None:
-    """Where most of these instructions are from."""
-    loop = features.loop
-    body = kernel.code.instructions[loop.first : loop.last + 1] if loop is not None else kernel.code.instructions
-    count: dict[Place, int] = {}
-    for one in body:
-        if one.name in names and one.place is not None:
-            count[one.place] = count.get(one.place, 0) + 1
-    return max(count, key=lambda place: count[place], default=None)
