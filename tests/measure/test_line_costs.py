@@ -5,8 +5,8 @@ import pytest
 
 from lanewise.diagnose.explain import report_of
 from lanewise.measure.facts import Facts
-from lanewise.measure.line_costs import is_user_frame
 from lanewise.report.model import TableBlock
+from lanewise.trace.frames import is_user_frame
 from tests.support.builder import TraceBuilder
 from tests.support.corpus import facts_of
 

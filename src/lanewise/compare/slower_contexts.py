@@ -15,6 +15,7 @@ import numpy as np
 from lanewise.errors import UsageError
 from lanewise.report.model import Location
 from lanewise.trace.frames import parse_frame
+from lanewise.trace.groups import weighted_median
 from lanewise.tree.algebra import align
 from lanewise.tree.forest import nearest_marked, subtree_sums
 from lanewise.tree.model import NodeKind, Tree
@@ -91,10 +92,7 @@ def _drift(before: np.ndarray, after: np.ndarray) -> float:
     both = (old > 0) & (new > 0)
     if not both.any():
         return 1.0
-    ratio = new[both] / old[both]
-    order = np.argsort(ratio, kind="stable")
-    reached = np.cumsum(old[both][order])
-    return float(ratio[order[np.searchsorted(reached, reached[-1] / 2)]])
+    return weighted_median(new[both] / old[both], old[both])
 
 
 def _grown(
@@ -117,8 +115,8 @@ def _grown(
                 named[at] = False
             at = int(tree.parent[at])
     rows = np.flatnonzero(named)
-    frames = nearest_marked(tree.parent, user_frames(tree))
     own = user_frames(tree)
+    frames = nearest_marked(tree.parent, own)
     return [
         SlowerContext(
             path=_path(tree, node, own),

@@ -11,13 +11,20 @@ from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.trace.schema import Kind
 
-__all__ = ["DATA_DEPENDENT", "SMALL_BYTES", "Readbacks", "data_dependent", "find_readbacks", "host_events_inside"]
+__all__ = [
+    "DATA_DEPENDENT",
+    "SMALL_BYTES",
+    "WRAPPERS",
+    "Readbacks",
+    "data_dependent",
+    "find_readbacks",
+    "host_events_inside",
+]
 
 SMALL_BYTES = 64 * 1024
 """Up to this size a copy to the host costs its latency, not its bytes."""
 
-# Operators that only wrap a readback: their whole duration is spent on it.
-_WRAPPERS = (
+WRAPPERS = (
     "aten::item",
     "aten::is_nonzero",
     "aten::_local_scalar_dense",
@@ -29,6 +36,7 @@ _WRAPPERS = (
     "aten::Int",
     "aten::Float",
 )
+"""Operators that only wrap a readback or lead to a copy: their whole duration is spent on it."""
 
 DATA_DEPENDENT = (
     r"^aten::(nonzero|nonzero_numpy|masked_select|_unique2?|unique_consecutive|unique_dim|repeat_interleave|bincount)$"
@@ -89,7 +97,7 @@ def find_readbacks(facts: Facts) -> Readbacks:
     operator, copy, size, call = operator[waits], copy[waits], size[waits], trace.links.launch[rows[waits]]
 
     wrapper = np.zeros(len(trace.names), dtype=bool)
-    wrapper[trace.name_ids(*_WRAPPERS)] = True
+    wrapper[trace.name_ids(*WRAPPERS)] = True
     by_shape = data_dependent(facts)
     root = climb(facts, operator, wrapper | by_shape)
     shaped = by_shape[trace.name[root]]

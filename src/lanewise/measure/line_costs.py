@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns, sums
-from lanewise.trace.frames import is_user_frame
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -30,8 +29,7 @@ def measure_lines(facts: Core) -> Columns:
     forward operator. Events with neither are left out. Empty without stacks.
     """
     trace = facts.trace
-    user = np.fromiter((is_user_frame(name) for name in trace.names), dtype=bool, count=len(trace.names))
-    frames = (trace.kind == Kind.PYTHON) & user[trace.name]
+    frames = (trace.kind == Kind.PYTHON) & trace.user_frame_names[trace.name]
     steady = np.concatenate((facts.steps.steady, [False]))[trace.steps.of_event]
     steps = max(1, int(np.count_nonzero(facts.steps.steady)))
 

@@ -1,4 +1,4 @@
-"""Rows that share an id: the distinct ids, rows in the order of theirs, the median of each group."""
+"""Rows that share an id: the distinct ids, rows in the order of theirs, the median of each group; a weighted median."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Groups", "distinct", "grouped", "median_of_group"]
+__all__ = ["Groups", "distinct", "grouped", "median_of_group", "weighted_median"]
 
 # Marking costs a byte per possible id: for a few ids among very many, sorting is cheaper.
 _SPARSE = 64
@@ -49,6 +49,13 @@ def median_of_group(key: np.ndarray, value: np.ndarray) -> np.ndarray:
     """For each row the median of the values that share its key."""
     groups = grouped(key, value)
     return groups.median()[np.searchsorted(groups.key, key)]
+
+
+def weighted_median(value: np.ndarray, weight: np.ndarray) -> float:
+    """The value up to which half of the weight is; not empty."""
+    order = np.argsort(value, kind="stable")
+    reached = np.cumsum(weight[order])
+    return float(value[order[np.searchsorted(reached, reached[-1] / 2)]])
 
 
 def _sorted_pairs(key: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

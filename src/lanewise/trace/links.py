@@ -13,7 +13,7 @@ import numpy as np
 from lanewise.trace.dialects import api_role
 from lanewise.trace.memo import once
 from lanewise.trace.nesting import innermost, nearest
-from lanewise.trace.schema import Kind
+from lanewise.trace.schema import ENGINE_PREFIX, Kind
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
@@ -306,9 +306,7 @@ def _forward(trace: Trace) -> np.ndarray:
 
 
 # What autograd's generator makes of an operator's name: `AddmmBackward0` of `addmm`; what others call their nodes.
-_NODE = re.compile(
-    r"^(?:autograd::engine::evaluate_function: )?(?:torch::autograd::)?(?:CppNode<(.*)>|(.*?)Backward\d*)$"
-)
+_NODE = re.compile(rf"^(?:{ENGINE_PREFIX})?(?:torch::autograd::)?(?:CppNode<(.*)>|(.*?)Backward\d*)$")
 
 
 def _drop_strangers(trace: Trace, forward: np.ndarray, backward: np.ndarray, result: np.ndarray) -> None:

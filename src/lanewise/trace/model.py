@@ -14,6 +14,7 @@ import numpy as np
 
 from lanewise.shown import Shown
 from lanewise.trace.corrections.correct import Corrections, correct
+from lanewise.trace.frames import is_user_frame
 from lanewise.trace.links import Links, link
 from lanewise.trace.memo import once
 from lanewise.trace.nesting import Nesting, nest
@@ -162,6 +163,11 @@ class Trace(Shown):
             return self.name_series.str.contains(pattern).to_numpy()
         search = re.compile(pattern).search
         return np.fromiter((search(name) is not None for name in self.names), dtype=bool, count=len(self.names))
+
+    @once
+    def user_frame_names(self) -> np.ndarray:
+        """Which names are those of the program's own Python frames; index it with `name` for events."""
+        return np.fromiter(map(is_user_frame, self.names), dtype=bool, count=len(self.names))
 
     def name_ids(self, *names: str) -> np.ndarray:
         """Rows of `names` that equal one of the given names."""

@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["KINDS", "TABLES", "Column", "Kind", "empty_table"]
+__all__ = ["ENGINE_PREFIX", "KINDS", "TABLES", "Column", "Kind", "empty_table"]
+
+ENGINE_PREFIX = "autograd::engine::evaluate_function: "
+"""What the names of rows begin with in which autograd runs a node; the node's name follows."""
 
 
 class Column(NamedTuple):

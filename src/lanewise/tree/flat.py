@@ -11,6 +11,7 @@ import numpy as np
 from lanewise.errors import UsageError
 from lanewise.measure.columns import Columns
 from lanewise.trace.frames import Frame, parse_frame
+from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.forest import nearest_marked, subtree_sums
 from lanewise.tree.model import PHASES, NodeKind, Tree
 from lanewise.tree.rebuild import combine
@@ -20,7 +21,6 @@ __all__ = ["BY", "flat"]
 
 BY: tuple[str, ...] = ("kernel", "operator", "module", "class", "line", "file", "function", "phase")
 
-_ENGINE = "autograd::engine::evaluate_function: "
 _NONE = {
     "kernel": "(host only)",
     "operator": "(no operator)",
@@ -122,7 +122,7 @@ def _owners(tree: Tree, by: str) -> tuple[np.ndarray, np.ndarray, list[str], lis
 
 def _label(name: str, detail: str, by: str) -> tuple[str, str]:
     if by == "operator":
-        return name.removeprefix(_ENGINE), ""
+        return name.removeprefix(ENGINE_PREFIX), ""
     if by == "class":
         return detail, ""
     if by == "line":

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.forest import nearest_marked, subtree_sums
 from lanewise.tree.model import NodeKind, Phase
 from lanewise.tree.phases_by_name import CHECKPOINT, TRANSFERS, phase_of_name
 
 __all__ = ["phases_of_contexts"]
-
-_EVALUATE = "autograd::engine::evaluate_function: "
 
 
 def phases_of_contexts(
@@ -48,7 +47,7 @@ def phases_of_contexts(
     own = np.where(named, told[name], -1).astype(np.int8)
     module = kind == NodeKind.MODULE
     own[module] = Phase.FORWARD
-    evaluate = np.array([text.startswith(_EVALUATE) for text in strings], dtype=bool)[name]
+    evaluate = np.array([text.startswith(ENGINE_PREFIX) for text in strings], dtype=bool)[name]
     inside = backward | (evaluate & (kind == NodeKind.OPERATOR))
     own[inside] = Phase.BACKWARD
     own[communication] = Phase.COMMUNICATION

@@ -17,6 +17,7 @@ import numpy as np
 
 from lanewise.errors import UsageError
 from lanewise.trace.frames import is_library, parse_frame
+from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.forest import nearest_marked, unify
 from lanewise.tree.model import PHASES, NodeKind, Tree
 from lanewise.tree.rebuild import combine, drop_empty, identities, rebuild, with_metrics
@@ -97,7 +98,6 @@ _MACHINERY = re.compile(
     r"^(_call_impl|_wrapped_call_impl|decorate_context|inner|wrapper|wrapped|wrapped_fn|_fn|__call__|__enter__|__exit__|"
     r"__new__|__init__|__getattr__|__getattribute__|_call_user_compiler|compile_wrapper|contextmanager_wrapper|fn)$"
 )
-_ENGINE = "autograd::engine::evaluate_function: "
 
 
 def user_frames(tree: Tree) -> np.ndarray:
@@ -143,8 +143,8 @@ def _repeats(tree: Tree) -> np.ndarray:
     row_of = {text: row for row, text in enumerate(tree.strings)}
     for row in sorted(set(tree.name[tree.kind == NodeKind.OPERATOR].tolist())):
         text = tree.strings[int(row)]
-        if text.startswith(_ENGINE):
-            plain[int(row)] = int(row_of.get(text.removeprefix(_ENGINE), int(row)))
+        if text.startswith(ENGINE_PREFIX):
+            plain[int(row)] = int(row_of.get(text.removeprefix(ENGINE_PREFIX), int(row)))
     operator = tree.kind == NodeKind.OPERATOR
     above = np.maximum(tree.parent, 0)
     same = plain[tree.name] == plain[tree.name[above]]

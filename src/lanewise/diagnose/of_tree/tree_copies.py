@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lanewise.diagnose.of_tree.tree_facts import WRAPPERS, Contexts
-from lanewise.diagnose.readbacks import DATA_DEPENDENT, SMALL_BYTES
+from lanewise.diagnose.of_tree.tree_facts import Contexts
+from lanewise.diagnose.readbacks import DATA_DEPENDENT, SMALL_BYTES, WRAPPERS
 
 __all__ = ["TreeCopies", "TreeReadbacks", "tree_copies", "tree_readbacks"]
+
+_LEADS = rf"^({'|'.join(WRAPPERS)})$"
 
 
 class TreeCopies(NamedTuple):
@@ -63,7 +65,7 @@ def tree_copies(contexts: Contexts) -> TreeCopies:
     held = np.zeros(len(tree), dtype=bool)
     held[operator] = True
     root_of = np.full(len(tree), -1, dtype=np.int64)
-    root_of[np.flatnonzero(held)] = contexts.climbed(held, WRAPPERS)
+    root_of[np.flatnonzero(held)] = contexts.climbed(held, _LEADS)
     names = [tree.label(node) for node in copy.tolist()]
     size = tree.metrics["bytes"][copy] / np.maximum(tree.metrics["count"][copy], 1)
     direction = np.array([tree.strings[int(row)] for row in tree.detail[copy]], dtype=object)
@@ -93,7 +95,7 @@ def tree_readbacks(contexts: Contexts) -> TreeReadbacks:
     held = np.zeros(len(tree), dtype=bool)
     held[found.operator] = True
     up = np.full(len(tree), -1, dtype=np.int64)
-    up[np.flatnonzero(held)] = contexts.climbed(held, f"{WRAPPERS}|{DATA_DEPENDENT}")
+    up[np.flatnonzero(held)] = contexts.climbed(held, f"{_LEADS}|{DATA_DEPENDENT}")
     reader = up[found.operator]
     root = np.unique(reader)
     copied = np.bincount(reader, weights=found.number, minlength=len(tree))[root] if len(reader) else np.zeros(0)

@@ -18,16 +18,14 @@ from lanewise.measure.regime.regime import regime_of
 from lanewise.report.model import Location
 from lanewise.report.quantity import Quantity, text
 from lanewise.trace.frames import parse_frame
+from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.forest import climb, nearest_marked, subtree_sums
 from lanewise.tree.model import NodeKind, Phase, Tree
 from lanewise.tree.views import user_frames
 from lanewise.tree.watching.start_up import with_start_up
 
-__all__ = ["WRAPPERS", "Contexts", "StepOf"]
+__all__ = ["Contexts", "StepOf"]
 
-ENGINE = "autograd::engine::evaluate_function: "
-WRAPPERS = r"^aten::(item|is_nonzero|_local_scalar_dense|to|_to_copy|copy_|equal|Bool|Int|Float)$"
-"""Operators that only lead to a copy or a readback."""
 
 _MAIN = "main thread"
 _UNTOLD_SPREAD = 0.2
@@ -245,14 +243,14 @@ class Contexts:
 
     def name(self, node: int) -> str:
         """Name of a context, without the engine's prefix."""
-        return self.tree.label(node).removeprefix(ENGINE)
+        return self.tree.label(node).removeprefix(ENGINE_PREFIX)
 
     def _named(self, pattern: str) -> np.ndarray:
         return self._texts(self.tree.name, pattern)
 
     def _texts(self, rows: np.ndarray, pattern: str) -> np.ndarray:
         found = re.compile(pattern)
-        hit = np.array([bool(found.search(t.removeprefix(ENGINE))) for t in self.tree.strings], dtype=bool)
+        hit = np.array([bool(found.search(t.removeprefix(ENGINE_PREFIX))) for t in self.tree.strings], dtype=bool)
         return hit[rows] if len(hit) else np.zeros(len(rows), dtype=bool)
 
     # -- where ---------------------------------------------------------------------------------------------------------

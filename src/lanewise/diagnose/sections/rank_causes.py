@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lanewise.measure.distributed.late_ranks import Excess, Late
 from lanewise.measure.distributed.own_work import Context
+from lanewise.trace.schema import ENGINE_PREFIX
 
 __all__ = ["cause_of", "context_name", "described", "main_cause", "what_to_do"]
 
@@ -89,6 +90,6 @@ def context_name(context: Context) -> str:
 
 
 def _short(name: str) -> str:
-    name = name.removeprefix("autograd::engine::evaluate_function: ").removeprefix("void ")
+    name = name.removeprefix(ENGINE_PREFIX).removeprefix("void ")
     name = name.partition("(")[0].partition("<")[0] or name
     return name if len(name) <= _LONG else f"{name[: _LONG - 3]}..."

@@ -28,11 +28,11 @@ from lanewise.replay.undistort import slower
 from lanewise.report.prediction import PREDICTION_SCHEMA, Applied, Limit, Prediction, StepState
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import opened
+from lanewise.trace.schema import ENGINE_PREFIX
 
 __all__ = ["predict", "predict_answers", "predict_named", "predict_of"]
 
 _LIMITS = 3
-_EVALUATE = "autograd::engine::evaluate_function: "
 
 
 def predict(
@@ -223,7 +223,7 @@ def _limits(facts: Facts, graph: StepGraph, replayed: Replayed) -> list[Limit]:
             add("starting kernels", wait)
             continue
         operator = int(facts.host.outermost_operator[event]) if event >= 0 else -1
-        name = trace.name_of(operator).removeprefix(_EVALUATE) if operator >= 0 else ""
+        name = trace.name_of(operator).removeprefix(ENGINE_PREFIX) if operator >= 0 else ""
         add(f"{short_name(name, 40)} on the host" if name else "the host between operators", work)
         add("returning from waits", wait)
     total = sum(time.values())

@@ -15,6 +15,7 @@ import numpy as np
 
 from lanewise.measure.distributed.own_work import Context
 from lanewise.measure.distributed.rank_summary import RankSummary
+from lanewise.trace.groups import weighted_median
 
 __all__ = ["OF_STEP", "Excess", "Job", "Late", "compare_ranks"]
 
@@ -266,7 +267,7 @@ class _Table:
         if not kernels.any():
             return kernels
         ratio = self.time[row, kernels] / usual[kernels]
-        return kernels if _weighted_median(ratio, usual[kernels]) > 1.0 + _SLOWER else np.zeros_like(kernels)
+        return kernels if weighted_median(ratio, usual[kernels]) > 1.0 + _SLOWER else np.zeros_like(kernels)
 
     def _rare(
         self, row: int, others: np.ndarray, even: np.ndarray, of_kind: np.ndarray, noise: np.ndarray, scale: np.ndarray
@@ -306,11 +307,5 @@ def _factors(contexts: Sequence[Context], time: np.ndarray, common: np.ndarray) 
     least = time[:, chosen].min(axis=0)
     found = np.ones(len(time))
     for row in range(len(time)):
-        found[row] = _weighted_median(time[row, chosen] / usual, least)
+        found[row] = weighted_median(time[row, chosen] / usual, least)
     return found / np.median(found)
-
-
-def _weighted_median(value: np.ndarray, weight: np.ndarray) -> float:
-    order = np.argsort(value)
-    total = np.cumsum(weight[order])
-    return float(value[order][np.searchsorted(total, total[-1] / 2)])

@@ -17,7 +17,6 @@ import numpy as np
 from lanewise.measure.distributed.innermost_rows import Stretches, stretches_of
 from lanewise.measure.regime.python_functions import function_label
 from lanewise.replay.undistort import COSTS, LEFT_OF_FRAMES
-from lanewise.trace.frames import is_user_frame
 from lanewise.trace.groups import median_of_group
 from lanewise.trace.intervals import covered, merge, union
 from lanewise.trace.nesting import nearest
@@ -215,7 +214,7 @@ def _rows_of(
     annotations &= ~trace.name_mask(_HOST_COLLECTIVE.pattern)[trace.name]
     inside = np.full(len(row), -1, dtype=np.int64)
     inside[known] = nearest(trace.nesting.parent, annotations, row[known], include_self=True)
-    frames = (trace.kind == Kind.PYTHON) & _user_names(core)[trace.name]
+    frames = (trace.kind == Kind.PYTHON) & trace.user_frame_names[trace.name]
     place = np.full(len(row), -1, dtype=np.int64)
     if frames.any():
         place[known] = nearest(trace.nesting.parent, frames, row[known], include_self=True)
@@ -292,10 +291,6 @@ def _neighbours(call: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     last = np.where(last >= 0, last, calls[-1])
     following = np.where(following < len(call), following, calls[0])
     return call[last], call[following]
-
-
-def _user_names(core: Core) -> np.ndarray:
-    return np.fromiter((is_user_frame(name) for name in core.trace.names), dtype=bool, count=len(core.trace.names))
 
 
 def _context(texts: list[str], what: int, name: int, until: int, inside: int, place: int) -> Context:

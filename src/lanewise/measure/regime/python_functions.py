@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns
-from lanewise.trace.frames import is_user_frame, parse_frame
+from lanewise.trace.frames import parse_frame
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -42,8 +42,9 @@ def measure_functions(facts: Core) -> Columns:
     spending = events[np.isin(trace.kind[events], _PYTHON)]
     function = nearest(parent, trace.kind == Kind.PYTHON, spending, include_self=True)
     spending, function = spending[function >= 0], function[function >= 0]
-    user = np.fromiter((is_user_frame(name) for name in trace.names), dtype=bool, count=len(trace.names))
-    frame = nearest(parent, (trace.kind == Kind.PYTHON) & user[trace.name], function, include_self=True)
+    frame = nearest(
+        parent, (trace.kind == Kind.PYTHON) & trace.user_frame_names[trace.name], function, include_self=True
+    )
     outer = np.where(frame >= 0, trace.name[np.maximum(frame, 0)].astype(np.int64), -1)
     inner = np.where(function == frame, -1, trace.name[function].astype(np.int64))
     inner = _same_built_in(list(trace.names), inner)

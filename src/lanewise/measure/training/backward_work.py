@@ -10,14 +10,14 @@ import numpy as np
 from lanewise.measure.columns import sums
 from lanewise.trace.intervals import covered, union
 from lanewise.trace.nesting import nearest
-from lanewise.trace.schema import Kind
+from lanewise.trace.schema import ENGINE_PREFIX, Kind
 
 if TYPE_CHECKING:
     from lanewise.measure.core import Core
 
 __all__ = ["Backward", "measure_backward"]
 
-_NODE = r"^autograd::engine::evaluate_function: "
+_NODE = f"^{ENGINE_PREFIX}"
 
 
 @dataclass(frozen=True, eq=False)

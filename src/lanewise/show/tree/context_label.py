@@ -5,11 +5,10 @@ from __future__ import annotations
 from lanewise.measure.kernel_names import short_name
 from lanewise.show.safe_text import clean, shorten
 from lanewise.trace.frames import parse_frame
+from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.model import NodeKind, Tree
 
 __all__ = ["context_label"]
-
-_ENGINE = "autograd::engine::evaluate_function: "
 
 
 def context_label(tree: Tree, node: int, limit: int = 120) -> str:
@@ -28,6 +27,6 @@ def context_label(tree: Tree, node: int, limit: int = 120) -> str:
     if kind == NodeKind.KERNEL:
         return clean(short_name(name, limit), limit)
     if kind == NodeKind.OPERATOR:
-        name = name.removeprefix(_ENGINE)
+        name = name.removeprefix(ENGINE_PREFIX)
         return clean(f"{name} [{detail}]" if detail else name, limit)
     return clean(name, limit)

@@ -16,13 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lanewise.trace.model import Trace
-from lanewise.trace.schema import Kind
+from lanewise.trace.schema import ENGINE_PREFIX, Kind
 from lanewise.tree.forest import nearest_marked
 from lanewise.tree.from_trace.contexts import Contexts
 
 __all__ = ["Backward", "find_backward"]
 
-_EVALUATE = "autograd::engine::evaluate_function: "
 _ACCUMULATE = r"AccumulateGrad$"
 
 
@@ -54,7 +53,7 @@ def find_backward(trace: Trace, contexts: Contexts, communication: np.ndarray) -
     event = contexts.event[:count]
     sequence = trace["events"]["sequence"][event]
     thread = trace["events"]["forward_thread"][event]
-    evaluate = trace.name_series.str.starts_with(_EVALUATE).to_numpy()[trace.name[event]]
+    evaluate = trace.name_series.str.starts_with(ENGINE_PREFIX).to_numpy()[trace.name[event]]
     accumulate = trace.name_mask(_ACCUMULATE)[trace.name[event]]
     operator = trace.kind[event] == Kind.OPERATOR
     numbered = operator & (thread > 0) & (sequence >= 0)

@@ -13,9 +13,9 @@ from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.backward_work import Backward
 from lanewise.report.quantity import count, ratio, share, text, time
+from lanewise.trace.schema import ENGINE_PREFIX
 
 _MISSING_FROM = 0.02
-_NODE = "autograd::engine::evaluate_function: "
 # Nodes of ATen operators end in a number. The forward row of a custom or compiled function is not reliably the whole of
 # its forward.
 _ATEN = re.compile(r"^\w+Backward\d+$")
@@ -137,4 +137,4 @@ def expensive_backward(
 def _by_name(facts: Facts, backward: Backward) -> list[tuple[str, np.ndarray]]:
     trace = facts.trace
     names = trace.name[backward.node]
-    return [(trace.names[int(n)].removeprefix(_NODE), names == n) for n in np.unique(names).tolist()]
+    return [(trace.names[int(n)].removeprefix(ENGINE_PREFIX), names == n) for n in np.unique(names).tolist()]
