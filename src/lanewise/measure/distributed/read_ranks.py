@@ -72,16 +72,16 @@ def read_ranks(sources: Sequence[str], *, cache: bool = True, workers: int | Non
 
 
 def _names(sources: Sequence[str]) -> tuple[list[str], list[str]]:
-    names: list[str] = []
+    names: dict[str, None] = {}
     passed: list[str] = []
     for source in sources:
-        folder = Path(source)
-        found = [str(one.path or one.name) for one in resolve(source, every=True)]
-        names += [name for name in found if name not in names]
-        if folder.is_dir():
-            beside = {path for name in found for path in Path(name).parent.iterdir() if path.is_file()}
+        found = {str(one.path or one.name): None for one in resolve(source, every=True)}
+        names |= found
+        if Path(source).is_dir():
+            folders = {Path(name).parent for name in found}
+            beside = {path for folder in folders for path in folder.iterdir() if path.is_file()}
             passed += sorted(path.name for path in beside if str(path) not in found and not path.name.startswith("."))
-    return names, passed
+    return list(names), passed
 
 
 def _all(names: Sequence[str], cache: bool, workers: int | None) -> Iterable[RankSummary | str]:
