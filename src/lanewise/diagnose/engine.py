@@ -6,7 +6,7 @@ leaves, so that gains add up and never exceed the step.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -24,16 +24,15 @@ from lanewise.report.model import Block, Check, Finding, TableBlock
 __all__ = [
     "NAMES_A_CAUSE_FROM",
     "NOTE_BELOW",
-    "check_of",
     "diagnose",
     "effects_of",
     "evaluate",
+    "evaluate_each",
     "host_factor",
     "in_order",
     "matters",
-    "one_line",
+    "other_regime",
     "render_title",
-    "wanted_rules",
     "wish_of",
 ]
 
@@ -62,16 +61,47 @@ def diagnose(facts: Facts, settings: Settings | None = None) -> tuple[list[Findi
 
 def evaluate(facts: Facts, settings: Settings) -> tuple[list[tuple[Rule, Found]], list[Check]]:
     """Every wanted rule that holds, and why the others found nothing. Raises as `diagnose` does."""
+    return evaluate_each(
+        settings,
+        lambda rule: other_regime(rule, facts.regime.name) if rule.regimes else None,
+        lambda rule: rule.check(facts, **settings.thresholds.get(rule.code, {})),
+    )
+
+
+def evaluate_each(
+    settings: Settings, exempt: Callable[[Rule], NotApplicable | None], ask: Callable[[Rule], Outcome]
+) -> tuple[list[tuple[Rule, Found]], list[Check]]:
+    """Every wanted rule that holds, and why the others found nothing.
+
+    Args:
+        exempt: why a rule is not asked at all; None if it is. ask: what it says; an error becomes a check.
+
+    Raises:
+        UsageError: as `diagnose` does.
+    """
     check_settings(settings)
     found: list[tuple[Rule, Found]] = []
     checks: list[Check] = []
-    for rule in wanted_rules(settings, checks):
-        outcome = _evaluate(rule, facts, settings, checks)
+    for rule in _wanted_rules(settings, checks):
+        outcome: Outcome | None = exempt(rule)
+        try:
+            outcome = outcome or ask(rule)
+        except Exception as error:  # one red row; the rest goes on
+            checks.append(Check(rule.code, rule.name, "error", f"the rule failed: {_one_line(error)}"))
+            continue
         if isinstance(outcome, Found):
             found.append((rule, outcome))
-        elif outcome is not None:
-            checks.append(check_of(rule, outcome))
+        else:
+            checks.append(_check(rule, outcome))
     return found, checks
+
+
+def other_regime(rule: Rule, regime: str) -> NotApplicable | None:
+    """Why a rule does not apply to a run of this regime (a key of `REGIMES`); None if it does."""
+    if not rule.regimes or regime in rule.regimes:
+        return None
+    meant = " or ".join(REGIMES[name][1] for name in rule.regimes)
+    return NotApplicable(f"the run is {REGIMES[regime][1]}, the rule speaks of {meant} runs")
 
 
 def wish_of(rule: Rule, outcome: Found) -> Wish | None:
@@ -98,7 +128,7 @@ def host_factor(facts: Facts) -> float:
     return _TIMED_SPREAD if facts.unprofiled.timed else COSTS.spread
 
 
-def wanted_rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
+def _wanted_rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
     """The rules that the settings want, in catalogue order; a plug-in that cannot be loaded becomes a check."""
     rules = list(builtin_rules())
     for extra in third_party_rules():
@@ -106,22 +136,11 @@ def wanted_rules(settings: Settings, checks: list[Check]) -> Iterable[Rule]:
             rules.append(extra)
         else:
             name, error = extra
-            checks.append(Check("EXT", name, "error", f"could not be loaded: {one_line(error)}"))
+            checks.append(Check("EXT", name, "error", f"could not be loaded: {_one_line(error)}"))
     return [rule for rule in rules if settings.wants(rule)]
 
 
-def _evaluate(rule: Rule, facts: Facts, settings: Settings, checks: list[Check]) -> Outcome | None:
-    if rule.regimes and facts.regime.name not in rule.regimes:
-        meant = " or ".join(REGIMES[name][1] for name in rule.regimes)
-        return NotApplicable(f"the run is {REGIMES[facts.regime.name][1]}, the rule speaks of {meant} runs")
-    try:
-        return rule.check(facts, **settings.thresholds.get(rule.code, {}))
-    except Exception as error:  # one red row; the rest goes on
-        checks.append(Check(rule.code, rule.name, "error", f"the rule failed: {one_line(error)}"))
-        return None
-
-
-def check_of(rule: Rule, outcome: Outcome) -> Check:
+def _check(rule: Rule, outcome: Outcome) -> Check:
     """Why a rule found nothing."""
     match outcome:
         case Clear(reason):
@@ -214,6 +233,6 @@ def _step_numbers(facts: Facts, outcome: Found) -> list[int]:
     return [int(number) for number, steady in zip(numbers, facts.steps.steady, strict=True) if steady]
 
 
-def one_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """An error as a short text."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -14,16 +14,14 @@ from msgspec import structs
 from lanewise.diagnose.engine import (
     NAMES_A_CAUSE_FROM,
     NOTE_BELOW,
-    check_of,
+    evaluate_each,
     in_order,
-    one_line,
+    other_regime,
     render_title,
-    wanted_rules,
 )
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Found, NotApplicable, Outcome, Rule, Saving
-from lanewise.diagnose.settings import Settings, check_settings
-from lanewise.measure.regime.regime import REGIMES
+from lanewise.diagnose.settings import Settings
 from lanewise.report.model import Check, Finding
 
 __all__ = ["ONLY_A_TRACE", "diagnose_tree"]
@@ -38,31 +36,21 @@ def diagnose_tree(contexts: Contexts, settings: Settings | None = None) -> tuple
         UsageError: the settings name a code or a threshold that does not exist, or a value of a wrong type.
     """
     settings = settings or Settings()
-    check_settings(settings)
-    found: list[tuple[Rule, Found]] = []
-    checks: list[Check] = []
-    for rule in wanted_rules(settings, checks):
-        outcome = _evaluate(rule, contexts, settings, checks)
-        if isinstance(outcome, Found):
-            found.append((rule, outcome))
-        elif outcome is not None:
-            checks.append(check_of(rule, outcome))
+    found, checks = evaluate_each(
+        settings, lambda rule: _exempt(rule, contexts), lambda rule: _ask(rule, contexts, settings)
+    )
     return _rank(contexts, found), checks
 
 
-def _evaluate(rule: Rule, contexts: Contexts, settings: Settings, checks: list[Check]) -> Outcome | None:
-    if rule.of_tree is None:
-        return NotApplicable(ONLY_A_TRACE)
-    if rule.regimes and contexts.regime not in rule.regimes:
-        meant = " or ".join(REGIMES[name][1] for name in rule.regimes)
-        return NotApplicable(f"the run is {REGIMES[contexts.regime][1]}, the rule speaks of {meant} runs")
+def _exempt(rule: Rule, contexts: Contexts) -> NotApplicable | None:
+    return other_regime(rule, contexts.regime) if rule.of_tree is not None else NotApplicable(ONLY_A_TRACE)
+
+
+def _ask(rule: Rule, contexts: Contexts, settings: Settings) -> Outcome:
+    assert rule.of_tree is not None
     given = {**rule.thresholds, **settings.thresholds.get(rule.code, {})}
     named = inspect.signature(rule.of_tree).parameters
-    try:
-        return rule.of_tree(contexts, **{name: value for name, value in given.items() if name in named})
-    except Exception as error:  # one red row; the rest goes on
-        checks.append(Check(rule.code, rule.name, "error", f"the rule failed: {one_line(error)}"))
-        return None
+    return rule.of_tree(contexts, **{name: value for name, value in given.items() if name in named})
 
 
 def _rank(contexts: Contexts, found: list[tuple[Rule, Found]]) -> list[Finding]:
