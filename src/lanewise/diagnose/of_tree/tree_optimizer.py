@@ -7,40 +7,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.diagnose.of_tree.tree_facts import Contexts
+from lanewise.measure.training.optimizer_step import FOREACH, FUSED, GRADIENT, LOOP, MARK, OptimizerSums
 
 __all__ = ["TreeOptimizer", "measure_tree_optimizer"]
 
-_MARK = r"^Optimizer\.step#"
-_FUSED = r"^aten::_fused_|FusedAdam|fused_adam|multi_tensor_adam"
-_LOOP = r"_single_tensor_"
-_GRADIENT = r"^(?:struct )?torch::autograd::AccumulateGrad$"
 
-
-@dataclass(frozen=True, eq=False)
-class TreeOptimizer:
-    """`Optimizer.step#<class>.step`; numbers are per step.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TreeOptimizer(OptimizerSums):
+    """The optimizer step; `loop_frames` are contexts.
 
     Attributes:
         mark: its costliest context. inside: which contexts belong to it.
-        host_ns, device_ns, launches, foreach, fused, parameters, multi_tensor: as in `OptimizerStep`.
-        loop_frames: contexts of the for-loop implementation.
     """
 
     mark: int
     inside: np.ndarray
-    host_ns: float
-    device_ns: float
-    launches: float
-    foreach: float
-    fused: float
-    parameters: float
-    multi_tensor: bool
-    loop_frames: int
 
 
 def measure_tree_optimizer(contexts: Contexts) -> TreeOptimizer | None:
     """Measure it; None where no optimizer step is marked."""
-    marks = contexts.outermost(contexts.operators(_MARK))
+    marks = contexts.outermost(contexts.operators(MARK))
     if not marks.any():
         return None
     inside = contexts.within(marks)
@@ -58,9 +44,9 @@ def measure_tree_optimizer(contexts: Contexts) -> TreeOptimizer | None:
         host_ns=float(contexts.host[inside].sum()),
         device_ns=float(contexts.device[inside].sum()),
         launches=float(contexts.launches[inside].sum()),
-        foreach=calls(r"^aten::_foreach_", inside),
-        fused=calls(_FUSED, inside),
-        parameters=calls(_GRADIENT),
+        foreach=calls(FOREACH, inside),
+        fused=calls(FUSED, inside),
+        parameters=calls(GRADIENT),
         multi_tensor=bool((kernels & multi).any()),
-        loop_frames=int(np.count_nonzero(contexts.frames(_LOOP) & (contexts.inside(contexts.launches) > 0))),
+        loop_frames=int(np.count_nonzero(contexts.frames(LOOP) & (contexts.inside(contexts.launches) > 0))),
     )

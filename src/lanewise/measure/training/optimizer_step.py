@@ -14,25 +14,28 @@ from lanewise.trace.schema import Kind
 if TYPE_CHECKING:
     from lanewise.measure.core import Core
 
-__all__ = ["OptimizerStep", "measure_optimizer"]
+__all__ = ["FOREACH", "FUSED", "GRADIENT", "LOOP", "MARK", "OptimizerStep", "OptimizerSums", "measure_optimizer"]
+
+# Names of rows: the annotation, multi-tensor and fused operators, a frame of the loop, a gradient that is accumulated.
+MARK = r"^Optimizer\.step#"
+FOREACH = r"^aten::_foreach_"
+FUSED = r"^aten::_fused_|FusedAdam|fused_adam|multi_tensor_adam"
+LOOP = r"_single_tensor_"
+GRADIENT = r"^(?:struct )?torch::autograd::AccumulateGrad$"
 
 
-@dataclass(frozen=True, eq=False)
-class OptimizerStep:
-    """`Optimizer.step#<class>.step` in steady steps; numbers are per steady step.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OptimizerSums:
+    """What is known of `Optimizer.step#<class>.step` in a trace as in a tree; numbers are per step.
 
     Attributes:
-        marks: the annotations.
-        calls: launching calls inside them.
-        host_ns: their host time without waits; device_ns: device time of what they launch.
+        host_ns: host time without waits; device_ns: device time of what it launches.
         launches, foreach, fused, parameters: launches, `_foreach_*` operators, `_fused_*` operators, gradients
             accumulated (0 if the recording shows no backward).
         multi_tensor: whether a kernel that handles many tensors at once runs.
         loop_frames: Python frames of the for-loop implementation, over the whole recording.
     """
 
-    marks: np.ndarray
-    calls: np.ndarray
     host_ns: float
     device_ns: float
     launches: float
@@ -43,13 +46,26 @@ class OptimizerStep:
     loop_frames: int
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OptimizerStep(OptimizerSums):
+    """The optimizer step in steady steps.
+
+    Attributes:
+        marks: the annotations.
+        calls: launching calls inside them.
+    """
+
+    marks: np.ndarray
+    calls: np.ndarray
+
+
 def measure_optimizer(facts: Core) -> OptimizerStep | None:
     """Measure it; None where no optimizer step is marked in steady steps."""
     trace, host = facts.trace, facts.host
     steady = np.concatenate((facts.steps.steady, [False]))
     marks = trace.of(Kind.ANNOTATION, Kind.OPERATOR)
     if len(marks):
-        marks = marks[trace.name_mask(r"^Optimizer\.step#")[trace.name[marks]] & steady[trace.steps.of_event[marks]]]
+        marks = marks[trace.name_mask(MARK)[trace.name[marks]] & steady[trace.steps.of_event[marks]]]
     if len(marks) == 0:
         return None
     steps = max(1, int(np.count_nonzero(facts.steps.steady)))
@@ -61,14 +77,14 @@ def measure_optimizer(facts: Core) -> OptimizerStep | None:
 
     calls = under(facts.launches.call)
     operators = trace.of(Kind.OPERATOR)
-    foreach = trace.name_mask(r"^aten::_foreach_")[trace.name[operators]]
-    fused = trace.name_mask(r"^aten::_fused_|FusedAdam|fused_adam|multi_tensor_adam")[trace.name[operators]]
-    gradients = trace.name_mask(r"^(?:struct )?torch::autograd::AccumulateGrad$")[trace.name[operators]]
+    foreach = trace.name_mask(FOREACH)[trace.name[operators]]
+    fused = trace.name_mask(FUSED)[trace.name[operators]]
+    gradients = trace.name_mask(GRADIENT)[trace.name[operators]]
     gradients &= steady[trace.steps.of_event[operators]]
     rows = np.isin(trace.links.launch, calls) & (trace.links.launch >= 0)
     work = trace.device_work[rows]
     frames = trace.of(Kind.PYTHON)
-    loops = trace.name_mask(r"_single_tensor_")[trace.name[frames]] if len(frames) else frames > 0
+    loops = trace.name_mask(LOOP)[trace.name[frames]] if len(frames) else frames > 0
     span = union(trace.start[marks], trace.end[marks]).total
     return OptimizerStep(
         marks=marks,

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from lanewise.diagnose.evidence import locate, steady_count, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
-from lanewise.diagnose.of_tree.tree_optimizer import TreeOptimizer, measure_tree_optimizer
+from lanewise.diagnose.of_tree.tree_optimizer import measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import batch
 from lanewise.measure.facts import Facts
-from lanewise.measure.training.optimizer_step import OptimizerStep
+from lanewise.measure.training.optimizer_step import OptimizerSums
 from lanewise.report.model import TableBlock
 from lanewise.report.quantity import count, time
 
 _LAUNCHES_OF_FOREACH = 5
+_UNMARKED = NotApplicable("no optimizer step is marked in steady steps")
 
 
-def _none(
-    step: OptimizerStep | TreeOptimizer | None, per_parameter: float, launches_from: int
-) -> Clear | NeedsCapture | NotApplicable | None:
+def _none(step: OptimizerSums, per_parameter: float, launches_from: int) -> Clear | NeedsCapture | None:
     """Why this optimizer is no loop; None if it is one."""
-    if step is None:
-        return NotApplicable("no optimizer step is marked in steady steps")
     if step.fused or step.foreach or step.multi_tensor:
         return Clear("the optimizer handles many tensors per launch")
     if step.launches < launches_from:
@@ -32,7 +29,7 @@ def _none(
     return None
 
 
-def _evidence(step: OptimizerStep | TreeOptimizer) -> TableBlock:
+def _evidence(step: OptimizerSums) -> TableBlock:
     rows = [{"what": "launches per step", "value": f"{step.launches:,.0f}"}]
     # Of these two the trace may know one only: without stacks there are no frames, without a backward pass no gradients.
     if step.parameters:
@@ -44,8 +41,10 @@ def _evidence(step: OptimizerStep | TreeOptimizer) -> TableBlock:
 
 def _of_tree(contexts: Contexts, *, per_parameter: float, launches_from: int) -> Outcome:
     step = measure_tree_optimizer(contexts)
-    if (none := _none(step, per_parameter, launches_from)) is not None or step is None:
-        return none or NotApplicable("no optimizer step")
+    if step is None:
+        return _UNMARKED
+    if (none := _none(step, per_parameter, launches_from)) is not None:
+        return none
     kept = min(1.0, _LAUNCHES_OF_FOREACH / max(1.0, step.launches))
     return Found(
         values={"launches": count(round(step.launches)), "host": time(step.host_ns), "device": time(step.device_ns)},
@@ -80,8 +79,10 @@ def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_fro
     Source: torch/profiler/_pattern_matcher.py, OptimizerSingleTensorPattern; pytorch/torchtitan pull request 881.
     """
     step = facts.optimizer_step
-    if (none := _none(step, per_parameter, launches_from)) is not None or step is None:
-        return none or NotApplicable("no optimizer step")
+    if step is None:
+        return _UNMARKED
+    if (none := _none(step, per_parameter, launches_from)) is not None:
+        return none
     return Found(
         values={"launches": count(round(step.launches)), "host": time(step.host_ns), "device": time(step.device_ns)},
         change=batch(facts, step.marks, step.calls, launches=_LAUNCHES_OF_FOREACH, steps=steady_count(facts)),

@@ -10,38 +10,50 @@ from lanewise.diagnose.of_tree.tree_optimizer import measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
-from lanewise.measure.training.optimizer_step import OptimizerStep
+from lanewise.measure.training.optimizer_step import FOREACH, OptimizerStep, OptimizerSums
 from lanewise.replay.change import cheaper
-from lanewise.report.quantity import count, share, time
+from lanewise.report.quantity import Quantity, count, share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 _FUSED_HOST_NS = 1_000_000
+_UNMARKED = NotApplicable("no optimizer step is marked in steady steps")
+
+
+def _none(step: OptimizerSums, passes_from: int) -> Clear | None:
+    """Why no fused implementation is missed here; None if one may be."""
+    if step.fused:
+        return Clear("the optimizer is fused")
+    if step.foreach < passes_from:
+        return Clear(f"{step.foreach:.0f} multi-tensor operators per optimizer step")
+    return None
+
+
+def _values(step: OptimizerSums, cost: float, part: float) -> dict[str, Quantity]:
+    return {
+        "passes": count(round(step.foreach)),
+        "cost": time(cost),
+        "share": share(part),
+        "device": time(step.device_ns),
+        "host": time(step.host_ns),
+    }
 
 
 def _of_tree(contexts: Contexts, *, passes_from: int, share_from: float) -> Outcome:
     step = measure_tree_optimizer(contexts)
     if step is None:
-        return NotApplicable("no optimizer step is marked in steady steps")
-    if step.fused:
-        return Clear("the optimizer is fused")
-    if step.foreach < passes_from:
-        return Clear(f"{step.foreach:.0f} multi-tensor operators per optimizer step")
+        return _UNMARKED
+    if (none := _none(step, passes_from)) is not None:
+        return none
     device_bound = contexts.regime == "compute"
     cost = step.device_ns if device_bound else step.host_ns
     part = step.device_ns / contexts.compute_ns if device_bound else contexts.of_step(step.host_ns)
     if part <= share_from:
         return Clear(f"the optimizer step is {part:.1%} of the {'device time' if device_bound else 'step'}")
-    rows = np.flatnonzero(contexts.operators(r"^aten::_foreach_") & step.inside)
+    rows = np.flatnonzero(contexts.operators(FOREACH) & step.inside)
     host_kept = min(1.0, _FUSED_HOST_NS / max(1.0, step.host_ns))
     return Found(
-        values={
-            "passes": count(round(step.foreach)),
-            "cost": time(cost),
-            "share": share(part),
-            "device": time(step.device_ns),
-            "host": time(step.host_ns),
-        },
+        values=_values(step, cost, part),
         saves=contexts.saving(step.inside, kept=np.where(contexts.tree.leaf, 1 / step.foreach, host_kept)),
         evidence=[
             table(
@@ -85,11 +97,9 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
     """
     step = facts.optimizer_step
     if step is None:
-        return NotApplicable("no optimizer step is marked in steady steps")
-    if step.fused:
-        return Clear("the optimizer is fused")
-    if step.foreach < passes_from:
-        return Clear(f"{step.foreach:.0f} multi-tensor operators per optimizer step")
+        return _UNMARKED
+    if (none := _none(step, passes_from)) is not None:
+        return none
     trace = facts.trace
     work = trace.device_work[np.isin(trace.links.launch, step.calls)]
     device_bound = facts.regime.name == "compute"
@@ -101,13 +111,7 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
     if part <= share_from:
         return Clear(f"the optimizer step is {part:.1%} of the {'device time' if device_bound else 'step'}")
     return Found(
-        values={
-            "passes": count(round(step.foreach)),
-            "cost": time(cost),
-            "share": share(part),
-            "device": time(step.device_ns),
-            "host": time(step.host_ns),
-        },
+        values=_values(step, cost, part),
         change=cheaper(step.marks, min(1.0, _FUSED_HOST_NS / max(1.0, step.host_ns)))
         + rescale(facts, work, 1 / step.foreach),
         spread=0.3,
@@ -132,7 +136,7 @@ def _operators(facts: Facts, step: OptimizerStep) -> list[dict[str, object]]:
     inside = np.zeros(len(trace), dtype=bool)
     inside[step.marks] = True
     events = trace.of(Kind.OPERATOR)
-    events = events[trace.name_mask(r"^aten::_foreach_")[trace.name[events]]]
+    events = events[trace.name_mask(FOREACH)[trace.name[events]]]
     events = events[nearest(facts.host.parent, inside, events) >= 0]
     time_of = np.bincount(trace.name[events], weights=trace.duration[events], minlength=len(trace.names))
     number = np.bincount(trace.name[events], minlength=len(trace.names))
