@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -34,6 +35,7 @@ __all__ = [
     "open_ranks",
     "open_trace",
     "output_option",
+    "print_or_write",
     "project_settings",
     "step_row",
     "step_time_option",
@@ -180,6 +182,16 @@ def console(file: IO[str] | None = None) -> Console:
     if file is None and sys.stdout.isatty():
         file = cast("IO[str]", WithMicro(sys.stdout))
     return Console(file=file, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+
+
+def print_or_write(printed: Callable[[Console], None], output: Path | None, force: bool) -> None:
+    """What is printed on a console, on the terminal or in a file. Raises as `emit` does."""
+    if output is None:
+        printed(console())
+        return
+    buffer = StringIO()
+    printed(console(buffer))
+    emit(buffer.getvalue(), output, force)
 
 
 STDOUT = Path("-")

@@ -15,6 +15,7 @@ from lanewise.cli.common import (
     open_ranks,
     open_trace,
     output_option,
+    print_or_write,
     project_settings,
     step_time_option,
 )
@@ -117,18 +118,10 @@ def _show(
     if form in formats("report"):
         whole = (full or verbose) and form in formats("whole report")
         emit(written("whole report" if whole else "report", form, report), output, force)
-    elif output is not None:
-        from io import StringIO
-
+    elif full or verbose or output is not None:
         from lanewise.show.report.terminal import print_report
 
-        buffer = StringIO()
-        print_report(report, console(buffer), verbose=verbose)
-        emit(buffer.getvalue(), output, force)
-    elif full or verbose:
-        from lanewise.show.report.terminal import print_report
-
-        print_report(report, console(), verbose=verbose)
+        print_or_write(lambda terminal: print_report(report, terminal, verbose=verbose), output, force)
     else:
         from lanewise.show.report.one_screen import print_one_screen
 

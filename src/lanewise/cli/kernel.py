@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import console, emit, json_option, output_option
+from lanewise.cli.common import emit, json_option, output_option, print_or_write
 
 if TYPE_CHECKING:
     from lanewise.machine_code.cubins import Kernel
@@ -83,14 +83,9 @@ def kernel(
 
         emit(kernels_json(found), output, force)
         return
-    from io import StringIO
-
     from lanewise.show.kernel.kernel_text import render_verdicts
 
-    buffer = StringIO()
-    console(buffer if output is not None else None).print(render_verdicts(found))
-    if output is not None:
-        emit(buffer.getvalue(), output, force)
+    print_or_write(lambda terminal: terminal.print(render_verdicts(found)), output, force)
 
 
 def _named(kernels: list[Kernel], pattern: str | None, source: str) -> list[Kernel]:

@@ -8,11 +8,11 @@ import click
 
 from lanewise.cli.common import (
     cache_option,
-    console,
     emit,
     json_option,
     open_trace,
     output_option,
+    print_or_write,
     project_settings,
     step_time_option,
 )
@@ -74,11 +74,4 @@ def predict(
         return
     from lanewise.show.report.prediction_text import render_prediction
 
-    if output is None:
-        console().print(render_prediction(prediction))
-        return
-    from io import StringIO
-
-    buffer = StringIO()
-    console(buffer).print(render_prediction(prediction))
-    emit(buffer.getvalue(), output, force)
+    print_or_write(lambda terminal: terminal.print(render_prediction(prediction)), output, force)
