@@ -14,13 +14,17 @@ import lanewise
 from lanewise.cli import common
 from lanewise.cli.main import cli
 from lanewise.diagnose.sections import ranks as section
+from lanewise.diagnose.sections.rank_findings import MOST, told_of_findings, which_ranks
+from lanewise.diagnose.sections.section import Headings, Source, columns_of
 from lanewise.errors import UsageError
 from lanewise.measure.distributed.gathering import rank_worker
+from lanewise.measure.distributed.gathering.read_ranks import RanksRead
 from lanewise.measure.distributed.job import job_of
 from lanewise.measure.facts import Facts
 from tests.diagnose.distributed.jobs import rank
 from tests.support.builder import TraceBuilder
 from tests.support.corpus import REPOSITORY, trace_path
+from tests.support.made_ranks import made_rank
 from tests.support.real_jobs import GOOD, PIPELINE, PLANTED, job_paths
 
 
@@ -185,10 +189,15 @@ def test_a_finding_is_said_with_the_ranks_that_have_it(tmp_path: Path) -> None:
     assert "findings" not in json.loads(run("ranks", str(tmp_path), "--no-cache", "--no-findings", "--json"))["tables"]
 
 
-def test_of_a_large_job_a_sample_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lanewise.diagnose.sections.rank_findings.MOST", 2)
-    said = run("ranks", str(folder_of(PIPELINE, tmp_path)), "--no-cache")
-    assert "What `explain` finds of 2 of them, evenly chosen: " in said
+def test_of_a_large_job_a_sample_is_explained_with_the_late_ones() -> None:
+    found = RanksRead([made_rank(rank) for rank in range(1000)], [f"rank{rank}.json" for rank in range(1000)])
+    rows = which_ranks(found, [17])
+    assert 17 in rows
+    assert (rows[0], rows[-1], len(rows)) == (0, 999, MOST + 1)
+    headings: Headings = {"code": ("text", ""), "name": ("text", ""), "ranks": ("text", "")}
+    table = Source("", columns_of([{"code": "LAU101", "name": "n", "ranks": "31 of 32"}], headings), headings)
+    (said,) = told_of_findings(table, 32, 1000)
+    assert str(said) == "What `explain` finds of 32 of them, evenly chosen: LAU101 n on 31 of 32."
 
 
 def test_traces_of_a_job_before_are_left_out_and_named(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lanewise.measure.distributed.bus_bandwidth import bus_factor, kind_of
-from lanewise.measure.distributed.clocks import align_clocks
 from lanewise.measure.distributed.communication_figures import link_of, traffic_of
 from lanewise.measure.distributed.communications import Communication
+from lanewise.measure.distributed.host_clocks import align_clocks
 from lanewise.measure.distributed.late_ranks import compare_ranks
 from lanewise.measure.distributed.matched_communications import match
 from lanewise.measure.distributed.pipeline_bubble import pipelines_of

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
-from lanewise.measure.distributed.clocks import align_clocks
 from lanewise.measure.distributed.communication_figures import Traffic, traffic_of
+from lanewise.measure.distributed.host_clocks import align_clocks
 from lanewise.measure.distributed.late_ranks import Job
 from lanewise.measure.distributed.matched_communications import Matched
 from lanewise.measure.distributed.pipeline_bubble import Pipeline, pipelines_of

@@ -68,10 +68,16 @@ def _told(one: Standstill) -> list[TextBlock]:
             )
         ]
     if not one.missing:
+        unknown = text(_ranks(one.unknown, begins=False))
         return [
             TextBlock(
                 "{there} wait in {what}{place}. Of {unknown} there is no dump: they may have ended.",
-                {"there": text(_ranks(one.there)), "what": what, "place": place, "unknown": text(_ranks(one.unknown))},
+                {
+                    "there": text(_ranks(one.there)),
+                    "what": what,
+                    "place": place,
+                    "unknown": unknown,
+                },
             )
         ]
     said = [

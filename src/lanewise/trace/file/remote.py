@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -83,7 +84,7 @@ def _file(filesystem: Any, url: str, path: str, details: dict[str, Any]) -> Remo
 
 def _filesystem(url: str) -> tuple[Any, str]:
     try:
-        import fsspec
+        fsspec: Any = importlib.import_module("fsspec")
     except ImportError:
         raise MissingDependencyError(f"reading {url} needs fsspec: pip install 'lanewise[remote]'") from None
     return _asked(url, lambda: fsspec.core.url_to_fs(url))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,10 +22,9 @@ class Dask:
 
     def __init__(self, address: str) -> None:
         try:
-            import distributed
+            self._distributed: Any = importlib.import_module("distributed")
         except ImportError:
             raise MissingDependencyError("reading traces with Dask needs it: pip install 'lanewise[dask]'") from None
-        self._distributed: Any = distributed
         self._address = address
 
     def each(self, task: str, names: Sequence[str], *, cache: bool) -> Iterator[bytes | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,10 +20,9 @@ class Ray:
 
     def __init__(self, address: str) -> None:
         try:
-            import ray
+            self._ray: Any = importlib.import_module("ray")
         except ImportError:
             raise MissingDependencyError("reading traces with Ray needs it: pip install 'lanewise[ray]'") from None
-        self._ray: Any = ray
         self._address = address
 
     def each(self, task: str, names: Sequence[str], *, cache: bool) -> Iterator[bytes | None]:
