@@ -1,7 +1,7 @@
 """LayerNorm of a sum: a residual is added in the kernel that normalises, and both results are returned.
 
-`add_layer_norm(x, residual, w, b, eps)` is `layer_norm` of `x + residual`, rounded to the dtype of x first, and that sum. Dtypes and
-shapes are those of `lanewise.kernels.rows.layer_norm`. Differentiable once in x, residual, w and b.
+`add_layer_norm(x, residual, w, b, eps)` is `layer_norm` of `x + residual`, rounded to the dtype of x first, and that sum.
+Dtypes and shapes are those of `lanewise.kernels.rows.layer_norm`. Differentiable once in x, residual, w and b.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RMSNorm of a sum: a residual is added in the kernel that normalises, and both results are returned.
 
-`add_rms_norm(x, residual, w, eps)` is `rms_norm` of `x + residual`, rounded to the dtype of x first, and that sum. Dtypes and
-shapes are those of `lanewise.kernels.rows.rms_norm`. Differentiable once in x, residual and w.
+`add_rms_norm(x, residual, w, eps)` is `rms_norm` of `x + residual`, rounded to the dtype of x first, and that sum.
+Dtypes and shapes are those of `lanewise.kernels.rows.rms_norm`. Differentiable once in x, residual and w.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Formulas and bytes: `lanewise.kernels.rows.norm_backward_kernels`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -32,6 +32,51 @@ class NormGrads(NamedTuple):
     db: torch.Tensor | None
 
 
+class _Rows(NamedTuple):
+    """What the kernels of one call are given: tensors as rows, their sizes and strides, constants, where results go."""
+
+    grad: torch.Tensor
+    more: torch.Tensor
+    x: torch.Tensor
+    weight: torch.Tensor
+    mean: torch.Tensor
+    rstd: torch.Tensor
+    dx: torch.Tensor
+    scalars: tuple[int, int, int, int]
+    flags: dict[str, bool]
+    key: tuple[Any, ...]
+    traced: bool
+
+    @property
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        return self.grad, self.x, self.weight, self.more, self.mean, self.rstd
+
+    def launch(self, kernel: Kernel, tensors: tuple[torch.Tensor, ...], launch: Launch) -> Remembered | None:
+        """Launch a kernel; what is returned is worth keeping."""
+        if self.traced:
+            kernel.trace(tensors, launch)
+            return None
+        return kernel((self.key, launch.grid), tensors, lambda: launch)
+
+    def partial_sums(self, programs: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Room for each program's dw and db; `dx` stands for one that nobody asked for."""
+
+        def room(needed: bool) -> torch.Tensor:
+            shape, device = (programs, self.scalars[1]), self.dx.device
+            return torch.empty(shape, dtype=torch.float32, device=device) if needed else self.dx
+
+        return room(self.flags["NEED_W"]), room(self.flags["NEED_B"])
+
+
+class _Partial(NamedTuple):
+    """dx is on its way, and dw and db as sums of each program's rows; `launched`: the launch, if it is worth keeping."""
+
+    programs: int
+    dw: torch.Tensor
+    db: torch.Tensor
+    launched: Remembered | None
+
+
 def norm_backward(
     dy: torch.Tensor,
     ds: torch.Tensor | None,
@@ -55,7 +100,6 @@ def norm_backward(
             if grads is not None:
                 return NormGrads(*grads)
     dx = torch.empty_like(x)
-    flat_x = as_rows(x)
     grad = as_rows(dy)
     rows, cols = grad.shape
     dw = torch.empty(cols, dtype=x.dtype, device=x.device) if need_w else None
@@ -65,90 +109,100 @@ def norm_backward(
             if tensor is not None:
                 tensor.zero_()
         return NormGrads(dx, dw, db)
+    flat_x = as_rows(x)
     more = grad if ds is None else as_rows(ds)
-    weight = flat_x if w is None else w
     scalars = (rows, cols, grad.stride(0), more.stride(0))
     flags = {"RMS": rms, "HAS_W": w is not None, "NEED_W": need_w, "NEED_B": need_b, "ADD": ds is not None}
     key = (scalars, *flags.values(), dy.dtype, x.dtype, None if ds is None else ds.dtype, x.device.index)
-
-    def go(kernel: Kernel, tensors: tuple[torch.Tensor, ...], launch: Launch) -> Remembered | None:
-        if traced:
-            kernel.trace(tensors, launch)
-            return None
-        return kernel((key, launch.grid), tensors, lambda: launch)
-
-    first = second = None
-    shape = tuning.pick("norm_backward", (x.dtype, int(cols), rms), backward_layout(int(cols), x.element_size(), rms))
-    if traced or (shape.parts > 1 and (not clusters(x.device) or shape in _NO_ROOM)):
-        shape = _whole_rows(int(cols), rms, x.element_size())
-
-    def partial(programs: int) -> tuple[torch.Tensor, torch.Tensor]:
-        def room(needed: bool) -> torch.Tensor:
-            return torch.empty((programs, cols), dtype=torch.float32, device=x.device) if needed else dx
-
-        return room(need_w), room(need_b)
-
-    if shape is None or shape.parts == 0:
-        blocks = -(-cols // _COLUMNS)
-        programs = max(1, min(rows, 4 * sm_count(x.device) // blocks))
-        partial_w, partial_b = partial(programs)
-        sums = torch.empty((rows, 2), dtype=torch.float32, device=x.device)
-        go(
-            SUMS_KERNEL,
-            (grad, flat_x, weight, mean, rstd, sums),
-            Launch((rows,), scalars[:3], {"RMS": rms, "HAS_W": w is not None, "BLOCK": 8192}, 16),
-        )
-        go(
-            COLUMNS_KERNEL,
-            (grad, flat_x, weight, more, mean, rstd, sums, dx, partial_w, partial_b),
-            Launch((blocks, programs), scalars, {**flags, "BLOCK": _COLUMNS}, 8),
-        )
-    elif shape.parts > 1 or (shape.lean and not traced and direct()):
-        programs = _walkers(rows, shape, x.device)
-        partial_w, partial_b = partial(programs)
-        bound = min(65536 // (shape.warps * 32 * shape.persistent) // 8 * 8, 255)
-        meta = {**flags, **split_meta(shape)}
-        cluster = shape.parts if shape.parts > 1 else 0
-        launch = Launch((programs,), scalars, meta, shape.warps, cluster=cluster, max_registers=bound)
-        try:
-            first = go(
-                BACKWARD_SPLIT_KERNEL, (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b), launch
-            )
-        except NoRoomError:
-            _NO_ROOM.add(shape)
-            return norm_backward(dy, ds, x, w, mean, rstd, rms, need_w, need_b)
-    else:
-        tiles = -(-rows // shape.rows)
-        programs = min(tiles, (shape.persistent or 2) * sm_count(x.device))
-        partial_w, partial_b = partial(programs)
-        first = go(
-            BACKWARD_KERNEL,
-            (grad, flat_x, weight, more, mean, rstd, dx, partial_w, partial_b),
-            Launch(
-                (programs,),
-                scalars,
-                {**flags, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages},
-                shape.warps,
-                shape.stages,
-            ),
-        )
+    given = _Rows(grad, more, flat_x, flat_x if w is None else w, mean, rstd, dx, scalars, flags, key, traced)
+    shape = _shape(x, int(cols), rms, traced)
+    try:
+        partial = _rows_twice(given) if shape is None or shape.parts == 0 else _rows_once(given, shape)
+    except NoRoomError:
+        assert shape is not None
+        _NO_ROOM.add(shape)
+        return norm_backward(dy, ds, x, w, mean, rstd, rms, need_w, need_b)
+    second = None
     if need_w or need_b:
-        second = go(
-            ADD_UP_KERNEL,
-            (partial_w, partial_b, dx if dw is None else dw, dx if db is None else db),
-            _adding_up(programs, cols, need_w, need_b),
-        )
-    if first is not None and grad.data_ptr() == dy.data_ptr() and (ds is None or more.data_ptr() == ds.data_ptr()):
-        wanted = [t for t in (dw, db) if t is not None]
-        partial = [t for t, needed in ((partial_w, need_w), (partial_b, need_b)) if needed]
-        at_w, at_b = ~1 if need_w else ~0, ~(1 + need_w) if need_b else ~0
-        to_w, to_b = ~(1 + len(wanted)) if need_w else ~0, ~(1 + len(wanted) + need_w) if need_b else ~0
-        steps = [Step(first, (0, 2, 3 if w is not None else 2, 0 if ds is None else 1, 4, 5, ~0, to_w, to_b))]
-        if wanted:
-            steps.append(Step(second, (to_w, to_b, at_w, at_b)))
-        returned = (0, ~at_w if need_w else None, ~at_b if need_b else None)
-        _RECENT_BACKWARD.keep(kind, (dy, ds, x, w, mean, rstd), [dx, *wanted, *partial], steps, returned)
+        sums = (partial.dw, partial.db, dx if dw is None else dw, dx if db is None else db)
+        second = given.launch(ADD_UP_KERNEL, sums, _adding_up(partial.programs, cols, need_w, need_b))
+    views = grad.data_ptr() == dy.data_ptr() and (ds is None or more.data_ptr() == ds.data_ptr())
+    if partial.launched is not None and views:
+        _keep(kind, (dy, ds, x, w, mean, rstd), NormGrads(dx, dw, db), partial, second)
     return NormGrads(dx, dw, db)
+
+
+def _shape(x: torch.Tensor, cols: int, rms: bool, traced: bool) -> Layout | None:
+    """How a row is spread: as measured for this card, or whole where a cluster is not to be had."""
+    shape = tuning.pick("norm_backward", (x.dtype, cols, rms), backward_layout(cols, x.element_size(), rms))
+    if traced or (shape.parts > 1 and (not clusters(x.device) or shape in _NO_ROOM)):
+        return _whole_rows(cols, rms, x.element_size())
+    return shape
+
+
+def _rows_twice(given: _Rows) -> _Partial:
+    """Rows too long for a program: the sums of each row, then dx by blocks of columns."""
+    rows, cols = given.scalars[:2]
+    device = given.dx.device
+    blocks = -(-cols // _COLUMNS)
+    programs = max(1, min(rows, 4 * sm_count(device) // blocks))
+    dw, db = given.partial_sums(programs)
+    sums = torch.empty((rows, 2), dtype=torch.float32, device=device)
+    flags = {name: given.flags[name] for name in ("RMS", "HAS_W")}
+    given.launch(
+        SUMS_KERNEL,
+        (given.grad, given.x, given.weight, given.mean, given.rstd, sums),
+        Launch((rows,), given.scalars[:3], {**flags, "BLOCK": 8192}, 16),
+    )
+    given.launch(
+        COLUMNS_KERNEL,
+        (*given.inputs, sums, given.dx, dw, db),
+        Launch((blocks, programs), given.scalars, {**given.flags, "BLOCK": _COLUMNS}, 8),
+    )
+    return _Partial(programs, dw, db, None)
+
+
+def _rows_once(given: _Rows, shape: Layout) -> _Partial:
+    """Rows of one program, or of a cluster of them, each read once.
+
+    Raises:
+        NoRoomError: the card cannot hold such a cluster.
+    """
+    rows, device = given.scalars[0], given.dx.device
+    if shape.parts > 1 or (shape.lean and not given.traced and direct()):
+        kernel, programs = BACKWARD_SPLIT_KERNEL, _walkers(rows, shape, device)
+        bound = min(65536 // (shape.warps * 32 * shape.persistent) // 8 * 8, 255)
+        meta = {**given.flags, **split_meta(shape)}
+        cluster = shape.parts if shape.parts > 1 else 0
+        launch = Launch((programs,), given.scalars, meta, shape.warps, cluster=cluster, max_registers=bound)
+    else:
+        kernel, programs = BACKWARD_KERNEL, min(-(-rows // shape.rows), (shape.persistent or 2) * sm_count(device))
+        meta = {**given.flags, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages}
+        launch = Launch((programs,), given.scalars, meta, shape.warps, shape.stages)
+    dw, db = given.partial_sums(programs)
+    return _Partial(programs, dw, db, given.launch(kernel, (*given.inputs, given.dx, dw, db), launch))
+
+
+def _keep(
+    kind: tuple[bool, bool, bool],
+    inputs: tuple[torch.Tensor | None, ...],
+    grads: NormGrads,
+    partial: _Partial,
+    second: Remembered | None,
+) -> None:
+    """Keep a call that has just been made for the next of its kind: one launch, and one more where sums are added up."""
+    _, need_w, need_b = kind
+    _, ds, _, w, _, _ = inputs
+    wanted = [t for t in grads[1:] if t is not None]
+    room = [t for t, needed in ((partial.dw, need_w), (partial.db, need_b)) if needed]
+    at_w, at_b = ~1 if need_w else ~0, ~(1 + need_w) if need_b else ~0
+    to_w, to_b = ~(1 + len(wanted)) if need_w else ~0, ~(1 + len(wanted) + need_w) if need_b else ~0
+    order = (0, 2, 3 if w is not None else 2, 0 if ds is None else 1, 4, 5, ~0, to_w, to_b)
+    steps = [Step(partial.launched, order)]
+    if wanted:
+        steps.append(Step(second, (to_w, to_b, at_w, at_b)))
+    returned = (0, ~at_w if need_w else None, ~at_b if need_b else None)
+    _RECENT_BACKWARD.keep(kind, inputs, [grads.dx, *wanted, *room], steps, returned)
 
 
 def _adding_up(programs: int, cols: int, need_w: bool, need_b: bool) -> Launch:
