@@ -20,14 +20,12 @@ from lanewise.trace.schema import Kind
 __all__ = [
     "by_line",
     "host_window",
-    "in_steady_steps",
     "kernel_label",
     "line_hint",
     "locate",
     "operator_chain",
     "per_step",
     "shapes_label",
-    "steady_count",
     "table",
     "table_of",
 ]
@@ -52,23 +50,11 @@ def table_of(
     return TableBlock(title, headings, rows, max(0, data.height - limit))
 
 
-def in_steady_steps(facts: Facts, events: np.ndarray) -> np.ndarray:
-    """Those of the given events that belong to steady steps."""
-    steady = np.concatenate((facts.steps.steady, [False]))
-    return events[steady[facts.trace.steps.of_event[events]]]
-
-
-@remembered
-def steady_count(facts: Facts) -> int:
-    """Number of steady steps, at least 1."""
-    return max(1, int(np.count_nonzero(facts.steps.steady)))
-
-
 def per_step(facts: Facts, events: np.ndarray, value: np.ndarray | None = None) -> float:
     """Sum of `value` (indexed by event; 1 each by default) over the events of steady steps, per steady step."""
-    chosen = in_steady_steps(facts, events)
+    chosen = facts.steady_events(events)
     total = len(chosen) if value is None else value[chosen].sum()
-    return float(total) / steady_count(facts)
+    return float(total) / facts.steady_count
 
 
 @remembered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lanewise.diagnose.evidence import kernel_label, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, shapes_label, table
 from lanewise.diagnose.rule import NeedsCapture, NotApplicable
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
@@ -26,7 +26,7 @@ def no_roofline(facts: Facts) -> NotApplicable | NeedsCapture | None:
 
 def per_step_ns(facts: Facts, roof: Roof) -> float:
     """Device time of a group of calls, ns per step."""
-    return roof.time / steady_count(facts)
+    return roof.time / facts.steady_count
 
 
 def roof_table(facts: Facts, title: str, roofs: list[Roof]) -> TableBlock:
@@ -39,7 +39,7 @@ def roof_table(facts: Facts, title: str, roofs: list[Roof]) -> TableBlock:
                 "operator": roof.name,
                 "shapes": shapes_label(facts, roof.operator),
                 "kernel": kernel_label(facts, int(facts.trace.device_work[longest])),
-                "count": roof.calls / steady_count(facts),
+                "count": roof.calls / facts.steady_count,
                 "duration": roof.time / roof.calls,
                 "flops": f"{roof.flop_rate / 1e12:.3g} TFLOP/s" if roof.flop_rate == roof.flop_rate else "",
                 "of_compute": roof.of_compute,

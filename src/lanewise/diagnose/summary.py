@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lanewise.diagnose.evidence import in_steady_steps, steady_count, table, table_of
+from lanewise.diagnose.evidence import table, table_of
 from lanewise.diagnose.sections.cpu import cpu_sentence, functions_source, operators_source, steps_source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
@@ -339,8 +339,8 @@ def _cpu_sentence(facts: Facts) -> str:
 def _only_memory(facts: Facts, where: str) -> str:
     calls = memory_calls(facts.trace)
     if facts.trace.steps.recorded:
-        calls = in_steady_steps(facts, calls)
-    spent = float(facts.trace.duration[calls].sum()) / steady_count(facts)
+        calls = facts.steady_events(calls)
+    spent = float(facts.trace.duration[calls].sum()) / facts.steady_count
     part = format_quantity("share", min(1.0, spent / max(1.0, facts.steps.period_ns)))
     return (
         f"No kernel was launched{where}. All that the program used of the GPU is memory: asking the driver for it takes "

@@ -182,7 +182,7 @@ def _host_costs(facts: Facts, steady: int) -> list[HostCost]:
     trace, host = facts.trace, facts.host
     events = trace.of(Kind.ANNOTATION, Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
     step = trace.steps.of_event[events]
-    chosen = np.concatenate((facts.steps.steady, [False]))[step]
+    chosen = facts.is_steady(step)
     events, step = events[chosen], step[chosen]
     names, row = np.unique(trace.name[events], return_inverse=True)
     api = np.zeros(len(names), dtype=bool)

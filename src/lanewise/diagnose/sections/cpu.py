@@ -73,7 +73,7 @@ def cpu_section(facts: Facts) -> Section:
 
 def functions_source(facts: Facts) -> Source:
     """Python functions by own time, per steady step."""
-    data, steps = facts.functions, max(1, int(np.count_nonzero(facts.steps.steady)))
+    data, steps = facts.functions, facts.steady_count
     columns: dict[str, np.ndarray] = {
         **data,
         "function": _texts([_named(name) for name in data["function"].tolist()]),
@@ -131,7 +131,7 @@ def _percent(part: float) -> str:
 
 def operators_source(facts: Facts) -> Source:
     """Operators by arguments, per steady step."""
-    data, steps = facts.cpu.operators, max(1, int(np.count_nonzero(facts.steps.steady)))
+    data, steps = facts.cpu.operators, facts.steady_count
     events = data["event"].tolist()
     columns: dict[str, np.ndarray] = {
         **data,

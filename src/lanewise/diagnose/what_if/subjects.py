@@ -10,7 +10,6 @@ from fnmatch import translate
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps
 from lanewise.diagnose.select import device_rows, outermost
 from lanewise.errors import UsageError
 from lanewise.measure.facts import Facts
@@ -60,7 +59,7 @@ def _kernels(facts: Facts, name: str) -> Subject:
 
 def _operators(facts: Facts, name: str) -> Subject:
     trace = facts.trace
-    rows = in_steady_steps(facts, trace.of(Kind.OPERATOR, Kind.ANNOTATION))
+    rows = facts.steady_events(trace.of(Kind.OPERATOR, Kind.ANNOTATION))
     rows = rows[~trace.name_mask("^ProfilerStep#")[trace.name[rows]]]
     labels = {int(one): trace.names[int(one)] for one in _names(facts, rows)}
     chosen = _named(facts, "operator", name, rows, labels)
@@ -109,7 +108,7 @@ def _functions(facts: Facts, name: str) -> Subject:
 
 
 def _frames(facts: Facts, what: str) -> np.ndarray:
-    rows = in_steady_steps(facts, facts.trace.of(Kind.PYTHON))
+    rows = facts.steady_events(facts.trace.of(Kind.PYTHON))
     if len(rows) == 0:
         raise UsageError(f"the trace has no stacks to find {what} by; record with_stack=True, or by lanewise run")
     return rows
@@ -127,7 +126,7 @@ def _communication(facts: Facts) -> Subject:
 
 
 def _waits(facts: Facts) -> Subject:
-    return Subject(in_steady_steps(facts, np.flatnonzero(facts.host.waiting)), _NONE)
+    return Subject(facts.steady_events(np.flatnonzero(facts.host.waiting)), _NONE)
 
 
 def _optimizer(facts: Facts) -> Subject:
@@ -209,6 +208,6 @@ def _with_backward(facts: Facts, frames: np.ndarray) -> Subject:
     inside = np.zeros(len(trace), dtype=bool)
     inside[frames] = True
     forward = trace.links.forward_of
-    backward = in_steady_steps(facts, np.flatnonzero(forward >= 0))
+    backward = facts.steady_events(np.flatnonzero(forward >= 0))
     mine = nearest(trace.nesting.parent, inside, forward[backward], include_self=True) >= 0
     return _launching(facts, np.concatenate((frames, backward[mine])))

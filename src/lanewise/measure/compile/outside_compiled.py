@@ -43,15 +43,14 @@ class Remainder:
 def eager_remainder_of(facts: Core) -> Remainder | None:
     """Measure it; None without launches in steady steps."""
     trace, host, regions = facts.trace, facts.host, facts.of(measure_regions)
-    steady = np.concatenate((facts.steps.steady, [False]))
-    chosen = steady[trace.steps.of_event[facts.launches.call]]
+    chosen = facts.in_steady_step[facts.launches.call]
     calls = facts.launches.call[chosen]
     if len(calls) == 0:
         return None
     outside = calls[regions.within[chosen] < 0]
 
     events = trace.of(Kind.OPERATOR)
-    events = events[(host.outermost_operator[events] == events) & steady[trace.steps.of_event[events]]]
+    events = events[(host.outermost_operator[events] == events) & facts.in_steady_step[events]]
     own = np.zeros(len(trace), dtype=bool)
     for rows in (regions.region, regions.graph_call, regions.lookup, facts.compile_rows):
         own[rows] = True

@@ -64,8 +64,7 @@ def pointwise_chains(facts: Core) -> Chains:
     """
     trace, links = facts.trace, facts.trace.links
     work = trace.device_work
-    steady = np.concatenate((facts.steps.steady, [False]))
-    rows = np.flatnonzero(steady[trace.steps.of_event[work]])
+    rows = np.flatnonzero(facts.in_steady_step[work])
     rows = rows[np.lexsort((trace.start[work[rows]], trace.lane[work[rows]]))]
     event = work[rows]
     eligible = _pointwise(facts)[trace.name[event]] & (trace.kind[event] == Kind.KERNEL)

@@ -81,8 +81,7 @@ def roofline(facts: Core) -> list[Roof]:
     """Groups, the most expensive first (the first thousand of them); communication and unlinked work are left out."""
     trace, links = facts.trace, facts.trace.links
     work = trace.device_work
-    steady = np.concatenate((facts.steps.steady, [False]))
-    chosen = steady[trace.steps.of_event[work]] & ~facts.is_family("communication") & (links.operator >= 0)
+    chosen = facts.in_steady_step[work] & ~facts.is_family("communication") & (links.operator >= 0)
     rows = np.flatnonzero(chosen & ~_host_copies(facts))
     if len(rows) == 0:
         return []

@@ -43,9 +43,8 @@ def graph_inputs(facts: Core) -> GraphInputs | None:
     data, not as moving it about.
     """
     trace, links = facts.trace, facts.trace.links
-    steady = np.concatenate((facts.steps.steady, [False]))
     launches = links.calls("graph_launch")
-    launches = launches[steady[trace.steps.of_event[launches]]]
+    launches = facts.steady_events(launches)
     if len(launches) == 0:
         return None
     launches = launches[np.lexsort((trace.start[launches], trace.lane[launches]))]

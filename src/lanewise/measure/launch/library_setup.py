@@ -24,7 +24,6 @@ def opaque_operators(facts: Core, *, above_ns: int) -> np.ndarray:
     is known); compiling and the profiler's stalls left out."""
     trace, host = facts.trace, facts.host
     calls = facts.launches.call
-    steady = np.concatenate((facts.steps.steady, [False]))
     operator = trace.kind == Kind.OPERATOR
     owner = nearest(host.parent, operator, calls)
     counts = np.bincount(owner[owner >= 0], minlength=len(trace))
@@ -32,7 +31,7 @@ def opaque_operators(facts: Core, *, above_ns: int) -> np.ndarray:
     limit = np.where(counts == 1, above_ns, _BEYOND_BOOKKEEPING * above_ns * counts)
     few = (counts >= 1) & (counts <= _FEW_LAUNCHES) & operator
     single = np.flatnonzero(few & (host.self_time * facts.steps.host_scale > limit))
-    single = single[steady[trace.steps.of_event[single]]]
+    single = facts.steady_events(single)
     compiling = np.zeros(len(trace), dtype=bool)
     compiling[facts.compile_rows] = True
     single = single[nearest(host.parent, compiling, single, include_self=True) < 0]

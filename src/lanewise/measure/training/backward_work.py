@@ -45,16 +45,15 @@ class Backward:
 def measure_backward(facts: Core) -> Backward | None:
     """Measure it; None without backward rows in steady steps."""
     trace, parent = facts.trace, facts.host.parent
-    steady = np.concatenate((facts.steps.steady, [False]))
     operators = trace.of(Kind.OPERATOR)
     if len(operators) == 0:
         return None
-    node = operators[trace.name_mask(_NODE)[trace.name[operators]] & steady[trace.steps.of_event[operators]]]
+    node = operators[trace.name_mask(_NODE)[trace.name[operators]] & facts.in_steady_step[operators]]
     if len(node) == 0:
         return None
     is_node = np.zeros(len(trace), dtype=bool)
     is_node[node] = True
-    calls = facts.launches.call[steady[trace.steps.of_event[facts.launches.call]]]
+    calls = facts.steady_events(facts.launches.call)
     launched = _undisturbed(facts)
 
     owner = nearest(parent, is_node, calls)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, device_rows, device_sum, per
 from lanewise.diagnose.what_if.remedies import remove
@@ -61,7 +61,7 @@ def addmm_operand_copy(facts: Facts) -> Outcome:
     device_ns = device_sum(facts, copies)
     own = calls[~graph]
     size = np.maximum(_bytes(facts, events), 0)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     kernels = trace.name[trace.device_work[gemms]]
     rows: list[dict[str, Any]] = []
     for kernel in np.unique(kernels).tolist():

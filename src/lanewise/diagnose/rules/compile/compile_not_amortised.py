@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.compile.nothing_to_fuse import fused_operators
 from lanewise.measure.columns import sums
@@ -47,7 +47,7 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
         return NotApplicable("no compiled region")
     if compile_time_of_step(facts)[facts.steps.steady].any():
         return NotApplicable("steady steps compile (CMP102)")
-    outer = in_steady_steps(facts, regions.region[regions.parent < 0])
+    outer = facts.steady_events(regions.region[regions.parent < 0])
     if len(outer) == 0:
         return Clear("no region runs in steady steps")
     eager = _eager_cost(facts, eager_op_us * 1e3)
@@ -61,7 +61,7 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
         host = float((trace.duration[mine] - facts.host.wait_inside[mine]).mean()) + lookup
         if per_call >= ops_below or host <= per_call * eager or fused[np.isin(outer, mine)].any():
             continue
-        calls = len(mine) / steady_count(facts)
+        calls = len(mine) / facts.steady_count
         small.append(mine)
         keeps.append(np.full(len(mine), max(0.0, 1 - (host - per_call * eager) / float(trace.duration[mine].mean()))))
         rows.append(
@@ -149,12 +149,12 @@ def _device_ops(facts: Facts, outer: np.ndarray) -> np.ndarray:
 def _eager_cost(facts: Facts, default_ns: float) -> float:
     """Median host cost of launching operators outside every region; the default where there are fewer than five."""
     calls = facts.launches.call
-    steady = np.concatenate((facts.steps.steady, [False]))[facts.trace.steps.of_event[calls]]
+    steady = facts.in_steady_step[calls]
     outside = steady & (facts.regions.within < 0) & (facts.host.outermost_operator[calls] >= 0)
     return float(np.median(facts.launches.host_cost[outside])) if outside.sum() >= 5 else default_ns
 
 
 def _lookup_cost(facts: Facts) -> float:
     """Mean duration of a cache lookup in steady steps."""
-    lookups = in_steady_steps(facts, facts.regions.lookup)
+    lookups = facts.steady_events(facts.regions.lookup)
     return float(facts.trace.duration[lookups].mean()) if len(lookups) else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.compile.outside_compiled import Remainder, eager_remainder_of
@@ -54,8 +54,8 @@ def eager_remainder(
     part = _share(rest, device_bound, optimizer_below)
     if part <= share_from:
         return Clear(f"{part:.0%} runs outside compiled regions")
-    steps = steady_count(facts)
-    calls = in_steady_steps(facts, rest.calls)
+    steps = facts.steady_count
+    calls = facts.steady_events(rest.calls)
     operators = np.unique(facts.host.outermost_operator[calls])
     operators = operators[(operators >= 0) & (facts.host.wait_inside[operators] == 0)]
     rows = _by_operator(facts, rest)
@@ -106,7 +106,7 @@ def _share(rest: Remainder, device_bound: bool, optimizer_below: float) -> float
 
 
 def _by_operator(facts: Facts, rest: Remainder) -> list[dict[str, object]]:
-    trace, steps = facts.trace, steady_count(facts)
+    trace, steps = facts.trace, facts.steady_count
     events = rest.operators
     host = np.bincount(trace.name[events], weights=trace.duration[events], minlength=len(trace.names))
     number = np.bincount(trace.name[events], minlength=len(trace.names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import remove
@@ -47,7 +47,7 @@ def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outc
     calls = calls[~inside_compilation(facts, calls)]
     work = trace.device_work
     inside = np.flatnonzero(np.isin(links.launch, calls) & (links.launch >= 0))
-    inside = inside[np.isin(work[inside], in_steady_steps(facts, work[inside]))]
+    inside = inside[np.isin(work[inside], facts.steady_events(work[inside]))]
     if len(inside) == 0:
         return Clear("compiled graphs start no device work in steady steps")
     event = work[inside]
@@ -57,7 +57,7 @@ def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outc
     part = int(trace.duration[event[eager]].sum()) / max(1, total)
     if part <= share_from:
         return Clear(f"eager kernels are {part:.1%} of the device time of compiled graphs")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     operator = links.operator[inside[eager]]
     label = np.where(operator >= 0, trace.name[np.maximum(operator, 0)], trace.name[event[eager]]).astype(np.int64)
     time_of = np.bincount(label, weights=trace.duration[event[eager]], minlength=len(trace.names))

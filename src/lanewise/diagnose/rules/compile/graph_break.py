@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, line_hint, locate, steady_count, table
+from lanewise.diagnose.evidence import line_hint, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.measure.facts import Facts
@@ -48,7 +48,7 @@ def graph_break(facts: Facts) -> Outcome:
     frame = dict(zip(regions.region.tolist(), regions.frame.tolist(), strict=True))
     inside = regions.parent >= 0
     other = np.array([inside[i] and frame[int(regions.parent[i])] != regions.frame[i] for i in range(len(inside))])
-    nested = in_steady_steps(facts, regions.region[other])
+    nested = facts.steady_events(regions.region[other])
     if len(nested) == 0:
         return Clear("no region continues in another one")
 
@@ -57,7 +57,7 @@ def graph_break(facts: Facts) -> Outcome:
     within = np.zeros(len(trace), dtype=bool)
     within[outer] = True
     graphs = graphs[nearest(facts.host.parent, within, graphs) >= 0] if len(graphs) else graphs
-    steps = steady_count(facts)
+    steps = facts.steady_count
     waits = int(facts.host.wait_inside[outer].sum())
     between = (int(trace.duration[outer].sum()) - int(trace.duration[graphs].sum()) - waits) / steps
     further = max(0.0, between) + _entering(facts, graphs, nested) / steps
@@ -119,7 +119,7 @@ def _pairs(facts: Facts, nested: np.ndarray) -> list[dict[str, object]]:
         pair = (trace.name_of(event), trace.name_of(parent[event]))
         counts[pair] = counts.get(pair, 0) + 1
     return [
-        {"region": inner, "outer": outer, "count": round(number / steady_count(facts), 1)}
+        {"region": inner, "outer": outer, "count": round(number / facts.steady_count, 1)}
         for (inner, outer), number in sorted(counts.items(), key=lambda item: -item[1])
     ]
 
@@ -130,13 +130,13 @@ def _between(facts: Facts, outer: np.ndarray, graphs: np.ndarray) -> list[dict[s
     holder = np.zeros(len(trace), dtype=bool)
     holder[facts.regions.region] = True
     holder[graphs] = True
-    events = in_steady_steps(facts, trace.of(Kind.OPERATOR))
+    events = facts.steady_events(trace.of(Kind.OPERATOR))
     own = trace.name_mask(_OWN)[trace.name[events]]
     events = events[~own & np.isin(parent[events], facts.regions.region)]
     top = np.zeros(len(trace), dtype=bool)
     top[outer] = True
     events = events[nearest(parent, top, events) >= 0]
     time_of = np.bincount(trace.name[events], weights=trace.duration[events], minlength=len(trace.names))
-    steps = steady_count(facts)
+    steps = facts.steady_count
     order = np.argsort(-time_of, kind="stable")[:6].tolist()
     return [{"operator": trace.names[int(n)], "time": float(time_of[n]) / steps} for n in order if time_of[n] > 0]

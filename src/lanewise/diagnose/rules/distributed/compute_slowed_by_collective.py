@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import of_step, per
 from lanewise.measure.facts import Facts
@@ -52,7 +52,7 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
     if not facts.is_family("communication").any():
         return NotApplicable("the trace holds no collectives")
     spinning = facts.overlap.communication
-    steps = steady_count(facts)
+    steps = facts.steady_count
     found: list[tuple[float, dict[str, Any], np.ndarray, int]] = []
     plains: list[np.ndarray] = []
     plain_total = beside_total = 0.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
@@ -43,7 +43,7 @@ def conv_autotune(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         return NotApplicable("the trace holds no kernels in steady steps")
     generic = trace.name_mask(_GENERIC)
     groups = [group for group in facts.kernel_groups if generic[trace.name[group.example]]]
-    steps, compute = steady_count(facts), compute_ns(facts)
+    steps, compute = facts.steady_count, compute_ns(facts)
     total = sum(group.total for group in groups) / steps
     if not groups or total < share_from * compute:
         return Clear(f"generic convolution kernels take {total / compute:.1%} of the computing time")

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
@@ -79,7 +79,7 @@ def double_precision(facts: Facts, *, share_from: float = 0.05) -> Outcome:
     """
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
-    steps, compute = steady_count(facts), compute_ns(facts)
+    steps, compute = facts.steady_count, compute_ns(facts)
     groups = [g for g in facts.kernel_groups if _is_double(facts, g)]
     total = sum(g.total for g in groups) / steps
     if not groups or total < share_from * compute:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
@@ -116,7 +116,7 @@ def hand_written_attention(facts: Facts) -> Outcome:
     ]
     if not kept:
         return Clear("the products around softmax have different batches, or belong to the reference path")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     total = sum(float(leaves.time[chain].sum()) for chain in kept) / steps
     fused, scores = [], 0
     rate = 0.0

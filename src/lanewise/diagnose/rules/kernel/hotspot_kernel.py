@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
@@ -72,7 +72,7 @@ def hotspot_kernel(facts: Facts, *, share_from: float = 0.30) -> Outcome:
     if not groups:
         return NotApplicable("the trace holds no kernels in steady steps")
     total = sum(group.total for group in groups)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     top = groups[0]
     of_compute = top.total / steps / max(compute_ns(facts), total / steps)
     if of_compute < share_from:

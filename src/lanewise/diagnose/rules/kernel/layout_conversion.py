@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, device_rows, device_sum, per
 from lanewise.diagnose.what_if.remedies import remove
@@ -45,7 +45,7 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
     if len(kernels) == 0:
         return NotApplicable("the trace holds no kernels in steady steps")
     rows = kernels[trace.name_mask(_CONVERSION)[trace.name[trace.device_work[kernels]]]]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     everything = max(1.0, device_sum(facts, device_rows(facts)))
     total = device_sum(facts, rows)
     if len(rows) / steps < per_step_from or total < share_from * everything:

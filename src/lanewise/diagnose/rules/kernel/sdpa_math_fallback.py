@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
@@ -76,7 +76,7 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
     calls = outermost(
-        facts, in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::_scaled_dot_product_attention_math"))
+        facts, facts.steady_events(named(facts, (Kind.OPERATOR,), "aten::_scaled_dot_product_attention_math"))
     )
     if len(calls) == 0:
         return Clear("no attention call takes the reference path")
@@ -87,7 +87,7 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
     calls = calls[products >= products_from]
     if len(calls) == 0:
         return Clear("the reference path launches no products of its own")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     inside = np.isin(owner, calls)
     total = float(leaves.time[inside].sum()) / steps
     example, group = facts.signatures.groups(calls)

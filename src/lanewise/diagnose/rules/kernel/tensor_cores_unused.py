@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.diagnose.what_if.remedies import rescale
@@ -63,7 +63,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
         return NotApplicable("the names of AMD's matrix kernels do not tell plain units from matrix cores")
     if facts.device.has_tensor_cores is False:
         return NotApplicable("the device has no tensor cores")
-    steps, compute = steady_count(facts), compute_ns(facts)
+    steps, compute = facts.steady_count, compute_ns(facts)
     groups = [
         g
         for g in facts.kernel_groups

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, per
@@ -107,7 +107,7 @@ def unfused_norm(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
     chains = list(leaves.find(_CHAIN))
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if not chains:
         return Clear("no normalisation is spelled out")
     every = np.concatenate(chains)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.launch import many_tiny_kernels
@@ -84,11 +84,11 @@ def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     trace, host = facts.trace, facts.host
     if facts.regime.name != "host":
         return NotApplicable("the host does not set the pace")
-    calls = in_steady_steps(facts, facts.launches.call)
-    steps = steady_count(facts)
+    calls = facts.steady_events(facts.launches.call)
+    steps = facts.steady_count
     if isinstance(many_tiny_kernels.many_tiny_kernels.check(facts), Found):
         return Clear("many short kernels are what the host is at: LAU101 speaks of them")
-    operators = in_steady_steps(facts, trace.of(Kind.OPERATOR))
+    operators = facts.steady_events(trace.of(Kind.OPERATOR))
     outer = operators[host.outermost_operator[operators] == operators]
     inside = float((trace.duration[outer] - host.wait_inside[outer]).sum()) / steps
     if of_step(facts, inside) < share_from or inside < share_from * facts.steps.period_ns:

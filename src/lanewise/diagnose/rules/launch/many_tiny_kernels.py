@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lanewise.diagnose.evidence import by_line, in_steady_steps, locate, per_step, table
+from lanewise.diagnose.evidence import by_line, locate, per_step, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
@@ -101,9 +101,9 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
     kernels = trace.of(Kind.KERNEL)
     starting = trace.links.launch[np.searchsorted(trace.device_work, kernels)]
     starting = np.unique(starting[starting >= 0])
-    calls = in_steady_steps(facts, starting)
+    calls = facts.steady_events(starting)
     launches = per_step(facts, starting)
-    kernels = in_steady_steps(facts, kernels)
+    kernels = facts.steady_events(kernels)
     if launches < launches_from or len(kernels) == 0:
         return Clear(f"{launches:.0f} launches per step")
     median = float(np.median(trace.duration[kernels]))
@@ -118,9 +118,7 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         f"{low:g} to {high:g} us" if high != float("inf") else f"{low:g} us and more" for low, high in pairwise(edges)
     ]
     rows = [
-        {"range": label, "kernels": float(n) / max(1, int(facts.steps.steady.sum()))}
-        for label, n in zip(labels, counts, strict=True)
-        if n
+        {"range": label, "kernels": float(n) / facts.steady_count} for label, n in zip(labels, counts, strict=True) if n
     ]
     return Found(
         values={

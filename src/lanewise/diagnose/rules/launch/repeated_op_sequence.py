@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import line_hint, locate, steady_count, table
+from lanewise.diagnose.evidence import line_hint, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
@@ -56,7 +56,7 @@ def repeated_op_sequence(facts: Facts, *, times_from: int = 10, longest: int = 2
     if not light:
         return Clear(reason or f"no sequence of operators repeats {times_from} times in a row")
 
-    steps = steady_count(facts)
+    steps = facts.steady_count
     totals: dict[tuple[str, ...], list[tuple[float, Repeat]]] = {}
     for repeat in light:
         first, last = int(events[repeat.first]), int(events[repeat.last])

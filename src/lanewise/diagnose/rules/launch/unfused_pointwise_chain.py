@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import fuse
@@ -55,7 +55,7 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     if not chosen.any():
         return Clear("no two pointwise kernels in a row over the same elements")
 
-    steps = steady_count(facts)
+    steps = facts.steady_count
     event = trace.device_work[chains.row]
     call = trace.links.launch[chains.row]
     duration = trace.duration[event].astype(np.float64)
@@ -152,7 +152,7 @@ def _patterns(
         groups.setdefault((names, int(chains.elements[chain]), int(chains.item_bytes[chain])), []).append(chain)
     by_side = device if facts.regime.name == "compute" else host
     ordered = sorted(groups.items(), key=lambda item: -float(by_side[item[1]].sum()))
-    steps = steady_count(facts)
+    steps = facts.steady_count
     rows: list[dict[str, Any]] = []
     for (names, elements, size), members in ordered:
         rows.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import host_window, in_steady_steps, line_hint, locate, steady_count, table
+from lanewise.diagnose.evidence import host_window, line_hint, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import remove
@@ -50,9 +50,9 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
         at = at[at >= 0]
         copying[at] = False
         at = nearest(facts.host.parent, views, at)
-    events = in_steady_steps(facts, np.flatnonzero(copying))
+    events = facts.steady_events(np.flatnonzero(copying))
     own = facts.host.self_time[events]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     total = float(own.sum()) / steps
     part = total / host
     if part <= share_from:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, host_of_each, share_of_time
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
@@ -102,7 +102,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
     casts = _conversions(facts)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     device_ns, host_ns = cost_of(facts, casts)
     host_of = host_of_each(facts, casts, host_ns)
     of_device, of_host = share_of_time(facts, device_ns, host_ns)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, host_of_each, share_of_time
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.diagnose.what_if.remedies import remove
@@ -57,7 +57,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     power = _of_power(facts, copies)
     doubled = _before_in_place(facts, copies)
     copies, power = copies.of(power | doubled), power[power | doubled]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(copies.leaf) / steps < per_step_from:
         return Clear(f"{len(copies.leaf) / steps:g} such copies per step")
     device_ns, host_ns = cost_of(facts, copies)

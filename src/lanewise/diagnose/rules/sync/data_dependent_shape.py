@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_copies import tree_readbacks
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import find_readbacks, host_events_inside
@@ -88,7 +88,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
         return NotApplicable("the trace holds no device work")
     found = find_readbacks(facts)
     found = found.of(found.by_shape)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(found.root) / steps < per_step_from:
         return Clear("no operator waits for the size of its result")
     around = np.zeros(len(trace.names) + 1, dtype=bool)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_copies import tree_readbacks
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import SMALL_BYTES, find_readbacks, host_events_inside
@@ -86,7 +86,7 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     found = find_readbacks(facts)
     small = found.scalar | ((found.bytes >= 0) & (found.bytes <= SMALL_BYTES))
     found = found.of(small & ~found.by_shape)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     number = len(found.root) / steps
     if number < per_step_from:
         return Clear(f"{number:.1f} readbacks per step" if number else "the host reads no device values")
@@ -109,8 +109,8 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         for label, at in ((label, places.of_event == i) for i, label in enumerate(places.label))
     ]
     rows.sort(key=lambda row: -row["total"])
-    tokens = len(in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::argmax", "aten::multinomial"))) / steps
-    fed_back = len(in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::embedding"))) / steps
+    tokens = len(facts.steady_events(named(facts, (Kind.OPERATOR,), "aten::argmax", "aten::multinomial"))) / steps
+    fed_back = len(facts.steady_events(named(facts, (Kind.OPERATOR,), "aten::embedding"))) / steps
     total = float(cost.sum()) / steps
     return Found(
         values={

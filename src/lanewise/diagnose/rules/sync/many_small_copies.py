@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.of_tree.tree_copies import tree_copies
 from lanewise.diagnose.of_tree.tree_facts import Contexts
@@ -96,7 +96,7 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
     )
     found = found.of(own)
     size, calls = found.bytes, found.call
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(calls) / steps < copies_from:
         return Clear(f"{len(calls) / steps:g} small copies per step")
     cost = host_cost(facts, calls) * steps / len(calls)

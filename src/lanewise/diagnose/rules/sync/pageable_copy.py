@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.of_tree.tree_copies import tree_copies
 from lanewise.diagnose.of_tree.tree_facts import Contexts
@@ -97,7 +97,7 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     copies, calls, size, direction = found.event, found.call, np.maximum(found.bytes, 0), found.direction
     if len(copies) == 0:
         return Clear("no pageable copies in the steady steps")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(np.unique(trace.steps.of_event[copies])) * 2 <= steps:
         return Clear("pageable copies are made in half of the steps or fewer")
     blocked = float(trace.duration[calls].sum()) / steps

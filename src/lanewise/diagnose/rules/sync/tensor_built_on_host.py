@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import climb, counted, enclosing, named, outermost, per, sites
@@ -80,7 +80,7 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     fits = (created >= 0) & (size == found.bytes) & (size > 0)
     root, created, size, call = root[fits], created[fits], size[fits], found.call[fits]
     of_list, after = of_list[fits], after[fits]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(root) / steps < per_step_from:
         return Clear("what is created on the CPU is not what is copied")
     # Of a list an empty tensor is made, the values are read, with no row of their own, and the copy begins.
@@ -133,7 +133,7 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
 def _beside(facts: Facts, root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The operators right before and right after each root, below the same parent; -1 where there is none."""
     trace, parent = facts.trace, facts.host.parent
-    siblings = in_steady_steps(facts, trace.of(Kind.OPERATOR))
+    siblings = facts.steady_events(trace.of(Kind.OPERATOR))
     order = siblings[np.lexsort((trace.start[siblings], parent[siblings], trace.lane[siblings]))]
     position = np.full(len(trace), -1, dtype=np.int64)
     position[order] = np.arange(len(order))

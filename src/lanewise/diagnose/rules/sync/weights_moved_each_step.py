@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.of_tree.tree_copies import tree_copies
 from lanewise.diagnose.of_tree.tree_facts import Contexts
@@ -106,7 +106,7 @@ def weights_moved_each_step(
     by_to = nearest(facts.host.parent, (trace.kind == Kind.OPERATOR) & moves[trace.name], found.call) >= 0
     found = found.of(by_to)
     size, direction, calls = found.bytes, found.direction, found.call
-    steps = steady_count(facts)
+    steps = facts.steady_count
     # A few tensors per step may be a batch; what comes back with the same sizes is not.
     least = both_ways_from if _come_back(direction, size) else copies_from
     if len(calls) < least * steps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import without_stretch
@@ -73,7 +73,7 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
     part = backward.recompute_ns / max(1, backward.total_forward_ns)
     if part <= share_from:
         return Clear(f"{part:.0%} of the forward pass is repeated")
-    trace, steps = facts.trace, steady_count(facts)
+    trace, steps = facts.trace, facts.steady_count
     calls = backward.recompute_calls
     owner = facts.host.outermost_operator[calls]
     operator = np.full(len(calls), -1, dtype=np.int64)

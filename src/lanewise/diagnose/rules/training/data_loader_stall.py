@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
@@ -90,11 +90,11 @@ def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         return NotApplicable("no device work that could wait")
     idle = intersect(classes.sets["host"], union(trace.start[rows], trace.end[rows]))
     steady = facts.steps.steady
-    stall = float(covered(idle, classes.window_start, classes.window_end)[steady].sum()) / steady_count(facts)
+    stall = float(covered(idle, classes.window_start, classes.window_end)[steady].sum()) / facts.steady_count
     part = stall / max(1.0, facts.steps.period_ns)
     if part <= share_from:
         return Clear(f"the device waits {part:.1%} of the step for the DataLoader")
-    inside = in_steady_steps(facts, rows)
+    inside = facts.steady_events(rows)
     shown = inside if len(inside) else rows
     steps = trace.steps
     found = [

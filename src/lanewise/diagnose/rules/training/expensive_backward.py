@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns
 from lanewise.diagnose.what_if.remedies import rescale
@@ -61,7 +61,7 @@ def expensive_backward(
         return NeedsCapture("sequence numbers: no backward row has a forward operator in this recording")
     if facts.health.unmatched_share > _MISSING_FROM:
         return NotApplicable("too many device records are missing (MEA108)")
-    compute, steps = compute_ns(facts), steady_count(facts)
+    compute, steps = compute_ns(facts), facts.steady_count
     rows: list[dict[str, float | str]] = []
     claims: list[np.ndarray] = []
     for name, mine in _by_name(facts, backward):

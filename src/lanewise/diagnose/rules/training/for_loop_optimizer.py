@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.of_tree.tree_optimizer import measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
@@ -85,7 +85,7 @@ def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_fro
         return none
     return Found(
         values={"launches": count(round(step.launches)), "host": time(step.host_ns), "device": time(step.device_ns)},
-        change=batch(facts, step.marks, step.calls, launches=_LAUNCHES_OF_FOREACH, steps=steady_count(facts)),
+        change=batch(facts, step.marks, step.calls, launches=_LAUNCHES_OF_FOREACH, steps=facts.steady_count),
         spread=0.2,
         confidence="high" if step.loop_frames else "medium",
         evidence=[_evidence(step)],

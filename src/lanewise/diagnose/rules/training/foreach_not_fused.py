@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.of_tree.tree_optimizer import measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
@@ -104,7 +104,7 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
     work = trace.device_work[np.isin(trace.links.launch, step.calls)]
     device_bound = facts.regime.name == "compute"
     if device_bound:
-        total = float(facts.trace.duration[in_steady_steps(facts, facts.trace.device_work)].sum()) / steady_count(facts)
+        total = float(facts.trace.duration[facts.steady_events(facts.trace.device_work)].sum()) / facts.steady_count
         cost, part = step.device_ns, step.device_ns / max(1.0, total)
     else:
         cost, part = step.host_ns, step.host_ns / max(1.0, facts.steps.period_ns)
@@ -132,7 +132,7 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
 
 
 def _operators(facts: Facts, step: OptimizerStep) -> list[dict[str, object]]:
-    trace, steps = facts.trace, steady_count(facts)
+    trace, steps = facts.trace, facts.steady_count
     inside = np.zeros(len(trace), dtype=bool)
     inside[step.marks] = True
     events = trace.of(Kind.OPERATOR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, steady_count, table
+from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.host_lanes import slice_around
@@ -43,9 +43,9 @@ def lazy_loading(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     if not trace.steps.recorded:
         return NotApplicable("the trace marks no steps, so warm steps cannot be told from the first")
     compiling = set(trace.steps.of_event[facts.compile_rows].tolist())
-    rows = in_steady_steps(facts, rows)
+    rows = facts.steady_events(rows)
     rows = rows[~np.isin(trace.steps.of_event[rows], np.fromiter(compiling, np.int64))]
-    per_step = float(trace.duration[rows].sum()) / steady_count(facts)
+    per_step = float(trace.duration[rows].sum()) / facts.steady_count
     part = per_step / max(1.0, facts.steps.period_ns)
     if part <= share_from:
         return Clear(f"{part:.2%} of the step")
