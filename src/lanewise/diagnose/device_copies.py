@@ -9,6 +9,7 @@ import numpy as np
 from lanewise.diagnose.select import climb, device_rows, device_sum, host_cost
 from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 
 __all__ = ["Copies", "cost_of", "device_copies", "host_of_each", "parent_name", "share_of_time"]
@@ -59,8 +60,7 @@ def device_copies(facts: Facts) -> Copies:
     inside[at >= 0] = args["direction"][at[at >= 0]] == "DtoD"
     leaf = leaf[inside]
     operator = leaves.operator[leaf]
-    through = np.zeros(len(trace.names), dtype=bool)
-    through[trace.name_ids(*_THROUGH)] = True
+    through = mask_of(len(trace.names), trace.name_ids(*_THROUGH))
     root = climb(facts, operator, through)
     return Copies(leaf, operator, root, facts.host.parent[root])
 

@@ -10,7 +10,7 @@ from lanewise.diagnose.evidence import locate, operator_chain
 from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import Quantity, text
-from lanewise.trace.groups import distinct
+from lanewise.trace.groups import distinct, mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -90,8 +90,7 @@ def host_cost(facts: Facts, calls: np.ndarray) -> float:
 def named(facts: Facts, kinds: tuple[int, ...], *names: str) -> np.ndarray:
     """Events of the given kinds with exactly one of the given names, in file order."""
     trace = facts.trace
-    wanted = np.zeros(len(trace.names) + 1, dtype=bool)
-    wanted[trace.name_ids(*names)] = True
+    wanted = mask_of(len(trace.names) + 1, trace.name_ids(*names))
     return np.flatnonzero(np.isin(trace.kind, np.array(kinds, dtype=np.uint8)) & wanted[trace.name])
 
 

@@ -15,6 +15,7 @@ from lanewise.errors import UsageError
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
 from lanewise.trace.frames import parse_frame
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -194,8 +195,7 @@ def _launching(facts: Facts, rows: np.ndarray) -> Subject:
     """Host rows with the device work that they launch."""
     trace = facts.trace
     rows = outermost(facts, rows)
-    inside = np.zeros(len(trace), dtype=bool)
-    inside[rows] = True
+    inside = mask_of(len(trace), rows)
     launch = trace.links.launch
     linked = np.flatnonzero(launch >= 0)
     held = nearest(trace.nesting.parent, inside, launch[linked], include_self=True) >= 0
@@ -205,8 +205,7 @@ def _launching(facts: Facts, rows: np.ndarray) -> Subject:
 def _with_backward(facts: Facts, frames: np.ndarray) -> Subject:
     """Frames, and the backward work of the operators in them."""
     trace = facts.trace
-    inside = np.zeros(len(trace), dtype=bool)
-    inside[frames] = True
+    inside = mask_of(len(trace), frames)
     forward = trace.links.forward_of
     backward = facts.steady_events(np.flatnonzero(forward >= 0))
     mine = nearest(trace.nesting.parent, inside, forward[backward], include_self=True) >= 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.compile.compiled_regions import measure_regions
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -51,9 +52,7 @@ def eager_remainder_of(facts: Core) -> Remainder | None:
 
     events = trace.of(Kind.OPERATOR)
     events = events[(host.outermost_operator[events] == events) & facts.in_steady_step[events]]
-    own = np.zeros(len(trace), dtype=bool)
-    for rows in (regions.region, regions.graph_call, regions.lookup, facts.compile_rows):
-        own[rows] = True
+    own = mask_of(len(trace), np.concatenate((regions.region, regions.graph_call, regions.lookup, facts.compile_rows)))
     # The engine's row is around the compiled backward: what holds a compiled piece is compiled.
     holding = np.concatenate((regions.region, regions.graph_call, regions.function))
     own[host.outermost_operator[holding[host.outermost_operator[holding] >= 0]]] = True

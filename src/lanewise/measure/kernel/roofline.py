@@ -19,6 +19,7 @@ from lanewise.measure.columns import Columns
 from lanewise.measure.kernel.flops import known, work_of
 from lanewise.measure.kernel.work import Work
 from lanewise.measure.signatures import Signature, Tensor
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -119,8 +120,7 @@ def _owners(facts: Core, operator: np.ndarray) -> np.ndarray:
     innermost."""
     trace = facts.trace
     names = np.unique(trace.name[operator])
-    has = np.zeros(len(trace.names), dtype=bool)
-    has[[int(name) for name in names if known(trace.names[int(name)])]] = True
+    has = mask_of(len(trace.names), [int(name) for name in names if known(trace.names[int(name)])])
     missing = ~has[trace.name[operator]]
     if not missing.any():
         return operator

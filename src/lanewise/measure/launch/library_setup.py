@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -32,8 +33,7 @@ def opaque_operators(facts: Core, *, above_ns: int) -> np.ndarray:
     few = (counts >= 1) & (counts <= _FEW_LAUNCHES) & operator
     single = np.flatnonzero(few & (host.self_time * facts.steps.host_scale > limit))
     single = facts.steady_events(single)
-    compiling = np.zeros(len(trace), dtype=bool)
-    compiling[facts.compile_rows] = True
+    compiling = mask_of(len(trace), facts.compile_rows)
     single = single[nearest(host.parent, compiling, single, include_self=True) < 0]
     stalls = facts.classes.stalls
     for low, high in zip(stalls.start.tolist(), stalls.end.tolist(), strict=True):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import sums
+from lanewise.trace.groups import mask_of
 from lanewise.trace.intervals import covered, union
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import ENGINE_PREFIX, Kind
@@ -51,8 +52,7 @@ def measure_backward(facts: Core) -> Backward | None:
     node = operators[trace.name_mask(_NODE)[trace.name[operators]] & facts.in_steady_step[operators]]
     if len(node) == 0:
         return None
-    is_node = np.zeros(len(trace), dtype=bool)
-    is_node[node] = True
+    is_node = mask_of(len(trace), node)
     calls = facts.steady_events(facts.launches.call)
     launched = _undisturbed(facts)
 
@@ -67,8 +67,7 @@ def measure_backward(facts: Core) -> Backward | None:
     device = sums(owner[own], launched[calls[own]], len(trace))
 
     forward = trace.links.forward_of[node]
-    is_forward = np.zeros(len(trace), dtype=bool)
-    is_forward[forward[forward >= 0]] = True
+    is_forward = mask_of(len(trace), forward[forward >= 0])
     holder = nearest(parent, is_forward, calls)
     outside = (holder >= 0) & (owner < 0)
     forward_time = sums(holder[outside], launched[calls[outside]], len(trace))

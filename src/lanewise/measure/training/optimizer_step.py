@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.trace.intervals import union
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -68,8 +69,7 @@ def measure_optimizer(facts: Core) -> OptimizerStep | None:
     if len(marks) == 0:
         return None
     steps = facts.steady_count
-    inside = np.zeros(len(trace), dtype=bool)
-    inside[marks] = True
+    inside = mask_of(len(trace), marks)
 
     def under(events: np.ndarray) -> np.ndarray:
         return events[nearest(host.parent, inside, events) >= 0] if len(events) else events

@@ -12,6 +12,7 @@ from lanewise.diagnose.select import counted, device_rows, device_sum, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -121,8 +122,7 @@ def _pairs(facts: Facts) -> np.ndarray:
     follows = (after > copies) & gemm[after] & (trace.lane[events[after]] == trace.lane[events[copies]])
     copies, after = copies[follows], after[follows]
 
-    adding = np.zeros(len(trace.names), dtype=bool)
-    adding[trace.name_ids(*_ADDING_GEMMS)] = True
+    adding = mask_of(len(trace.names), trace.name_ids(*_ADDING_GEMMS))
     wanted = (trace.kind == Kind.OPERATOR) & adding[trace.name]
 
     def parent_of(at: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ from lanewise.measure.compile.compilation import compile_time_of_step
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import cheaper
 from lanewise.report.quantity import count, text, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 
 
@@ -125,16 +126,16 @@ def _fuses(facts: Facts, outer: np.ndarray) -> np.ndarray:
     """Whether each outer region starts a kernel that replaces several operators."""
     trace, launch = facts.trace, facts.trace.links.launch
     names = np.unique(trace.name[trace.device_work])
-    several = np.zeros(len(trace.names) + 1, dtype=bool)
-    several[[int(name) for name in names if len(fused_operators(trace.names[int(name)])) > 1]] = True
+    several = mask_of(
+        len(trace.names) + 1, [int(name) for name in names if len(fused_operators(trace.names[int(name)])) > 1]
+    )
     rows = np.flatnonzero(several[trace.name[trace.device_work]] & (launch >= 0))
     return np.isin(outer, _holder(facts, outer, launch[rows]))
 
 
 def _holder(facts: Facts, outer: np.ndarray, calls: np.ndarray) -> np.ndarray:
     """The outer region around each call, or -1."""
-    mask = np.zeros(len(facts.trace), dtype=bool)
-    mask[outer] = True
+    mask = mask_of(len(facts.trace), outer)
     return nearest(facts.host.parent, mask, calls)
 
 

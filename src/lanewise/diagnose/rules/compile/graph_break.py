@@ -11,6 +11,7 @@ from lanewise.measure.facts import Facts
 from lanewise.replay.change import cheaper
 from lanewise.report.model import Block
 from lanewise.report.quantity import text, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -54,8 +55,7 @@ def graph_break(facts: Facts) -> Outcome:
 
     outer = _outermost(facts, nested)
     graphs = facts.regions.graph_call
-    within = np.zeros(len(trace), dtype=bool)
-    within[outer] = True
+    within = mask_of(len(trace), outer)
     graphs = graphs[nearest(facts.host.parent, within, graphs) >= 0] if len(graphs) else graphs
     steps = facts.steady_count
     waits = int(facts.host.wait_inside[outer].sum())
@@ -92,8 +92,7 @@ def _entering(facts: Facts, graphs: np.ndarray, nested: np.ndarray) -> int:
     trace = facts.trace
     if len(graphs) == 0:
         return 0
-    within = np.zeros(len(trace), dtype=bool)
-    within[nested] = True
+    within = mask_of(len(trace), nested)
     graphs = graphs[nearest(facts.host.parent, within, graphs) >= 0]
     called = facts.regions.graph_of_call
     launches = facts.launches.call[np.isin(called, graphs)]
@@ -127,14 +126,12 @@ def _pairs(facts: Facts, nested: np.ndarray) -> list[dict[str, object]]:
 def _between(facts: Facts, outer: np.ndarray, graphs: np.ndarray) -> list[dict[str, object]]:
     """Operators inside the outer regions and outside every graph, by time."""
     trace, parent = facts.trace, facts.host.parent
-    holder = np.zeros(len(trace), dtype=bool)
-    holder[facts.regions.region] = True
+    holder = mask_of(len(trace), facts.regions.region)
     holder[graphs] = True
     events = facts.steady_events(trace.of(Kind.OPERATOR))
     own = trace.name_mask(_OWN)[trace.name[events]]
     events = events[~own & np.isin(parent[events], facts.regions.region)]
-    top = np.zeros(len(trace), dtype=bool)
-    top[outer] = True
+    top = mask_of(len(trace), outer)
     events = events[nearest(parent, top, events) >= 0]
     time_of = np.bincount(trace.name[events], weights=trace.duration[events], minlength=len(trace.names))
     steps = facts.steady_count

@@ -14,6 +14,7 @@ from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
 from lanewise.report.quantity import byte_size, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 from lanewise.tree.model import Phase
 
@@ -46,8 +47,7 @@ def _of_tree(contexts: Contexts) -> Outcome:
     if len(at) == 0:
         return Clear("no softmax beside two batched products in one function")
     chains = float(contexts.calls[at].sum())
-    mask = np.zeros(len(tree), dtype=bool)
-    mask[at] = True
+    mask = mask_of(len(tree), at)
     mask |= products & np.isin(tree.parent, tree.parent[at])
     rows = np.flatnonzero(mask)
     whole = contexts.within(mask)

@@ -14,6 +14,7 @@ from lanewise.measure.launch.sequences import Repeat, repeats_of_operators
 from lanewise.replay.change import Change, add
 from lanewise.report.model import Block
 from lanewise.report.quantity import count, text, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 
 # What takes one sample, expert or head out of a tensor of them.
@@ -125,8 +126,9 @@ def _light(facts: Facts, events: np.ndarray, repeats: list[Repeat]) -> tuple[lis
     owner = facts.host.outermost_operator[launch[launch >= 0]]
     heavy[owner[owner >= 0]] = True
     heavy |= (trace.kind == Kind.OPERATOR) & facts.matrix_names[trace.name]
-    compiled = np.zeros(len(trace), dtype=bool)
-    compiled[np.concatenate((facts.regions.region, facts.regions.lookup, facts.regions.graph_call))] = True
+    compiled = mask_of(
+        len(trace), np.concatenate((facts.regions.region, facts.regions.lookup, facts.regions.graph_call))
+    )
     picked = np.isin(trace.name, trace.name_ids(*_PICKING))
     product = facts.matrix_names[trace.name]
     copied = _owners_of_host_copies(facts)

@@ -16,6 +16,7 @@ from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import add
 from lanewise.report.quantity import text, time
+from lanewise.trace.groups import mask_of
 
 # Indexing that asks for the positions of what a mask selects.
 _AROUND = ("aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::index_put", "aten::argwhere")
@@ -31,8 +32,7 @@ def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
     found = tree_readbacks(contexts)
     found = found.of(found.by_shape)
     # One indexing by two masks asks twice: it counts once.
-    mask = np.zeros(len(contexts.tree), dtype=bool)
-    mask[found.root] = True
+    mask = mask_of(len(contexts.tree), found.root)
     root = np.unique(contexts.climbed(mask, f"^({'|'.join(_AROUND)})$"))
     number = float(contexts.calls[root].sum())
     if number < contexts.least(per_step_from):
@@ -91,8 +91,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     steps = facts.steady_count
     if len(found.root) / steps < per_step_from:
         return Clear("no operator waits for the size of its result")
-    around = np.zeros(len(trace.names) + 1, dtype=bool)
-    around[trace.name_ids(*_AROUND)] = True
+    around = mask_of(len(trace.names) + 1, trace.name_ids(*_AROUND))
     # One indexing by two masks asks twice: it counts once.
     root, first = np.unique(climb(facts, found.root, around), return_index=True)
     asked = found.root[first]

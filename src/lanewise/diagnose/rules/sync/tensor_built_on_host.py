@@ -15,6 +15,7 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import whole_of
 from lanewise.replay.change import cut
 from lanewise.report.quantity import byte_size, text, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 
 _FILLS = (
@@ -64,8 +65,7 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     found = found.of((found.direction == "HtoD") & (trace.links.operator[found.row] >= 0))
     if len(found.row) == 0:
         return Clear("nothing is copied to the device in steady steps")
-    through = np.zeros(len(trace.names), dtype=bool)
-    through[trace.name_ids(*_MOVES)] = True
+    through = mask_of(len(trace.names), trace.name_ids(*_MOVES))
     root = climb(facts, trace.links.operator[found.row], through)
     before, after = _beside(facts, root)
     of_list = (before >= 0) & (after >= 0)

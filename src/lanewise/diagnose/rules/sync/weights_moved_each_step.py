@@ -16,6 +16,7 @@ from lanewise.diagnose.select import named, of_step, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import byte_size, count, share, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -101,8 +102,7 @@ def weights_moved_each_step(
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
     found = host_copies(facts)
-    moves = np.zeros(len(trace.names), dtype=bool)
-    moves[trace.name_ids("aten::to")] = True
+    moves = mask_of(len(trace.names), trace.name_ids("aten::to"))
     by_to = nearest(facts.host.parent, (trace.kind == Kind.OPERATOR) & moves[trace.name], found.call) >= 0
     found = found.of(by_to)
     size, direction, calls = found.bytes, found.direction, found.call

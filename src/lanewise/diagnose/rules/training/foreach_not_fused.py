@@ -13,6 +13,7 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.training.optimizer_step import FOREACH, OptimizerStep, OptimizerSums
 from lanewise.replay.change import cheaper
 from lanewise.report.quantity import Quantity, count, share, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -133,8 +134,7 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
 
 def _operators(facts: Facts, step: OptimizerStep) -> list[dict[str, object]]:
     trace, steps = facts.trace, facts.steady_count
-    inside = np.zeros(len(trace), dtype=bool)
-    inside[step.marks] = True
+    inside = mask_of(len(trace), step.marks)
     events = trace.of(Kind.OPERATOR)
     events = events[trace.name_mask(FOREACH)[trace.name[events]]]
     events = events[nearest(facts.host.parent, inside, events) >= 0]
