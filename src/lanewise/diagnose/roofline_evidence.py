@@ -8,7 +8,8 @@ from lanewise.diagnose.evidence import kernel_label, shapes_label, table
 from lanewise.diagnose.rule import NeedsCapture, NotApplicable
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
-from lanewise.report.model import TableBlock
+from lanewise.report.evidence_columns import COUNT, DURATION, KERNEL, OPERATOR, SHAPES
+from lanewise.report.model import TableBlock, TableColumn
 
 __all__ = ["no_roofline", "per_step_ns", "roof_table"]
 
@@ -49,16 +50,16 @@ def roof_table(facts: Facts, title: str, roofs: list[Roof]) -> TableBlock:
         )
     return table(
         title,
-        {
-            "operator": ("text", "operator"),
-            "shapes": ("text", "shapes"),
-            "kernel": ("text", "kernel"),
-            "count": ("count", "per step"),
-            "duration": ("time", "mean"),
-            "flops": ("text", "computes"),
-            "of_compute": ("share", "of its peak"),
-            "rate": ("bandwidth", "moves"),
-            "of_memory": ("share", "of the memory's peak"),
-        },
+        [
+            OPERATOR,
+            SHAPES,
+            KERNEL,
+            COUNT,
+            DURATION,
+            TableColumn("flops", "text", "computes"),
+            TableColumn("of_compute", "share", "of its peak"),
+            TableColumn("rate", "bandwidth", "moves"),
+            TableColumn("of_memory", "share", "of the memory's peak"),
+        ],
         rows,
     )

@@ -11,6 +11,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, device_rows, device_sum, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import BYTES, COUNT, KERNEL, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import byte_size, time
 from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
@@ -90,14 +92,14 @@ def addmm_operand_copy(facts: Facts) -> Outcome:
         evidence=[
             table(
                 "Copy and multiplication",
-                {
-                    "kernel": ("text", "multiplication"),
-                    "count": ("count", "times per step"),
-                    "bytes": ("bytes", "bytes copied"),
-                    "copy": ("time", "copy"),
-                    "gemm": ("time", "multiplication"),
-                    "graph": ("text", "inside a CUDA graph"),
-                },
+                [
+                    headed(KERNEL, "multiplication"),
+                    headed(COUNT, "times per step"),
+                    headed(BYTES, "bytes copied"),
+                    TableColumn("copy", "time", "copy"),
+                    TableColumn("gemm", "time", "multiplication"),
+                    TableColumn("graph", "text", "inside a CUDA graph"),
+                ],
                 rows,
             )
         ],

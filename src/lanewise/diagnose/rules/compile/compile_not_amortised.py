@@ -11,6 +11,8 @@ from lanewise.measure.columns import sums
 from lanewise.measure.compile.compilation import compile_time_of_step
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import cheaper
+from lanewise.report.evidence_columns import CALLS, HOST, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, text, time
 from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
@@ -95,14 +97,14 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
         evidence=[
             table(
                 "Small compiled regions",
-                {
-                    "region": ("text", "region"),
-                    "calls": ("count", "calls per step"),
-                    "ops": ("count", "device ops per call"),
-                    "host": ("time", "host time per call, lookup included"),
-                    "eager": ("time", "as eager operators"),
-                    "cost": ("time", "difference per step"),
-                },
+                [
+                    TableColumn("region", "text", "region"),
+                    headed(CALLS, "calls per step"),
+                    TableColumn("ops", "count", "device ops per call"),
+                    headed(HOST, "host time per call, lookup included"),
+                    TableColumn("eager", "time", "as eager operators"),
+                    TableColumn("cost", "time", "difference per step"),
+                ],
                 rows,
             )
         ],

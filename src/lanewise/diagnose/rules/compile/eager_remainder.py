@@ -10,6 +10,7 @@ from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.compile.outside_compiled import Remainder, eager_remainder_of
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import Change, one_launch
+from lanewise.report.evidence_columns import COUNT, DEVICE, HOST, OPERATOR, headed
 from lanewise.report.quantity import share, text, time
 
 _GRAPH_LAUNCH_NS = 10_000
@@ -72,12 +73,7 @@ def eager_remainder(
         evidence=[
             table(
                 "Operators outside compiled regions",
-                {
-                    "operator": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time per step"),
-                    "device": ("time", "device time per step"),
-                },
+                [OPERATOR, COUNT, headed(HOST, "host time per step"), headed(DEVICE, "device time per step")],
                 rows,
             )
         ]

@@ -10,6 +10,7 @@ from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.compile.compilation import inside_compilation
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, KERNEL, OPERATOR, TIME, headed
 from lanewise.report.quantity import share, text, time
 
 _FALLBACKS = ("pointwise", "reduction", "copy kernel", "softmax", "normalisation", "embedding and indexing")
@@ -75,16 +76,12 @@ def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outc
     evidence = [
         table(
             "Eager kernels inside compiled graphs",
-            {
-                "operator": ("text", "operator"),
-                "count": ("count", "per step"),
-                "time": ("time", "device time per step"),
-            },
+            [OPERATOR, COUNT, headed(TIME, "device time per step")],
             rows,
         )
     ]
     if fused:
-        evidence.append(table("What was fused", {"kernel": ("text", "kernel")}, [{"kernel": name} for name in fused]))
+        evidence.append(table("What was fused", [KERNEL], [{"kernel": name} for name in fused]))
     gain = float(trace.duration[event[eager]].sum()) / steps
     return Found(
         values={

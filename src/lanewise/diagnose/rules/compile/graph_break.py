@@ -9,7 +9,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import cheaper
-from lanewise.report.model import Block
+from lanewise.report.evidence_columns import COUNT, OPERATOR, TIME, headed
+from lanewise.report.model import Block, TableColumn
 from lanewise.report.quantity import text, time
 from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
@@ -64,14 +65,14 @@ def graph_break(facts: Facts) -> Outcome:
     evidence: list[Block] = [
         table(
             "Regions that continue in another one",
-            {"region": ("text", "inner region"), "outer": ("text", "outer region"), "count": ("count", "per step")},
+            [TableColumn("region", "text", "inner region"), TableColumn("outer", "text", "outer region"), COUNT],
             _pairs(facts, nested),
         )
     ]
     rows = _between(facts, outer, graphs)
     if rows:
-        headings = {"operator": ("text", "operator"), "time": ("time", "time per step")}
-        evidence.append(table("What runs between the graphs", headings, rows))  # type: ignore[arg-type]
+        headings = [OPERATOR, headed(TIME, "time per step")]
+        evidence.append(table("What runs between the graphs", headings, rows))
     return Found(
         values={
             "breaks": counted(len(nested) / steps, "time", "times"),

@@ -6,6 +6,8 @@ from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import CALLS, LONGEST, TOTAL, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, share, time
 
 
@@ -50,12 +52,7 @@ def guard_overhead(facts: Facts, *, share_from: float = 0.1, call_above_us: floa
         evidence=[
             table(
                 "Cache lookups",
-                {
-                    "calls": ("count", "per step"),
-                    "each": ("time", "mean"),
-                    "longest": ("time", "longest"),
-                    "total": ("time", "time per step"),
-                },
+                [CALLS, TableColumn("each", "time", "mean"), LONGEST, headed(TOTAL, "time per step")],
                 rows,
             )
         ],

@@ -11,7 +11,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.compile.compilation import compile_ids, compile_time_of_step, outer_compile_rows
 from lanewise.measure.facts import Facts
-from lanewise.report.model import Block, TableBlock, TextBlock
+from lanewise.report.evidence_columns import SHARE, TIME, headed
+from lanewise.report.model import Block, TableBlock, TableColumn, TextBlock
 from lanewise.report.quantity import count, share, text, time
 
 
@@ -131,6 +132,6 @@ def _phases(facts: Facts, compiling: np.ndarray, per_step: float) -> TableBlock:
         found = [{"phase": trace.name_of(int(compiling[0])), "time": per_step, "share": 1.0}]
     return table(
         "Phases of the compilation; inner ones are part of outer ones",
-        {"phase": ("text", "phase"), "time": ("time", "time per step"), "share": ("share", "share of compiling")},
+        [TableColumn("phase", "text", "phase"), headed(TIME, "time per step"), headed(SHARE, "share of compiling")],
         found,
     )

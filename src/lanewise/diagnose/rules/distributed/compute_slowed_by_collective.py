@@ -13,7 +13,8 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.flops import work_of
 from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.replay.change import shorten
-from lanewise.report.model import Block, TextBlock
+from lanewise.report.evidence_columns import BLOCKS, COUNT, KERNEL, SHAPES, headed
+from lanewise.report.model import Block, TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, share, time
 from lanewise.trace.intervals import covered
 
@@ -99,15 +100,15 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
     evidence: list[Block] = [
         table(
             "Kernels with and without a collective beside them",
-            {
-                "kernel": ("text", "kernel"),
-                "shapes": ("text", "shapes"),
-                "blocks": ("count", "blocks"),
-                "count": ("count", "beside one, per step"),
-                "alone": ("time", "alone"),
-                "beside": ("time", "beside one"),
-                "excess": ("time", "excess per step"),
-            },
+            [
+                KERNEL,
+                SHAPES,
+                BLOCKS,
+                headed(COUNT, "beside one, per step"),
+                TableColumn("alone", "time", "alone"),
+                TableColumn("beside", "time", "beside one"),
+                TableColumn("excess", "time", "excess per step"),
+            ],
             [row for _, row, *_ in found],
         )
     ]

@@ -9,6 +9,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, device_sum, enclosing, of_step, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, HOST, NAME, headed
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
@@ -62,7 +63,7 @@ def ddp_bucket_copies(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         evidence=[
             table(
                 "Copies",
-                {"name": ("text", "row"), "count": ("count", "per step"), "host": ("time", "host time")},
+                [headed(NAME, "row"), COUNT, HOST],
                 [
                     {
                         "name": trace.names[int(name)],

@@ -12,6 +12,8 @@ from lanewise.diagnose.select import counted, of_step, per
 from lanewise.measure.distributed.ranks import collectives
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import shorten
+from lanewise.report.evidence_columns import BYTES, COUNT, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.intervals import covered, subtract, union
 
@@ -94,12 +96,12 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
         evidence=[
             table(
                 "Collectives by size",
-                {
-                    "bytes": ("bytes", "message"),
-                    "count": ("count", "per step"),
-                    "transfer": ("time", "transfer"),
-                    "exposed": ("time", "of it exposed"),
-                },
+                [
+                    headed(BYTES, "message"),
+                    COUNT,
+                    TableColumn("transfer", "time", "transfer"),
+                    TableColumn("exposed", "time", "of it exposed"),
+                ],
                 rows,
             )
         ],

@@ -13,6 +13,7 @@ from lanewise.diagnose.select import counted, host_cost, of_step, per
 from lanewise.diagnose.what_if.remedies import batch
 from lanewise.measure.distributed.ranks import collectives
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import BYTES, COUNT, HOST, NAME, headed
 from lanewise.report.quantity import byte_size, share, time
 
 _BUCKET = 25 << 20
@@ -101,12 +102,7 @@ def small_collectives(
         evidence=[
             table(
                 "Collectives",
-                {
-                    "name": ("text", "collective"),
-                    "bytes": ("bytes", "message"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time"),
-                },
+                [headed(NAME, "collective"), headed(BYTES, "message"), COUNT, HOST],
                 rows,
             )
         ],

@@ -10,6 +10,7 @@ from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DURATION, KERNEL, SHAPES
 from lanewise.report.quantity import share, text, time
 
 _GENERIC = r"implicit_convolve_sgemm|wgrad_alg0|explicit_convolve|im2col|col2im|precomp_sgemm"
@@ -71,12 +72,7 @@ def conv_autotune(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         evidence=[
             table(
                 "Generic convolution kernels",
-                {
-                    "kernel": ("text", "kernel"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "duration": ("time", "mean"),
-                },
+                [KERNEL, SHAPES, COUNT, DURATION],
                 rows,
             )
         ],

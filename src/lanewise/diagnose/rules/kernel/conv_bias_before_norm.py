@@ -11,6 +11,7 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.diagnose.select import claim, counted, enclosing, host_cost, named, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SHAPES, headed
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
@@ -81,11 +82,7 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
         evidence=[
             table(
                 "Convolutions with a bias that the next operator removes",
-                {
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "input, weight, bias"),
-                    "count": ("count", "per step"),
-                },
+                [OPERATOR, headed(SHAPES, "input, weight, bias"), COUNT],
                 table_rows,
             )
         ],

@@ -13,6 +13,7 @@ from lanewise.diagnose.select import compute_ns, per
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
+from lanewise.report.evidence_columns import COUNT, KERNEL, OPERATOR, SHAPES, SITE, TIME, headed
 from lanewise.report.quantity import share, time
 
 # How names spell the type where no shapes were recorded; `double` among a kernel's arguments proves nothing.
@@ -43,7 +44,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Kernels in double precision",
-                {"site": ("text", "kernel"), "count": ("count", "kernels"), "time": ("time", "time")},
+                [headed(SITE, "kernel"), headed(COUNT, "kernels"), TIME],
                 contexts.by_name(rows, count=contexts.count[rows], time=contexts.device[rows]),
             )
         ],
@@ -96,13 +97,7 @@ def double_precision(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         evidence=[
             table(
                 "Kernels in double precision",
-                {
-                    "kernel": ("text", "kernel"),
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "time per step"),
-                },
+                [KERNEL, OPERATOR, SHAPES, COUNT, headed(TIME, "time per step")],
                 [
                     {
                         "kernel": kernel_label(facts, g.example),

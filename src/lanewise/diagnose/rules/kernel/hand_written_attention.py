@@ -13,6 +13,7 @@ from lanewise.diagnose.select import claim, counted, enclosing, named, outermost
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SHAPES, SITE, TIME, headed
 from lanewise.report.quantity import byte_size, time
 from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
@@ -63,7 +64,7 @@ def _of_tree(contexts: Contexts) -> Outcome:
         evidence=[
             table(
                 "The chains, as far as contexts tell",
-                {"site": ("text", "operator"), "count": ("count", "calls"), "time": ("time", "device time")},
+                [headed(SITE, "operator"), headed(COUNT, "calls"), headed(TIME, "device time")],
                 contexts.by_site(rows, count=contexts.calls[rows], time=contexts.inside(contexts.device)[rows]),
             )
         ],
@@ -151,11 +152,7 @@ def hand_written_attention(facts: Facts) -> Outcome:
         evidence=[
             table(
                 "One of the chains",
-                {
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "time": ("time", "device time"),
-                },
+                [OPERATOR, SHAPES, headed(TIME, "device time")],
                 rows,
                 limit=12,
             )

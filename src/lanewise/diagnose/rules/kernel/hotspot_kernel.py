@@ -10,6 +10,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
+from lanewise.report.evidence_columns import COUNT, DURATION, KERNEL, OPERATOR, SHAPES, SHARE, SITE, TIME, headed
 from lanewise.report.quantity import count, share, text, time
 
 
@@ -36,7 +37,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Kernels",
-                {"site": ("text", "kernel"), "count": ("count", "kernels"), "time": ("time", "time")},
+                [headed(SITE, "kernel"), headed(COUNT, "kernels"), TIME],
                 [{**row, "site": short_name(str(row["site"]))} for row in top[:5]],
             )
         ],
@@ -101,14 +102,7 @@ def hotspot_kernel(facts: Facts, *, share_from: float = 0.30) -> Outcome:
         evidence=[
             table(
                 "Kernels",
-                {
-                    "kernel": ("text", "kernel"),
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "duration": ("time", "mean"),
-                    "share": ("share", "share of kernel time"),
-                },
+                [KERNEL, OPERATOR, SHAPES, COUNT, DURATION, headed(SHARE, "share of kernel time")],
                 rows,
             )
         ],

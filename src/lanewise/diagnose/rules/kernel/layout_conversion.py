@@ -12,6 +12,7 @@ from lanewise.diagnose.select import claim, counted, device_rows, device_sum, pe
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SHAPES, TOTAL, headed
 from lanewise.report.quantity import share, time
 from lanewise.trace.schema import Kind
 
@@ -79,12 +80,7 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
         evidence=[
             table(
                 "Conversions by operator",
-                {
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "conversions per step"),
-                    "total": ("time", "time per step"),
-                },
+                [OPERATOR, SHAPES, headed(COUNT, "conversions per step"), headed(TOTAL, "time per step")],
                 table_rows,
             )
         ],

@@ -12,6 +12,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DTYPE, SHAPES, SITE, TIME, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
@@ -40,7 +42,7 @@ def _of_tree(contexts: Contexts, *, products_from: int) -> Outcome:
         evidence=[
             table(
                 "Attention on the reference path",
-                {"site": ("text", "called by"), "count": ("count", "calls"), "time": ("time", "device time")},
+                [SITE, headed(COUNT, "calls"), headed(TIME, "device time")],
                 contexts.by_site(rows, count=contexts.calls[rows], time=spent),
             )
         ],
@@ -122,13 +124,7 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
         evidence=[
             table(
                 "Attention on the reference path",
-                {
-                    "shapes": ("text", "shapes"),
-                    "dtype": ("text", "type"),
-                    "mask": ("text", "mask"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "time of a call"),
-                },
+                [SHAPES, DTYPE, TableColumn("mask", "text", "mask"), COUNT, headed(TIME, "time of a call")],
                 rows,
             )
         ],

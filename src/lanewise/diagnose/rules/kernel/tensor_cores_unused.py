@@ -13,6 +13,7 @@ from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.measure.kernel_names import family
+from lanewise.report.evidence_columns import COUNT, DURATION, KERNEL, OPERATOR, SHAPES
 from lanewise.report.quantity import share, time
 
 # Double precision has its own units; a product with a vector is limited by memory, whatever computes it.
@@ -95,13 +96,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
         evidence=[
             table(
                 "Matrix kernels without tensor cores",
-                {
-                    "kernel": ("text", "kernel"),
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "duration": ("time", "mean"),
-                },
+                [KERNEL, OPERATOR, SHAPES, COUNT, DURATION],
                 rows,
             )
         ],

@@ -15,6 +15,8 @@ from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.replay.change import Change
+from lanewise.report.evidence_columns import BLOCKS, COUNT, DURATION, KERNEL, SHAPES
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, share, text, time
 from lanewise.trace.intervals import covered, union
 from lanewise.trace.schema import Kind
@@ -114,15 +116,15 @@ def under_filled_grid(
         evidence=[
             table(
                 "Kernels and their grids",
-                {
-                    "kernel": ("text", "kernel"),
-                    "shapes": ("text", "shapes"),
-                    "blocks": ("count", "blocks"),
-                    "waves": ("count", "waves"),
-                    "count": ("count", "per step"),
-                    "duration": ("time", "mean"),
-                    "lost": ("share", "idle part"),
-                },
+                [
+                    KERNEL,
+                    SHAPES,
+                    BLOCKS,
+                    TableColumn("waves", "count", "waves"),
+                    COUNT,
+                    DURATION,
+                    TableColumn("lost", "share", "idle part"),
+                ],
                 rows,
             )
         ],

@@ -12,6 +12,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, per
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, HOST, OPERATOR, SHAPES, SITE, TIME, headed
 from lanewise.report.quantity import count, time
 from lanewise.tree.forest import nearest_marked
 from lanewise.tree.model import Phase
@@ -71,7 +72,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "The normalisations, as far as contexts tell",
-                {"site": ("text", "operator"), "count": ("count", "calls"), "host": ("time", "host time")},
+                [headed(SITE, "operator"), headed(COUNT, "calls"), HOST],
                 contexts.by_site(rows, count=contexts.calls[rows], host=contexts.inside(contexts.host)[rows]),
             )
         ],
@@ -146,12 +147,7 @@ def unfused_norm(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         evidence=[
             table(
                 "One of the normalisations",
-                {
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "time": ("time", "device time"),
-                    "host": ("time", "host time"),
-                },
+                [OPERATOR, SHAPES, headed(TIME, "device time"), HOST],
                 table_rows,
                 limit=12,
             )

@@ -10,6 +10,8 @@ from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.graph_inputs import graph_inputs
+from lanewise.report.evidence_columns import OPERATOR, TIME
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 
 
@@ -69,7 +71,7 @@ def graph_input_copies(facts: Facts, *, device_share: float = 0.05, host_share: 
         evidence=[
             table(
                 "Copies before graph launches",
-                {"copy": ("text", "device op"), "operator": ("text", "operator"), "time": ("time", "time")},
+                [TableColumn("copy", "text", "device op"), OPERATOR, TIME],
                 rows,
             )
         ],

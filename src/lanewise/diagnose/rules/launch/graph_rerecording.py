@@ -8,6 +8,7 @@ from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, ROW, TIME, headed
 from lanewise.report.quantity import count, share, time
 from lanewise.trace.intervals import union
 from lanewise.trace.schema import Kind
@@ -73,7 +74,7 @@ def graph_rerecording(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
         evidence=[
             table(
                 "Capture rows",
-                {"row": ("text", "row"), "count": ("count", "per step"), "time": ("time", "time per step")},
+                [ROW, COUNT, headed(TIME, "time per step")],
                 found,
             )
         ]

@@ -12,7 +12,8 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.launch.bubbles import LOADER, host_bubbles
 from lanewise.measure.regime.python_functions import function_label
 from lanewise.replay.change import cut
-from lanewise.report.model import Block, TextBlock
+from lanewise.report.evidence_columns import SITE, START, STEP, TIME, headed
+from lanewise.report.model import Block, TableColumn, TextBlock
 from lanewise.report.quantity import text, time
 from lanewise.trace.schema import Kind
 from lanewise.tree.model import NodeKind, Phase
@@ -50,7 +51,7 @@ def _of_tree(contexts: Contexts, *, from_us: float, share_from: float) -> Outcom
         evidence=[
             table(
                 "Functions in which no operator runs for that long",
-                {"site": ("text", "function"), "time": ("time", "time between its operators")},
+                [headed(SITE, "function"), headed(TIME, "time between its operators")],
                 contexts.by_site(rows, time=spent),
             )
         ],
@@ -127,12 +128,12 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
     evidence: list[Block] = [
         table(
             "Gaps in which no thread dispatches",
-            {
-                "step": ("count", "step"),
-                "start": ("time", "after the step began"),
-                "time": ("time", "gap"),
-                "frame": ("text", "innermost Python frame"),
-            },
+            [
+                STEP,
+                headed(START, "after the step began"),
+                headed(TIME, "gap"),
+                TableColumn("frame", "text", "innermost Python frame"),
+            ],
             rows,
         )
     ]

@@ -14,6 +14,7 @@ from lanewise.diagnose.select import counted, of_step, per
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import overlap
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SITE, TIME, headed
 from lanewise.report.quantity import share, text, time
 from lanewise.trace.schema import Kind
 
@@ -46,7 +47,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Operators by their own host time",
-                {"site": ("text", "operator"), "count": ("count", "calls"), "time": ("time", "host time")},
+                [headed(SITE, "operator"), headed(COUNT, "calls"), headed(TIME, "host time")],
                 top,
             )
         ],
@@ -116,7 +117,7 @@ def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
         evidence=[
             table(
                 "Operators by their own host time",
-                {"operator": ("text", "operator"), "count": ("count", "per step"), "time": ("time", "host time")},
+                [OPERATOR, COUNT, headed(TIME, "host time")],
                 rows,
             )
         ],

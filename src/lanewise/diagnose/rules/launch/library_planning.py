@@ -10,6 +10,7 @@ from lanewise.diagnose.select import per
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.library_setup import opaque_operators
 from lanewise.replay.change import cheaper
+from lanewise.report.evidence_columns import COUNT, KIND, TIME, WHAT, headed
 from lanewise.report.quantity import count, share, text, time
 from lanewise.trace.schema import Kind
 
@@ -89,12 +90,7 @@ def library_planning(
         evidence=[
             table(
                 "Planning",
-                {
-                    "what": ("text", "operator or call"),
-                    "kind": ("text", "kind"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "time per step"),
-                },
+                [headed(WHAT, "operator or call"), KIND, COUNT, headed(TIME, "time per step")],
                 rows,
             )
         ],

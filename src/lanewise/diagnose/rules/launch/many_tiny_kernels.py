@@ -13,14 +13,12 @@ from lanewise.diagnose.select import per
 from lanewise.diagnose.what_if.fitting import graphs_per_step, host_matters, mostly_compiled
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
-from lanewise.report.quantity import QuantityType, count, time
+from lanewise.report.evidence_columns import DEVICE, HOST, KERNELS, LAUNCHES, SITE
+from lanewise.report.model import TableColumn
+from lanewise.report.quantity import count, time
 from lanewise.trace.schema import Kind
 
-_SHOWN: dict[str, tuple[QuantityType, str]] = {
-    "short": ("count", "kernels below 10 us"),
-    "kernels": ("count", "kernels"),
-    "device": ("time", "device time"),
-}
+_SHOWN = [TableColumn("short", "count", "kernels below 10 us"), KERNELS, DEVICE]
 
 
 def _of_tree(contexts: Contexts, *, launches_from: int, median_kernel_below_us: float) -> Outcome:
@@ -53,7 +51,7 @@ def _of_tree(contexts: Contexts, *, launches_from: int, median_kernel_below_us: 
         evidence=[
             table(
                 "Who starts kernels",
-                {"site": ("text", "called by"), "launches": ("count", "launches"), "host": ("time", "host time")},
+                [SITE, LAUNCHES, HOST],
                 contexts.by_site(rows, launches=contexts.inside(contexts.launches)[outer], host=paid),
             )
         ],
@@ -133,7 +131,7 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         bound=True,
         fix=_fix(facts, calls),
         evidence=[
-            table("Kernel durations per step", {"range": ("text", "duration"), "kernels": ("count", "kernels")}, rows),
+            table("Kernel durations per step", [TableColumn("range", "text", "duration"), KERNELS], rows),
             *by_line(facts, "Who starts short kernels, per step", _SHOWN, by="short"),
         ],
         location=locate(facts, int(calls[len(calls) // 2])),

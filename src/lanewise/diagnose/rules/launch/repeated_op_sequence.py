@@ -12,7 +12,8 @@ from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.sequences import Repeat, repeats_of_operators
 from lanewise.replay.change import Change, add
-from lanewise.report.model import Block
+from lanewise.report.evidence_columns import COUNT, headed
+from lanewise.report.model import Block, TableColumn
 from lanewise.report.quantity import count, text, time
 from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
@@ -79,12 +80,12 @@ def repeated_op_sequence(facts: Facts, *, times_from: int = 10, longest: int = 2
     evidence: list[Block] = [
         table(
             "Sequences that repeat",
-            {
-                "sequence": ("text", "operators"),
-                "count": ("count", "times in a row"),
-                "loops": ("count", "loops per step"),
-                "span": ("time", "host time per step"),
-            },
+            [
+                TableColumn("sequence", "text", "operators"),
+                headed(COUNT, "times in a row"),
+                TableColumn("loops", "count", "loops per step"),
+                TableColumn("span", "time", "host time per step"),
+            ],
             rows,
         )
     ]

@@ -13,6 +13,8 @@ from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.launch_cost import own_cost
 from lanewise.replay.change import add
+from lanewise.report.evidence_columns import COUNT, DEVICE, HOST, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, text, time
 
 _SHOWN = 5
@@ -88,14 +90,14 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
         evidence=[
             table(
                 "Chains, by what fusing them saves",
-                {
-                    "operators": ("text", "operators in order"),
-                    "count": ("count", "times per step"),
-                    "elements": ("count", "elements"),
-                    "hop": ("bytes", "written and read again per hop"),
-                    "device": ("time", "device time saved"),
-                    "host": ("time", "host time saved"),
-                },
+                [
+                    TableColumn("operators", "text", "operators in order"),
+                    headed(COUNT, "times per step"),
+                    TableColumn("elements", "count", "elements"),
+                    TableColumn("hop", "bytes", "written and read again per hop"),
+                    headed(DEVICE, "device time saved"),
+                    headed(HOST, "host time saved"),
+                ],
                 rows,
             )
         ],

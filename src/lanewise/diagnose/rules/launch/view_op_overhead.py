@@ -9,6 +9,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, OPERATOR, TIME, headed
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -79,11 +80,7 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
         evidence=[
             table(
                 "Operators that move no data, by own time",
-                {
-                    "operator": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "own time per step"),
-                },
+                [OPERATOR, COUNT, headed(TIME, "own time per step")],
                 rows,
             ),
             *line_hint(facts),

@@ -11,6 +11,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import CALL, COUNT, LONGEST, SITE, TOTAL, headed
 from lanewise.report.quantity import share, time
 
 
@@ -72,13 +73,7 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
         evidence=[
             table(
                 "Driver allocations",
-                {
-                    "call": ("text", "call"),
-                    "site": ("text", "called by"),
-                    "count": ("count", "per step"),
-                    "total": ("time", "time"),
-                    "longest": ("time", "longest"),
-                },
+                [CALL, SITE, COUNT, headed(TOTAL, "time"), LONGEST],
                 rows,
             )
         ],

@@ -13,6 +13,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DEVICE, HOST, SITE, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
@@ -59,12 +61,7 @@ def _of_tree(contexts: Contexts, *, share_from: float, per_step_from: float) -> 
         evidence=[
             table(
                 "Conversions",
-                {
-                    "site": ("text", "made by"),
-                    "count": ("count", "conversions"),
-                    "device": ("time", "device time"),
-                    "host": ("time", "host time"),
-                },
+                [headed(SITE, "made by"), headed(COUNT, "conversions"), DEVICE, HOST],
                 contexts.by_site(root, count=casts, device=contexts.inside(contexts.device)[root], host=inside),
             )
         ],
@@ -137,13 +134,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
         evidence=[
             table(
                 "Conversions",
-                {
-                    "site": ("text", "made by"),
-                    "types": ("text", "from, to"),
-                    "count": ("count", "per step"),
-                    "device": ("time", "device time"),
-                    "host": ("time", "host time"),
-                },
+                [headed(SITE, "made by"), TableColumn("types", "text", "from, to"), COUNT, DEVICE, HOST],
                 rows,
             )
         ],

@@ -20,6 +20,8 @@ from lanewise.diagnose.select import (
 )
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, HOST, OPERATOR, SHAPES
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
@@ -93,13 +95,7 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         evidence=[
             table(
                 "Built with the same arguments in every steady step",
-                {
-                    "operator": ("text", "operator"),
-                    "arguments": ("text", "arguments"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time"),
-                },
+                [OPERATOR, TableColumn("arguments", "text", "arguments"), SHAPES, COUNT, HOST],
                 table_rows,
             )
         ],

@@ -12,6 +12,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DEVICE, HOST, SITE, headed
 from lanewise.report.quantity import text, time
 
 # Out-of-place operators that copy their input and then work on the copy in place.
@@ -91,12 +92,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         evidence=[
             table(
                 "Copies before a change in place",
-                {
-                    "site": ("text", "made by"),
-                    "count": ("count", "per step"),
-                    "device": ("time", "device time"),
-                    "host": ("time", "host time"),
-                },
+                [headed(SITE, "made by"), COUNT, DEVICE, HOST],
                 rows,
             )
         ],

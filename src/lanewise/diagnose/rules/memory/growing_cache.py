@@ -15,6 +15,8 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.launch.library_setup import opaque_operators
 from lanewise.measure.signatures import Argument, Tensor
 from lanewise.replay.change import cheaper
+from lanewise.report.evidence_columns import BYTES, COUNT, DEVICE, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import byte_size, count, text, time
 from lanewise.trace.schema import Kind
 
@@ -101,12 +103,12 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
         evidence=[
             table(
                 "Caches that grow",
-                {
-                    "shape": ("text", "shape at the end"),
-                    "count": ("count", "calls per step"),
-                    "bytes": ("bytes", "size"),
-                    "device": ("time", "time of a call"),
-                },
+                [
+                    TableColumn("shape", "text", "shape at the end"),
+                    headed(COUNT, "calls per step"),
+                    headed(BYTES, "size"),
+                    headed(DEVICE, "time of a call"),
+                ],
                 table_rows,
             )
         ],

@@ -13,6 +13,8 @@ from lanewise.diagnose.rules.memory.duplicate_copy import OUT_OF_PLACE
 from lanewise.diagnose.select import claim, counted, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DEVICE, INSIDE
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
 
@@ -89,14 +91,14 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
         evidence=[
             table(
                 "Copies into another order",
-                {
-                    "by": ("text", "made by"),
-                    "inside": ("text", "inside"),
-                    "shape": ("text", "shape"),
-                    "strides": ("text", "strides before"),
-                    "count": ("count", "per step"),
-                    "device": ("time", "device time"),
-                },
+                [
+                    TableColumn("by", "text", "made by"),
+                    INSIDE,
+                    TableColumn("shape", "text", "shape"),
+                    TableColumn("strides", "text", "strides before"),
+                    COUNT,
+                    DEVICE,
+                ],
                 rows,
             )
         ],

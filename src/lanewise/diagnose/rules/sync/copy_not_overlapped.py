@@ -12,6 +12,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, of_step, per
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import move
+from lanewise.report.evidence_columns import BYTES, COUNT, DIRECTION, TOTAL, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.intervals import covered, subtract, union
 
@@ -79,13 +81,13 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
         evidence=[
             table(
                 "Copies",
-                {
-                    "direction": ("text", "direction"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "bytes"),
-                    "total": ("time", "time"),
-                    "alone": ("time", "of it with nothing beside"),
-                },
+                [
+                    DIRECTION,
+                    COUNT,
+                    BYTES,
+                    headed(TOTAL, "time"),
+                    TableColumn("alone", "time", "of it with nothing beside"),
+                ],
                 table_rows,
             )
         ],

@@ -15,6 +15,7 @@ from lanewise.diagnose.select import climb, counted, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import add
+from lanewise.report.evidence_columns import COUNT, SITE, TOTAL, WAIT
 from lanewise.report.quantity import text, time
 from lanewise.trace.groups import mask_of
 
@@ -50,7 +51,7 @@ def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
         evidence=[
             table(
                 "Operators that wait for the size of their result",
-                {"site": ("text", "called by"), "count": ("count", "per step"), "total": ("time", "host time")},
+                [SITE, COUNT, TOTAL],
                 contexts.by_site(root, count=contexts.calls[root], total=cost),
             )
         ],
@@ -121,12 +122,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
         evidence=[
             table(
                 "Operators that wait for the size of their result",
-                {
-                    "site": ("text", "called by"),
-                    "count": ("count", "per step"),
-                    "total": ("time", "host time"),
-                    "wait": ("time", "of it waiting"),
-                },
+                [SITE, COUNT, TOTAL, WAIT],
                 rows,
             )
         ],

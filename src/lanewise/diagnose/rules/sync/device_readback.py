@@ -14,7 +14,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, named, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import COUNT, SITE, TOTAL, WAIT, headed
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, time
 from lanewise.trace.intervals import covered
 from lanewise.trace.schema import Kind
@@ -45,7 +46,7 @@ def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
         evidence=[
             table(
                 "Readbacks",
-                {"site": ("text", "read by"), "count": ("count", "times"), "total": ("time", "host time")},
+                [headed(SITE, "read by"), headed(COUNT, "times"), TOTAL],
                 contexts.by_site(found.root, count=found.number, total=found.host),
             ),
             TextBlock("While these reads remain, the code around them cannot be captured in a CUDA graph (LAU106)."),
@@ -126,13 +127,13 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         evidence=[
             table(
                 "Readbacks per step",
-                {
-                    "site": ("text", "read by"),
-                    "count": ("count", "times"),
-                    "total": ("time", "host time"),
-                    "wait": ("time", "of it waiting"),
-                    "after": ("time", "device idle afterwards"),
-                },
+                [
+                    headed(SITE, "read by"),
+                    headed(COUNT, "times"),
+                    TOTAL,
+                    WAIT,
+                    TableColumn("after", "time", "device idle afterwards"),
+                ],
                 rows,
             ),
             TextBlock("While these reads remain, the code around them cannot be captured in a CUDA graph (LAU106)."),

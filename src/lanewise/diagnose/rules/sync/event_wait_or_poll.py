@@ -12,6 +12,8 @@ from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import drop_wait
+from lanewise.report.evidence_columns import CALL, COUNT, SITE, TOTAL, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -92,13 +94,7 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
         evidence=[
             table(
                 "Event waits and polls",
-                {
-                    "call": ("text", "call"),
-                    "site": ("text", "called by"),
-                    "thread": ("text", "thread"),
-                    "count": ("count", "per step"),
-                    "total": ("time", "time"),
-                },
+                [CALL, SITE, TableColumn("thread", "text", "thread"), COUNT, headed(TOTAL, "time")],
                 rows,
             )
         ],

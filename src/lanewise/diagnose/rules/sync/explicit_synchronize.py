@@ -11,6 +11,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import CALL, COUNT, SITE, WAIT, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.intervals import covered
 from lanewise.trace.nesting import nearest
@@ -92,13 +94,7 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         evidence=[
             table(
                 "Waits, and how late the host is after them",
-                {
-                    "call": ("text", "call"),
-                    "site": ("text", "called by"),
-                    "count": ("count", "per step"),
-                    "wait": ("time", "wait"),
-                    "after": ("time", "late by it"),
-                },
+                [CALL, SITE, COUNT, headed(WAIT, "wait"), TableColumn("after", "time", "late by it")],
                 rows,
             )
         ],

@@ -15,6 +15,7 @@ from lanewise.diagnose.select import counted, host_cost, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.operator_kinds import FRAMEWORK, is_collective, is_framework
+from lanewise.report.evidence_columns import BYTES, COUNT, DIRECTION, SITE, TOTAL, headed
 from lanewise.report.quantity import byte_size, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -50,12 +51,7 @@ def _of_tree(contexts: Contexts, *, copies_from: float, below_bytes: int) -> Out
         evidence=[
             table(
                 "Small copies",
-                {
-                    "site": ("text", "copied by"),
-                    "count": ("count", "copies"),
-                    "bytes": ("bytes", "bytes"),
-                    "total": ("time", "host time of the calls"),
-                },
+                [headed(SITE, "copied by"), headed(COUNT, "copies"), BYTES, headed(TOTAL, "host time of the calls")],
                 contexts.by_site(
                     found.operator, count=found.number, bytes=found.bytes * found.number, total=found.blocked
                 ),
@@ -126,13 +122,13 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
         evidence=[
             table(
                 "Small copies",
-                {
-                    "site": ("text", "copied by"),
-                    "direction": ("text", "direction"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "median size"),
-                    "total": ("time", "time of the calls"),
-                },
+                [
+                    headed(SITE, "copied by"),
+                    DIRECTION,
+                    COUNT,
+                    headed(BYTES, "median size"),
+                    headed(TOTAL, "time of the calls"),
+                ],
                 table_rows,
             )
         ],

@@ -16,6 +16,8 @@ from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import drop_wait, shorten
+from lanewise.report.evidence_columns import BYTES, COUNT, DIRECTION, SITE, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import bandwidth, byte_size, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -49,12 +51,12 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Pageable copies",
-                {
-                    "site": ("text", "copied by"),
-                    "count": ("count", "copies"),
-                    "bytes": ("bytes", "bytes"),
-                    "blocked": ("time", "host blocked"),
-                },
+                [
+                    headed(SITE, "copied by"),
+                    headed(COUNT, "copies"),
+                    BYTES,
+                    TableColumn("blocked", "time", "host blocked"),
+                ],
                 contexts.by_site(found.operator, count=found.number, bytes=moved, blocked=found.blocked),
             )
         ],
@@ -138,14 +140,14 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         evidence=[
             table(
                 "Pageable copies",
-                {
-                    "site": ("text", "copied by"),
-                    "direction": ("text", "direction"),
-                    "count": ("count", "copies"),
-                    "bytes": ("bytes", "bytes"),
-                    "rate": ("bandwidth", "rate of the copy"),
-                    "blocked": ("time", "host blocked"),
-                },
+                [
+                    headed(SITE, "copied by"),
+                    DIRECTION,
+                    headed(COUNT, "copies"),
+                    BYTES,
+                    TableColumn("rate", "bandwidth", "rate of the copy"),
+                    TableColumn("blocked", "time", "host blocked"),
+                ],
                 table_rows,
             )
         ],

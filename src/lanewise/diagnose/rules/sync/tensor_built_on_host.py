@@ -14,6 +14,8 @@ from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import whole_of
 from lanewise.replay.change import cut
+from lanewise.report.evidence_columns import BYTES, COUNT, SITE, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import byte_size, text, time
 from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
@@ -115,13 +117,13 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
         evidence=[
             table(
                 "Tensors created on the CPU",
-                {
-                    "site": ("text", "created by"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "size"),
-                    "create": ("time", "creation"),
-                    "copy": ("time", "call of the copy"),
-                },
+                [
+                    headed(SITE, "created by"),
+                    COUNT,
+                    headed(BYTES, "size"),
+                    TableColumn("create", "time", "creation"),
+                    TableColumn("copy", "time", "call of the copy"),
+                ],
                 table_rows,
             )
         ],

@@ -15,6 +15,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import named, of_step, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import BYTES, COUNT, DIRECTION, LONGEST, SITE, TOTAL, headed
 from lanewise.report.quantity import byte_size, count, share, time
 from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
@@ -53,12 +54,7 @@ def _of_tree(contexts: Contexts, *, copies_from: int, both_ways_from: int, share
         evidence=[
             table(
                 "Copies under `to`",
-                {
-                    "site": ("text", "copied by"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "bytes"),
-                    "total": ("time", "time of the calls"),
-                },
+                [headed(SITE, "copied by"), COUNT, BYTES, headed(TOTAL, "time of the calls")],
                 contexts.by_site(found.operator, count=found.number, bytes=moved, total=found.blocked),
             )
         ],
@@ -145,13 +141,7 @@ def weights_moved_each_step(
         evidence=[
             table(
                 "Copies under `to`",
-                {
-                    "direction": ("text", "direction"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "bytes"),
-                    "total": ("time", "time of the calls"),
-                    "longest": ("time", "longest call"),
-                },
+                [DIRECTION, COUNT, BYTES, headed(TOTAL, "time of the calls"), headed(LONGEST, "longest call")],
                 table_rows,
             )
         ],

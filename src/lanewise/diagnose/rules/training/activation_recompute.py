@@ -9,6 +9,7 @@ from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import without_stretch
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SITE, TIME, headed
 from lanewise.report.quantity import share, time
 from lanewise.tree.model import Phase
 
@@ -32,11 +33,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Repeated operators, by device time",
-                {
-                    "site": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "device time per step"),
-                },
+                [headed(SITE, "operator"), COUNT, headed(TIME, "device time per step")],
                 contexts.by_name(rows, count=contexts.calls[rows], time=spent),
             )
         ],
@@ -99,11 +96,7 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
         evidence=[
             table(
                 "Repeated operators, by device time",
-                {
-                    "operator": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "device time per step"),
-                },
+                [OPERATOR, COUNT, headed(TIME, "device time per step")],
                 rows,
             )
         ],

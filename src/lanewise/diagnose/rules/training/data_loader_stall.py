@@ -12,6 +12,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.bubbles import LOADER, loader_rows
 from lanewise.replay.change import overlap
+from lanewise.report.evidence_columns import CALLS, ROW, SITE, STEP, TIME, headed
 from lanewise.report.quantity import Quantity, share, text, time
 from lanewise.trace.intervals import covered, intersect, union
 
@@ -42,7 +43,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Loading batches",
-                {"site": ("text", "row"), "calls": ("count", "batches"), "time": ("time", "time")},
+                [headed(SITE, "row"), headed(CALLS, "batches"), TIME],
                 contexts.by_site(rows, calls=contexts.calls[rows], time=spent),
             )
         ],
@@ -116,7 +117,7 @@ def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         evidence=[
             table(
                 "Waiting for batches",
-                {"step": ("count", "step"), "row": ("text", "row"), "time": ("time", "time")},
+                [STEP, ROW, TIME],
                 found,
             )
         ],

@@ -12,6 +12,8 @@ from lanewise.diagnose.select import compute_ns
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.backward_work import Backward
+from lanewise.report.evidence_columns import COUNT
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.schema import ENGINE_PREFIX
 
@@ -118,14 +120,14 @@ def expensive_backward(
         evidence=[
             table(
                 "Backward nodes against their forward",
-                {
-                    "node": ("text", "node"),
-                    "count": ("count", "per step"),
-                    "backward": ("time", "backward"),
-                    "forward": ("time", "forward"),
-                    "ratio": ("ratio", "ratio"),
-                    "gain": ("time", "beyond twice the forward"),
-                },
+                [
+                    TableColumn("node", "text", "node"),
+                    COUNT,
+                    TableColumn("backward", "time", "backward"),
+                    TableColumn("forward", "time", "forward"),
+                    TableColumn("ratio", "ratio", "ratio"),
+                    TableColumn("gain", "time", "beyond twice the forward"),
+                ],
                 [rows[i] for i in order],
             )
         ],

@@ -9,6 +9,7 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.diagnose.what_if.remedies import batch
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.optimizer_step import OptimizerSums
+from lanewise.report.evidence_columns import VALUE, WHAT, headed
 from lanewise.report.model import TableBlock
 from lanewise.report.quantity import count, time
 
@@ -36,7 +37,7 @@ def _evidence(step: OptimizerSums) -> TableBlock:
         rows.append({"what": "gradients accumulated per step", "value": f"{step.parameters:,.0f}"})
     if step.loop_frames:
         rows.append({"what": "frames of the for-loop implementation", "value": f"{step.loop_frames:,}"})
-    return table("Optimizer step", {"what": ("text", ""), "value": ("text", "value")}, rows)
+    return table("Optimizer step", [headed(WHAT, ""), VALUE], rows)
 
 
 def _of_tree(contexts: Contexts, *, per_parameter: float, launches_from: int) -> Outcome:

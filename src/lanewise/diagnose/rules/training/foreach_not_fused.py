@@ -12,6 +12,7 @@ from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.optimizer_step import FOREACH, OptimizerStep, OptimizerSums
 from lanewise.replay.change import cheaper
+from lanewise.report.evidence_columns import COUNT, HOST, OPERATOR, SITE, headed
 from lanewise.report.quantity import Quantity, count, share, time
 from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
@@ -59,11 +60,7 @@ def _of_tree(contexts: Contexts, *, passes_from: int, share_from: float) -> Outc
         evidence=[
             table(
                 "Multi-tensor operators in the optimizer step",
-                {
-                    "site": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time per step"),
-                },
+                [headed(SITE, "operator"), COUNT, headed(HOST, "host time per step")],
                 contexts.by_name(rows, count=contexts.calls[rows], host=contexts.inside(contexts.host)[rows]),
             )
         ],
@@ -119,11 +116,7 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
         evidence=[
             table(
                 "Multi-tensor operators in the optimizer step",
-                {
-                    "operator": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time per step"),
-                },
+                [OPERATOR, COUNT, headed(HOST, "host time per step")],
                 _operators(facts, step),
             )
         ],

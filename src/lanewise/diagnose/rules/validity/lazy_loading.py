@@ -9,6 +9,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.host_lanes import slice_around
 from lanewise.measure.validity.first_step import LOADING_ROWS, overhead_rows
+from lanewise.report.evidence_columns import INSIDE, ROW, STEP, TIME
 from lanewise.report.quantity import count, share, time
 
 
@@ -66,12 +67,7 @@ def lazy_loading(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         evidence=[
             table(
                 "Loading rows",
-                {
-                    "row": ("text", "row"),
-                    "step": ("count", "step"),
-                    "time": ("time", "time"),
-                    "inside": ("text", "inside"),
-                },
+                [ROW, STEP, TIME, INSIDE],
                 found,
             )
         ],
