@@ -74,11 +74,7 @@ def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outc
     ]
     fused = sorted({trace.names[int(n)] for n in np.unique(trace.name[event[triton]]).tolist()})
     evidence = [
-        table(
-            "Eager kernels inside compiled graphs",
-            [OPERATOR, COUNT, headed(TIME, "device time per step")],
-            rows,
-        )
+        table("Eager kernels inside compiled graphs", [OPERATOR, COUNT, headed(TIME, "device time per step")], rows)
     ]
     if fused:
         evidence.append(table("What was fused", [KERNEL], [{"kernel": name} for name in fused]))

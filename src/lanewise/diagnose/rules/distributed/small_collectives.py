@@ -99,13 +99,7 @@ def small_collectives(
             facts, owners, call, launches=needed, steps=steps, least_ns=float(facts.trace.duration[event].min())
         ),
         spread=0.3,
-        evidence=[
-            table(
-                "Collectives",
-                [headed(NAME, "collective"), headed(BYTES, "message"), COUNT, HOST],
-                rows,
-            )
-        ],
+        evidence=[table("Collectives", [headed(NAME, "collective"), headed(BYTES, "message"), COUNT, HOST], rows)],
         location=locate(facts, int(call[0])),
         events=np.unique(call).tolist(),
     )

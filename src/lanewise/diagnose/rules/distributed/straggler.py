@@ -71,11 +71,7 @@ def straggler(facts: Facts, *, share_from: float = OF_STEP) -> Outcome:
         for one in late.excess
     ]
     evidence: list[Block] = [
-        table(
-            f"What rank {number} does more, per step",
-            [MORE, MINE, OTHERS, CAUSE, WHERE],
-            rows,
-        ),
+        table(f"What rank {number} does more, per step", [MORE, MINE, OTHERS, CAUSE, WHERE], rows),
         TextBlock(
             "The step would be up to {gain} shorter if rank {late} kept up; its own findings say how.",
             {"gain": time(gain), "late": count(number)},

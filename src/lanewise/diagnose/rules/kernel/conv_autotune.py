@@ -69,13 +69,7 @@ def conv_autotune(facts: Facts, *, share_from: float = 0.05) -> Outcome:
             "share": share(total / compute),
         },
         confidence="medium",
-        evidence=[
-            table(
-                "Generic convolution kernels",
-                [KERNEL, SHAPES, COUNT, DURATION],
-                rows,
-            )
-        ],
+        evidence=[table("Generic convolution kernels", [KERNEL, SHAPES, COUNT, DURATION], rows)],
         location=locate(facts, groups[0].call),
     )
 

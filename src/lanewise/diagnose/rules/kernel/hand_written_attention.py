@@ -149,14 +149,7 @@ def hand_written_attention(facts: Facts) -> Outcome:
         change=fuse(facts, [trace.device_work[leaves.rows(chain)] for chain in kept], fused),
         spread=0.3,
         confidence="medium" if rate else "low",
-        evidence=[
-            table(
-                "One of the chains",
-                [OPERATOR, SHAPES, headed(TIME, "device time")],
-                rows,
-                limit=12,
-            )
-        ],
+        evidence=[table("One of the chains", [OPERATOR, SHAPES, headed(TIME, "device time")], rows, limit=12)],
         location=locate(facts, int(leaves.operator[int(example[0])])),
         events=claim(facts, device),
     )

@@ -100,11 +100,7 @@ def hotspot_kernel(facts: Facts, *, share_from: float = 0.30) -> Outcome:
             "count": count(len(top.rows) / steps),
         },
         evidence=[
-            table(
-                "Kernels",
-                [KERNEL, OPERATOR, SHAPES, COUNT, DURATION, headed(SHARE, "share of kernel time")],
-                rows,
-            )
+            table("Kernels", [KERNEL, OPERATOR, SHAPES, COUNT, DURATION, headed(SHARE, "share of kernel time")], rows)
         ],
         confidence="high" if facts.health.shapes else "medium",
         location=locate(facts, top.call),

@@ -93,13 +93,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
         change=rescale(facts, np.concatenate([trace.device_work[g.rows] for g in groups]), 1 - part),
         spread=0.3,
         confidence="high" if peak and peak.tf32 else "low",
-        evidence=[
-            table(
-                "Matrix kernels without tensor cores",
-                [KERNEL, OPERATOR, SHAPES, COUNT, DURATION],
-                rows,
-            )
-        ],
+        evidence=[table("Matrix kernels without tensor cores", [KERNEL, OPERATOR, SHAPES, COUNT, DURATION], rows)],
         location=locate(facts, groups[0].call),
         fix=_HALF_ONLY if half_only else _fix(facts, groups),
         events=np.concatenate([trace.device_work[g.rows] for g in groups]).tolist(),

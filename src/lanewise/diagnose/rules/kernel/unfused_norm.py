@@ -146,10 +146,7 @@ def unfused_norm(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         confidence="high" if known else "medium",
         evidence=[
             table(
-                "One of the normalisations",
-                [OPERATOR, SHAPES, headed(TIME, "device time"), HOST],
-                table_rows,
-                limit=12,
+                "One of the normalisations", [OPERATOR, SHAPES, headed(TIME, "device time"), HOST], table_rows, limit=12
             )
         ],
         location=locate(facts, int(leaves.operator[int(chains[-1][0])])),

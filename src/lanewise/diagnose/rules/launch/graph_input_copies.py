@@ -69,11 +69,7 @@ def graph_input_copies(facts: Facts, *, device_share: float = 0.05, host_share: 
         },
         change=remove(facts, events),
         evidence=[
-            table(
-                "Copies before graph launches",
-                [TableColumn("copy", "text", "device op"), OPERATOR, TIME],
-                rows,
-            )
+            table("Copies before graph launches", [TableColumn("copy", "text", "device op"), OPERATOR, TIME], rows)
         ],
         location=locate(facts, int(calls[0])),
         events=[*events.tolist(), *calls.tolist()],

@@ -71,15 +71,7 @@ def graph_rerecording(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
             "share": share(per_step / max(1.0, facts.steps.period_ns)),
         },
         change=remove(facts, inside),
-        evidence=[
-            table(
-                "Capture rows",
-                [ROW, COUNT, headed(TIME, "time per step")],
-                found,
-            )
-        ]
-        if found
-        else [],
+        evidence=[table("Capture rows", [ROW, COUNT, headed(TIME, "time per step")], found)] if found else [],
         steps=affected.tolist(),
         location=locate(facts, int(rows[0])),
         events=inside.tolist(),

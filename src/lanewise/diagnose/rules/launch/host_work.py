@@ -114,13 +114,7 @@ def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
         },
         change=replayed(facts, calls) + overlap(silent),
         bound=True,
-        evidence=[
-            table(
-                "Operators by their own host time",
-                [OPERATOR, COUNT, headed(TIME, "host time")],
-                rows,
-            )
-        ],
+        evidence=[table("Operators by their own host time", [OPERATOR, COUNT, headed(TIME, "host time")], rows)],
         location=locate(facts, int(most[np.argmax(host.self_time[most])])),
         events=outer.tolist(),
     )

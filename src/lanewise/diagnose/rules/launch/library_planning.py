@@ -88,11 +88,7 @@ def library_planning(
         bound=True,
         confidence="medium",
         evidence=[
-            table(
-                "Planning",
-                [headed(WHAT, "operator or call"), KIND, COUNT, headed(TIME, "time per step")],
-                rows,
-            )
+            table("Planning", [headed(WHAT, "operator or call"), KIND, COUNT, headed(TIME, "time per step")], rows)
         ],
         location=locate(facts, dearest),
         events=events.tolist(),

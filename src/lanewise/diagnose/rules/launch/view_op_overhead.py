@@ -79,9 +79,7 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
         change=remove(facts, events),
         evidence=[
             table(
-                "Operators that move no data, by own time",
-                [OPERATOR, COUNT, headed(TIME, "own time per step")],
-                rows,
+                "Operators that move no data, by own time", [OPERATOR, COUNT, headed(TIME, "own time per step")], rows
             ),
             *line_hint(facts),
         ],

@@ -70,13 +70,7 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
             "share": share(total / max(1.0, facts.steps.period_ns)),
         },
         change=remove(facts, calls),
-        evidence=[
-            table(
-                "Driver allocations",
-                [CALL, SITE, COUNT, headed(TOTAL, "time"), LONGEST],
-                rows,
-            )
-        ],
+        evidence=[table("Driver allocations", [CALL, SITE, COUNT, headed(TOTAL, "time"), LONGEST], rows)],
         location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
         events=calls.tolist(),
     )

@@ -89,13 +89,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         title=_POWER_TITLE if power.mean() > 0.5 else None,
         change=remove(facts, trace.device_work[device]),
         confidence="high" if max(share) > 0 else "medium",
-        evidence=[
-            table(
-                "Copies before a change in place",
-                [headed(SITE, "made by"), COUNT, DEVICE, HOST],
-                rows,
-            )
-        ],
+        evidence=[table("Copies before a change in place", [headed(SITE, "made by"), COUNT, DEVICE, HOST], rows)],
         location=locate(facts, int(copies.root[0])),
         events=claim(facts, device),
     )

@@ -119,13 +119,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             "cost": time(float(np.median(cost))),
         },
         change=remove(facts, root) + add(host_ns=_OPERATOR_NS * len(root) / steps),
-        evidence=[
-            table(
-                "Operators that wait for the size of their result",
-                [SITE, COUNT, TOTAL, WAIT],
-                rows,
-            )
-        ],
+        evidence=[table("Operators that wait for the size of their result", [SITE, COUNT, TOTAL, WAIT], rows)],
         location=locate(facts, worst),
         events=np.concatenate((root, host_events_inside(facts, root))).tolist(),
     )

@@ -94,11 +94,7 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
         values={"time": time(backward.recompute_ns / steps), "share": share(part)},
         change=without_stretch(facts, calls),
         evidence=[
-            table(
-                "Repeated operators, by device time",
-                [OPERATOR, COUNT, headed(TIME, "device time per step")],
-                rows,
-            )
+            table("Repeated operators, by device time", [OPERATOR, COUNT, headed(TIME, "device time per step")], rows)
         ],
         location=locate(facts, int(calls[0])),
         events=calls.tolist(),

@@ -114,13 +114,7 @@ def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
             "workers": _who(trace.name_of(event) for event in shown.tolist()),
         },
         change=overlap(inside),
-        evidence=[
-            table(
-                "Waiting for batches",
-                [STEP, ROW, TIME],
-                found,
-            )
-        ],
+        evidence=[table("Waiting for batches", [STEP, ROW, TIME], found)],
         location=locate(facts, int(shown[0])),
         events=shown.tolist(),
     )

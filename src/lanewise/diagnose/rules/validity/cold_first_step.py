@@ -124,13 +124,7 @@ def _cold_call(facts: Facts) -> Outcome:
         },
         title="The recording holds the start of the device: {call} alone took {first}, {share} of it. A program pays "
         "that once; what this recording says of the rest is drowned in it.",
-        evidence=[
-            table(
-                "Calls that start the device",
-                [CALL, START, TIME],
-                rows,
-            )
-        ],
+        evidence=[table("Calls that start the device", [CALL, START, TIME], rows)],
         location=locate(facts, worst),
     )
 

@@ -64,13 +64,7 @@ def compile_in_window(facts: Facts, *, fewer_than: float = 0.5) -> Outcome:
             "where": text(where if steps.recorded else "an unmarked recording"),
             "steps": count(len(affected)),
         },
-        evidence=[
-            table(
-                "Compile rows, outermost",
-                [ROW, STEP, TIME],
-                found,
-            )
-        ],
+        evidence=[table("Compile rows, outermost", [ROW, STEP, TIME], found)],
         steps=affected.tolist() if steps.recorded else (),
         title=None
         if steps.recorded

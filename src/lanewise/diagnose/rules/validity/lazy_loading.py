@@ -64,12 +64,6 @@ def lazy_loading(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     affected = np.unique(trace.steps.of_event[rows])
     return Found(
         values={"steps": count(len(affected)), "time": time(per_step), "share": share(part), "rows": count(len(rows))},
-        evidence=[
-            table(
-                "Loading rows",
-                [ROW, STEP, TIME, INSIDE],
-                found,
-            )
-        ],
+        evidence=[table("Loading rows", [ROW, STEP, TIME, INSIDE], found)],
         steps=affected.tolist(),
     )
