@@ -178,7 +178,7 @@ def _steps(contexts: Contexts) -> TableBlock:
         "copies": float(contexts.count[leaf & copy].sum()),
         "launches": float(contexts.launches.sum()),
     }
-    shown = _STEPS if contexts.has_device else {key: _STEPS[key] for key in ("number", "period", "recorded")}
+    shown = _STEPS if contexts.has_device else _STEPS[:3]
     return table("Steps", shown, [row])
 
 
