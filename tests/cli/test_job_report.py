@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lanewise.cli.job_report import main
 from lanewise.cli.main import cli
+from lanewise.cli.recording.job_report import main
 from tests.support.real_jobs import GOOD, PIPELINE, PLANTED, job_paths
 
 
@@ -95,7 +95,7 @@ def test_of_a_jobs_folder_the_late_rank_is_explained_or_else_the_first(job: str,
 
 
 def test_of_a_large_job_nothing_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lanewise.cli.explain._MOST_RANKS", 3)
+    monkeypatch.setattr("lanewise.cli.reading.explain._MOST_RANKS", 3)
     monkeypatch.setattr("lanewise.measure.distributed.gathering.read_ranks.read_ranks", None)
     report, said = explained(folder_of(PIPELINE, tmp_path / "job"))
     assert "is of a job of 4 ranks: " in said

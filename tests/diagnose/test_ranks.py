@@ -15,12 +15,13 @@ from lanewise.cli import common
 from lanewise.cli.main import cli
 from lanewise.diagnose.sections import ranks as section
 from lanewise.diagnose.sections.rank_findings import MOST, told_of_findings, which_ranks
-from lanewise.diagnose.sections.section import Headings, Source, columns_of
+from lanewise.diagnose.sections.section import Source, columns_of
 from lanewise.errors import UsageError
 from lanewise.measure.distributed.gathering import rank_worker
 from lanewise.measure.distributed.gathering.read_ranks import RanksRead
 from lanewise.measure.distributed.job import job_of
 from lanewise.measure.facts import Facts
+from lanewise.report.model import TableColumn
 from tests.diagnose.distributed.jobs import rank
 from tests.support.builder import TraceBuilder
 from tests.support.corpus import REPOSITORY, trace_path
@@ -194,7 +195,7 @@ def test_of_a_large_job_a_sample_is_explained_with_the_late_ones() -> None:
     rows = which_ranks(found, [17])
     assert 17 in rows
     assert (rows[0], rows[-1], len(rows)) == (0, 999, MOST + 1)
-    headings: Headings = {"code": ("text", ""), "name": ("text", ""), "ranks": ("text", "")}
+    headings = [TableColumn(name, "text", name) for name in ("code", "name", "ranks")]
     table = Source("", columns_of([{"code": "LAU101", "name": "n", "ranks": "31 of 32"}], headings), headings)
     (said,) = told_of_findings(table, 32, 1000)
     assert str(said) == "What `explain` finds of 32 of them, evenly chosen: LAU101 n on 31 of 32."

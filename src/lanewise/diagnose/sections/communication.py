@@ -7,50 +7,51 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
+from lanewise.diagnose.sections.section import Section, Source, columns_of
 from lanewise.measure.distributed.communication_figures import Traffic, traffic_of
 from lanewise.measure.distributed.host_clocks import align_clocks
 from lanewise.measure.distributed.late_ranks import Job
 from lanewise.measure.distributed.matched_communications import Matched
 from lanewise.measure.distributed.pipeline_bubble import Pipeline, pipelines_of
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import Headings
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import bandwidth, count, share, text, time
 
 __all__ = ["communication_section"]
 
-_TRAFFIC: Headings = {
-    "kind": ("text", "collective"),
-    "bytes": ("bytes", "message"),
-    "count": ("count", "per step"),
-    "moving": ("time", "moving"),
-    "waiting": ("time", "waiting"),
-    "exposed": ("time", "exposed"),
-    "bus": ("bandwidth", "bus"),
-    "of_link": ("share", "of link"),
-    "hidden": ("time", "hidden"),
-    "algorithm": ("bandwidth", "algorithm"),
-    "ranks": ("count", "ranks"),
-    "group": ("text", "group"),
-}
-_NODES: Headings = {
-    "node": ("text", "node"),
-    "ranks": ("text", "ranks"),
-    "host": ("time", "own host time"),
-    "device": ("time", "own device time"),
-    "most": ("time", "most more than others"),
-    "on": ("text", "on rank"),
-}
-_PIPELINES: Headings = {
-    "rank": ("text", "rank"),
-    "stage": ("count", "stage"),
-    "idle": ("share", "idle"),
-    "ideal": ("share", "by the schedule"),
-}
-_CLOCKS: Headings = {
-    "rank": ("text", "rank"),
-    "ahead": ("time", "clock ahead"),
-    "uncertainty": ("time", "to within"),
-}
+_TRAFFIC: Headings = [
+    TableColumn("kind", "text", "collective"),
+    TableColumn("bytes", "bytes", "message"),
+    TableColumn("count", "count", "per step"),
+    TableColumn("moving", "time", "moving"),
+    TableColumn("waiting", "time", "waiting"),
+    TableColumn("exposed", "time", "exposed"),
+    TableColumn("bus", "bandwidth", "bus"),
+    TableColumn("of_link", "share", "of link"),
+    TableColumn("hidden", "time", "hidden"),
+    TableColumn("algorithm", "bandwidth", "algorithm"),
+    TableColumn("ranks", "count", "ranks"),
+    TableColumn("group", "text", "group"),
+]
+_NODES: Headings = [
+    TableColumn("node", "text", "node"),
+    TableColumn("ranks", "text", "ranks"),
+    TableColumn("host", "time", "own host time"),
+    TableColumn("device", "time", "own device time"),
+    TableColumn("most", "time", "most more than others"),
+    TableColumn("on", "text", "on rank"),
+]
+_PIPELINES: Headings = [
+    TableColumn("rank", "text", "rank"),
+    TableColumn("stage", "count", "stage"),
+    TableColumn("idle", "share", "idle"),
+    TableColumn("ideal", "share", "by the schedule"),
+]
+_CLOCKS: Headings = [
+    TableColumn("rank", "text", "rank"),
+    TableColumn("ahead", "time", "clock ahead"),
+    TableColumn("uncertainty", "time", "to within"),
+]
 _CLOCKS_DIFFER_NS = 1_000_000
 """Clocks that are nearer than this are as good as one."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
+from lanewise.diagnose.sections.section import Section, Source, columns_of
 from lanewise.measure.distributed.hang import Standstill, standstills
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import Headings
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, text
 from lanewise.trace.file.flight_dump import FlightDump
 
@@ -15,15 +16,15 @@ __all__ = ["hang_section"]
 
 _NAMED = 8
 _STATES = {"started": ", which is under way"}
-_HEADINGS: Headings = {
-    "operation": ("text", "collective"),
-    "sequence": ("count", "number"),
-    "group": ("text", "group"),
-    "missing": ("text", "has not come"),
-    "there": ("text", "waits"),
-    "unknown": ("text", "no dump"),
-    "place": ("text", "called in"),
-}
+_HEADINGS: Headings = [
+    TableColumn("operation", "text", "collective"),
+    TableColumn("sequence", "count", "number"),
+    TableColumn("group", "text", "group"),
+    TableColumn("missing", "text", "has not come"),
+    TableColumn("there", "text", "waits"),
+    TableColumn("unknown", "text", "no dump"),
+    TableColumn("place", "text", "called in"),
+]
 
 
 def hang_section(dumps: Sequence[FlightDump], unreadable: Sequence[tuple[str, str]] = ()) -> Section:

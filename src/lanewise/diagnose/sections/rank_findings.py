@@ -11,13 +11,14 @@ import msgspec
 
 from lanewise.diagnose.explain import explain
 from lanewise.diagnose.report_cache import explained
-from lanewise.diagnose.sections.section import Headings, Source, columns_of
+from lanewise.diagnose.sections.section import Source, columns_of
 from lanewise.diagnose.settings import Settings
 from lanewise.errors import LanewiseError
 from lanewise.measure.distributed.gathering.executor import Executor
 from lanewise.measure.distributed.gathering.read_ranks import RanksRead
+from lanewise.report.evidence_columns import Headings
 from lanewise.report.gain import helps
-from lanewise.report.model import TextBlock
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, text
 from lanewise.trace.reader import read
 
@@ -27,14 +28,14 @@ MOST = 32
 """Ranks of a large job that are explained: a sample says on which share of them a finding is."""
 
 _NAMED = 3
-_HEADINGS: Headings = {
-    "code": ("text", "code"),
-    "name": ("text", "finding"),
-    "ranks": ("text", "ranks"),
-    "gain": ("time", "gain, median"),
-    "most": ("time", "most"),
-    "where": ("text", "on rank"),
-}
+_HEADINGS: Headings = [
+    TableColumn("code", "text", "code"),
+    TableColumn("name", "text", "finding"),
+    TableColumn("ranks", "text", "ranks"),
+    TableColumn("gain", "time", "gain, median"),
+    TableColumn("most", "time", "most"),
+    TableColumn("where", "text", "on rank"),
+]
 
 
 class RankFinding(msgspec.Struct, frozen=True):

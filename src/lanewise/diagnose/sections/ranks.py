@@ -10,7 +10,7 @@ import numpy as np
 from lanewise.diagnose.sections.communication import communication_section
 from lanewise.diagnose.sections.rank_causes import cause_of, context_name, described, main_cause, what_to_do
 from lanewise.diagnose.sections.rank_findings import findings_over_ranks, told_of_findings, which_ranks
-from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
+from lanewise.diagnose.sections.section import Section, Source, columns_of
 from lanewise.diagnose.settings import Settings
 from lanewise.errors import UsageError
 from lanewise.measure.core import Core
@@ -19,29 +19,23 @@ from lanewise.measure.distributed.gathering.read_ranks import RanksRead
 from lanewise.measure.distributed.late_ranks import Job, compare_ranks
 from lanewise.measure.distributed.matched_communications import Matched, match
 from lanewise.measure.distributed.without_late import delay_of
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import CAUSE, DEVICE, HOST, MINE, MORE, OTHERS, WHERE, Headings, headed
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.reader import read
 
 __all__ = ["Explained", "JobTold", "told_of_job"]
 
-_RANKS: Headings = {
-    "rank": ("text", "rank"),
-    "host": ("time", "own host time"),
-    "device": ("time", "own device time"),
-    "more": ("time", "more than others"),
-    "cause": ("text", "cause"),
-    "speed": ("ratio", "host while recorded"),
-    "file": ("text", "file"),
-}
-_EXCESS: Headings = {
-    "rank": ("text", "rank"),
-    "more": ("time", "more"),
-    "mine": ("time", "this rank"),
-    "others": ("time", "the others"),
-    "cause": ("text", "cause"),
-    "where": ("text", "where"),
-}
+_RANKS: Headings = [
+    TableColumn("rank", "text", "rank"),
+    headed(HOST, "own host time"),
+    headed(DEVICE, "own device time"),
+    headed(MORE, "more than others"),
+    CAUSE,
+    TableColumn("speed", "ratio", "host while recorded"),
+    TableColumn("file", "text", "file"),
+]
+_EXCESS: Headings = [TableColumn("rank", "text", "rank"), MORE, MINE, OTHERS, CAUSE, WHERE]
 _NAMED = 5
 _UNEVEN_HOSTS = 1.25
 _AT_ONE_TIME_NS = 600e9
@@ -54,11 +48,13 @@ class JobTold(NamedTuple):
     Attributes:
         section: in sentences and tables. look_at: row of the rank to look at next: the latest, or else the first.
         is_late: whether that one is late.
+        job: the ranks in order.
     """
 
     section: Section
     look_at: int
     is_late: bool
+    job: Job
 
 
 class Explained(NamedTuple):
@@ -104,7 +100,7 @@ def told_of_job(found: RanksRead, *, cache: bool = True, explained: Explained | 
         if table is not None:
             tables["findings"] = table
     told += _left_out(found)
-    return JobTold(Section(told, tables), late_rows[0] if late_rows else 0, bool(late_rows))
+    return JobTold(Section(told, tables), late_rows[0] if late_rows else 0, bool(late_rows), job)
 
 
 def _of_one_job(found: RanksRead) -> bool:

@@ -35,8 +35,8 @@ class _Order(msgspec.Struct, frozen=True):
 
 def main(order: str) -> None:
     """Print the job's report on standard output; as `json` that of the one rank there, and the job's on standard error."""
-    from lanewise.cli.after_run import explained_beside, print_report
     from lanewise.cli.plain import replace_what_cannot_be_encoded
+    from lanewise.cli.recording.after_run import explained_beside, print_report
     from lanewise.errors import LanewiseError
 
     asked = msgspec.json.decode(order, type=_Order)
@@ -57,8 +57,8 @@ def main(order: str) -> None:
 
 def _print_job(asked: _Order) -> str:
     """Print what the ranks say together and keep it beside the first trace; the trace to look at first."""
-    from lanewise.cli.after_run import write_beside
     from lanewise.cli.common import console, project_settings
+    from lanewise.cli.recording.after_run import write_beside
     from lanewise.diagnose.sections.ranks import Explained, told_of_job
     from lanewise.measure.distributed.gathering.executor import executor_for
     from lanewise.measure.distributed.gathering.read_ranks import read_ranks
