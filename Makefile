@@ -15,7 +15,7 @@ HAS := $(VENV)/has
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup torch demo test test-all lint thresholds types layers docs docs-check page page-built page-pictures readers check \
+.PHONY: help setup torch demo tour test test-all lint thresholds types layers docs docs-check page page-built page-pictures readers check \
   nightly hooks bench-reader bench-diagnosis clean
 
 help: ## list these targets
@@ -39,6 +39,11 @@ ifneq ($(TORCH),none)
 	@echo "$(TORCH)" >$(HAS)-torch
 endif
 
+$(HAS)-tour: pyproject.toml | $(HAS)-python
+	@echo "Installing lanewise with what edits programs ..."
+	@LANEWISE_PAGE=skip $(PIP) install -e '.[fix]'
+	@touch $@ $(HAS)-lanewise
+
 $(HAS)-dev: pyproject.toml | $(HAS)-python
 	@echo "Installing what development needs, and building the page ..."
 	@$(PIP) install -e '.[dev]'
@@ -49,6 +54,9 @@ setup: torch $(HAS)-dev ## make the virtual environment with everything that dev
 demo: $(HAS)-lanewise ## explain a bundled H100 trace (and record a CPU program if torch is installed)
 	@$(BIN)/lanewise demo
 	@echo "lanewise is in $(BIN)"
+
+tour: torch $(HAS)-tour ## install what the guided tour needs, and say how to begin
+	@echo "Next:  . $(BIN)/activate    and then    lanewise tour --start"
 
 test: setup ## run the fast tests; with TORCH=none those that do without torch
 	@$(BIN)/pytest -m "not slow and not gpu" -n auto --dist loadfile

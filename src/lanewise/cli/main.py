@@ -41,6 +41,7 @@ VERBS: dict[str, str] = {
     "mcp": "Answer an assistant's questions about recordings (Model Context Protocol).",
     "doctor": "Say what this machine can record, and why not.",
     "demo": "Show it working: a bundled H100 trace explained.",
+    "tour": "Learn it in twelve lessons, on your own recordings.",
 }
 
 
@@ -59,6 +60,7 @@ OTHER_WORDS: dict[str, str] = {
     "stats": "table",
     "summary": "explain",
     "timeline": "view",
+    "tutorial": "tour",
 }
 
 
