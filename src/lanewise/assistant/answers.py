@@ -23,7 +23,7 @@ from lanewise.diagnose.what_if.predict import predict_of
 from lanewise.errors import InputError, LanewiseError, UsageError
 from lanewise.report.gain import gain_text, helps, why_not
 from lanewise.report.model import Finding, Report
-from lanewise.show.diff.diff_markdown import diff_markdown
+from lanewise.show.diff.diff_markdown import whole_diff_markdown
 from lanewise.show.page.source_lines import SourceLines
 from lanewise.show.report.markdown import escape, finding_markdown, location_text
 from lanewise.show.report.short_markdown import short_markdown
@@ -180,7 +180,7 @@ class Answers:
 
     def _diff(self, asked: Diff) -> str:
         sides = (self._path(asked.before), self._path(asked.after))
-        return diff_markdown(diff(*sides, anyway=asked.anyway, settings=self._settings))
+        return whole_diff_markdown(diff(*sides, anyway=asked.anyway, settings=self._settings))
 
     def _predict(self, asked: Predict) -> str:
         from rich.console import Console
