@@ -376,7 +376,7 @@ def test_what_was_asked_for_and_is_not_there_is_said(key: str, what: str) -> Non
     b = TraceBuilder(metadata={key: 1})
     with b.step(), b.op("aten::mm"):
         b.launch()
-    assert f"{what}: asked for when recording, and the trace holds none" in notes(explain(b.build()))
+    assert f"{what}: requested when recording, but the trace holds none" in notes(explain(b.build()))
     b.metadata[key] = 0
     assert "asked for" not in notes(explain(b.build()))
 

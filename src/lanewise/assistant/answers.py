@@ -85,9 +85,9 @@ class Diff(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Predict(msgspec.Struct, forbid_unknown_fields=True):
-    """What a step would be with changes made, each alone and all together: a finding's code (mended), kernel:gemm=2x,
+    """What a step would be with changes made, each alone and all together: a finding's code (as if fixed), kernel:gemm=2x,
     module:Attention=2x, line:train.py:12=remove, copies=overlap, waits=remove, host=2x, device=H200, dtype=bf16, batch=2x,
-    cuda-graph, compile. Without changes: every finding mended, the best first."""
+    cuda-graph, compile. Without changes: every finding fixed, the best first."""
 
     trace: Trace
     changes: Annotated[list[str], Meta(description="the changes, in words as above")] = []

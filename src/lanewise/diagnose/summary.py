@@ -301,7 +301,7 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
         first = problems[0]
         parts.append(f"Start with {first.code} ({first.name}): {gain_text(first)}.")
     elif facts.regime.name == "mixed":
-        parts.append("No finding by itself would give back a measurable part of it.")
+        parts.append("No single fix would make the step measurably shorter.")
     elif regime and facts.device_records == "some" and regime.fix:
         parts.append(f"{_WAY_ON.get(facts.regime.name, '')}{regime.fix[0].upper()}{regime.fix[1:]}")
     return " ".join(parts)

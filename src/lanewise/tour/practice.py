@@ -22,7 +22,7 @@ def original() -> str:
     for path in (packaged, checkout):
         if path.is_file():
             return path.read_text(encoding="utf-8")
-    raise LanewiseError(f"{PROGRAM} did not come with this installation; install lanewise anew")
+    raise LanewiseError(f"{PROGRAM} did not come with this installation; reinstall lanewise")
 
 
 def start(folder: Path) -> list[str]:

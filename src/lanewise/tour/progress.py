@@ -39,7 +39,7 @@ def save_progress(progress: Progress) -> None:
 
 
 def forget() -> None:
-    """Begin anew."""
+    """Start over."""
     _file().unlink(missing_ok=True)
 
 

@@ -189,13 +189,13 @@ _KERNELS: Headings = {
 }
 _FUNCTIONS: Headings = {
     "function": ("text", "function"),
-    "time": ("time", "own time"),
+    "time": ("time", "self time"),
     "share": ("share", "of the step"),
 }
 _ON_CPU: Headings = {
     "operator": ("text", "operator"),
     "calls": ("count", "per step"),
-    "time": ("time", "own time"),
+    "time": ("time", "self time"),
     "share": ("share", "share"),
 }
 
@@ -222,7 +222,7 @@ def _tables(contexts: Contexts) -> dict[str, TableBlock]:
         ]
         tables = {
             "functions": table(f"Python functions, by the time between their operators{per}", _FUNCTIONS, functions),
-            "cpu": table(f"Operators on the CPU, by their own time{per}", _ON_CPU, rows, limit=_ROWS),
+            "cpu": table(f"Operators on the CPU, by self time{per}", _ON_CPU, rows, limit=_ROWS),
         }
     return {name: block for name, block in tables.items() if block.rows}
 
@@ -297,4 +297,4 @@ def _on_the_cpu(contexts: Contexts) -> str:
     ]
     top = sorted(both, key=lambda item: -item[1])[:_NAMED]
     told = ", ".join(f"{format_quantity('share', min(1.0, spent / step))} {name}" for name, spent in top if spent > 0)
-    return f"Everything ran on the CPU{where}. {of_it[0].upper()}{of_it[1:]} by own time: {told}."
+    return f"Everything ran on the CPU{where}. {of_it[0].upper()}{of_it[1:]} by self time: {told}."

@@ -23,7 +23,7 @@ _OPERATORS: Headings = {
     "shapes": ("text", "shapes"),
     "dtype": ("text", "type"),
     "calls": ("count", "per step"),
-    "time": ("time", "own time"),
+    "time": ("time", "self time"),
     "share": ("share", "share"),
     "flop_rate": ("flop_rate", "computes"),
 }
@@ -31,7 +31,7 @@ _FUNCTIONS: Headings = {
     "function": ("text", "function"),
     "inside": ("text", "of it in"),
     "calls": ("count", "per step"),
-    "time": ("time", "own time"),
+    "time": ("time", "self time"),
     "share": ("share", "of the step"),
 }
 _STEPS: Headings = {
@@ -39,7 +39,7 @@ _STEPS: Headings = {
     "period": ("time", "step time"),
     "operators": ("count", "operators"),
     "inside": ("time", "in operators"),
-    "outside": ("time", "outside of them"),
+    "outside": ("time", "outside them"),
 }
 
 # Formulas leave out what a library adds; a share of matrix work below this is not what the run is about.
@@ -72,7 +72,7 @@ def cpu_section(facts: Facts) -> Section:
 
 
 def functions_source(facts: Facts) -> Source:
-    """Python functions by own time, per steady step."""
+    """Python functions by self time, per steady step."""
     data, steps = facts.functions, max(1, int(np.count_nonzero(facts.steps.steady)))
     columns: dict[str, np.ndarray] = {
         **data,
@@ -85,7 +85,7 @@ def functions_source(facts: Facts) -> Source:
     headings: dict[str, tuple[QuantityType, str]] = dict(_FUNCTIONS)
     if not per:
         headings |= {"calls": ("count", "calls"), "share": ("share", "share")}
-    return Source(f"Python functions, by own time{per}", Columns(columns), headings)
+    return Source(f"Python functions, by self time{per}", Columns(columns), headings)
 
 
 def _named(function: str) -> str:
@@ -107,15 +107,15 @@ def cpu_sentence(facts: Facts) -> str:
         both = [(_in_function(row), float(row["time"])) for row in functions] + operators
         shown = [(name, spent / length) for name, spent in sorted(both, key=lambda item: -item[1]) if spent > 0]
         told = [f"{_percent(part)} {name}" for name, part in shown[:_NAMED] if part >= _WORTH_NAMING]
-        return f"{of_it[0].upper()}{of_it[1:]} by own time: {', '.join(told)}."
+        return f"{of_it[0].upper()}{of_it[1:]} by self time: {', '.join(told)}."
     top = ", ".join(f"{name} ({_percent(spent / total)})" for name, spent in operators)
     if facts.cpu.inside >= _MOSTLY_INSIDE:
-        return f"Most of the operators' own time: {top}."
+        return f"Most of the operators' self time: {top}."
     loading = f" ({_percent(facts.cpu.loading)} in the data loader)" if facts.cpu.loading >= _WORTH_NAMING else ""
     how = "" if facts.health.stacks else " `lanewise run --stacks` names the functions."
     outside = _percent(max(0.0, 1 - facts.cpu.inside))
-    own = f" Of the operators' own time: {top}." if top else ""
-    return f"{outside} of {of_it} is outside of operators{loading}.{how}{own}"
+    own = f" Of the operators' self time: {top}." if top else ""
+    return f"{outside} of {of_it} is spent outside operators{loading}.{how}{own}"
 
 
 def _in_function(row: dict[str, Any]) -> str:
@@ -144,7 +144,7 @@ def operators_source(facts: Facts) -> Source:
         columns["line"] = _texts([_line(facts, e) if row < _MOST_LOCATED else "" for row, e in enumerate(events)])
         headings["line"] = ("text", "source line")
     headings |= _OPERATORS
-    title = "Operators on the CPU, by own time"
+    title = "Operators on the CPU, by self time"
     if facts.trace.steps.recorded:
         return Source(f"{title} per step", Columns(columns), headings)
     return Source(title, Columns(columns), {**headings, "calls": ("count", "calls")})
@@ -193,7 +193,7 @@ def _variance(facts: Facts) -> list[TextBlock]:
     worst = int(np.argmax(data["time"] - data["calls"] * data["best"]))
     return [
         TextBlock(
-            "Equal calls take unequal time: {above} of the operators' own time is above what the same calls take at their "
+            "Equal calls take unequal time: {above} of the operators' self time is above what the same calls take at their "
             "best ({operator}: {best} at best, {mean} in the mean). Often threads wait for cores that other programs use: "
             "an idle machine, or OMP_NUM_THREADS=1, tells.",
             {
@@ -243,7 +243,7 @@ def _types(facts: Facts) -> list[TextBlock]:
     part_of_it = "{main} of it" if by_type[main] < _NEARLY_ALL * part else "all of it"
     return [
         TextBlock(
-            f"Matrix work takes {{share}} of the operators' own time, {part_of_it} in {{type}}{rate}.{double}",
+            f"Matrix work takes {{share}} of the operators' self time, {part_of_it} in {{type}}{rate}.{double}",
             values,
         )
     ]

@@ -82,7 +82,7 @@ def final_table(report: PlanReport) -> TableBlock:
         }
         for t in sorted(report.final, key=lambda t: t.median_us)
     ]
-    return TableBlock("In turns, without a profiler, per call", columns, rows)
+    return TableBlock("Measured alternately, without a profiler, per call", columns, rows)
 
 
 def render_plan(report: PlanReport, *, verbose: bool = False) -> RenderableType:

@@ -22,7 +22,7 @@ __all__ = [
     "vouched_for",
 ]
 
-NOTHING_SPEAKS_AGAINST = "nothing speaks against these numbers"
+NOTHING_SPEAKS_AGAINST = "nothing casts doubt on these numbers"
 _FUNCTIONS = 6
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
 

@@ -27,7 +27,7 @@ _WORTH = 0.001
 @rule(
     "DIS105",
     "compute-slowed-by-collective",
-    title="Kernels run {slower} slower beside collectives, which hold some of the {sms} multiprocessors: {excess} "
+    title="Kernels run {slower} slower alongside collectives, which hold some of the {sms} multiprocessors: {excess} "
     "{per} "
     "({share} of the step).",
 )
@@ -94,18 +94,18 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
         )
     total = sum(excess for excess, *_ in found)
     if not found or total < share_from * facts.steps.step_ns:
-        return Clear(f"kernels lose {of_step(facts, total):.1%} of the step beside collectives")
+        return Clear(f"kernels lose {of_step(facts, total):.1%} of the step alongside collectives")
     found.sort(key=lambda item: -item[0])
     evidence: list[Block] = [
         table(
-            "Kernels with and without a collective beside them",
+            "Kernels with and without a collective alongside",
             {
                 "kernel": ("text", "kernel"),
                 "shapes": ("text", "shapes"),
                 "blocks": ("count", "blocks"),
-                "count": ("count", "beside one, per step"),
+                "count": ("count", "alongside one, per step"),
                 "alone": ("time", "alone"),
-                "beside": ("time", "beside one"),
+                "beside": ("time", "alongside one"),
                 "excess": ("time", "excess per step"),
             },
             [row for _, row, *_ in found],

@@ -63,7 +63,7 @@ def no_device_work(facts: Facts, *, matrix_share_from: float = 0.5) -> Outcome:
         values={"share": share(part), "operator": text(trace.names[main]), "time": time(total)},
         evidence=[
             table(
-                "Operators by own time",
+                "Operators by self time",
                 {"operator": ("text", "operator"), "time": ("time", "time"), "share": ("share", "share")},
                 rows,
             )
