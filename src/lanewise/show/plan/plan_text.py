@@ -132,7 +132,7 @@ def _row(attempt: Attempt) -> dict[str, object]:
 
 
 def _outcome(attempt: Attempt) -> str:
-    """`not faster` beside a ratio of 3.48x would contradict it: what was faster on average and did not hold is not proven."""
+    """The outcome as a word. `not faster` would contradict a ratio of 3.48x: what did not hold is `not proven`."""
     unproven = attempt.outcome == "not faster" and attempt.timing is not None and attempt.timing.ratio > 1.01
     return "not proven" if unproven else attempt.outcome
 
