@@ -50,7 +50,7 @@ def rule_pages() -> dict[str, str]:
 def main() -> int:
     pages = {
         "columns.md": columns_page(),
-        "speed.md": NOTICE + speed_page(),
+        "appendix/speed.md": NOTICE + speed_page(),
         "tour.md": NOTICE + page_markdown(),
         **rule_pages(),
     }

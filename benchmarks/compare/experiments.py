@@ -3,7 +3,7 @@
     python -m benchmarks.compare.experiments TRACES
 
 TRACES is the folder of recordings made by `benchmarks/experiments/run.py`. Writes `benchmarks/results/h100/diffs.json` and
-the table in docs/compare.md.
+the table in docs/appendix/compare-measured.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
     out = ROOT / "benchmarks" / "results" / "h100" / "diffs.json"
     out.write_text(json.dumps({"schema": 1, "command": "python -m benchmarks.compare.experiments TRACES", "pairs": rows},
                               indent=1, ensure_ascii=False) + "\n", encoding="utf-8")  # fmt: skip
-    page = ROOT / "docs" / "compare.md"
+    page = ROOT / "docs" / "appendix" / "compare-measured.md"
     text = page.read_text(encoding="utf-8")
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     page.write_text(text[:begin] + "\n" + _table(rows) + text[end:], encoding="utf-8")
