@@ -48,5 +48,5 @@ def test_every_page_can_be_reached() -> None:
         paths = [(page.parent / target).resolve() for target in targets if target and "://" not in target]
         waiting += [path for path in paths if path.suffix == ".md" and path.exists()]
         waiting += [path / "index.md" for path in paths if (path / "index.md").exists()]
-    pages = {path for path in (REPOSITORY / "docs").rglob("*.md")}
+    pages = set((REPOSITORY / "docs").rglob("*.md"))
     assert {str(path.relative_to(REPOSITORY)) for path in pages - seen} == set()

@@ -1,4 +1,4 @@
-"""Write the tables and charts of docs/appendix/kernels-measured.md from the result files: `python -m benchmarks.kernels.report`.
+"""Write the tables of docs/appendix/kernels-measured.md and the charts: `python -m benchmarks.kernels.report`.
 
 The tables are of the card in `CARD`; beside each case stands what another card gave, where it was measured there. A
 case measured again replaces the earlier measurement; every row says which file it is from.
