@@ -15,7 +15,7 @@ HAS := $(VENV)/has
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup torch demo tour test test-all lint thresholds types layers docs docs-check page page-built page-pictures readers check \
+.PHONY: help setup torch demo tour test test-all lint thresholds types layers docs docs-check docs-site page page-built page-pictures readers check \
   nightly hooks bench-reader bench-diagnosis clean
 
 help: ## list these targets
@@ -83,6 +83,15 @@ docs: $(HAS)-dev ## regenerate the generated pages of docs/
 docs-check: $(HAS)-dev ## whether the generated pages are up to date
 	$(BIN)/python scripts/generate_docs.py --check
 
+# The site has an environment of its own: nothing else needs what it needs.
+.venv-docs/has: pyproject.toml
+	@$(PYTHON) -m venv .venv-docs
+	@LANEWISE_PAGE=skip .venv-docs/bin/pip --disable-pip-version-check --quiet install -e '.[docs]'
+	@touch $@
+
+docs-site: .venv-docs/has ## build the site of docs/ into site/, links checked
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+
 web/node_modules: web/package-lock.json
 	cd web && npm ci --ignore-scripts --silent
 	@touch $@
@@ -116,4 +125,4 @@ bench-diagnosis: $(HAS)-dev ## how right the diagnoses are on labelled recording
 	$(BIN)/python -m benchmarks.diagnosis
 
 clean: ## remove what was built
-	rm -rf $(VENV) $(VENV)-no-torch dist build site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-no-torch .venv-docs dist build site .pytest_cache .ruff_cache .hypothesis
