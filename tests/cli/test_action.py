@@ -70,7 +70,7 @@ def test_inputs_reach_the_script_as_variables_only() -> None:
 
 
 def run_as_a_runner(action: dict[str, Any], folder: Path, given: dict[str, str]) -> tuple[int, list[str]]:
-    """All steps of a composite action: inputs filled in, conditions obeyed. Returns the exit code and the steps that ran."""
+    """All steps of a composite action: inputs filled in, conditions obeyed. Its exit code, and the steps that ran."""
     assert not given.keys() - action["inputs"].keys()
     inputs = {name: given.get(name, one.get("default", "")) for name, one in action["inputs"].items()}
     missing = [name for name, one in action["inputs"].items() if one.get("required") and name not in given]
