@@ -112,7 +112,7 @@ readers:
 check: ## everything that CI checks, the tests without torch and with it
 	@$(if $(filter file,$(origin TORCH)),,TORCH='$(TORCH)') .ci/run
 
-nightly: setup ## what takes too long for every change: slow tests, and how much of the code all tests reach
+nightly: setup docs-site ## what takes too long for every change: slow tests, how much of the code all tests reach, the site
 	$(BIN)/pytest -m "not gpu" -n auto --dist loadfile --cov --cov-report=term:skip-covered
 
 hooks: $(HAS)-dev ## have style and docs checked at each commit
