@@ -309,7 +309,7 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
 
 # Where no finding would give anything: what the way on rests on.
 _WAY_ON = {
-    "compute": "No finding would make the kernels faster; what is left is less work for the GPU. ",
+    "compute": "No finding would make the kernels faster. ",
     "communication": "Whether data moves or a rank is late cannot be told from one rank. ",
 }
 

@@ -157,7 +157,7 @@ def device_bound(facts: Facts) -> Outcome:
     Launch calls may look slow then: the queue is full and the host waits for a free slot. That is back-pressure, not a
     problem of the host.
 
-    Fix: less device work: fuse pointwise operations, use tensor cores, a narrower dtype, a better algorithm.
+    Fix: give the device less to do: fuse pointwise operations, use tensor cores, a narrower dtype, a better algorithm.
 
     Verify: halve the batch: the step time falls by nearly half.
 
@@ -176,7 +176,7 @@ def device_bound(facts: Facts) -> Outcome:
 def transfer_bound(facts: Facts) -> Outcome:
     """Copies, or calls that wait for their own copy, take most of the step.
 
-    Fix: pinned host memory with `non_blocking=True`, prefetching on a side stream, and copying once instead of every step.
+    Fix: use pinned host memory with `non_blocking=True`, prefetch on a side stream, and copy once instead of every step.
 
     Verify: the copies' share falls and the device computes meanwhile.
 
