@@ -172,8 +172,8 @@ def _corrected(health: Health) -> list[Note]:
             Note(
                 "info",
                 "order",
-                f"{_count(health.left_open)} Python {'frame or range was' if health.left_open == 1 else 'frames or ranges were'} "
-                "still open when recording ended, though the program had left them: they end where the next one begins",
+                f"{_count(health.left_open)} Python {'call' if health.left_open == 1 else 'calls'} left open when "
+                "recording ended, though the program had left them: they end where the next one begins",
             )
         )
     if health.clock_offset:
