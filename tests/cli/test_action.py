@@ -107,10 +107,10 @@ def test_the_whole_action_runs_as_the_documented_workflow_calls_it(project: Path
     (workflow,) = re.findall(r"```yaml\n(on: .*?)```", (REPOSITORY / "docs" / "ci.md").read_text(), re.DOTALL)
     steps = yaml.safe_load(workflow)["jobs"]["performance"]["steps"]
     (given,) = [step["with"] for step in steps if "lanewise@" in step.get("uses", "")]
-    for side in ("old", "new"):
-        (project / side).mkdir()
-        write_trace(project / side / "train.json", seed=len(side))
-    write_trace(project / "new" / "more.json", seed=9, kernels=MORE)
+    (project / "old").mkdir()
+    (project / "new").mkdir()
+    write_trace(project / "old" / "train.json", seed=1)
+    write_trace(project / "new" / "train.json", seed=2, kernels=MORE)
     code, ran = run_as_a_runner(action, project, given)
     assert (code, ran) == (1, ["Check"])
     assert "::error file=lanewise.toml,line=2," in (project / "log.txt").read_text()

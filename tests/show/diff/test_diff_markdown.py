@@ -56,8 +56,8 @@ def test_rows_that_are_left_out_are_counted_and_can_be_had() -> None:
 
 
 def test_several_sides_share_the_lines() -> None:
-    before, after = LONG[0]
-    comparison = lanewise.diff(before, after, after, after)
+    (before, after), (second, third) = LONG[:2]
+    comparison = lanewise.diff(before, after, second, third, anyway=True)
     text = diff_markdown(comparison)
     assert len(text.splitlines()) <= LINES
     assert text.count("\n## ") + text.startswith("## ") == 3
