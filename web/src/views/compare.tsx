@@ -42,7 +42,7 @@ export function Compare() {
           <span class="mark">!</span> <span>{clean(warning, 500)}</span>
         </p>
       ))}
-      <h2>From one step to the other</h2>
+      <h2>From one step time to the other</h2>
       <Waterfall difference={difference} labels={labels} />
       <h2>What changed on the device</h2>
       <DataTable block={changes(difference.device, labels)} tools />

@@ -52,7 +52,7 @@ def ranks(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Several ranks of one job beside each other: which one is late because of its own work, and what it does then.
+    """Compare the ranks of one job: which one is late because of its own work, and what it does in that time.
 
     Give the traces of all ranks, recorded over the same steps, or their folder. What each rank works on by itself is
     compared with the others, once what recording cost is taken off: who waits in a recording is mostly the profiler's
