@@ -203,8 +203,7 @@ def align(ranks: Sequence[Core]) -> Ranks | None:
     duration = np.stack([facts.trace.duration[event[:, column]] for column, facts in enumerate(ranks)], axis=1)
     steady = np.ones(len(order), dtype=bool)
     for column, (facts, one) in enumerate(zip(ranks, found, strict=True)):
-        mask = np.concatenate((facts.steps.steady, [False]))
-        steady &= mask[one.step[row[:, column]]]
+        steady &= facts.is_steady(one.step[row[:, column]])
     shortest = duration.min(axis=1)
     return Ranks(
         rank=tuple(rank_of(facts) for facts in ranks),
