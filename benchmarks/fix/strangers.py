@@ -74,7 +74,9 @@ def _unet(device: str) -> tuple[Any, tuple[Any, ...]]:
             super().__init__()
             before = (3, *widths[:-1])
             self.down = nn.ModuleList(_double(a, b) for a, b in zip(before, widths, strict=True))
-            self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, 2) for a, b in zip(widths[-2::-1], widths[:0:-1]))
+            self.up = nn.ModuleList(
+                nn.ConvTranspose2d(b, a, 2, 2) for a, b in zip(widths[-2::-1], widths[:0:-1], strict=True)
+            )
             self.join = nn.ModuleList(_double(2 * a, a) for a in widths[-2::-1])
             self.last = nn.Conv2d(widths[0], 2, 1)
 
