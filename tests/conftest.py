@@ -17,7 +17,7 @@ import lanewise.cli
 @pytest.fixture(autouse=True, scope="session")
 def _verbs_are_loaded() -> None:  # pyright: ignore[reportUnusedFunction]
     """Verbs are imported when they are first called; one imported while a function is patched would keep the patch."""
-    for module in pkgutil.iter_modules(lanewise.cli.__path__, "lanewise.cli."):
+    for module in pkgutil.walk_packages(lanewise.cli.__path__, "lanewise.cli."):
         importlib.import_module(module.name)
 
 

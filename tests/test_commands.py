@@ -12,7 +12,7 @@ import click
 import pytest
 
 from lanewise.cli.main import cli
-from lanewise.cli.run import RunCommand
+from lanewise.cli.recording.run import RunCommand
 from tests.support.corpus import REPOSITORY
 
 SOURCES = sorted((REPOSITORY / "src" / "lanewise").rglob("*.py"))

@@ -22,10 +22,13 @@ from triton.compiler import ASTSource
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.gemm import matmul
 from lanewise.kernels.gemm.matmul import TileBlocks
-from lanewise.kernels.rows import norm_backward as norms_backward
-from lanewise.kernels.rows import norm_forward as norms_forward
-from lanewise.kernels.rows import softmax_kernels
-from lanewise.kernels.rows import two_pass as parts_twice
+from lanewise.kernels.rows import (
+    norm_backward_kernels,
+    norm_cluster_kernels,
+    norm_forward_kernels,
+    softmax_backward_kernels,
+    softmax_kernels,
+)
 from lanewise.kernels.rows.row_layout import Layout, split_meta
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -101,13 +104,18 @@ def _rows() -> Iterator[Job]:
             yield (
                 "softmax backward",
                 title,
-                lambda m=back, w=warps: build(softmax_kernels._softmax_backward_rows, [HALF] * 3, 3, m, w),
+                lambda m=back, w=warps: build(softmax_backward_kernels._softmax_backward_rows, [HALF] * 3, 3, m, w),
                 warps,
             )
             for name, flags in _norms():
                 kinds = [HALF] * 6 + ["fp32", "fp32"]
                 full = {**flags, **_weights_late(cut)}
-                yield name, title, lambda m=full, w=warps, k=kinds: build(norms_forward._norm_rows, k, 4, m, w), warps
+                yield (
+                    name,
+                    title,
+                    lambda m=full, w=warps, k=kinds: build(norm_forward_kernels._norm_rows, k, 4, m, w),
+                    warps,
+                )
 
 
 def _weights_late(cut: dict[str, Any]) -> dict[str, Any]:
@@ -133,13 +141,18 @@ def _twice() -> Iterator[Job]:
         yield (
             "softmax backward",
             title,
-            lambda m=back, w=warps: build(softmax_kernels._softmax_backward_twice, [HALF] * 3, 3, m, w),
+            lambda m=back, w=warps: build(softmax_backward_kernels._softmax_backward_twice, [HALF] * 3, 3, m, w),
             warps,
         )
         for name, flags in _norms():
             kinds = [HALF] * 6 + ["fp32", "fp32"]
             full = {**flags, "ROWS": rows, **cut}
-            yield name, title, lambda m=full, w=warps, k=kinds: build(norms_forward._norm_twice, k, 4, m, w), warps
+            yield (
+                name,
+                title,
+                lambda m=full, w=warps, k=kinds: build(norm_forward_kernels._norm_twice, k, 4, m, w),
+                warps,
+            )
 
 
 def _norms() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -164,22 +177,37 @@ def _parts() -> Iterator[Job]:
         yield (
             "softmax backward",
             title,
-            lambda m=back, w=warps: build(softmax_kernels._softmax_backward_split, [HALF] * 4, 3, m, w),
+            lambda m=back, w=warps: build(softmax_backward_kernels._softmax_backward_split, [HALF] * 4, 3, m, w),
             warps,
         )
         for name, flags in _norms():
             kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
             full = {**flags, **cut, "PHASE": 0}
-            yield name, title, lambda m=full, w=warps, k=kinds: build(norms_forward._norm_split, k, 4, m, w), warps
+            yield (
+                name,
+                title,
+                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_split, k, 4, m, w),
+                warps,
+            )
     for block, inner, warps in ((16384, 4096, 8), (32768, 8192, 16)):
         cut = split_meta(Layout(1, block, 8, warps, inner=inner), 8 * block)
         title = f"8 parts of {block} walked twice, {inner} at a time, {warps} warps"
         meta = {"SCALE": 1.0, "HAS_MASK": False, **cut, "PHASE": 0}
-        yield "softmax", title, lambda m=meta, w=warps: build(parts_twice._softmax_parts, [HALF] * 4, 4, m, w), warps
+        yield (
+            "softmax",
+            title,
+            lambda m=meta, w=warps: build(softmax_kernels._softmax_parts, [HALF] * 4, 4, m, w),
+            warps,
+        )
         for name, flags in _norms():
             kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
             full = {**flags, **cut, "PHASE": 0}
-            yield name, title, lambda m=full, w=warps, k=kinds: build(parts_twice._norm_parts, k, 4, m, w), warps
+            yield (
+                name,
+                title,
+                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_parts, k, 4, m, w),
+                warps,
+            )
     for block, parts, warps in ((2048, 4, 8), (4096, 8, 8), (8192, 8, 16)):
         cut = split_meta(Layout(1, block, parts, warps, 2))
         for rms in (True, False):
@@ -188,7 +216,7 @@ def _parts() -> Iterator[Job]:
             yield (
                 f"{'rms' if rms else 'layer'}_norm backward",
                 f"{parts} parts of {block}, {warps} warps",
-                lambda m=flags, w=warps, k=kinds: build(norms_backward._norm_backward_split, k, 4, m, w),
+                lambda m=flags, w=warps, k=kinds: build(norm_backward_kernels._norm_backward_split, k, 4, m, w),
                 warps,
             )
 

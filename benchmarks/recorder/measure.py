@@ -152,7 +152,7 @@ while recording.trace is None:
     recording.step()
 saved = time.perf_counter()
 recording.finish()
-words = [sys.executable, "-m", "lanewise.cli.after_run", str(recording.trace), "text", str(folder)]
+words = [sys.executable, "-m", "lanewise.cli.recording.after_run", str(recording.trace), "text", str(folder)]
 done = subprocess.run(words, capture_output=True, text=True, check=True)
 assert "Can you trust it?" in done.stdout
 explained = time.perf_counter()

@@ -54,6 +54,6 @@ def __dir__() -> list[str]:
 
 
 if "LANEWISE_WATCH" in os.environ:
-    from lanewise.cli.watch_asked import start_if_asked as _start_if_asked
+    from lanewise.cli.recording.watch_asked import start_if_asked as _start_if_asked
 
     _start_if_asked()

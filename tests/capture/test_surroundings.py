@@ -150,7 +150,7 @@ def test_standard_error_comes_back_after_an_exception(capfd: pytest.CaptureFixtu
 def test_recording_imports_nothing_that_only_reading_needs() -> None:
     code = (
         "import sys; import lanewise.capture.recording, lanewise.capture.inside, lanewise.capture.recorder\n"
-        "import lanewise.cli.after_run, lanewise.cli.watched\n"
+        "import lanewise.cli.recording.after_run, lanewise.cli.recording.watched\n"
         "print([m for m in ('torch', 'polars', 'numpy', 'msgspec', 'rich', 'click') if m in sys.modules])"
     )
     done = subprocess.run(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lanewise.cli.first_words import what_to_type
+from lanewise.cli.recording.first_words import what_to_type
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +87,6 @@ def test_it_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_a_runner_that_is_installed_as_a_module_still_starts_another_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lanewise.cli.first_words._module", lambda name: name)
+    monkeypatch.setattr("lanewise.cli.recording.first_words._module", lambda name: name)
     assert what_to_type(["uv", "run", "train.py"], "run").endswith(": uv run lanewise run train.py")
     assert what_to_type(["pytest", "tests"], "run").endswith(": lanewise run -m pytest tests")

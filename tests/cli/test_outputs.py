@@ -7,11 +7,11 @@ import importlib
 import pytest
 
 from lanewise.cli import outputs
-from lanewise.cli.check import check
-from lanewise.cli.diff import diff
-from lanewise.cli.explain import explain
-from lanewise.cli.table import table
-from lanewise.cli.tree import tree
+from lanewise.cli.comparing.check import check
+from lanewise.cli.comparing.diff import diff
+from lanewise.cli.reading.explain import explain
+from lanewise.cli.reading.table import table
+from lanewise.cli.reading.tree import tree
 
 
 @pytest.mark.parametrize("place", outputs._OUTPUTS.values())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lanewise.cli.watch_asked import OPTIONS, VARIABLE, read_options
+from lanewise.cli.recording.watch_asked import OPTIONS, VARIABLE, read_options
 from lanewise.tree.tree_file import load
 from tests.support.corpus import REPOSITORY
 

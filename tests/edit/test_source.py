@@ -398,12 +398,14 @@ def test_findings_choose_the_edits() -> None:
     assert not rewrite(source, findings=[]).changed
 
 
-def test_every_answer_is_a_rule_that_exists() -> None:
+def test_every_answer_is_a_rule_that_exists_and_the_first_one_says_where_the_edit_stands() -> None:
     from lanewise.diagnose.registry import builtin_rules
 
-    codes = {rule.code for rule in builtin_rules()}
+    families = {rule.code: rule.check.__module__.split(".")[-2] for rule in builtin_rules()}
     for module, name in EDITS.values():
-        assert set(getattr(import_module(f"lanewise.edit.suggestions.{module}"), name).answers) <= codes
+        answers = getattr(import_module(f"lanewise.edit.suggestions.{module}"), name).answers
+        assert set(answers) <= families.keys()
+        assert module.split(".")[0] == families[answers[0]], module
 
 
 def test_errors_are_one_line() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("libcst")
 from benchmarks.replay import proofs
 
 import lanewise
-from lanewise.cli.fix import _by_gain
+from lanewise.cli.changing.fix import _by_gain
 from lanewise.edit import prove as proving
 from lanewise.edit.edit import Suggestion
 from lanewise.edit.source_text import Source

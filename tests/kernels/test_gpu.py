@@ -32,11 +32,9 @@ from lanewise.kernels.gemm import fused_mlp as mlps
 from lanewise.kernels.gemm import matmul
 from lanewise.kernels.gemm.matmul import SkinnyBlocks, TileBlocks
 from lanewise.kernels.rows import layer_norm as layer_norms
-from lanewise.kernels.rows import norm_backward as norms_backward
-from lanewise.kernels.rows import norm_forward as norms_forward
+from lanewise.kernels.rows import norm_backward_kernels, norm_cluster_kernels, softmax_backward_kernels, softmax_kernels
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
-from lanewise.kernels.rows import softmax_kernels
 from lanewise.kernels.rows.row_layout import Layout
 from tests.kernels.helpers import error, gradients, same
 
@@ -105,9 +103,13 @@ def test_every_cut_into_clusters(cols, shape, dtype):
             assert all(
                 error(a, t) < (1e-5 if dtype == torch.float32 else 1e-2) for a, t in zip(mine, true, strict=True)
             )
-    for kernel in (softmax_kernels.SPLIT_KERNEL, softmax_kernels.BACKWARD_SPLIT_KERNEL, norms_forward.SPLIT_KERNEL):
+    for kernel in (
+        softmax_kernels.SPLIT_KERNEL,
+        softmax_backward_kernels.BACKWARD_SPLIT_KERNEL,
+        norm_cluster_kernels.SPLIT_KERNEL,
+    ):
         assert kernel.compiled(), "the clusters were not used"
-    assert norms_backward.BACKWARD_SPLIT_KERNEL.compiled()
+    assert norm_backward_kernels.BACKWARD_SPLIT_KERNEL.compiled()
     tuning.forget()
 
 

@@ -12,10 +12,9 @@ import torch
 from lanewise.kernels import add_layer_norm, add_rms_norm, counts, layer_norm, rms_norm, softmax
 from lanewise.kernels.dispatch import tuning
 from lanewise.kernels.rows import layer_norm as layer_norms
-from lanewise.kernels.rows import norm_forward as norms_forward
+from lanewise.kernels.rows import norm_cluster_kernels, norm_forward_kernels
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
-from lanewise.kernels.rows import two_pass as parts_twice
 from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
 from tests.kernels.helpers import FLOORS, error, gradients, same
 
@@ -88,7 +87,7 @@ def test_rows_walked_twice(cols, dtype, shape, device):
         mask = torch.rand(cols, device=device) > 0.4
         mask[0] = True
         same(lambda x: softmax(x, -0.5, mask), lambda x: softmaxes.reference(x, -0.5, mask), [x])
-        used = parts_twice.NORM_KERNEL if shape.inner else norms_forward.TWICE_KERNEL
+        used = norm_cluster_kernels.PARTS_KERNEL if shape.inner else norm_forward_kernels.TWICE_KERNEL
         assert used.compiled() or device == "cpu"
     finally:
         tuning.forget()

@@ -292,7 +292,7 @@ def main() -> None:
 
     import click
 
-    from lanewise.cli.kernel import kernel as command
+    from lanewise.cli.reading.kernel import kernel as command
     from lanewise.machine_code.cubins import cubins_in, listings_of
     from lanewise.machine_code.triton_kernel import capability_of, compiled
 

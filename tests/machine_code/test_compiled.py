@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 
 from click.testing import CliRunner
 
-from lanewise.cli.kernel import kernel
+from lanewise.cli.reading.kernel import kernel
 from lanewise.errors import InputError, UsageError
 from tests.machine_code import planted
 

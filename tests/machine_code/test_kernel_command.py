@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lanewise.cli.kernel import kernel
 from lanewise.cli.main import cli
+from lanewise.cli.reading.kernel import kernel
 from lanewise.errors import InputError, LanewiseError, MissingDependencyError, UsageError
 from lanewise.machine_code import cubins, tools, triton_kernel
 from tests.machine_code.listings import LISTED

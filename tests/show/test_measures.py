@@ -301,7 +301,7 @@ def test_all_is_everything_and_the_default_what_a_profiler_has() -> None:
 
 
 def test_names_of_the_command_are_those_of_the_tables() -> None:
-    from lanewise.cli import table as command
+    from lanewise.cli.reading import table as command
 
     assert command._PROFILER == PROFILER_TABLES
     assert command._MEASURES == MEASURES
@@ -338,7 +338,7 @@ def test_no_name_reaches_the_terminal_as_it_is(name: str, tmp_path: Path, monkey
         b.launch(name, duration=300)
     facts = Facts(b.build())
     monkeypatch.setattr("lanewise.measure.facts.Facts", lambda trace: facts)
-    monkeypatch.setattr(sys.modules["lanewise.cli.table"], "open_trace", lambda source, cache: None)
+    monkeypatch.setattr(sys.modules["lanewise.cli.reading.table"], "open_trace", lambda source, cache: None)
     text = table("x", "all")
     assert "\x1b" not in text
     assert "\u202e" not in text

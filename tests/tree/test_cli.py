@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lanewise.cli.tree import tree
+from lanewise.cli.reading.tree import tree
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.tree.build import build_tree
 from lanewise.tree.tree_file import load, save

@@ -13,6 +13,7 @@ from lanewise.kernels import cost
 from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
+from lanewise.kernels.rows.add_rms_norm import add_rms_norm
 from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
 
 __all__ = ["ROW_SHAPES", "norm_cases", "row_layouts", "softmax_cases"]
@@ -148,7 +149,7 @@ def norm_cases() -> Iterator[Case]:
             f"add_rms_norm {rows}x{cols}",
             make_add,
             {
-                "lanewise": lambda x, r, w: rms_norms.add_rms_norm(x, r, w, 1e-6),
+                "lanewise": lambda x, r, w: add_rms_norm(x, r, w, 1e-6),
                 "eager": add_eager,
                 **liger("add_rms_norm", cols),
             },

@@ -1,4 +1,4 @@
-"""The command line: one thin file per verb - parse, call, show.
+"""The command line: one thin file per verb - parse, call, show - in rooms by what is done with a recording.
 
-More than fifteen files: one for each verb, named after it.
+Here are the way in (`main.py`), what all verbs share, and the verbs that need no recording.
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OTHER_WORDS", "VERBS", "cli", "main"]
 
-# verb -> its one line of help. The verb's module is lanewise.cli.<verb>, its command the attribute of that name.
+# verb -> its one line of help. Its command is the attribute of its name in the module of its name.
 VERBS: dict[str, str] = {
     "run": "Run a program unchanged, record it soundly, and explain it.",
     "watch": "Run a program and collect its calling-context tree, light enough to leave on.",
@@ -41,6 +41,14 @@ VERBS: dict[str, str] = {
     "mcp": "Answer an assistant's questions about recordings (Model Context Protocol).",
     "doctor": "Say what this machine can record, and why not.",
     "demo": "Show it working: a bundled H100 trace explained.",
+}
+
+# verb -> the room that its module is in; the others are beside this file.
+_ROOMS: dict[str, str] = {
+    **dict.fromkeys(("run", "watch"), "recording."),
+    **dict.fromkeys(("explain", "view", "table", "ranks", "tree", "chain", "export", "kernel", "sql"), "reading."),
+    **dict.fromkeys(("diff", "check", "baseline"), "comparing."),
+    **dict.fromkeys(("predict", "fix"), "changing."),
 }
 
 
@@ -81,7 +89,8 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"lanewise.cli.{cmd_name}"), cmd_name)
+        module = importlib.import_module(f"lanewise.cli.{_ROOMS.get(cmd_name, '')}{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
         for parameter in command.params:
             # Traces are files, and only files can be completed.
             if isinstance(parameter, click.Argument) and parameter.type is click.STRING and parameter.metavar:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, steady_count
 from lanewise.diagnose.select import climb, device_rows, device_sum, host_cost
 from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 
 __all__ = ["Copies", "cost_of", "device_copies", "host_of_each", "parent_name", "share_of_time"]
@@ -60,8 +60,7 @@ def device_copies(facts: Facts) -> Copies:
     inside[at >= 0] = args["direction"][at[at >= 0]] == "DtoD"
     leaf = leaf[inside]
     operator = leaves.operator[leaf]
-    through = np.zeros(len(trace.names), dtype=bool)
-    through[trace.name_ids(*_THROUGH)] = True
+    through = mask_of(len(trace.names), trace.name_ids(*_THROUGH))
     root = climb(facts, operator, through)
     return Copies(leaf, operator, root, facts.host.parent[root])
 
@@ -80,7 +79,7 @@ def cost_of(facts: Facts, copies: Copies) -> tuple[float, float]:
     device_ns = device_sum(facts, rows)
     host_ns = min(
         host_cost(facts, facts.trace.links.launch[rows]),
-        float(facts.trace.duration[np.unique(copies.root)].sum()) / steady_count(facts),
+        float(facts.trace.duration[np.unique(copies.root)].sum()) / facts.steady_count,
     )
     return device_ns, host_ns
 
@@ -95,5 +94,5 @@ def share_of_time(facts: Facts, device_ns: float, host_ns: float) -> tuple[float
     """Shares of the kernels' time, communication left out, and of the host time of all launching operators."""
     kernels = device_rows(facts, Kind.KERNEL)
     own = kernels[~facts.is_family("communication")[kernels]]
-    host = host_cost(facts, in_steady_steps(facts, facts.launches.call))
+    host = host_cost(facts, facts.steady_events(facts.launches.call))
     return device_ns / max(1.0, device_sum(facts, own)), host_ns / max(1.0, host)

@@ -11,8 +11,8 @@ from lanewise.measure.columns import Columns
 from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
+from lanewise.report.evidence_columns import Headings
 from lanewise.report.model import Location, TableBlock, TableColumn, TextBlock
-from lanewise.report.quantity import QuantityType
 from lanewise.trace.frames import is_user_frame, parse_frame
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -20,55 +20,34 @@ from lanewise.trace.schema import Kind
 __all__ = [
     "by_line",
     "host_window",
-    "in_steady_steps",
     "kernel_label",
     "line_hint",
     "locate",
     "operator_chain",
     "per_step",
     "shapes_label",
-    "steady_count",
     "table",
     "table_of",
 ]
 
 
-def table(
-    title: str, columns: Mapping[str, tuple[QuantityType, str]], rows: Sequence[Mapping[str, object]], *, limit: int = 8
-) -> TableBlock:
-    """A table block from rows; `columns` maps key -> (type, label)."""
-    headings = [TableColumn(key, type_, label) for key, (type_, label) in columns.items()]
-    return TableBlock(
-        title, headings, [{key: row[key] for key in columns} for row in rows[:limit]], max(0, len(rows) - limit)
-    )
+def table(title: str, columns: Headings, rows: Sequence[Mapping[str, object]], *, limit: int = 8) -> TableBlock:
+    """A table block from rows, of what `columns` names."""
+    shown = [{column.key: row[column.key] for column in columns} for row in rows[:limit]]
+    return TableBlock(title, list(columns), shown, max(0, len(rows) - limit))
 
 
-def table_of(
-    title: str, data: Columns, columns: Mapping[str, tuple[QuantityType, str]], *, limit: int = 8
-) -> TableBlock:
+def table_of(title: str, data: Columns, columns: Headings, *, limit: int = 8) -> TableBlock:
     """A table block from measured columns."""
-    headings = [TableColumn(key, type_, label) for key, (type_, label) in columns.items()]
-    rows = Columns({key: data[key] for key in columns}).rows(limit)
-    return TableBlock(title, headings, rows, max(0, data.height - limit))
-
-
-def in_steady_steps(facts: Facts, events: np.ndarray) -> np.ndarray:
-    """Those of the given events that belong to steady steps."""
-    steady = np.concatenate((facts.steps.steady, [False]))
-    return events[steady[facts.trace.steps.of_event[events]]]
-
-
-@remembered
-def steady_count(facts: Facts) -> int:
-    """Number of steady steps, at least 1."""
-    return max(1, int(np.count_nonzero(facts.steps.steady)))
+    rows = Columns({column.key: data[column.key] for column in columns}).rows(limit)
+    return TableBlock(title, list(columns), rows, max(0, data.height - limit))
 
 
 def per_step(facts: Facts, events: np.ndarray, value: np.ndarray | None = None) -> float:
     """Sum of `value` (indexed by event; 1 each by default) over the events of steady steps, per steady step."""
-    chosen = in_steady_steps(facts, events)
+    chosen = facts.steady_events(events)
     total = len(chosen) if value is None else value[chosen].sum()
-    return float(total) / steady_count(facts)
+    return float(total) / facts.steady_count
 
 
 @remembered
@@ -102,7 +81,7 @@ def operator_chain(facts: Facts, event: int, limit: int = 8) -> list[str]:
     return chain[::-1][-limit:]
 
 
-def by_line(facts: Facts, title: str, shown: Mapping[str, tuple[QuantityType, str]], *, by: str) -> list[TableBlock]:
+def by_line(facts: Facts, title: str, shown: Headings, *, by: str) -> list[TableBlock]:
     """What each source line caused, the largest `by` first; nothing where the trace has no stacks.
 
     Args:
@@ -115,7 +94,7 @@ def by_line(facts: Facts, title: str, shown: Mapping[str, tuple[QuantityType, st
     lines = lines.take(lines[by] > 0)
     if lines.height == 0:
         return []
-    return [table_of(title, lines.sorted_by(by), {"line": ("text", "source line"), **shown}, limit=5)]
+    return [table_of(title, lines.sorted_by(by), [TableColumn("line", "text", "source line"), *shown], limit=5)]
 
 
 def line_hint(facts: Facts) -> list[TextBlock]:

@@ -26,8 +26,7 @@ def places_of(facts: Facts, outcome: Found, limit: int = _MAX_PLACES) -> list[Pl
     step = steps.of_event[claimed]
     places: list[Place] = []
     rows = np.unique(step)
-    steady = np.concatenate((facts.steps.steady, [False]))
-    for row in rows[np.argsort(~steady[rows], kind="stable")][:limit].tolist():
+    for row in rows[np.argsort(~facts.is_steady(rows), kind="stable")][:limit].tolist():
         events = claimed[step == row]
         longest = int(events[np.argmax(trace.duration[events])])
         places.append(

@@ -9,6 +9,7 @@ import numpy as np
 from lanewise.diagnose.select import climb, device_rows, enclosing, outermost
 from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 
 __all__ = [
@@ -96,8 +97,7 @@ def find_readbacks(facts: Facts) -> Readbacks:
     waits = to_host & (host.wait_inside[operator] > 0)
     operator, copy, size, call = operator[waits], copy[waits], size[waits], trace.links.launch[rows[waits]]
 
-    wrapper = np.zeros(len(trace.names), dtype=bool)
-    wrapper[trace.name_ids(*WRAPPERS)] = True
+    wrapper = mask_of(len(trace.names), trace.name_ids(*WRAPPERS))
     by_shape = data_dependent(facts)
     root = climb(facts, operator, wrapper | by_shape)
     shaped = by_shape[trace.name[root]]
@@ -106,8 +106,7 @@ def find_readbacks(facts: Facts) -> Readbacks:
     if len(root):
         keep = np.isin(root, outermost(facts, np.unique(root)))
         _, first = np.unique(root, return_index=True)
-        once = np.zeros(len(root), dtype=bool)
-        once[first] = True
+        once = mask_of(len(root), first)
         keep &= once
     else:
         keep = np.zeros(0, dtype=bool)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lanewise.diagnose.evidence import kernel_label, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, shapes_label, table
 from lanewise.diagnose.rule import NeedsCapture, NotApplicable
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
-from lanewise.report.model import TableBlock
+from lanewise.report.evidence_columns import COUNT, DURATION, KERNEL, OPERATOR, SHAPES
+from lanewise.report.model import TableBlock, TableColumn
 
 __all__ = ["no_roofline", "per_step_ns", "roof_table"]
 
@@ -26,7 +27,7 @@ def no_roofline(facts: Facts) -> NotApplicable | NeedsCapture | None:
 
 def per_step_ns(facts: Facts, roof: Roof) -> float:
     """Device time of a group of calls, ns per step."""
-    return roof.time / steady_count(facts)
+    return roof.time / facts.steady_count
 
 
 def roof_table(facts: Facts, title: str, roofs: list[Roof]) -> TableBlock:
@@ -39,7 +40,7 @@ def roof_table(facts: Facts, title: str, roofs: list[Roof]) -> TableBlock:
                 "operator": roof.name,
                 "shapes": shapes_label(facts, roof.operator),
                 "kernel": kernel_label(facts, int(facts.trace.device_work[longest])),
-                "count": roof.calls / steady_count(facts),
+                "count": roof.calls / facts.steady_count,
                 "duration": roof.time / roof.calls,
                 "flops": f"{roof.flop_rate / 1e12:.3g} TFLOP/s" if roof.flop_rate == roof.flop_rate else "",
                 "of_compute": roof.of_compute,
@@ -49,16 +50,16 @@ def roof_table(facts: Facts, title: str, roofs: list[Roof]) -> TableBlock:
         )
     return table(
         title,
-        {
-            "operator": ("text", "operator"),
-            "shapes": ("text", "shapes"),
-            "kernel": ("text", "kernel"),
-            "count": ("count", "per step"),
-            "duration": ("time", "mean"),
-            "flops": ("text", "computes"),
-            "of_compute": ("share", "of its peak"),
-            "rate": ("bandwidth", "moves"),
-            "of_memory": ("share", "of the memory's peak"),
-        },
+        [
+            OPERATOR,
+            SHAPES,
+            KERNEL,
+            COUNT,
+            DURATION,
+            TableColumn("flops", "text", "computes"),
+            TableColumn("of_compute", "share", "of its peak"),
+            TableColumn("rate", "bandwidth", "moves"),
+            TableColumn("of_memory", "share", "of the memory's peak"),
+        ],
         rows,
     )

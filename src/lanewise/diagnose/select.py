@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, operator_chain, steady_count
+from lanewise.diagnose.evidence import locate, operator_chain
 from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import Quantity, text
-from lanewise.trace.groups import distinct
+from lanewise.trace.groups import distinct, mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -57,8 +57,7 @@ def per(facts: Facts) -> Quantity:
 def device_rows(facts: Facts, *kinds: int) -> np.ndarray:
     """Rows of `Trace.device_work` in steady steps, of the given kinds (any by default), in file order."""
     trace = facts.trace
-    steady = np.concatenate((facts.steps.steady, [False]))
-    chosen = steady[trace.steps.of_event[trace.device_work]]
+    chosen = facts.in_steady_step[trace.device_work]
     if kinds:
         chosen &= np.isin(trace.kind[trace.device_work], np.array(kinds, dtype=np.uint8))
     return np.flatnonzero(chosen)
@@ -66,7 +65,7 @@ def device_rows(facts: Facts, *kinds: int) -> np.ndarray:
 
 def device_sum(facts: Facts, rows: np.ndarray) -> float:
     """Device time of rows of `Trace.device_work`, ns per steady step."""
-    return float(facts.trace.duration[facts.trace.device_work[rows]].sum()) / steady_count(facts)
+    return float(facts.trace.duration[facts.trace.device_work[rows]].sum()) / facts.steady_count
 
 
 @remembered
@@ -85,14 +84,13 @@ def host_cost(facts: Facts, calls: np.ndarray) -> float:
         return 0.0
     at = np.minimum(np.searchsorted(facts.launches.call, calls), len(facts.launches.call) - 1)
     known = facts.launches.call[at] == calls
-    return float(facts.launches.host_cost[at[known]].sum()) / steady_count(facts)
+    return float(facts.launches.host_cost[at[known]].sum()) / facts.steady_count
 
 
 def named(facts: Facts, kinds: tuple[int, ...], *names: str) -> np.ndarray:
     """Events of the given kinds with exactly one of the given names, in file order."""
     trace = facts.trace
-    wanted = np.zeros(len(trace.names) + 1, dtype=bool)
-    wanted[trace.name_ids(*names)] = True
+    wanted = mask_of(len(trace.names) + 1, trace.name_ids(*names))
     return np.flatnonzero(np.isin(trace.kind, np.array(kinds, dtype=np.uint8)) & wanted[trace.name])
 
 

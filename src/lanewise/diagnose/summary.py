@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from lanewise.diagnose.evidence import in_steady_steps, steady_count, table, table_of
+from lanewise.diagnose.evidence import table, table_of
 from lanewise.diagnose.sections.cpu import cpu_sentence, functions_source, operators_source, steps_source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
@@ -14,9 +14,35 @@ from lanewise.measure.launch.dispatch_chain import Link
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.measure.validity.device_signs import memory_calls
+from lanewise.report.evidence_columns import (
+    ANNOTATION_DURATION,
+    ANNOTATION_START,
+    BUSY,
+    BYTES,
+    COPIES,
+    COUNT,
+    DEVICE_TOTAL,
+    DURATION,
+    FIRST_DISPATCH,
+    HOST_SELF,
+    HOST_TOTAL,
+    KERNELS,
+    LAUNCHES,
+    MAX,
+    MEDIAN,
+    NAME,
+    NUMBER,
+    PERIOD,
+    SHARE,
+    START,
+    TOTAL,
+    WHAT,
+    Headings,
+    headed,
+)
 from lanewise.report.gain import gain_text, helps
-from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBlock
-from lanewise.report.quantity import QuantityType, format_quantity
+from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBlock, TableColumn
+from lanewise.report.quantity import format_quantity
 from lanewise.trace.schema import Kind
 
 __all__ = [
@@ -24,7 +50,6 @@ __all__ = [
     "COPY_COLUMNS",
     "KERNEL_COLUMNS",
     "OPERATOR_COLUMNS",
-    "Headings",
     "chain_block",
     "chain_rows",
     "gap_block",
@@ -35,51 +60,49 @@ __all__ = [
     "verdict",
 ]
 
-Headings = Mapping[str, tuple[QuantityType, str]]
-
-_SPREAD: Headings = {
-    "mean": ("time", "mean"),
-    "median": ("time", "median"),
-    "min": ("time", "min"),
-    "max": ("time", "max"),
-    "stddev": ("time", "stddev"),
-}
-OPERATOR_COLUMNS: Headings = {
-    "name": ("text", "operator"),
-    "count": ("count", "count"),
-    "host_self": ("time", "host self"),
-    "host_total": ("time", "host total"),
-    "host_waiting": ("time", "of it waiting"),
-    "device_self": ("time", "device self"),
-    "device_total": ("time", "device total"),
-    **_SPREAD,
-}
-KERNEL_COLUMNS: Headings = {
-    "name": ("text", "kernel"),
-    "family": ("text", "family"),
-    "count": ("count", "count"),
-    "total": ("time", "total"),
-    "share": ("share", "share"),
-    **_SPREAD,
-}
-API_COLUMNS: Headings = {
-    "name": ("text", "API call"),
-    "role": ("text", "role"),
-    "count": ("count", "count"),
-    "total": ("time", "total"),
-    "self": ("time", "self"),
-    "waiting": ("time", "waiting"),
-    **_SPREAD,
-}
-COPY_COLUMNS: Headings = {
-    "name": ("text", "copy"),
-    "count": ("count", "count"),
-    "total": ("time", "device time"),
-    "bytes": ("bytes", "bytes"),
-    "bandwidth": ("bandwidth", "bandwidth"),
-    "call_time": ("time", "host time of the calls"),
-    **_SPREAD,
-}
+_SPREAD: Headings = [
+    TableColumn("mean", "time", "mean"),
+    MEDIAN,
+    TableColumn("min", "time", "min"),
+    MAX,
+    TableColumn("stddev", "time", "stddev"),
+]
+OPERATOR_COLUMNS: Headings = [
+    headed(NAME, "operator"),
+    headed(COUNT, "count"),
+    HOST_SELF,
+    HOST_TOTAL,
+    TableColumn("host_waiting", "time", "of it waiting"),
+    TableColumn("device_self", "time", "device self"),
+    DEVICE_TOTAL,
+    *_SPREAD,
+]
+KERNEL_COLUMNS: Headings = [
+    NAME,
+    TableColumn("family", "text", "family"),
+    headed(COUNT, "count"),
+    headed(TOTAL, "total"),
+    SHARE,
+    *_SPREAD,
+]
+API_COLUMNS: Headings = [
+    headed(NAME, "API call"),
+    TableColumn("role", "text", "role"),
+    headed(COUNT, "count"),
+    headed(TOTAL, "total"),
+    TableColumn("self", "time", "self"),
+    TableColumn("waiting", "time", "waiting"),
+    *_SPREAD,
+]
+COPY_COLUMNS: Headings = [
+    headed(NAME, "copy"),
+    headed(COUNT, "count"),
+    headed(TOTAL, "device time"),
+    BYTES,
+    TableColumn("bandwidth", "bandwidth", "bandwidth"),
+    TableColumn("call_time", "time", "host time of the calls"),
+    *_SPREAD,
+]
 
 _MAX_CHAIN = 16
 
@@ -154,19 +177,19 @@ def step_block(facts: Facts) -> TableBlock:
         source = steps_source(facts)
         return table_of(source.title, source.data, source.headings, limit=64)
     data = facts.steps.table
-    headings: dict[str, tuple[QuantityType, str]] = {
-        "number": ("text", "step"),
-        "host_duration": ("time", "host window"),
-        "period": ("time", "period"),
-        "busy": ("time", "device busy"),
-        "kernels": ("count", "kernels"),
-        "copies": ("count", "copies"),
-        "launches": ("count", "launches"),
-        "wait_time": ("time", "host waits"),
-    }
+    headings = [
+        NUMBER,
+        TableColumn("host_duration", "time", "host window"),
+        headed(PERIOD, "period"),
+        BUSY,
+        KERNELS,
+        COPIES,
+        LAUNCHES,
+        TableColumn("wait_time", "time", "host waits"),
+    ]
     seen = [name for name in CLASSES if data[name].any()]
-    headings.update({name: ("time", name) for name in seen})
-    headings["regime"] = ("text", "bound by")
+    headings += [TableColumn(name, "time", name) for name in seen]
+    headings.append(TableColumn("regime", "text", "bound by"))
     rows = data.rows(64)
     for row, steady, regime in zip(rows, facts.steps.steady.tolist(), facts.regime.per_step, strict=False):
         row["number"] = ("all" if not facts.trace.steps.recorded else f"#{row['number']}") + ("" if steady else " *")
@@ -181,15 +204,15 @@ def gap_block(facts: Facts) -> TableBlock | None:
     data = facts.gaps
     if facts.on_cpu or not (data["first_dispatch"] >= 0).any():
         return None
-    headings: Headings = {
-        "number": ("text", "step"),
-        "annotation_start": ("time", "annotation starts"),
-        "first_dispatch": ("time", "first operator"),
-        "gap": ("time", "gap between"),
-        "before_launch": ("time", "in operator, before launch"),
-        "first_delay": ("time", "launch to start"),
-        "annotation_duration": ("time", "annotation lasts"),
-    }
+    headings: Headings = [
+        NUMBER,
+        ANNOTATION_START,
+        FIRST_DISPATCH,
+        TableColumn("gap", "time", "gap between"),
+        TableColumn("before_launch", "time", "in operator, before launch"),
+        TableColumn("first_delay", "time", "launch to start"),
+        ANNOTATION_DURATION,
+    ]
     rows = data.rows(24)
     for row in rows:
         row["number"] = f"#{row['number']}" if facts.trace.steps.recorded else "all"
@@ -214,7 +237,7 @@ def _cpu_tables(facts: Facts, limit: int) -> dict[str, TableBlock]:
     if facts.operators.height == 0:
         return {}
     source = operators_source(facts)
-    host = {key: value for key, value in OPERATOR_COLUMNS.items() if not key.startswith(("device", "host_waiting"))}
+    host = [one for one in OPERATOR_COLUMNS if not one.key.startswith(("device", "host_waiting"))]
     tables = {
         **(_functions(facts, limit) if facts.functions.height else {}),
         "cpu": table_of(source.title, source.data, source.headings, limit=limit),
@@ -248,13 +271,13 @@ def chain_block(facts: Facts) -> TableBlock | None:
     if len(links) > _MAX_CHAIN:
         links = _way_to_longest(facts, links)
         title += ": the way to its longest device op"
-    headings: Headings = {
-        "what": ("text", "what"),
-        "start": ("time", "start"),
-        "gap": ("time", "gap before"),
-        "duration": ("time", "time"),
-        "delay": ("time", "launch to start"),
-    }
+    headings: Headings = [
+        WHAT,
+        START,
+        TableColumn("gap", "time", "gap before"),
+        headed(DURATION, "time"),
+        TableColumn("delay", "time", "launch to start"),
+    ]
     return table(title, headings, chain_rows(facts, links), limit=len(links))
 
 
@@ -339,8 +362,8 @@ def _cpu_sentence(facts: Facts) -> str:
 def _only_memory(facts: Facts, where: str) -> str:
     calls = memory_calls(facts.trace)
     if facts.trace.steps.recorded:
-        calls = in_steady_steps(facts, calls)
-    spent = float(facts.trace.duration[calls].sum()) / steady_count(facts)
+        calls = facts.steady_events(calls)
+    spent = float(facts.trace.duration[calls].sum()) / facts.steady_count
     part = format_quantity("share", min(1.0, spent / max(1.0, facts.steps.period_ns)))
     return (
         f"No kernel was launched{where}. All that the program used of the GPU is memory: asking the driver for it takes "

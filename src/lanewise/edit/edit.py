@@ -13,6 +13,7 @@ from lanewise.edit.analysis.whole_file import Program
 __all__ = [
     "Edit",
     "Suggestion",
+    "after_imports",
     "argument",
     "dotted",
     "emptied",
@@ -150,6 +151,20 @@ def _only_reads(test: cst.BaseExpression) -> bool:
 def parse_expression(text: str) -> cst.BaseExpression:
     """An expression from its text."""
     return cst.parse_expression(text)
+
+
+def after_imports(module: cst.Module, text: str) -> cst.Module:
+    """The module with statements behind its last import at the top."""
+    body = list(module.body)
+    imports = [at for at, one in enumerate(body) if _is_import(one)]
+    place = imports[-1] + 1 if imports else 1 if module.get_docstring() is not None else 0
+    first, *others = cst.parse_module(text.lstrip("\n")).body
+    blank = [cst.EmptyLine(indent=False)] * (len(text) - len(text.lstrip("\n")))
+    return module.with_changes(body=[*body[:place], first.with_changes(leading_lines=blank), *others, *body[place:]])
+
+
+def _is_import(statement: cst.BaseStatement) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Import | cst.ImportFrom)
 
 
 def _separated(args: Sequence[cst.Arg]) -> list[cst.Arg]:

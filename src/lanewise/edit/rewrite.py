@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 __all__ = ["EDITS", "Rewritten", "patch_of", "rewrite", "unified_diff"]
 
 EDITS: dict[str, tuple[str, str]] = {
-    "zero-grad": ("zero_grad", "ZeroGrad"),
-    "optimizer-flags": ("optimizer_flags", "OptimizerFlags"),
-    "loader": ("loader", "Loader"),
-    "unused-wait": ("unused_wait", "UnusedWait"),
-    "item-in-loop": ("item_in_loop", "ItemInLoop"),
-    "small-copies": ("small_copies", "SmallCopies"),
-    "pinned-copy": ("pinned", "Pinned"),
-    "growing-cat": ("growing_cat", "GrowingCat"),
-    "background-call": ("background_call", "BackgroundCall"),
-    "moved-back": ("moved_back", "MovedBack"),
-    "no-grad": ("no_grad", "NoGrad"),
-    "matmul-precision": ("matmul_precision", "MatmulPrecision"),
-    "static-compile": ("static_compile", "StaticCompile"),
-    "mask-partition": ("mask_partition", "MaskPartition"),
-    "cast-around": ("cast_around", "CastAround"),
-    "cast-once": ("cast_once", "CastOnce"),
-    "channels-last": ("channels_last", "ChannelsLast"),
-    "attention": ("attention", "HandWrittenAttention"),
-    "compile-region": ("compile_region", "CompileRegion"),
+    "zero-grad": ("memory.zero_grad", "ZeroGrad"),
+    "optimizer-flags": ("training.optimizer_flags", "OptimizerFlags"),
+    "loader": ("training.loader", "Loader"),
+    "unused-wait": ("sync.unused_wait", "UnusedWait"),
+    "item-in-loop": ("sync.item_in_loop", "ItemInLoop"),
+    "small-copies": ("sync.small_copies", "SmallCopies"),
+    "pinned-copy": ("sync.pinned", "Pinned"),
+    "growing-cat": ("memory.growing_cat", "GrowingCat"),
+    "background-call": ("launch.background_call", "BackgroundCall"),
+    "moved-back": ("sync.moved_back", "MovedBack"),
+    "no-grad": ("training.no_grad", "NoGrad"),
+    "matmul-precision": ("kernel.matmul_precision", "MatmulPrecision"),
+    "static-compile": ("compile.static_compile", "StaticCompile"),
+    "mask-partition": ("sync.mask_partition", "MaskPartition"),
+    "cast-around": ("memory.cast_around", "CastAround"),
+    "cast-once": ("memory.cast_once", "CastOnce"),
+    "channels-last": ("kernel.channels_last", "ChannelsLast"),
+    "attention": ("kernel.attention", "HandWrittenAttention"),
+    "compile-region": ("launch.compile_region", "CompileRegion"),
 }
-"""Edits by name, in the order in which they are applied: module and class."""
+"""Edits by name, in the order in which they are applied: module, in the room of its family, and class."""
 
 
 _HEAD = 2

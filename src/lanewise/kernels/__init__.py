@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from lanewise.kernels.gemm.fused_mlp import mlp
     from lanewise.kernels.gemm.gemm_epilogue import linear_act
     from lanewise.kernels.pointwise_chain import pointwise
-    from lanewise.kernels.rows.layer_norm import add_layer_norm, layer_norm
-    from lanewise.kernels.rows.rms_norm import add_rms_norm, rms_norm
+    from lanewise.kernels.rows.add_layer_norm import add_layer_norm
+    from lanewise.kernels.rows.add_rms_norm import add_rms_norm
+    from lanewise.kernels.rows.layer_norm import layer_norm
+    from lanewise.kernels.rows.rms_norm import rms_norm
     from lanewise.kernels.rows.softmax import softmax
 
 _HOMES: dict[str, str] = {
@@ -66,8 +68,8 @@ _HOMES: dict[str, str] = {
         ),
         "elementwise",
     ),
-    "add_layer_norm": "rows.layer_norm",
-    "add_rms_norm": "rows.rms_norm",
+    "add_layer_norm": "rows.add_layer_norm",
+    "add_rms_norm": "rows.add_rms_norm",
     "batched_linear_act": "gemm.batched_linear",
     "counts": "dispatch.eligibility",
     "gated_linear": "gemm.dual_gemm",

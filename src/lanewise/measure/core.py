@@ -126,6 +126,24 @@ class Core:
         return steady_steps(self.trace, self.compile_rows)
 
     @once
+    def steady_count(self) -> int:
+        """Number of steady steps, at least 1: what sums over them are divided by."""
+        return max(1, int(np.count_nonzero(self.steady)))
+
+    def is_steady(self, step: np.ndarray) -> np.ndarray:
+        """Whether rows of steps are steady ones; -1, outside of all steps, is none."""
+        return np.concatenate((self.steady, [False]))[step]
+
+    @once
+    def in_steady_step(self) -> np.ndarray:
+        """Whether each event belongs to a steady step, bool, shape (events,)."""
+        return self.is_steady(self.trace.steps.of_event)
+
+    def steady_events(self, events: np.ndarray) -> np.ndarray:
+        """Those of the given events that belong to steady steps."""
+        return events[self.in_steady_step[events]]
+
+    @once
     def slow(self) -> np.ndarray:
         """Which steady steps take far longer than the others, bool, shape (steps,)."""
         return slow_among(periods(self.trace, self.classes), self.steady)

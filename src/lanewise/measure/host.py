@@ -8,6 +8,7 @@ import numpy as np
 
 from lanewise.measure.validity.profiler_stalls import Stalls, profiler_stalls
 from lanewise.trace.dialects import copy_blocks
+from lanewise.trace.groups import mask_of
 from lanewise.trace.model import Trace
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -112,8 +113,7 @@ def _depths(parent: np.ndarray, events: np.ndarray, nesting_depth: np.ndarray) -
 
 def _waits(trace: Trace) -> np.ndarray:
     """Calls that block: synchronising calls, and copies whose host memory is pageable."""
-    waiting = np.zeros(len(trace), dtype=bool)
-    waiting[trace.links.calls("wait")] = True
+    waiting = mask_of(len(trace), trace.links.calls("wait"))
     copying = trace.links.calls("copy")
     blocking = np.array([copy_blocks(name) for name in trace.names], dtype=bool)
     waiting[copying[blocking[trace.name[copying]]]] = True

@@ -30,8 +30,8 @@ def measure_lines(facts: Core) -> Columns:
     """
     trace = facts.trace
     frames = (trace.kind == Kind.PYTHON) & trace.user_frame_names[trace.name]
-    steady = np.concatenate((facts.steps.steady, [False]))[trace.steps.of_event]
-    steps = max(1, int(np.count_nonzero(facts.steps.steady)))
+    steady = facts.in_steady_step
+    steps = facts.steady_count
 
     host = np.flatnonzero(steady & np.isin(trace.kind, (_OPERATOR, _RUNTIME, _DRIVER))) if frames.any() else _NONE
     line_of = np.full(len(trace) + 1, -1, dtype=np.int64)  # the last is for events without a launch

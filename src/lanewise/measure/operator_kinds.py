@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.trace.model import Trace
 
 __all__ = ["FRAMEWORK", "is_collective", "is_framework", "is_matrix_work", "is_view"]
@@ -74,9 +75,7 @@ def is_matrix_work(trace: Trace) -> np.ndarray:
 
 def is_view(trace: Trace) -> np.ndarray:
     """Operators that only change how existing memory is described."""
-    mask = np.zeros(len(trace.names), dtype=bool)
-    mask[trace.name_ids("detach", "detach_", *(f"aten::{name}" for name in _VIEWS))] = True
-    return mask
+    return mask_of(len(trace.names), trace.name_ids("detach", "detach_", *(f"aten::{name}" for name in _VIEWS)))
 
 
 def is_collective(trace: Trace) -> np.ndarray:

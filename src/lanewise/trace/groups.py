@@ -1,15 +1,23 @@
-"""Rows that share an id: the distinct ids, rows in the order of theirs, the median of each group; a weighted median."""
+"""Rows by number: marked ones, distinct ids, rows in the order of their ids, the median of each group or by weight."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Groups", "distinct", "grouped", "median_of_group", "weighted_median"]
+__all__ = ["Groups", "distinct", "grouped", "mask_of", "median_of_group", "weighted_median"]
 
 # Marking costs a byte per possible id: for a few ids among very many, sorting is cheaper.
 _SPARSE = 64
+
+
+def mask_of(count: int, rows: np.ndarray | Sequence[int]) -> np.ndarray:
+    """Whether each of `count` rows is among these, bool, shape (count,)."""
+    mask = np.zeros(count, dtype=bool)
+    mask[rows] = True
+    return mask
 
 
 def distinct(ids: np.ndarray, below: int) -> np.ndarray:
@@ -17,8 +25,7 @@ def distinct(ids: np.ndarray, below: int) -> np.ndarray:
     millions of them would take seconds."""
     if len(ids) * _SPARSE < below:
         return np.unique(ids)
-    seen = np.zeros(below, dtype=bool)
-    seen[ids] = True
+    seen = mask_of(below, ids)
     return np.flatnonzero(seen).astype(ids.dtype, copy=False)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.trace.dialects import api_role
+from lanewise.trace.groups import mask_of
 from lanewise.trace.memo import once
 from lanewise.trace.nesting import innermost, nearest
 from lanewise.trace.schema import ENGINE_PREFIX, Kind
@@ -88,8 +89,7 @@ class Links:
     @once
     def graph_nodes(self) -> np.ndarray:
         """Whether each device op is a node of a replayed graph, bool, shape (device,)."""
-        graph = np.zeros(len(self._trace) + 1, dtype=bool)
-        graph[self.calls("graph_launch")] = True
+        graph = mask_of(len(self._trace) + 1, self.calls("graph_launch"))
         return graph[self.launch]
 
     @once

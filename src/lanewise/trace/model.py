@@ -15,6 +15,7 @@ import numpy as np
 from lanewise.shown import Shown
 from lanewise.trace.corrections.correct import Corrections, correct
 from lanewise.trace.frames import is_user_frame
+from lanewise.trace.groups import mask_of
 from lanewise.trace.links import Links, link
 from lanewise.trace.memo import once
 from lanewise.trace.nesting import Nesting, nest
@@ -119,8 +120,7 @@ class Trace(Shown):
         """Ids of the events of the given kinds, in file order; read-only."""
         found = self._of.get(kinds)
         if found is None:
-            wanted = np.zeros(256, dtype=bool)
-            wanted[list(kinds)] = True
+            wanted = mask_of(256, list(kinds))
             found = np.flatnonzero(wanted[self.kind])
             found.flags.writeable = False
             self._of[kinds] = found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.tree.forest import subtree_sums, unify
 from lanewise.tree.model import NodeKind, Phase, Tree, identity_keys
 from lanewise.tree.rebuild import combine
@@ -25,8 +26,7 @@ def limit_nodes(tree: Tree, most: int) -> Tree:
     host = subtree_sums(tree.parent, tree.metrics["host"])
     # Inclusive costs never grow downwards, so with the row number as the last word parents come before their children.
     order = np.lexsort((np.arange(len(tree)), -host, -device))
-    kept = np.zeros(len(tree), dtype=bool)
-    kept[order[:most]] = True
+    kept = mask_of(len(tree), order[:most])
     kept &= _whole(tree, kept)
 
     strings = [*tree.strings]

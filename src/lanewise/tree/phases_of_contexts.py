@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.forest import nearest_marked, subtree_sums
 from lanewise.tree.model import NodeKind, Phase
@@ -114,6 +115,5 @@ def _by_order(
     at = np.flatnonzero(between)
     same = (thread[rows[before[at]]] == thread[rows[at]]) & (thread[rows[after[at]]] == thread[rows[at]])
     between[at] = is_forward[before[at]] & is_forward[after[at]] & same
-    result = np.zeros(len(parent), dtype=bool)
-    result[rows[is_forward | between]] = True
+    result = mask_of(len(parent), rows[is_forward | between])
     return result & open_

@@ -17,6 +17,7 @@ import numpy as np
 
 from lanewise.errors import UsageError
 from lanewise.trace.frames import is_library, parse_frame
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.forest import nearest_marked, unify
 from lanewise.tree.model import PHASES, NodeKind, Tree
@@ -130,9 +131,8 @@ def fold_libraries(tree: Tree) -> Tree:
     above = nearest_marked(tree.parent, solid)
     caller = np.where(tree.parent >= 0, above[tree.parent], -1)
     entered = library & solid & (caller >= 0) & own[np.maximum(caller, 0)]
-    leads_back = np.zeros(len(tree), dtype=bool)
     over_own = np.where(tree.parent >= 0, nearest_marked(tree.parent, entered)[tree.parent], -1)[own]
-    leads_back[over_own[over_own >= 0]] = True
+    leads_back = mask_of(len(tree), over_own[over_own >= 0])
     leave_out = (library & ~(entered & ~leads_back)) | _repeats(tree)
     return rebuild(tree, leave_out=leave_out)
 

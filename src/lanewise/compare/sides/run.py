@@ -11,6 +11,7 @@ from lanewise.compare.environment import describe
 from lanewise.compare.matching.labels import host_group, stable_name
 from lanewise.compare.sides.step_work import Work, measure_work
 from lanewise.report.model import Finding
+from lanewise.trace.groups import mask_of
 from lanewise.trace.metadata import Recorded, from_metadata
 from lanewise.trace.schema import Kind
 from lanewise.tree.build import build_tree
@@ -182,11 +183,10 @@ def _host_costs(facts: Facts, steady: int) -> list[HostCost]:
     trace, host = facts.trace, facts.host
     events = trace.of(Kind.ANNOTATION, Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
     step = trace.steps.of_event[events]
-    chosen = np.concatenate((facts.steps.steady, [False]))[step]
+    chosen = facts.is_steady(step)
     events, step = events[chosen], step[chosen]
     names, row = np.unique(trace.name[events], return_inverse=True)
-    api = np.zeros(len(names), dtype=bool)
-    api[row[np.isin(trace.kind[events], (Kind.RUNTIME, Kind.DRIVER))]] = True
+    api = mask_of(len(names), row[np.isin(trace.kind[events], (Kind.RUNTIME, Kind.DRIVER))])
     keys: dict[tuple[str, str], int] = {}
     key_of = np.empty(len(names), dtype=np.int64)
     for at, name in enumerate(names.tolist()):

@@ -13,10 +13,31 @@ from lanewise.diagnose.health_notes import settings_notes
 from lanewise.diagnose.of_tree.ranked_contexts import diagnose_tree
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.settings import Settings
-from lanewise.diagnose.summary import Headings
 from lanewise.measure.kernel_names import short_name
 from lanewise.measure.regime.python_functions import function_label
 from lanewise.measure.regime.regime import REGIMES
+from lanewise.report.evidence_columns import (
+    BUSY,
+    CALLS,
+    COPIES,
+    COUNT,
+    DEVICE_TOTAL,
+    FUNCTION,
+    HOST_SELF,
+    HOST_TOTAL,
+    KERNELS,
+    LAUNCHES,
+    MEDIAN,
+    NAME,
+    NUMBER,
+    OPERATOR,
+    PERIOD,
+    SHARE,
+    TIME,
+    TOTAL,
+    Headings,
+    headed,
+)
 from lanewise.report.gain import gain_text, helps
 from lanewise.report.model import (
     SCHEMA,
@@ -28,6 +49,7 @@ from lanewise.report.model import (
     SourceSummary,
     StepsSummary,
     TableBlock,
+    TableColumn,
 )
 from lanewise.report.quantity import format_quantity
 from lanewise.tree.flat import flat
@@ -156,48 +178,27 @@ def _steps(contexts: Contexts) -> TableBlock:
         "copies": float(contexts.count[leaf & copy].sum()),
         "launches": float(contexts.launches.sum()),
     }
-    shown = _STEPS if contexts.has_device else {key: _STEPS[key] for key in ("number", "period", "recorded")}
+    shown = _STEPS if contexts.has_device else _STEPS[:3]
     return table("Steps", shown, [row])
 
 
-_STEPS: Headings = {
-    "number": ("text", "step"),
-    "period": ("time", "takes"),
-    "recorded": ("time", "as recorded"),
-    "busy": ("time", "on the device"),
-    "kernels": ("count", "kernels"),
-    "copies": ("count", "copies"),
-    "launches": ("count", "launches"),
-}
+_STEPS: Headings = [
+    NUMBER,
+    PERIOD,
+    TableColumn("recorded", "time", "as recorded"),
+    headed(BUSY, "on the device"),
+    KERNELS,
+    COPIES,
+    LAUNCHES,
+]
 
 
 # -- what ran ----------------------------------------------------------------------------------------------------------
 
-_OPERATORS: Headings = {
-    "name": ("text", "operator"),
-    "count": ("count", "calls"),
-    "host_self": ("time", "host self"),
-    "host_total": ("time", "host total"),
-    "device_total": ("time", "device total"),
-}
-_KERNELS: Headings = {
-    "name": ("text", "kernel"),
-    "count": ("count", "count"),
-    "total": ("time", "total"),
-    "share": ("share", "share"),
-    "median": ("time", "mean"),
-}
-_FUNCTIONS: Headings = {
-    "function": ("text", "function"),
-    "time": ("time", "own time"),
-    "share": ("share", "of the step"),
-}
-_ON_CPU: Headings = {
-    "operator": ("text", "operator"),
-    "calls": ("count", "per step"),
-    "time": ("time", "own time"),
-    "share": ("share", "share"),
-}
+_OPERATORS: Headings = [headed(NAME, "operator"), headed(COUNT, "calls"), HOST_SELF, HOST_TOTAL, DEVICE_TOTAL]
+_KERNELS: Headings = [NAME, headed(COUNT, "count"), headed(TOTAL, "total"), SHARE, headed(MEDIAN, "mean")]
+_FUNCTIONS: Headings = [FUNCTION, headed(TIME, "own time"), headed(SHARE, "of the step")]
+_ON_CPU: Headings = [OPERATOR, CALLS, headed(TIME, "own time"), SHARE]
 
 
 def _tables(contexts: Contexts) -> dict[str, TableBlock]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import DATA_DEPENDENT, SMALL_BYTES, WRAPPERS
+from lanewise.trace.groups import mask_of
 
 __all__ = ["TreeCopies", "TreeReadbacks", "tree_copies", "tree_readbacks"]
 
@@ -62,8 +63,7 @@ def tree_copies(contexts: Contexts) -> TreeCopies:
     tree = contexts.tree
     copy = np.flatnonzero(contexts.copies("HtoD", "DtoH") & (tree.parent >= 0) & (contexts.count > 0))
     operator = tree.parent[copy]
-    held = np.zeros(len(tree), dtype=bool)
-    held[operator] = True
+    held = mask_of(len(tree), operator)
     root_of = np.full(len(tree), -1, dtype=np.int64)
     root_of[np.flatnonzero(held)] = contexts.climbed(held, _LEADS)
     names = [tree.label(node) for node in copy.tolist()]
@@ -92,8 +92,7 @@ def tree_readbacks(contexts: Contexts) -> TreeReadbacks:
     """Copies to the host that it waits for, by who wants them."""
     tree, found = contexts.tree, tree_copies(contexts)
     found = found.of(found.readback)
-    held = np.zeros(len(tree), dtype=bool)
-    held[found.operator] = True
+    held = mask_of(len(tree), found.operator)
     up = np.full(len(tree), -1, dtype=np.int64)
     up[np.flatnonzero(held)] = contexts.climbed(held, f"{_LEADS}|{DATA_DEPENDENT}")
     reader = up[found.operator]

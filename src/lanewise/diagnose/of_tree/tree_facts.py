@@ -18,6 +18,7 @@ from lanewise.measure.regime.regime import regime_of
 from lanewise.report.model import Location
 from lanewise.report.quantity import Quantity, text
 from lanewise.trace.frames import parse_frame
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.forest import climb, nearest_marked, subtree_sums
 from lanewise.tree.model import NodeKind, Phase, Tree
@@ -230,9 +231,7 @@ class Contexts:
 
     def blocking(self, roots: np.ndarray) -> Saving:
         """The same of operators (rows) that wait for their own copies: the copy's time is a part of the operator's."""
-        marked = np.zeros(len(self.tree), dtype=bool)
-        marked[roots] = True
-        inside = self.within(marked)
+        inside = self.within(mask_of(len(self.tree), roots))
         copies = np.flatnonzero(inside & self.copies("HtoD", "DtoH") & (self.tree.parent >= 0))
         moved = np.bincount(self.tree.parent[copies], weights=self.device[copies], minlength=len(self.tree))
         return Saving(np.where(inside, np.maximum(self.host - moved, 0.0), 0.0), np.where(inside, self.device, 0.0))

@@ -7,40 +7,50 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import locate, shapes_label
-from lanewise.diagnose.sections.section import Headings, Section, Source
+from lanewise.diagnose.sections.section import Section, Source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.bubbles import loader_rows
 from lanewise.measure.regime.python_functions import function_label
-from lanewise.report.model import TextBlock
-from lanewise.report.quantity import Quantity, QuantityType, count, flop_rate, format_quantity, share, text, time
+from lanewise.report.evidence_columns import (
+    CALLS,
+    DTYPE,
+    FLOP_RATE,
+    FUNCTION,
+    INSIDE,
+    NUMBER,
+    OPERATOR,
+    OPERATORS,
+    PERIOD,
+    SHAPES,
+    SHARE,
+    TIME,
+    Headings,
+    headed,
+)
+from lanewise.report.model import TableColumn, TextBlock
+from lanewise.report.quantity import Quantity, count, flop_rate, format_quantity, share, text, time
 from lanewise.trace.metadata import from_metadata
 
 __all__ = ["cpu_section", "cpu_sentence", "cpu_statements", "functions_source", "operators_source", "steps_source"]
 
-_OPERATORS: Headings = {
-    "operator": ("text", "operator"),
-    "shapes": ("text", "shapes"),
-    "dtype": ("text", "type"),
-    "calls": ("count", "per step"),
-    "time": ("time", "own time"),
-    "share": ("share", "share"),
-    "flop_rate": ("flop_rate", "computes"),
-}
-_FUNCTIONS: Headings = {
-    "function": ("text", "function"),
-    "inside": ("text", "of it in"),
-    "calls": ("count", "per step"),
-    "time": ("time", "own time"),
-    "share": ("share", "of the step"),
-}
-_STEPS: Headings = {
-    "number": ("text", "step"),
-    "period": ("time", "step time"),
-    "operators": ("count", "operators"),
-    "inside": ("time", "in operators"),
-    "outside": ("time", "outside of them"),
-}
+_OPERATORS: Headings = [OPERATOR, SHAPES, DTYPE, CALLS, headed(TIME, "own time"), SHARE, FLOP_RATE]
+_FUNCTIONS: Headings = [
+    FUNCTION,
+    headed(INSIDE, "of it in"),
+    CALLS,
+    headed(TIME, "own time"),
+    headed(SHARE, "of the step"),
+]
+_WHOLE = {"calls": "calls", "share": "share"}
+"""Headings where nothing marks steps."""
+_STEPS: Headings = [
+    NUMBER,
+    headed(PERIOD, "step time"),
+    OPERATORS,
+    TableColumn("inside", "time", "in operators"),
+    TableColumn("outside", "time", "outside of them"),
+]
 
 # Formulas leave out what a library adds; a share of matrix work below this is not what the run is about.
 _MATRIX_FROM = 0.2
@@ -73,7 +83,7 @@ def cpu_section(facts: Facts) -> Section:
 
 def functions_source(facts: Facts) -> Source:
     """Python functions by own time, per steady step."""
-    data, steps = facts.functions, max(1, int(np.count_nonzero(facts.steps.steady)))
+    data, steps = facts.functions, facts.steady_count
     columns: dict[str, np.ndarray] = {
         **data,
         "function": _texts([_named(name) for name in data["function"].tolist()]),
@@ -82,9 +92,7 @@ def functions_source(facts: Facts) -> Source:
         "time": data["time"] / steps,
     }
     per = " per step" if facts.trace.steps.recorded else ""
-    headings: dict[str, tuple[QuantityType, str]] = dict(_FUNCTIONS)
-    if not per:
-        headings |= {"calls": ("count", "calls"), "share": ("share", "share")}
+    headings = _FUNCTIONS if per else [headed(one, _WHOLE.get(one.key, one.label)) for one in _FUNCTIONS]
     return Source(f"Python functions, by own time{per}", Columns(columns), headings)
 
 
@@ -131,7 +139,7 @@ def _percent(part: float) -> str:
 
 def operators_source(facts: Facts) -> Source:
     """Operators by arguments, per steady step."""
-    data, steps = facts.cpu.operators, max(1, int(np.count_nonzero(facts.steps.steady)))
+    data, steps = facts.cpu.operators, facts.steady_count
     events = data["event"].tolist()
     columns: dict[str, np.ndarray] = {
         **data,
@@ -139,15 +147,14 @@ def operators_source(facts: Facts) -> Source:
         "time": data["time"] / steps,
         "shapes": _texts([shapes_label(facts, event) for event in events]),
     }
-    headings: dict[str, tuple[QuantityType, str]] = {"operator": _OPERATORS["operator"]}
+    headings = _OPERATORS
     if facts.health.stacks:
         columns["line"] = _texts([_line(facts, e) if row < _MOST_LOCATED else "" for row, e in enumerate(events)])
-        headings["line"] = ("text", "source line")
-    headings |= _OPERATORS
+        headings = [_OPERATORS[0], TableColumn("line", "text", "source line"), *_OPERATORS[1:]]
     title = "Operators on the CPU, by own time"
     if facts.trace.steps.recorded:
         return Source(f"{title} per step", Columns(columns), headings)
-    return Source(title, Columns(columns), {**headings, "calls": ("count", "calls")})
+    return Source(title, Columns(columns), [headed(one, _WHOLE.get(one.key, one.label)) for one in headings])
 
 
 def steps_source(facts: Facts) -> Source:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
+from lanewise.diagnose.sections.section import Section, Source, columns_of
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
 from lanewise.measure.regime.critical_path import KINDS, CriticalPath, Segment
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import KIND, SHARE, START, TIME, WHAT, Headings, headed
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import share, text, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -30,21 +31,16 @@ _MEANING = {
     "dependency": "launched, and held back by what the trace does not show",
     "wait": "blocking waits that no recorded work explains",
 }
-_KINDS: Headings = {
-    "kind": ("text", "kind"),
-    "time": ("time", "time"),
-    "share": ("share", "share"),
-    "meaning": ("text", "what it is"),
-}
-_SEGMENTS: Headings = {
-    "what": ("text", "what"),
-    "kind": ("text", "kind"),
-    "start": ("time", "from the step's start"),
-    "time": ("time", "time"),
-    "share": ("share", "share"),
-    "events": ("count", "device ops"),
-    "lane": ("text", "where"),
-}
+_KINDS: Headings = [KIND, TIME, SHARE, TableColumn("meaning", "text", "what it is")]
+_SEGMENTS: Headings = [
+    WHAT,
+    KIND,
+    headed(START, "from the step's start"),
+    TIME,
+    SHARE,
+    TableColumn("events", "count", "device ops"),
+    TableColumn("lane", "text", "where"),
+]
 
 
 def critical_path_section(facts: Facts, step: int | None = None) -> Section:

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
+from lanewise.diagnose.sections.section import Section, Source, columns_of
 from lanewise.measure.facts import Facts
 from lanewise.measure.memory.allocator import MemoryUse
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import (
+    ANNOTATION,
+    BLOCKS,
+    BYTES,
+    MODULE,
+    OPERATOR,
+    SHARE,
+    STEP,
+    TIME,
+    Headings,
+    headed,
+)
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import byte_size, share, time
 
 __all__ = ["memory_section", "peak_statement"]
 
-_OWNERS: Headings = {
-    "operator": ("text", "operator"),
-    "module": ("text", "module"),
-    "annotation": ("text", "annotation"),
-    "step": ("text", "step"),
-    "bytes": ("bytes", "bytes"),
-    "blocks": ("count", "blocks"),
-    "share": ("share", "of the peak"),
-}
-_STEPS: Headings = {
-    "step": ("count", "step"),
-    "allocated": ("bytes", "asked for"),
-    "allocations": ("count", "requests"),
-    "freed": ("bytes", "given back"),
-    "grown": ("bytes", "kept"),
-}
-_OVER_TIME: Headings = {
-    "time": ("time", "time"),
-    "allocated": ("bytes", "allocated"),
-    "reserved": ("bytes", "reserved"),
-}
+_OWNERS: Headings = [
+    OPERATOR,
+    MODULE,
+    ANNOTATION,
+    TableColumn("step", "text", "step"),
+    BYTES,
+    BLOCKS,
+    headed(SHARE, "of the peak"),
+]
+_STEPS: Headings = [
+    STEP,
+    TableColumn("allocated", "bytes", "asked for"),
+    TableColumn("allocations", "count", "requests"),
+    TableColumn("freed", "bytes", "given back"),
+    TableColumn("grown", "bytes", "kept"),
+]
+_OVER_TIME: Headings = [
+    TIME,
+    TableColumn("allocated", "bytes", "allocated"),
+    TableColumn("reserved", "bytes", "reserved"),
+]
 
 
 def memory_section(facts: Facts) -> Section:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.sections.section import Headings, Section, Source
+from lanewise.diagnose.sections.section import Section, Source
 from lanewise.measure.facts import Facts
 from lanewise.measure.regime.overlap import Overlap
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import BUSY, Headings, headed
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, share, time
 
 __all__ = ["hidden_statement", "overlap_section"]
 
-_HEADINGS: Headings = {
-    "label": ("text", "stream"),
-    "ops": ("count", "ops"),
-    "busy": ("time", "busy"),
-    "compute": ("time", "computes"),
-    "copies": ("time", "copies"),
-    "communication": ("time", "communicates"),
-    "alone": ("time", "busy alone"),
-}
+_HEADINGS: Headings = [
+    TableColumn("label", "text", "stream"),
+    TableColumn("ops", "count", "ops"),
+    headed(BUSY, "busy"),
+    TableColumn("compute", "time", "computes"),
+    TableColumn("copies", "time", "copies"),
+    TableColumn("communication", "time", "communicates"),
+    TableColumn("alone", "time", "busy alone"),
+]
 
 
 def overlap_section(facts: Facts) -> Section:

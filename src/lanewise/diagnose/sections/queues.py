@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.sections.section import Headings, Section, Source
+from lanewise.diagnose.sections.section import Section, Source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.queues import Queue
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import STEP, TIME, Headings
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, time
 
 __all__ = ["pressure_statement", "queues_section"]
 
-_STEPS: Headings = {
-    "step": ("count", "step"),
-    "mean": ("count", "mean depth"),
-    "deepest": ("count", "deepest"),
-    "empty": ("share", "empty"),
-}
-_OVER_TIME: Headings = {"time": ("time", "time"), "depth": ("count", "depth")}
+_STEPS: Headings = [
+    STEP,
+    TableColumn("mean", "count", "mean depth"),
+    TableColumn("deepest", "count", "deepest"),
+    TableColumn("empty", "share", "empty"),
+]
+_OVER_TIME: Headings = [TIME, TableColumn("depth", "count", "depth")]
 
 
 def queues_section(facts: Facts) -> Section:

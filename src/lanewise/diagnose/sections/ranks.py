@@ -8,36 +8,30 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.sections.rank_causes import cause_of, context_name, described, main_cause, what_to_do
-from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
+from lanewise.diagnose.sections.section import Section, Source, columns_of
 from lanewise.errors import UsageError
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.late_ranks import Job, compare_ranks
 from lanewise.measure.distributed.matched_communications import Matched, match
 from lanewise.measure.distributed.read_ranks import RanksRead
 from lanewise.measure.distributed.without_late import delay_of
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import CAUSE, DEVICE, HOST, MINE, MORE, OTHERS, WHERE, Headings, headed
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.reader import read
 
 __all__ = ["ranks_section"]
 
-_RANKS: Headings = {
-    "rank": ("text", "rank"),
-    "host": ("time", "own host time"),
-    "device": ("time", "own device time"),
-    "more": ("time", "more than others"),
-    "cause": ("text", "cause"),
-    "speed": ("ratio", "host while recorded"),
-    "file": ("text", "file"),
-}
-_EXCESS: Headings = {
-    "rank": ("text", "rank"),
-    "more": ("time", "more"),
-    "mine": ("time", "this rank"),
-    "others": ("time", "the others"),
-    "cause": ("text", "cause"),
-    "where": ("text", "where"),
-}
+_RANKS: Headings = [
+    TableColumn("rank", "text", "rank"),
+    headed(HOST, "own host time"),
+    headed(DEVICE, "own device time"),
+    headed(MORE, "more than others"),
+    CAUSE,
+    TableColumn("speed", "ratio", "host while recorded"),
+    TableColumn("file", "text", "file"),
+]
+_EXCESS: Headings = [TableColumn("rank", "text", "rank"), MORE, MINE, OTHERS, CAUSE, WHERE]
 _NAMED = 5
 _UNEVEN_HOSTS = 1.25
 

@@ -7,30 +7,31 @@ import math
 import numpy as np
 
 from lanewise.diagnose.evidence import shapes_label
-from lanewise.diagnose.sections.section import Headings, Section, Source
+from lanewise.diagnose.sections.section import Section, Source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof, roofline_table
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import BYTES, CALLS, FLOP_RATE, OPERATOR, SHAPES, SHARE, TIME, Headings, headed
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import bandwidth, flop_rate, share, text
 
 __all__ = ["reached", "reached_statement", "roofline_section"]
 
-_HEADINGS: Headings = {
-    "operator": ("text", "operator"),
-    "shapes": ("text", "shapes"),
-    "time": ("time", "device time"),
-    "bound": ("text", "limited by"),
-    "of_roof": ("share", "of that"),
-    "share": ("share", "share"),
-    "calls": ("count", "calls"),
-    "of_compute": ("share", "of compute peak"),
-    "of_memory": ("share", "of memory peak"),
-    "flop_rate": ("flop_rate", "computes"),
-    "byte_rate": ("bandwidth", "moves"),
-    "flops": ("flops", "work per call"),
-    "bytes": ("bytes", "bytes per call"),
-}
+_HEADINGS: Headings = [
+    OPERATOR,
+    SHAPES,
+    headed(TIME, "device time"),
+    TableColumn("bound", "text", "limited by"),
+    TableColumn("of_roof", "share", "of that"),
+    SHARE,
+    headed(CALLS, "calls"),
+    TableColumn("of_compute", "share", "of compute peak"),
+    TableColumn("of_memory", "share", "of memory peak"),
+    FLOP_RATE,
+    TableColumn("byte_rate", "bandwidth", "moves"),
+    TableColumn("flops", "flops", "work per call"),
+    headed(BYTES, "bytes per call"),
+]
 
 _NEARLY_ALL = 0.99
 

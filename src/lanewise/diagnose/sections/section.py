@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lanewise.measure.columns import Columns
+from lanewise.report.evidence_columns import Headings
 from lanewise.report.model import TextBlock
-from lanewise.report.quantity import QuantityType
 
-__all__ = ["Headings", "Section", "Source", "columns_of"]
-
-Headings = Mapping[str, tuple[QuantityType, str]]
+__all__ = ["Section", "Source", "columns_of"]
 
 
 class Source(NamedTuple):
@@ -40,7 +38,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], headings: Headings) -> Columns
     """Rows as columns; texts stay objects."""
     return Columns(
         {
-            key: np.array([row[key] for row in rows], dtype=object if type_ == "text" else np.float64)
-            for key, (type_, _) in headings.items()
+            one.key: np.array([row[one.key] for row in rows], dtype=object if one.type == "text" else np.float64)
+            for one in headings
         }
     )

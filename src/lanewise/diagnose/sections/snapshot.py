@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 
-from lanewise.diagnose.sections.section import Headings, Section, Source, columns_of
+from lanewise.diagnose.sections.section import Section, Source, columns_of
 from lanewise.measure.memory.snapshot import Snapshot
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import BLOCKS, BYTES, COUNT, SHARE, Headings, headed
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import byte_size, count, share
 from lanewise.trace.frames import is_library
 
 __all__ = ["snapshot_section"]
 
-_HOLDERS: Headings = {
-    "place": ("text", "allocated at"),
-    "bytes": ("bytes", "bytes"),
-    "blocks": ("count", "blocks"),
-    "share": ("share", "of what is in use"),
-    "stack": ("text", "stack"),
-}
-_EVENTS: Headings = {"action": ("text", "action"), "count": ("count", "count")}
+_HOLDERS: Headings = [
+    TableColumn("place", "text", "allocated at"),
+    BYTES,
+    BLOCKS,
+    headed(SHARE, "of what is in use"),
+    TableColumn("stack", "text", "stack"),
+]
+_EVENTS: Headings = [TableColumn("action", "text", "action"), headed(COUNT, "count")]
 _FRAME = re.compile(r"^(.*):\d+ ")
 _MOST_FRAMES = 24
 

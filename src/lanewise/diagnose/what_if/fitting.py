@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import steady_count
 from lanewise.measure.facts import Facts
 
 __all__ = ["graphs_per_step", "host_matters", "mostly_compiled"]
@@ -27,5 +26,4 @@ def mostly_compiled(facts: Facts, calls: np.ndarray) -> bool:
 def graphs_per_step(facts: Facts) -> float:
     """How many graphs a steady step launches."""
     calls = facts.trace.links.calls("graph_launch")
-    steady = np.concatenate((facts.steps.steady, [False]))
-    return float(np.count_nonzero(steady[facts.trace.steps.of_event[calls]])) / steady_count(facts)
+    return float(np.count_nonzero(facts.in_steady_step[calls])) / facts.steady_count

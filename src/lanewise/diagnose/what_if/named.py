@@ -141,7 +141,7 @@ def _of_subject(facts: Facts, words: str, subject: Subject, what: str) -> Named:
     waits = len(host) > 0 and bool(facts.host.waiting[host].all())
     if len(host) + len(device) == 0:
         raise UsageError(f"{words}: a steady step holds none of that")
-    steps = max(1, int(facts.steady.sum()))
+    steps = facts.steady_count
     parts = [] if not len(host) else [f"{len(host) / steps:,.3g} on the host"]
     parts += [] if not len(device) else [f"{len(device) / steps:,.3g} on the device"]
     what = what.lower()
@@ -210,13 +210,12 @@ def _batch(facts: Facts, words: str, what: str) -> Named:
 
 
 def _cuda_graph(facts: Facts, settings: Settings) -> Named:
-    steady = np.concatenate((facts.steps.steady, [False]))
     calls = facts.launches.call
-    calls = calls[steady[facts.trace.steps.of_event[calls]]]
+    calls = facts.steady_events(calls)
     if len(calls) == 0:
         raise UsageError("cuda-graph: a steady step launches nothing that a graph could replay")
-    steps = max(1, int(facts.steady.sum()))
-    waits = float(np.count_nonzero(steady[facts.trace.steps.of_event[np.flatnonzero(facts.host.waiting)]])) / steps
+    steps = facts.steady_count
+    waits = float(np.count_nonzero(facts.in_steady_step & facts.host.waiting)) / steps
     note = f"a capture ends at each wait, and a step waits {waits:,.3g} times" if waits else ""
     title = f"{len(calls) / steps:,.3g} launches per step replayed as CUDA graphs"
     return Named("cuda-graph", title, Wish(replayed(facts, calls), 0.2, general=True), note)
@@ -224,9 +223,8 @@ def _cuda_graph(facts: Facts, settings: Settings) -> Named:
 
 def _compile(facts: Facts, settings: Settings) -> Named:
     trace = facts.trace
-    steady = np.concatenate((facts.steps.steady, [False]))
     operators = outermost(facts, trace.of(Kind.OPERATOR))
-    operators = operators[steady[trace.steps.of_event[operators]] & (facts.launches_inside[operators] > 0)]
+    operators = operators[facts.in_steady_step[operators] & (facts.launches_inside[operators] > 0)]
     if len(operators) == 0:
         raise UsageError("compile: no operator of a steady step launches anything")
     found, _ = evaluate(facts, Settings(select=("LAU102",), thresholds=settings.thresholds))

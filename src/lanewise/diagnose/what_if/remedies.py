@@ -133,7 +133,7 @@ def replayed(facts: Facts, calls: np.ndarray) -> Change:
     later = np.setdiff1d(
         work, work[np.isin(trace.links.launch[np.searchsorted(trace.device_work, work)], points[first])]
     )
-    steps = max(1, int(facts.steady.sum()))
+    steps = facts.steady_count
     return (
         cut(trace.start[outer[first]], trace.end[outer[last]])
         + add(host_ns=_GRAPH_LAUNCH_NS * len(first) / steps)

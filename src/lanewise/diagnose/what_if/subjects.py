@@ -10,12 +10,12 @@ from fnmatch import translate
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps
 from lanewise.diagnose.select import device_rows, outermost
 from lanewise.errors import UsageError
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
 from lanewise.trace.frames import parse_frame
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -60,7 +60,7 @@ def _kernels(facts: Facts, name: str) -> Subject:
 
 def _operators(facts: Facts, name: str) -> Subject:
     trace = facts.trace
-    rows = in_steady_steps(facts, trace.of(Kind.OPERATOR, Kind.ANNOTATION))
+    rows = facts.steady_events(trace.of(Kind.OPERATOR, Kind.ANNOTATION))
     rows = rows[~trace.name_mask("^ProfilerStep#")[trace.name[rows]]]
     labels = {int(one): trace.names[int(one)] for one in _names(facts, rows)}
     chosen = _named(facts, "operator", name, rows, labels)
@@ -109,7 +109,7 @@ def _functions(facts: Facts, name: str) -> Subject:
 
 
 def _frames(facts: Facts, what: str) -> np.ndarray:
-    rows = in_steady_steps(facts, facts.trace.of(Kind.PYTHON))
+    rows = facts.steady_events(facts.trace.of(Kind.PYTHON))
     if len(rows) == 0:
         raise UsageError(f"the trace has no stacks to find {what} by; record with_stack=True, or by lanewise run")
     return rows
@@ -127,7 +127,7 @@ def _communication(facts: Facts) -> Subject:
 
 
 def _waits(facts: Facts) -> Subject:
-    return Subject(in_steady_steps(facts, np.flatnonzero(facts.host.waiting)), _NONE)
+    return Subject(facts.steady_events(np.flatnonzero(facts.host.waiting)), _NONE)
 
 
 def _optimizer(facts: Facts) -> Subject:
@@ -195,8 +195,7 @@ def _launching(facts: Facts, rows: np.ndarray) -> Subject:
     """Host rows with the device work that they launch."""
     trace = facts.trace
     rows = outermost(facts, rows)
-    inside = np.zeros(len(trace), dtype=bool)
-    inside[rows] = True
+    inside = mask_of(len(trace), rows)
     launch = trace.links.launch
     linked = np.flatnonzero(launch >= 0)
     held = nearest(trace.nesting.parent, inside, launch[linked], include_self=True) >= 0
@@ -206,9 +205,8 @@ def _launching(facts: Facts, rows: np.ndarray) -> Subject:
 def _with_backward(facts: Facts, frames: np.ndarray) -> Subject:
     """Frames, and the backward work of the operators in them."""
     trace = facts.trace
-    inside = np.zeros(len(trace), dtype=bool)
-    inside[frames] = True
+    inside = mask_of(len(trace), frames)
     forward = trace.links.forward_of
-    backward = in_steady_steps(facts, np.flatnonzero(forward >= 0))
+    backward = facts.steady_events(np.flatnonzero(forward >= 0))
     mine = nearest(trace.nesting.parent, inside, forward[backward], include_self=True) >= 0
     return _launching(facts, np.concatenate((frames, backward[mine])))

@@ -1,4 +1,4 @@
-"""One file per suggestion. An edit looks at shapes of code, never at names of programs.
+"""One file per suggestion, in the room of the family of the diagnosis that it answers first.
 
-More than fifteen files: one for each suggestion, and nothing else.
+An edit looks at shapes of code, never at names of programs.
 """

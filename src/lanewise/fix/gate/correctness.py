@@ -24,13 +24,13 @@ from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.around import Around, leaves_nothing
 from lanewise.fix.gate.backward_passes import Backward
+from lanewise.fix.gate.cases import Case, Cases
 from lanewise.fix.gate.declared_precision import declared_precision
 from lanewise.fix.gate.edges import Edges
-from lanewise.fix.gate.exchanged import shaken_parameters
-from lanewise.fix.gate.inputs import Named, adversarial, near, shaken
+from lanewise.fix.gate.inputs import Named
 from lanewise.fix.gate.observe import Observation, compare_form, gradient_scale, observe, why_not_the_same
-from lanewise.fix.gate.reference import Reference, Truth, make_reference
-from lanewise.fix.gate.tolerances import NOISE, Error, allowed, allowed_noise, error_of, other_masks, rounded, worst
+from lanewise.fix.gate.reference import Reference, make_reference
+from lanewise.fix.gate.tolerances import NOISE, Error, allowed, allowed_noise, error_of, other_masks
 from lanewise.fix.gate.training_steps import StepCheck
 from lanewise.fix.gate.work_evidence import check_evidence
 from lanewise.fix.model import Check, NumericClass
@@ -38,34 +38,13 @@ from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.process_settings import changed_settings, put_back, settings
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import Call, same_bits, tensors_of, values_of, why_not_comparable
+from lanewise.fix.tensors import same_bits, tensors_of, values_of, why_not_comparable
 
 __all__ = ["Correctness", "Result", "patches_of"]
 
 torch: Any = torch_part()
 
-_LAYOUTS = ("contiguous", "expanded", "transposed")
-_MOST_SEEDS = 5
-_MOST_KINDS = 3
-"""Recorded calls of different shapes that get all checks."""
 _ROUNDING = 1e-2
-
-
-class Case(NamedTuple):
-    """A call with what the original program makes of it, and the truth."""
-
-    named: Named
-    layout: str
-    eager: Observation
-    truth: Truth
-
-
-class _Planned(NamedTuple):
-    """A case to be; `may_refuse`: the original need not take such values."""
-
-    named: Named
-    layout: str = "contiguous"
-    may_refuse: bool = False
 
 
 class Result(NamedTuple):
@@ -100,17 +79,11 @@ class Correctness:
         subject.random = self._draws()
         self._steps: StepCheck | None = None
         self.reference: Reference | None = None if subject.kind == "step" else make_reference(subject, state)
-        self._room: dict[tuple[str, str], Error] = {}
-        self._refused: list[tuple[Named, str]] = []
+        self._cases = Cases(subject, state, self.reference, seconds) if self.reference is not None else None
         self._precision = self._declared
-        self._cases: list[Case] = []
         self._edges: Edges | None = None
         self._around: Around | None = None
         self._backward: Backward | None = None
-        self._more_s = seconds
-        self._needed, self._more = self._plan() if self.reference is not None else ([], [])
-        if self._needed:
-            self._prepare_next(self._needed)
 
     def get_ready(self) -> float:
         """Find out what is needed to judge any candidate, once one is worth it; goes on where it was interrupted.
@@ -119,22 +92,24 @@ class Correctness:
             Seconds that it took.
         """
         started = time.monotonic()
-        while self._needed:
-            self._prepare_next(self._needed)
-        while self._more and self._more_s > 0:
-            began = time.monotonic()
-            self._prepare_next(self._more)
-            self._more_s -= time.monotonic() - began
-        self._more_s = 0.0
+        if self._cases is not None:
+            self._cases.prepare()
         subject, state = self.subject, self._state
         if subject.kind == "step":
             self._steps = self._steps or StepCheck(subject, state)
         if self.reference is not None:
-            self._edges = self._edges or Edges(subject, state, self.reference, self._recorded_room, self._declared)
+            room = self._known.recorded_room
+            self._edges = self._edges or Edges(subject, state, self.reference, room, self._declared)
             self._around = self._around or Around(subject, state, self._alike_outputs)
         if subject.kind == "training":
             self._backward = self._backward or Backward(subject, state, self._alike_gradients)
         return time.monotonic() - started
+
+    @property
+    def _known(self) -> Cases:
+        """The cases; a step is judged without any."""
+        assert self._cases is not None
+        return self._cases
 
     @property
     def what(self) -> str:
@@ -144,7 +119,7 @@ class Correctness:
     @property
     def cases(self) -> int:
         """Calls that every candidate is checked with."""
-        return len(self._cases)
+        return len(self._cases.prepared) if self._cases is not None else 0
 
     def apart(self, at: int, precision: float = 0.0) -> float:
         """How far an output may be from another right one, as share of its largest value: each may be off by what passes.
@@ -152,11 +127,13 @@ class Correctness:
         Args:
             at: its number. precision: unit roundoff of arithmetic that was allowed on purpose.
         """
-        if not self._cases:
+        if self._cases is None or not self._cases.prepared:
             return 0.0
-        named = dict(self._cases[0].eager.values())
+        named = dict(self._cases.prepared[0].eager.values())
         limit = allowed(
-            self._recorded_room(f"output {at}"), named[f"output {at}"].dtype, precision=max(precision, self._declared)
+            self._cases.recorded_room(f"output {at}"),
+            named[f"output {at}"].dtype,
+            precision=max(precision, self._declared),
         )
         return 2 * limit.largest
 
@@ -192,7 +169,8 @@ class Correctness:
             _learn(patches, False)
             return Result(check.passed, _class([check], exact, candidate), [check])
         recorded = len(self.subject.calls)
-        cases = self._cases[: recorded + 2] if again else self._cases
+        known = self._known
+        cases = known.prepared[: recorded + 2] if again else known.prepared
         checks: list[Check] = []
         exact = True
         worst = 0.0
@@ -205,7 +183,7 @@ class Correctness:
                 checks.append(Check(rule, False, f"{case.named.name}: {problem}"))
                 return Result(False, _failing_class(problem, share), checks)
         _learn(patches, False)
-        for named, error in () if again else self._refused:
+        for named, error in () if again else known.refused:
             if not self._raises(named):
                 checks.append(
                     Check("C1 values", False, f"{named.name}: gives a result where the original raises {error}")
@@ -216,13 +194,13 @@ class Correctness:
         if self.subject.kind == "training":
             checks.append(Check("C3 gradients", True, f"of {len(cases[0].eager.gradients)} tensors, in every call"))
         precision = max(candidate.precision, self._declared)
-        for at in self._kinds() if not again else [0]:
+        for at in known.kinds() if not again else [0]:
             with _first(self.subject, at):
                 checks += check_evidence(
                     self.subject,
                     self._state,
-                    self._cases[at].eager,
-                    self._recorded_room,
+                    known.prepared[at].eager,
+                    known.recorded_room,
                     brief=again or at > 0,
                     precision=precision,
                 )
@@ -257,7 +235,7 @@ class Correctness:
             if not name.startswith("output"):
                 error = error._replace(small=0.0)
             limit = allowed(
-                self._room.get((_recipe(case), name), Error(0.0, 0.0)),
+                self._known.room(case, name),
                 eager.dtype,
                 precision=max(candidate.precision, self._declared),
                 summed=name.startswith("gradient"),
@@ -273,7 +251,7 @@ class Correctness:
     def _is_noise(self, case: Case, name: str, value: Any, truth: Any) -> bool:
         """Whether what a gradient is off by is no more than its noise in the original, or than rounding makes of the step
         that all gradients together would make."""
-        room, scale = self._room.get((_recipe(case), name), Error(0.0, 0.0)), gradient_scale(case.eager)
+        room, scale = self._known.room(case, name), gradient_scale(case.eager)
         limit = allowed_noise(room if room.norm > NOISE else Error(0.0, 0.0), truth, scale, value.dtype)
         return error_of(value, truth).within(limit)
 
@@ -286,9 +264,7 @@ class Correctness:
     def _alike_gradients(self, expected: list[Any], found: list[Any]) -> bool:
         """The same for gradients, on the scale of the largest of them."""
         scale = max((float(one.abs().max()) for one in expected if one.numel()), default=0.0)
-        most = worst(
-            room for (_, name), room in self._room.items() if name.startswith("gradient") and room.norm <= NOISE
-        )
+        most = self._known.gradient_room()
         for a, b in zip(expected, found, strict=True):
             if a.shape != b.shape or not torch.equal(torch.isfinite(a), torch.isfinite(b)):
                 return False
@@ -304,7 +280,7 @@ class Correctness:
         if not a.dtype.is_floating_point or (a.dtype != b.dtype and not self._precision):
             return False
         roundoff = max(self._precision, 1e-3 if a.dtype.itemsize <= 2 else 1e-5)
-        limit = allowed(self._recorded_room(name), a.dtype, precision=2 * roundoff)
+        limit = allowed(self._known.recorded_room(name), a.dtype, precision=2 * roundoff)
         return other_masks(b, a, a) == 0 and error_of(b, a)._replace(small=0.0).within(limit)
 
     def _raises(self, named: Named) -> bool:
@@ -314,63 +290,6 @@ class Correctness:
             self._state.restore()
             return True
         return False
-
-    def _kinds(self) -> list[int]:
-        """Numbers of recorded calls of different kinds, the first ones of each."""
-        seen: dict[Any, int] = {}
-        for at, call in enumerate(self.subject.calls):
-            seen.setdefault(tuple((t.shape, t.dtype) for t in tensors_of(call)), at)
-        return list(seen.values())[:_MOST_KINDS]
-
-    def _plan(self) -> tuple[list[_Planned], list[_Planned]]:
-        """The cases to come: those that every candidate gets, the first recorded call first, and more seeds of them."""
-        calls = self.subject.calls
-        named = [_Planned(Named(f"recorded call {at}", call)) for at, call in enumerate(calls)]
-        alike = near(calls[-1]) if not self.subject.random else []
-        named += [_Planned(Named(f"the last call with {one.name}", one.call), may_refuse=True) for one in alike]
-        for layout in _LAYOUTS[1:] if self.subject.kind == "training" else ():
-            named.append(_Planned(Named(f"recorded call 0, {layout} gradient", calls[0]), layout))
-        for number in self._kinds()[1:]:
-            named += [_Planned(one, may_refuse=True) for one in adversarial(calls[number], seeds=1)]
-        others = [_Planned(one, may_refuse=True) for one in adversarial(calls[0], seeds=_MOST_SEEDS)]
-        a_seed = len(others) // _MOST_SEEDS
-        return named + others[:a_seed], others[a_seed:]
-
-    def _prepare_next(self, planned: list[_Planned]) -> None:
-        """The next case; what the original refuses must be refused by everybody."""
-        one = planned[0]
-        try:
-            self._cases.append(self._case(one.named, one.layout))
-        except Exception as error:
-            if not one.may_refuse:
-                raise
-            self._refused.append((one.named, type(error).__name__))
-            self._state.restore()
-        planned.pop(0)
-
-    def _case(self, named: Named, layout: str) -> Case:
-        assert self.reference is not None
-        eager = observe(self.subject, named.call, self._state, layout=layout)
-        case = Case(named, layout, eager, self.reference.of(named.call, eager, layout=layout))
-        # One run says little about how far rounding may go: inputs and parameters that are off by a roundoff are a second
-        # opinion, and all seeds of a recipe are looked at together.
-        for seen in (eager, self._shaken(named.call, layout)):
-            truth = dict(case.truth.values())
-            for name, value in seen.values():
-                if not value.dtype.is_floating_point or name not in truth or truth[name].shape != value.shape:
-                    continue
-                if rounded(value, truth[name]):  # buffers mostly: there may be hundreds
-                    continue
-                room = self._room.get((_recipe(case), name), Error(0.0, 0.0))
-                self._room[_recipe(case), name] = worst((room, error_of(value, truth[name])))
-        return case
-
-    def _shaken(self, call: Call, layout: str) -> Observation:
-        with shaken_parameters(self.subject):
-            return observe(self.subject, shaken(call), self._state, layout=layout)
-
-    def _recorded_room(self, name: str) -> Error:
-        return self._room.get((_recipe(self._cases[0]), name), Error(0.0, 0.0))
 
     def _draws(self) -> bool:
         """Whether the program draws random numbers: another seed, another result."""
@@ -461,7 +380,3 @@ def _form_problem(candidate: Candidate, eager: Observation, found: Observation) 
     if candidate.precision and " instead of " in problem:
         return ""
     return problem
-
-
-def _recipe(case: Case) -> str:
-    return case.named.name.split(",", 1)[0].rstrip(" 0123456789")

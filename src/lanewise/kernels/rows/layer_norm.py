@@ -1,10 +1,9 @@
-"""LayerNorm over the last dimension, alone or after adding a residual.
+"""LayerNorm over the last dimension.
 
-`layer_norm(x, w, b, eps)` is `torch.nn.functional.layer_norm(x, (cols,), w, b, eps)`; `add_layer_norm(x, residual, w,
-b, eps)` returns that of `x + residual` together with the sum. x [..., cols] in fp32, fp16 or bf16, w and b [cols] of
-the same dtype, fp32 inside. Differentiable once in x, residual, w and b. Kernels, formulas and bytes:
-`lanewise.kernels.rows.norm_forward`, `lanewise.kernels.rows.norm_backward`. Ba, Kiros and Hinton, Layer Normalization,
-2016.
+`layer_norm(x, w, b, eps)` is `torch.nn.functional.layer_norm(x, (cols,), w, b, eps)`. x [..., cols] in fp32, fp16 or bf16,
+w and b [cols] of the same dtype, fp32 inside. Differentiable once in x, w and b. Formulas and bytes:
+`lanewise.kernels.rows.norm_forward_kernels`, `lanewise.kernels.rows.norm_backward_kernels`. Ba, Kiros and Hinton, Layer
+Normalization, 2016.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from lanewise.kernels.dispatch.eligibility import (
 )
 from lanewise.kernels.dispatch.specialized_calls import Admitted, Recent
 from lanewise.kernels.rows.norm_backward import norm_backward
-from lanewise.kernels.rows.norm_forward import NormOutputs, norm_forward
+from lanewise.kernels.rows.norm_forward import norm_for_training, norm_forward
 
-__all__ = ["add_layer_norm", "layer_norm", "reference"]
+__all__ = ["layer_norm", "reference"]
 
 
 def reference(
@@ -41,20 +40,10 @@ def reference(
     return torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b, eps)
 
 
-def _forward(
-    x: torch.Tensor, residual: torch.Tensor | None, w: torch.Tensor | None, b: torch.Tensor | None, eps: float
-) -> NormOutputs:
-    for quick in _RECENT_TRAINING.get(eps):
-        again = quick(x, residual, w, b)
-        if again is not None:
-            return NormOutputs(*again)
-    return norm_forward(x, residual, w, b, eps, rms=False, save=True, recent=_RECENT_TRAINING)
-
-
 class _LayerNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps: float) -> torch.Tensor:
-        out = _forward(x, None, w, b, eps)
+        out = norm_for_training(x, None, w, b, eps, rms=False, recent=_RECENT_TRAINING)
         ctx.save_for_backward(x if x.is_contiguous() else x.contiguous(), w, out.mean, out.rstd)
         ctx.has_bias = b is not None
         return out.y
@@ -67,31 +56,6 @@ class _LayerNorm(torch.autograd.Function):
         need_b = ctx.has_bias and ctx.needs_input_grad[2]
         dx, dw, db = norm_backward(dy, None, x, w, mean, rstd, False, need_w, need_b)
         return dx, dw, db, None
-
-
-class _AddLayerNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: torch.Tensor,
-        residual: torch.Tensor,
-        w: torch.Tensor | None,
-        b: torch.Tensor | None,
-        eps: float,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        out = _forward(x, residual, w, b, eps)
-        ctx.save_for_backward(out.total, w, out.mean, out.rstd)
-        ctx.has_bias = b is not None
-        return out.y, out.total
-
-    @staticmethod
-    @differentiable_once
-    def backward(ctx: Any, dy: torch.Tensor, ds: torch.Tensor) -> tuple[Any, ...]:
-        x, w, mean, rstd = ctx.saved_tensors
-        need_w = w is not None and ctx.needs_input_grad[2]
-        need_b = ctx.has_bias and ctx.needs_input_grad[3]
-        dx, dw, db = norm_backward(dy, ds, x, w, mean, rstd, False, need_w, need_b)
-        return dx, dx, dw, db, None
 
 
 def layer_norm(
@@ -130,52 +94,6 @@ def _train(x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps:
     return _apply(_LayerNorm, x, w, b, eps)
 
 
-def _train_add(
-    x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    if host_bound(x, NORM):
-        fell_back("add_layer_norm", HOST_BOUND)
-        total = x + residual
-        return reference(total, w, b, eps), total
-    hit("add_layer_norm")
-    return _apply(_AddLayerNorm, x, residual, w, b, eps)
-
-
-def add_layer_norm(
-    x: torch.Tensor,
-    residual: torch.Tensor,
-    w: torch.Tensor | None = None,
-    b: torch.Tensor | None = None,
-    eps: float = 1e-5,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(LayerNorm of `x + residual`, `x + residual`), the sum rounded to the dtype of x before it is normalised."""
-    if not compiling():
-        if too_small_to_train(x, NORM):
-            return _train_add(x, residual, w, b, eps)
-        for quick in _RECENT_ADD.get(eps):
-            out = quick(x, residual, w, b)
-            if out is not None:
-                return out
-        if _ADMITTED_ADD.knows(x, w, b, residual) and torch.is_grad_enabled():
-            return _train_add(x, residual, w, b, eps)
-    refused = refuse_norm(x, w, b, residual)
-    if refused is not None:
-        fell_back("add_layer_norm", refused)
-        total = x + residual
-        return reference(total, w, b, eps), total
-    if not eager():
-        hit("add_layer_norm")
-        y, total, _, _ = torch.ops.lanewise.add_layer_norm(x, residual, w, b, eps)
-        return y, total
-    if wants_grad(x, residual, w, b):
-        _ADMITTED_ADD.admit(x, w, b, residual)
-        return _train_add(x, residual, w, b, eps)
-    hit("add_layer_norm")
-    out = norm_forward(x, residual, w, b, eps, rms=False, save=False, recent=_RECENT_ADD)
-    return out.y, out.total
-
-
 _RECENT = Recent("layer_norm")
-_RECENT_ADD = Recent("add_layer_norm")
-_ADMITTED, _ADMITTED_ADD = Admitted(), Admitted()
+_ADMITTED = Admitted()
 _RECENT_TRAINING = Recent("layer_norm_training", counted=False)

@@ -38,15 +38,12 @@ from lanewise.kernels.rows.row_layout import (
     split_meta,
     twice_launch,
 )
-from lanewise.kernels.rows.softmax_kernels import (
+from lanewise.kernels.rows.softmax_backward_kernels import (
     BACKWARD_ROWS_KERNEL,
     BACKWARD_SPLIT_KERNEL,
     BACKWARD_TWICE_KERNEL,
-    ROWS_KERNEL,
-    SPLIT_KERNEL,
-    TWICE_KERNEL,
 )
-from lanewise.kernels.rows.two_pass import SOFTMAX_KERNEL as PARTS_KERNEL
+from lanewise.kernels.rows.softmax_kernels import PARTS_KERNEL, ROWS_KERNEL, SPLIT_KERNEL, TWICE_KERNEL
 
 __all__ = ["reference", "softmax", "softmax_backward_into", "softmax_gradient", "softmax_into"]
 

@@ -1,6 +1,7 @@
-"""The kernels behind `softmax`, forward and backward: whole rows, rows walked twice, rows in parts.
+"""The forward kernels of `softmax`: whole rows, rows walked twice, rows in parts that are held or walked twice.
 
-Formulas, limits and bytes: `lanewise.kernels.rows.softmax`.
+Formulas, limits and bytes: `lanewise.kernels.rows.softmax`; how rows in parts are walked:
+`lanewise.kernels.rows.norm_cluster_kernels`.
 """
 
 from __future__ import annotations
@@ -10,20 +11,9 @@ import triton.language as tl
 
 from lanewise.kernels.dispatch.launcher import Kernel
 from lanewise.kernels.rows.clusters import again, begin, exchange, ready, received
-from lanewise.kernels.rows.row_layout import load, part_of_row, store
+from lanewise.kernels.rows.row_blocks import load, part_of_row, store
 
-__all__ = [
-    "BACKWARD_ROWS_KERNEL",
-    "BACKWARD_SPLIT_KERNEL",
-    "BACKWARD_TWICE_KERNEL",
-    "LOG2E",
-    "ROWS_KERNEL",
-    "SPLIT_KERNEL",
-    "TWICE_KERNEL",
-    "merged",
-    "scaled",
-    "with_block",
-]
+__all__ = ["PARTS_KERNEL", "ROWS_KERNEL", "SPLIT_KERNEL", "TWICE_KERNEL"]
 
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -199,132 +189,66 @@ def _softmax_split(
 
 
 @triton.jit
-def _softmax_backward_rows(
-    dy_ptr,
+def _softmax_parts(
+    x_ptr,
+    mask_ptr,
     y_ptr,
-    dx_ptr,
-    rows,
-    cols,
-    dy_stride,
-    SCALE: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-    LEAN: tl.constexpr,
-    STREAM: tl.constexpr,
-    EVEN: tl.constexpr,
-):
-    POLICY: tl.constexpr = "evict_first" if STREAM else ""
-    col = tl.arange(0, BLOCK)[None, :]
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
-        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = (row < rows) & (col < cols)
-        dy_raw = load(dy_ptr + row * dy_stride + col, inside, 0.0, POLICY, EVEN)
-        y_raw = load(y_ptr + row * cols + col, inside, 0.0, POLICY, EVEN)
-        dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
-        dot = tl.sum(dy * y, axis=1)[:, None]
-        if LEAN:
-            dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
-        store(dx_ptr + row * cols + col, (dy - dot) * y * SCALE, inside, POLICY, EVEN)
-
-
-@triton.jit
-def _softmax_backward_twice(
-    dy_ptr,
-    y_ptr,
-    dx_ptr,
-    rows,
-    cols,
-    dy_stride,
-    SCALE: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    EVEN: tl.constexpr,
-):
-    """ROWS rows, block by block: the sum of dy * y on the way forth, results on the way back."""
-    at = tl.arange(0, BLOCK)[None, :]
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
-    known = row < rows
-    dy_row, y_row, dx_row = dy_ptr + row * dy_stride, y_ptr + row * cols, dx_ptr + row * cols
-    along = tl.zeros([ROWS, BLOCK], tl.float32)
-    for start in tl.range(0, cols, BLOCK, num_stages=1):
-        col = start + at
-        inside = known & (col < cols)
-        dy = load(dy_row + col, inside, 0.0, "evict_last", EVEN).to(tl.float32)
-        along += dy * load(y_row + col, inside, 0.0, "evict_last", EVEN).to(tl.float32)
-    dot = tl.sum(along, axis=1)[:, None]
-    last = (tl.cdiv(cols, BLOCK) - 1) * BLOCK
-    for back in tl.range(0, cols, BLOCK, num_stages=1):
-        col = last - back + at
-        inside = known & (col < cols)
-        dy = load(dy_row + col, inside, 0.0, "evict_first", EVEN).to(tl.float32)
-        y = load(y_row + col, inside, 0.0, "evict_first", EVEN).to(tl.float32)
-        store(dx_row + col, (dy - dot) * y * SCALE, inside, "evict_first", EVEN)
-
-
-@triton.jit
-def _softmax_backward_split(
-    dy_ptr,
-    y_ptr,
-    dx_ptr,
     stats_ptr,
     rows,
     cols,
-    dy_stride,
+    x_stride,
+    mask_stride,
     SCALE: tl.constexpr,
+    HAS_MASK: tl.constexpr,
     PARTS: tl.constexpr,
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
-    AHEAD: tl.constexpr,
-    HOLD: tl.constexpr,
-    STREAM: tl.constexpr,
+    INNER: tl.constexpr,
+    EVEN: tl.constexpr,
     PHASE: tl.constexpr,
 ):
-    POLICY: tl.constexpr = "evict_first" if STREAM else ""
-    group = tl.program_id(0) // PARTS
+    """INNER columns at a time as two blocks, which share a rescaling of the sums."""
+    row = (tl.program_id(0) // PARTS).to(tl.int64)
     part = tl.program_id(0) % PARTS
-    col = part * BLOCK + tl.arange(0, BLOCK)
-    inside = col < cols
+    first_col = part * BLOCK
+    HALF: tl.constexpr = INNER // 2
+    at = tl.arange(0, 2)[:, None] * HALF + tl.arange(0, HALF)[None, :]
     parts = tl.arange(0, PARTS_2)
     known = parts < PARTS
-    step = tl.num_programs(0) // PARTS
+    x_row, y_row, mask_row = x_ptr + row * x_stride, y_ptr + row * cols, row * mask_stride
+    here = stats_ptr + row * (2 * PARTS)
     if PHASE == 0:
         begin()
-    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, inside, 0.0, POLICY)
-    y_ahead = part_of_row(y_ptr, group, rows, cols, col, inside, 0.0, POLICY)
-    if PHASE == 0:
-        ready()
-    turn = 0
-    for r in range(group, rows, step):
-        row = r + group.to(tl.int64) * 0
-        dy_raw, y_raw = dy_ahead, y_ahead
-        if AHEAD:
-            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0, POLICY)
-            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0, POLICY)
-        dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
-        here = stats_ptr + row * PARTS
-        if PHASE != 2:
-            dot = tl.sum(dy * y, axis=0)
-        if PHASE == 1:
-            tl.store(here + part, dot)
-        if PHASE != 1:
-            if PHASE == 0:
-                where = exchange(dot, 0.0, turn, PARTS)
-                turn = 1 - turn
-                dots = tl.where(known, received(where, parts, 0), 0.0)
-                dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
-            else:
-                dots = tl.load(here + parts, mask=known, other=0.0)
-            dx = (dy - tl.sum(dots, axis=0)) * y * SCALE
-            tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy=POLICY)
-        if not AHEAD:
-            dy_ahead = part_of_row(dy_ptr, r + step, rows, dy_stride, col, inside, 0.0, POLICY)
-            y_ahead = part_of_row(y_ptr, r + step, rows, cols, col, inside, 0.0, POLICY)
+    if PHASE != 2:
+        top = tl.full([HALF], float("-inf"), tl.float32)
+        weight = tl.zeros([HALF], tl.float32)
+        for step in tl.range(0, BLOCK, INNER, num_stages=1):
+            col = first_col + step + at
+            raw = load(x_row + col, col < cols, float("-inf"), "evict_last", EVEN)
+            x = scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
+            top, weight = with_block(x, top, weight)
+        highest, total = merged(top, weight)
+    if PHASE == 1:
+        tl.store(here + part, highest)
+        tl.store(here + PARTS + part, total)
+    if PHASE != 1:
+        if PHASE == 0:
+            ready()
+            where = exchange(highest, total, 0, PARTS)
+            tops = tl.where(known, received(where, parts, 0), float("-inf"))
+            sums = tl.where(known, received(where, parts, 1), 0.0)
+        else:
+            tops = tl.load(here + parts, mask=known, other=float("-inf"))
+            sums = tl.load(here + PARTS + parts, mask=known, other=0.0)
+        best, whole = merged(tops, sums)
+        for back in tl.range(0, BLOCK, INNER, num_stages=1):
+            col = first_col + (BLOCK - INNER) - back + at
+            raw = load(x_row + col, col < cols, float("-inf"), "evict_first", EVEN)
+            x = scaled(raw, mask_ptr, mask_row + col, col < cols, SCALE, HAS_MASK)
+            store(y_row + col, tl.exp2((x - best) * LOG2E) * (1.0 / whole), col < cols, "evict_first", EVEN)
 
 
 ROWS_KERNEL = Kernel(_softmax_rows)
-SPLIT_KERNEL = Kernel(_softmax_split)
 TWICE_KERNEL = Kernel(_softmax_twice)
-BACKWARD_ROWS_KERNEL = Kernel(_softmax_backward_rows)
-BACKWARD_SPLIT_KERNEL = Kernel(_softmax_backward_split)
-BACKWARD_TWICE_KERNEL = Kernel(_softmax_backward_twice)
+SPLIT_KERNEL = Kernel(_softmax_split)
+PARTS_KERNEL = Kernel(_softmax_parts)

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from lanewise.measure.core import Core, remembered
+from lanewise.trace.groups import mask_of
 from lanewise.trace.intervals import covered, union
 from lanewise.trace.nesting import nearest
 
@@ -27,8 +28,7 @@ def inside_compilation(facts: Core, events: np.ndarray) -> np.ndarray:
     rows = facts.compile_rows
     if len(rows) == 0:
         return np.zeros(len(events), dtype=bool)
-    compiling = np.zeros(len(facts.trace), dtype=bool)
-    compiling[rows] = True
+    compiling = mask_of(len(facts.trace), rows)
     return nearest(facts.host.parent, compiling, events) >= 0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -99,7 +100,4 @@ def measure_regions(facts: Core) -> Regions:
 
 
 def _mask(facts: Core, *events: np.ndarray) -> np.ndarray:
-    mask = np.zeros(len(facts.trace), dtype=bool)
-    for chosen in events:
-        mask[chosen] = True
-    return mask
+    return mask_of(len(facts.trace), np.concatenate(events))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.compile.compiled_regions import measure_regions
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -43,18 +44,15 @@ class Remainder:
 def eager_remainder_of(facts: Core) -> Remainder | None:
     """Measure it; None without launches in steady steps."""
     trace, host, regions = facts.trace, facts.host, facts.of(measure_regions)
-    steady = np.concatenate((facts.steps.steady, [False]))
-    chosen = steady[trace.steps.of_event[facts.launches.call]]
+    chosen = facts.in_steady_step[facts.launches.call]
     calls = facts.launches.call[chosen]
     if len(calls) == 0:
         return None
     outside = calls[regions.within[chosen] < 0]
 
     events = trace.of(Kind.OPERATOR)
-    events = events[(host.outermost_operator[events] == events) & steady[trace.steps.of_event[events]]]
-    own = np.zeros(len(trace), dtype=bool)
-    for rows in (regions.region, regions.graph_call, regions.lookup, facts.compile_rows):
-        own[rows] = True
+    events = events[(host.outermost_operator[events] == events) & facts.in_steady_step[events]]
+    own = mask_of(len(trace), np.concatenate((regions.region, regions.graph_call, regions.lookup, facts.compile_rows)))
     # The engine's row is around the compiled backward: what holds a compiled piece is compiled.
     holding = np.concatenate((regions.region, regions.graph_call, regions.function))
     own[host.outermost_operator[holding[host.outermost_operator[holding] >= 0]]] = True

@@ -40,9 +40,8 @@ def kernel_groups(facts: Core) -> list[KernelGroup]:
     communication is left out."""
     trace = facts.trace
     work = trace.device_work
-    steady = np.concatenate((facts.steps.steady, [False]))
     rows = np.flatnonzero(
-        (trace.kind[work] == Kind.KERNEL) & steady[trace.steps.of_event[work]] & ~facts.is_family("communication")
+        (trace.kind[work] == Kind.KERNEL) & facts.in_steady_step[work] & ~facts.is_family("communication")
     )
     if len(rows) == 0:
         return []

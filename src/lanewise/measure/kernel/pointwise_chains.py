@@ -11,6 +11,7 @@ import numpy as np
 from lanewise.measure.compile.compiled_regions import measure_regions
 from lanewise.measure.kernel_names import FAMILIES
 from lanewise.measure.signatures import Tensor
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ def pointwise_chains(facts: Core) -> Chains:
     """
     trace, links = facts.trace, facts.trace.links
     work = trace.device_work
-    steady = np.concatenate((facts.steps.steady, [False]))
-    rows = np.flatnonzero(steady[trace.steps.of_event[work]])
+    rows = np.flatnonzero(facts.in_steady_step[work])
     rows = rows[np.lexsort((trace.start[work[rows]], trace.lane[work[rows]]))]
     event = work[rows]
     eligible = _pointwise(facts)[trace.name[event]] & (trace.kind[event] == Kind.KERNEL)
@@ -102,12 +102,10 @@ def _chains(
     joined: np.ndarray,
     across: np.ndarray,
 ) -> Chains:
-    member = np.zeros(len(at), dtype=bool)
-    member[joined] = True
+    member = mask_of(len(at), joined)
     member[joined + 1] = True
     chosen = np.flatnonzero(member)
-    linked = np.zeros(len(at), dtype=bool)
-    linked[joined + 1] = True
+    linked = mask_of(len(at), joined + 1)
     begins = ~linked[chosen]
     chain = np.cumsum(begins) - 1
     count = int(chain[-1]) + 1 if len(chain) else 0
@@ -127,8 +125,7 @@ def _with_arithmetic(facts: Core, chains: Chains) -> Chains:
     """Chains that compute something: a row of equal conversions converts different tensors (MEM106)."""
     event = facts.trace.device_work[chains.row]
     computes = facts.family_of_name[facts.trace.name[event]] != FAMILIES.index("copy kernel")
-    keep = np.zeros(len(chains), dtype=bool)
-    keep[chains.chain[computes]] = True
+    keep = mask_of(len(chains), chains.chain[computes])
     member = keep[chains.chain]
     number = np.cumsum(keep) - 1
     return Chains(

@@ -19,6 +19,7 @@ from lanewise.measure.columns import Columns
 from lanewise.measure.kernel.flops import known, work_of
 from lanewise.measure.kernel.work import Work
 from lanewise.measure.signatures import Signature, Tensor
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -81,8 +82,7 @@ def roofline(facts: Core) -> list[Roof]:
     """Groups, the most expensive first (the first thousand of them); communication and unlinked work are left out."""
     trace, links = facts.trace, facts.trace.links
     work = trace.device_work
-    steady = np.concatenate((facts.steps.steady, [False]))
-    chosen = steady[trace.steps.of_event[work]] & ~facts.is_family("communication") & (links.operator >= 0)
+    chosen = facts.in_steady_step[work] & ~facts.is_family("communication") & (links.operator >= 0)
     rows = np.flatnonzero(chosen & ~_host_copies(facts))
     if len(rows) == 0:
         return []
@@ -120,8 +120,7 @@ def _owners(facts: Core, operator: np.ndarray) -> np.ndarray:
     innermost."""
     trace = facts.trace
     names = np.unique(trace.name[operator])
-    has = np.zeros(len(trace.names), dtype=bool)
-    has[[int(name) for name in names if known(trace.names[int(name)])]] = True
+    has = mask_of(len(trace.names), [int(name) for name in names if known(trace.names[int(name)])])
     missing = ~has[trace.name[operator]]
     if not missing.any():
         return operator

@@ -8,6 +8,7 @@ import numpy as np
 
 from lanewise.measure.columns import Columns
 from lanewise.measure.host import Host
+from lanewise.trace.groups import mask_of
 from lanewise.trace.model import Trace
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import KINDS, Kind
@@ -144,8 +145,7 @@ def gap_table(trace: Trace, host: Host) -> Columns:
             "first_delay",
         )
     }
-    own = np.zeros(len(trace), dtype=bool)
-    own[steps.event[steps.event >= 0]] = True
+    own = mask_of(len(trace), steps.event[steps.event >= 0])
     annotation = _first(trace, np.flatnonzero((trace.kind == Kind.ANNOTATION) & ~own), count)
     operator = _first(trace, trace.of(Kind.OPERATOR), count)
     launch_of = trace.links.launch

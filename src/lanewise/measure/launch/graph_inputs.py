@@ -9,6 +9,7 @@ import numpy as np
 from lanewise.measure.compile.compiled_regions import measure_regions
 from lanewise.measure.core import Core, remembered
 from lanewise.measure.kernel_names import FAMILIES
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -43,9 +44,8 @@ def graph_inputs(facts: Core) -> GraphInputs | None:
     data, not as moving it about.
     """
     trace, links = facts.trace, facts.trace.links
-    steady = np.concatenate((facts.steps.steady, [False]))
     launches = links.calls("graph_launch")
-    launches = launches[steady[trace.steps.of_event[launches]]]
+    launches = facts.steady_events(launches)
     if len(launches) == 0:
         return None
     launches = launches[np.lexsort((trace.start[launches], trace.lane[launches]))]
@@ -77,8 +77,7 @@ def graph_inputs(facts: Core) -> GraphInputs | None:
 def _begins(facts: Core, launches: np.ndarray, others: np.ndarray, span: int) -> np.ndarray:
     """When the region of each graph launch begins. `others`: launching calls that copy no input."""
     trace, regions = facts.trace, facts.of(measure_regions)
-    compiled = np.zeros(len(trace), dtype=bool)
-    compiled[regions.region] = True
+    compiled = mask_of(len(trace), regions.region)
     compiled[regions.graph_call] = True
     around = nearest(facts.host.parent, compiled, launches)
     step = trace.steps.of_event[launches]
@@ -106,8 +105,7 @@ def _is_input_copy(facts: Core, rows: np.ndarray) -> np.ndarray:
     # A fill brings no input anywhere: it resets a buffer, and the graph could do that itself.
     filling = trace.name_mask(r"(?i)fill_?kernel|FillFunctor|^aten::(?:_foreach_)?(?:fill|zero)_?$")
     fills = filling[trace.name[event]] | ((operator >= 0) & filling[trace.name[np.maximum(operator, 0)]])
-    copying = np.zeros(len(trace.names), dtype=bool)
-    copying[trace.name_ids("aten::_foreach_copy_", "aten::copy_")] = True
+    copying = mask_of(len(trace.names), trace.name_ids("aten::_foreach_copy_", "aten::copy_"))
     by_operator = (operator >= 0) & copying[trace.name[np.maximum(operator, 0)]]
     kernel = (trace.kind[event] == Kind.KERNEL) & (by_operator | (family == FAMILIES.index("copy kernel")))
     args = trace["copy_args"]

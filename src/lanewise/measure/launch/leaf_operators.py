@@ -66,8 +66,7 @@ def measure_leaves(facts: Core) -> Leaves:
     work of the program."""
     trace = facts.trace
     work = trace.device_work
-    steady = np.concatenate((facts.steps.steady, [False]))
-    rows = np.flatnonzero(steady[trace.steps.of_event[work]] & (trace.links.operator >= 0))
+    rows = np.flatnonzero(facts.in_steady_step[work] & (trace.links.operator >= 0))
     rows = rows[~inside_compilation(facts, trace.links.operator[rows])]
     if len(rows) == 0:
         nothing = np.empty(0, dtype=np.int64)

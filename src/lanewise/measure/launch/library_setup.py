@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -24,7 +25,6 @@ def opaque_operators(facts: Core, *, above_ns: int) -> np.ndarray:
     is known); compiling and the profiler's stalls left out."""
     trace, host = facts.trace, facts.host
     calls = facts.launches.call
-    steady = np.concatenate((facts.steps.steady, [False]))
     operator = trace.kind == Kind.OPERATOR
     owner = nearest(host.parent, operator, calls)
     counts = np.bincount(owner[owner >= 0], minlength=len(trace))
@@ -32,9 +32,8 @@ def opaque_operators(facts: Core, *, above_ns: int) -> np.ndarray:
     limit = np.where(counts == 1, above_ns, _BEYOND_BOOKKEEPING * above_ns * counts)
     few = (counts >= 1) & (counts <= _FEW_LAUNCHES) & operator
     single = np.flatnonzero(few & (host.self_time * facts.steps.host_scale > limit))
-    single = single[steady[trace.steps.of_event[single]]]
-    compiling = np.zeros(len(trace), dtype=bool)
-    compiling[facts.compile_rows] = True
+    single = facts.steady_events(single)
+    compiling = mask_of(len(trace), facts.compile_rows)
     single = single[nearest(host.parent, compiling, single, include_self=True) < 0]
     stalls = facts.classes.stalls
     for low, high in zip(stalls.start.tolist(), stalls.end.tolist(), strict=True):

@@ -62,8 +62,7 @@ def outer_operators(facts: Core) -> np.ndarray:
     row is around them."""
     trace, parent = facts.trace, facts.host.parent
     events = trace.of(Kind.OPERATOR)
-    steady = np.concatenate((facts.steps.steady, [False]))
-    events = events[(facts.host.outermost_operator[events] == events) & steady[trace.steps.of_event[events]]]
+    events = events[(facts.host.outermost_operator[events] == events) & facts.in_steady_step[events]]
     special = facts.framework_names | facts.collective_names
     hidden = (special[trace.name] if len(special) else np.zeros(len(trace), dtype=bool)) & np.isin(
         trace.kind, (Kind.ANNOTATION, Kind.OPERATOR)

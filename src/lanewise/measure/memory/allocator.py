@@ -210,8 +210,7 @@ def _churn(facts: Core, time: np.ndarray, size: np.ndarray) -> Columns:
 
 
 def _reused(facts: Core, time: np.ndarray, size: np.ndarray, born: np.ndarray, died: np.ndarray) -> float:
-    steady = np.concatenate((facts.steps.steady, [False]))
     freed = died >= 0
     first, last = _step_of(facts, time[born[freed]]), _step_of(facts, time[died[freed]])
-    inside = (first == last) & steady[first]
-    return float(size[born[freed]][inside].sum()) / max(1, int(facts.steps.steady.sum()))
+    inside = (first == last) & facts.is_steady(first)
+    return float(size[born[freed]][inside].sum()) / facts.steady_count

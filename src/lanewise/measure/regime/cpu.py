@@ -88,8 +88,7 @@ def measure_cpu(facts: Core) -> CpuTime:
 
 def _operators(facts: Core, events: np.ndarray) -> Columns:
     trace = facts.trace
-    steady = np.concatenate((facts.steps.steady, [False]))
-    events = events[steady[trace.steps.of_event[events]]]
+    events = facts.steady_events(events)
     example, group = facts.signatures.groups(events)
     own = facts.host.self_time[events]
     total = max(1, int(own.sum()))

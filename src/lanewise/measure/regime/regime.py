@@ -143,8 +143,6 @@ def _shares(row: np.ndarray) -> dict[str, float]:
 
 
 def _queue_delay(facts: Core) -> float:
-    steps = facts.trace.steps.of_event[facts.trace.device_work]
     delay = facts.launches.device_start_delay
-    steady = np.concatenate((facts.steps.steady, [False]))
-    chosen = (delay >= 0) & steady[steps]
+    chosen = (delay >= 0) & facts.in_steady_step[facts.trace.device_work]
     return float(np.median(delay[chosen])) if chosen.any() else -1.0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import sums
+from lanewise.trace.groups import mask_of
 from lanewise.trace.intervals import covered, union
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import ENGINE_PREFIX, Kind
@@ -45,16 +46,14 @@ class Backward:
 def measure_backward(facts: Core) -> Backward | None:
     """Measure it; None without backward rows in steady steps."""
     trace, parent = facts.trace, facts.host.parent
-    steady = np.concatenate((facts.steps.steady, [False]))
     operators = trace.of(Kind.OPERATOR)
     if len(operators) == 0:
         return None
-    node = operators[trace.name_mask(_NODE)[trace.name[operators]] & steady[trace.steps.of_event[operators]]]
+    node = operators[trace.name_mask(_NODE)[trace.name[operators]] & facts.in_steady_step[operators]]
     if len(node) == 0:
         return None
-    is_node = np.zeros(len(trace), dtype=bool)
-    is_node[node] = True
-    calls = facts.launches.call[steady[trace.steps.of_event[facts.launches.call]]]
+    is_node = mask_of(len(trace), node)
+    calls = facts.steady_events(facts.launches.call)
     launched = _undisturbed(facts)
 
     owner = nearest(parent, is_node, calls)
@@ -68,8 +67,7 @@ def measure_backward(facts: Core) -> Backward | None:
     device = sums(owner[own], launched[calls[own]], len(trace))
 
     forward = trace.links.forward_of[node]
-    is_forward = np.zeros(len(trace), dtype=bool)
-    is_forward[forward[forward >= 0]] = True
+    is_forward = mask_of(len(trace), forward[forward >= 0])
     holder = nearest(parent, is_forward, calls)
     outside = (holder >= 0) & (owner < 0)
     forward_time = sums(holder[outside], launched[calls[outside]], len(trace))

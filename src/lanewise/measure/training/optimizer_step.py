@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.trace.intervals import union
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -62,15 +63,13 @@ class OptimizerStep(OptimizerSums):
 def measure_optimizer(facts: Core) -> OptimizerStep | None:
     """Measure it; None where no optimizer step is marked in steady steps."""
     trace, host = facts.trace, facts.host
-    steady = np.concatenate((facts.steps.steady, [False]))
     marks = trace.of(Kind.ANNOTATION, Kind.OPERATOR)
     if len(marks):
-        marks = marks[trace.name_mask(MARK)[trace.name[marks]] & steady[trace.steps.of_event[marks]]]
+        marks = marks[trace.name_mask(MARK)[trace.name[marks]] & facts.in_steady_step[marks]]
     if len(marks) == 0:
         return None
-    steps = max(1, int(np.count_nonzero(facts.steps.steady)))
-    inside = np.zeros(len(trace), dtype=bool)
-    inside[marks] = True
+    steps = facts.steady_count
+    inside = mask_of(len(trace), marks)
 
     def under(events: np.ndarray) -> np.ndarray:
         return events[nearest(host.parent, inside, events) >= 0] if len(events) else events
@@ -80,7 +79,7 @@ def measure_optimizer(facts: Core) -> OptimizerStep | None:
     foreach = trace.name_mask(FOREACH)[trace.name[operators]]
     fused = trace.name_mask(FUSED)[trace.name[operators]]
     gradients = trace.name_mask(GRADIENT)[trace.name[operators]]
-    gradients &= steady[trace.steps.of_event[operators]]
+    gradients &= facts.in_steady_step[operators]
     rows = np.isin(trace.links.launch, calls) & (trace.links.launch >= 0)
     work = trace.device_work[rows]
     frames = trace.of(Kind.PYTHON)

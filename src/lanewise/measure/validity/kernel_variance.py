@@ -27,8 +27,7 @@ def kernel_variance(facts: Core) -> Columns:
     """
     trace = facts.trace
     kernels = trace.of(Kind.KERNEL)
-    steady = np.concatenate((facts.steps.steady, [False]))
-    kernels = kernels[steady[trace.steps.of_event[kernels]]]
+    kernels = facts.steady_events(kernels)
     empty = np.empty(0, np.int64)
     nothing = Columns({"event": empty, "samples": empty, "median": empty, "p95": empty, "max": empty, "share": empty})
     if len(kernels) == 0:

@@ -24,6 +24,7 @@ from lanewise.show.page.source_lines import SourceLines
 from lanewise.show.page.timeline import MAX_SLICES, Timeline, cause_intervals, timeline_of
 from lanewise.show.report.json import to_plain
 from lanewise.show.report.tables import cut_tables, measure_section, profiler_tables
+from lanewise.trace.groups import mask_of
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import KINDS, TABLES, Kind
 
@@ -127,8 +128,7 @@ def overview_columns(facts: Facts, timeline: Timeline) -> tuple[dict[str, np.nda
 def names_block(facts: Facts, used: np.ndarray) -> dict[str, Any]:
     """Names by row of `used`, cut where absurdly long, with short forms of kernel names."""
     names = [facts.trace.names[int(row)] for row in used.tolist()]
-    device = np.zeros(len(facts.trace.names), dtype=bool)
-    device[facts.trace.name[facts.trace.device_work]] = True
+    device = mask_of(len(facts.trace.names), facts.trace.name[facts.trace.device_work])
     short = {
         i: text
         for i, (row, name) in enumerate(zip(used.tolist(), names, strict=True))

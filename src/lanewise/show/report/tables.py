@@ -20,7 +20,7 @@ from lanewise.diagnose.sections.section import Section, Source
 from lanewise.diagnose.summary import API_COLUMNS, COPY_COLUMNS, KERNEL_COLUMNS, OPERATOR_COLUMNS, step_block
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
-from lanewise.report.model import TableBlock, TableColumn, TextBlock
+from lanewise.report.model import TableBlock, TextBlock
 from lanewise.show.report.json import to_plain
 from lanewise.show.report.markdown import escape, table_markdown
 
@@ -104,8 +104,8 @@ def cut_tables(sources: Mapping[str, Source], *, limit: int | None, sort: str | 
             if sort not in data:
                 continue
             data = data.sorted_by(sort) if data[sort].dtype != object else data.take(np.argsort(data[sort].astype(str)))
-        columns = [TableColumn(name, type_, label) for name, (type_, label) in headings.items()]
-        rows = Columns({name: data[name] for name in headings}).rows(limit)
+        columns = list(headings)
+        rows = Columns({column.key: data[column.key] for column in columns}).rows(limit)
         blocks[key] = TableBlock(f"{title} ({data.height:,})", columns, rows, data.height - len(rows))
     return blocks
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.trace.model import Trace
 from lanewise.tree.forest import nearest_marked
 from lanewise.tree.from_trace.contexts import Contexts
@@ -133,8 +134,7 @@ def _instances(trace: Trace, contexts: Contexts) -> tuple[list[_Instance], list[
             roots.append(made[index])
     # The sequence of calls within the first call of each instance, repeats included: it gives positions.
     first_row = rows[first]
-    is_first = np.zeros(count, dtype=bool)
-    is_first[first_row] = True
+    is_first = mask_of(count, first_row)
     inside = (above >= 0) & is_first[np.maximum(above, 0)]
     for child, parent in zip(of[inside].tolist(), of_row[above[inside]].tolist(), strict=True):
         made[parent].calls.append(made[child])

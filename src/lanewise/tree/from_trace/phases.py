@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lanewise.trace.groups import mask_of
 from lanewise.trace.model import Trace
 from lanewise.trace.schema import Kind
 from lanewise.tree.forest import nearest_marked
@@ -91,8 +92,7 @@ def _recomputed(trace: Trace, contexts: Contexts, backward: Backward, is_backwar
     child = np.flatnonzero((trace.kind[event] == Kind.OPERATOR) & np.isin(inner, holder))
     child = child[np.lexsort((trace.start[event[child]], inner[child]))]
     last = child[np.concatenate((inner[child][1:] != inner[child][:-1], [True]))]
-    ends_unnumbered = np.zeros(count, dtype=bool)
-    ends_unnumbered[inner[last[sequence[last] < 0]]] = True
+    ends_unnumbered = mask_of(count, inner[last[sequence[last] < 0]])
     return candidate & ends_unnumbered[np.maximum(within, 0)]
 
 
@@ -123,8 +123,7 @@ def _by_position(trace: Trace, contexts: Contexts, phase: np.ndarray, has_module
         between[between] = np.searchsorted(begins, trace.start[event[rows[before[between]]]]) == np.searchsorted(
             begins, trace.start[event[rows[after[between]]]]
         )
-    result = np.zeros(count, dtype=bool)
-    result[rows[is_forward | between]] = True
+    result = mask_of(count, rows[is_forward | between])
     return result & open_
 
 
@@ -162,6 +161,4 @@ def _between(trace: Trace, event: np.ndarray, is_forward: np.ndarray, other_phas
         & (segment[before[at]] == segment[at])
         & (segment[after[at]] == segment[at])
     )
-    result = np.zeros(len(event), dtype=bool)
-    result[at[good]] = True
-    return result
+    return mask_of(len(event), at[good])

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, device_rows, device_sum, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import BYTES, COUNT, KERNEL, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import byte_size, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -61,7 +64,7 @@ def addmm_operand_copy(facts: Facts) -> Outcome:
     device_ns = device_sum(facts, copies)
     own = calls[~graph]
     size = np.maximum(_bytes(facts, events), 0)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     kernels = trace.name[trace.device_work[gemms]]
     rows: list[dict[str, Any]] = []
     for kernel in np.unique(kernels).tolist():
@@ -89,14 +92,14 @@ def addmm_operand_copy(facts: Facts) -> Outcome:
         evidence=[
             table(
                 "Copy and multiplication",
-                {
-                    "kernel": ("text", "multiplication"),
-                    "count": ("count", "times per step"),
-                    "bytes": ("bytes", "bytes copied"),
-                    "copy": ("time", "copy"),
-                    "gemm": ("time", "multiplication"),
-                    "graph": ("text", "inside a CUDA graph"),
-                },
+                [
+                    headed(KERNEL, "multiplication"),
+                    headed(COUNT, "times per step"),
+                    headed(BYTES, "bytes copied"),
+                    TableColumn("copy", "time", "copy"),
+                    TableColumn("gemm", "time", "multiplication"),
+                    TableColumn("graph", "text", "inside a CUDA graph"),
+                ],
                 rows,
             )
         ],
@@ -121,8 +124,7 @@ def _pairs(facts: Facts) -> np.ndarray:
     follows = (after > copies) & gemm[after] & (trace.lane[events[after]] == trace.lane[events[copies]])
     copies, after = copies[follows], after[follows]
 
-    adding = np.zeros(len(trace.names), dtype=bool)
-    adding[trace.name_ids(*_ADDING_GEMMS)] = True
+    adding = mask_of(len(trace.names), trace.name_ids(*_ADDING_GEMMS))
     wanted = (trace.kind == Kind.OPERATOR) & adding[trace.name]
 
     def parent_of(at: np.ndarray) -> np.ndarray:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.compile.nothing_to_fuse import fused_operators
 from lanewise.measure.columns import sums
 from lanewise.measure.compile.compilation import compile_time_of_step
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import cheaper
+from lanewise.report.evidence_columns import CALLS, HOST, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, text, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 
 
@@ -47,7 +50,7 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
         return NotApplicable("no compiled region")
     if compile_time_of_step(facts)[facts.steps.steady].any():
         return NotApplicable("steady steps compile (CMP102)")
-    outer = in_steady_steps(facts, regions.region[regions.parent < 0])
+    outer = facts.steady_events(regions.region[regions.parent < 0])
     if len(outer) == 0:
         return Clear("no region runs in steady steps")
     eager = _eager_cost(facts, eager_op_us * 1e3)
@@ -61,7 +64,7 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
         host = float((trace.duration[mine] - facts.host.wait_inside[mine]).mean()) + lookup
         if per_call >= ops_below or host <= per_call * eager or fused[np.isin(outer, mine)].any():
             continue
-        calls = len(mine) / steady_count(facts)
+        calls = len(mine) / facts.steady_count
         small.append(mine)
         keeps.append(np.full(len(mine), max(0.0, 1 - (host - per_call * eager) / float(trace.duration[mine].mean()))))
         rows.append(
@@ -94,14 +97,14 @@ def compile_not_amortised(facts: Facts, *, ops_below: int = 5, eager_op_us: floa
         evidence=[
             table(
                 "Small compiled regions",
-                {
-                    "region": ("text", "region"),
-                    "calls": ("count", "calls per step"),
-                    "ops": ("count", "device ops per call"),
-                    "host": ("time", "host time per call, lookup included"),
-                    "eager": ("time", "as eager operators"),
-                    "cost": ("time", "difference per step"),
-                },
+                [
+                    TableColumn("region", "text", "region"),
+                    headed(CALLS, "calls per step"),
+                    TableColumn("ops", "count", "device ops per call"),
+                    headed(HOST, "host time per call, lookup included"),
+                    TableColumn("eager", "time", "as eager operators"),
+                    TableColumn("cost", "time", "difference per step"),
+                ],
                 rows,
             )
         ],
@@ -125,16 +128,16 @@ def _fuses(facts: Facts, outer: np.ndarray) -> np.ndarray:
     """Whether each outer region starts a kernel that replaces several operators."""
     trace, launch = facts.trace, facts.trace.links.launch
     names = np.unique(trace.name[trace.device_work])
-    several = np.zeros(len(trace.names) + 1, dtype=bool)
-    several[[int(name) for name in names if len(fused_operators(trace.names[int(name)])) > 1]] = True
+    several = mask_of(
+        len(trace.names) + 1, [int(name) for name in names if len(fused_operators(trace.names[int(name)])) > 1]
+    )
     rows = np.flatnonzero(several[trace.name[trace.device_work]] & (launch >= 0))
     return np.isin(outer, _holder(facts, outer, launch[rows]))
 
 
 def _holder(facts: Facts, outer: np.ndarray, calls: np.ndarray) -> np.ndarray:
     """The outer region around each call, or -1."""
-    mask = np.zeros(len(facts.trace), dtype=bool)
-    mask[outer] = True
+    mask = mask_of(len(facts.trace), outer)
     return nearest(facts.host.parent, mask, calls)
 
 
@@ -149,12 +152,12 @@ def _device_ops(facts: Facts, outer: np.ndarray) -> np.ndarray:
 def _eager_cost(facts: Facts, default_ns: float) -> float:
     """Median host cost of launching operators outside every region; the default where there are fewer than five."""
     calls = facts.launches.call
-    steady = np.concatenate((facts.steps.steady, [False]))[facts.trace.steps.of_event[calls]]
+    steady = facts.in_steady_step[calls]
     outside = steady & (facts.regions.within < 0) & (facts.host.outermost_operator[calls] >= 0)
     return float(np.median(facts.launches.host_cost[outside])) if outside.sum() >= 5 else default_ns
 
 
 def _lookup_cost(facts: Facts) -> float:
     """Mean duration of a cache lookup in steady steps."""
-    lookups = in_steady_steps(facts, facts.regions.lookup)
+    lookups = facts.steady_events(facts.regions.lookup)
     return float(facts.trace.duration[lookups].mean()) if len(lookups) else 0.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.compile.outside_compiled import Remainder, eager_remainder_of
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import Change, one_launch
+from lanewise.report.evidence_columns import COUNT, DEVICE, HOST, OPERATOR, headed
 from lanewise.report.quantity import share, text, time
 
 _GRAPH_LAUNCH_NS = 10_000
@@ -54,8 +55,8 @@ def eager_remainder(
     part = _share(rest, device_bound, optimizer_below)
     if part <= share_from:
         return Clear(f"{part:.0%} runs outside compiled regions")
-    steps = steady_count(facts)
-    calls = in_steady_steps(facts, rest.calls)
+    steps = facts.steady_count
+    calls = facts.steady_events(rest.calls)
     operators = np.unique(facts.host.outermost_operator[calls])
     operators = operators[(operators >= 0) & (facts.host.wait_inside[operators] == 0)]
     rows = _by_operator(facts, rest)
@@ -72,12 +73,7 @@ def eager_remainder(
         evidence=[
             table(
                 "Operators outside compiled regions",
-                {
-                    "operator": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time per step"),
-                    "device": ("time", "device time per step"),
-                },
+                [OPERATOR, COUNT, headed(HOST, "host time per step"), headed(DEVICE, "device time per step")],
                 rows,
             )
         ]
@@ -106,7 +102,7 @@ def _share(rest: Remainder, device_bound: bool, optimizer_below: float) -> float
 
 
 def _by_operator(facts: Facts, rest: Remainder) -> list[dict[str, object]]:
-    trace, steps = facts.trace, steady_count(facts)
+    trace, steps = facts.trace, facts.steady_count
     events = rest.operators
     host = np.bincount(trace.name[events], weights=trace.duration[events], minlength=len(trace.names))
     number = np.bincount(trace.name[events], minlength=len(trace.names))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.compile.compilation import inside_compilation
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, KERNEL, OPERATOR, TIME, headed
 from lanewise.report.quantity import share, text, time
 
 _FALLBACKS = ("pointwise", "reduction", "copy kernel", "softmax", "normalisation", "embedding and indexing")
@@ -47,7 +48,7 @@ def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outc
     calls = calls[~inside_compilation(facts, calls)]
     work = trace.device_work
     inside = np.flatnonzero(np.isin(links.launch, calls) & (links.launch >= 0))
-    inside = inside[np.isin(work[inside], in_steady_steps(facts, work[inside]))]
+    inside = inside[np.isin(work[inside], facts.steady_events(work[inside]))]
     if len(inside) == 0:
         return Clear("compiled graphs start no device work in steady steps")
     event = work[inside]
@@ -57,7 +58,7 @@ def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outc
     part = int(trace.duration[event[eager]].sum()) / max(1, total)
     if part <= share_from:
         return Clear(f"eager kernels are {part:.1%} of the device time of compiled graphs")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     operator = links.operator[inside[eager]]
     label = np.where(operator >= 0, trace.name[np.maximum(operator, 0)], trace.name[event[eager]]).astype(np.int64)
     time_of = np.bincount(label, weights=trace.duration[event[eager]], minlength=len(trace.names))
@@ -73,18 +74,10 @@ def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outc
     ]
     fused = sorted({trace.names[int(n)] for n in np.unique(trace.name[event[triton]]).tolist()})
     evidence = [
-        table(
-            "Eager kernels inside compiled graphs",
-            {
-                "operator": ("text", "operator"),
-                "count": ("count", "per step"),
-                "time": ("time", "device time per step"),
-            },
-            rows,
-        )
+        table("Eager kernels inside compiled graphs", [OPERATOR, COUNT, headed(TIME, "device time per step")], rows)
     ]
     if fused:
-        evidence.append(table("What was fused", {"kernel": ("text", "kernel")}, [{"kernel": name} for name in fused]))
+        evidence.append(table("What was fused", [KERNEL], [{"kernel": name} for name in fused]))
     gain = float(trace.duration[event[eager]].sum()) / steps
     return Found(
         values={

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, line_hint, locate, steady_count, table
+from lanewise.diagnose.evidence import line_hint, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import cheaper
-from lanewise.report.model import Block
+from lanewise.report.evidence_columns import COUNT, OPERATOR, TIME, headed
+from lanewise.report.model import Block, TableColumn
 from lanewise.report.quantity import text, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -48,30 +50,29 @@ def graph_break(facts: Facts) -> Outcome:
     frame = dict(zip(regions.region.tolist(), regions.frame.tolist(), strict=True))
     inside = regions.parent >= 0
     other = np.array([inside[i] and frame[int(regions.parent[i])] != regions.frame[i] for i in range(len(inside))])
-    nested = in_steady_steps(facts, regions.region[other])
+    nested = facts.steady_events(regions.region[other])
     if len(nested) == 0:
         return Clear("no region continues in another one")
 
     outer = _outermost(facts, nested)
     graphs = facts.regions.graph_call
-    within = np.zeros(len(trace), dtype=bool)
-    within[outer] = True
+    within = mask_of(len(trace), outer)
     graphs = graphs[nearest(facts.host.parent, within, graphs) >= 0] if len(graphs) else graphs
-    steps = steady_count(facts)
+    steps = facts.steady_count
     waits = int(facts.host.wait_inside[outer].sum())
     between = (int(trace.duration[outer].sum()) - int(trace.duration[graphs].sum()) - waits) / steps
     further = max(0.0, between) + _entering(facts, graphs, nested) / steps
     evidence: list[Block] = [
         table(
             "Regions that continue in another one",
-            {"region": ("text", "inner region"), "outer": ("text", "outer region"), "count": ("count", "per step")},
+            [TableColumn("region", "text", "inner region"), TableColumn("outer", "text", "outer region"), COUNT],
             _pairs(facts, nested),
         )
     ]
     rows = _between(facts, outer, graphs)
     if rows:
-        headings = {"operator": ("text", "operator"), "time": ("time", "time per step")}
-        evidence.append(table("What runs between the graphs", headings, rows))  # type: ignore[arg-type]
+        headings = [OPERATOR, headed(TIME, "time per step")]
+        evidence.append(table("What runs between the graphs", headings, rows))
     return Found(
         values={
             "breaks": counted(len(nested) / steps, "time", "times"),
@@ -92,8 +93,7 @@ def _entering(facts: Facts, graphs: np.ndarray, nested: np.ndarray) -> int:
     trace = facts.trace
     if len(graphs) == 0:
         return 0
-    within = np.zeros(len(trace), dtype=bool)
-    within[nested] = True
+    within = mask_of(len(trace), nested)
     graphs = graphs[nearest(facts.host.parent, within, graphs) >= 0]
     called = facts.regions.graph_of_call
     launches = facts.launches.call[np.isin(called, graphs)]
@@ -119,7 +119,7 @@ def _pairs(facts: Facts, nested: np.ndarray) -> list[dict[str, object]]:
         pair = (trace.name_of(event), trace.name_of(parent[event]))
         counts[pair] = counts.get(pair, 0) + 1
     return [
-        {"region": inner, "outer": outer, "count": round(number / steady_count(facts), 1)}
+        {"region": inner, "outer": outer, "count": round(number / facts.steady_count, 1)}
         for (inner, outer), number in sorted(counts.items(), key=lambda item: -item[1])
     ]
 
@@ -127,16 +127,14 @@ def _pairs(facts: Facts, nested: np.ndarray) -> list[dict[str, object]]:
 def _between(facts: Facts, outer: np.ndarray, graphs: np.ndarray) -> list[dict[str, object]]:
     """Operators inside the outer regions and outside every graph, by time."""
     trace, parent = facts.trace, facts.host.parent
-    holder = np.zeros(len(trace), dtype=bool)
-    holder[facts.regions.region] = True
+    holder = mask_of(len(trace), facts.regions.region)
     holder[graphs] = True
-    events = in_steady_steps(facts, trace.of(Kind.OPERATOR))
+    events = facts.steady_events(trace.of(Kind.OPERATOR))
     own = trace.name_mask(_OWN)[trace.name[events]]
     events = events[~own & np.isin(parent[events], facts.regions.region)]
-    top = np.zeros(len(trace), dtype=bool)
-    top[outer] = True
+    top = mask_of(len(trace), outer)
     events = events[nearest(parent, top, events) >= 0]
     time_of = np.bincount(trace.name[events], weights=trace.duration[events], minlength=len(trace.names))
-    steps = steady_count(facts)
+    steps = facts.steady_count
     order = np.argsort(-time_of, kind="stable")[:6].tolist()
     return [{"operator": trace.names[int(n)], "time": float(time_of[n]) / steps} for n in order if time_of[n] > 0]

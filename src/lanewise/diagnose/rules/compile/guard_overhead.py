@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import CALLS, LONGEST, TOTAL, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, share, time
 
 
@@ -34,15 +36,15 @@ def guard_overhead(facts: Facts, *, share_from: float = 0.1, call_above_us: floa
     trace, regions = facts.trace, facts.regions
     if len(regions.lookup) == 0:
         return NotApplicable("no cache lookups")
-    lookups = in_steady_steps(facts, regions.lookup)
+    lookups = facts.steady_events(regions.lookup)
     if len(lookups) == 0:
         return Clear("no cache lookups in steady steps")
-    total = float(trace.duration[lookups].sum()) / steady_count(facts)
+    total = float(trace.duration[lookups].sum()) / facts.steady_count
     each = float(trace.duration[lookups].mean())
     part = total / max(1.0, facts.steps.period_ns)
     if part <= share_from or each <= call_above_us * 1e3:
         return Clear(f"lookups take {part:.1%} of the step, {each / 1e3:.1f} us each")
-    calls = len(lookups) / steady_count(facts)
+    calls = len(lookups) / facts.steady_count
     rows = [{"calls": round(calls, 1), "each": each, "longest": int(trace.duration[lookups].max()), "total": total}]
     return Found(
         values={"time": time(total), "share": share(part), "lookups": count(round(calls, 1)), "each": time(each)},
@@ -50,12 +52,7 @@ def guard_overhead(facts: Facts, *, share_from: float = 0.1, call_above_us: floa
         evidence=[
             table(
                 "Cache lookups",
-                {
-                    "calls": ("count", "per step"),
-                    "each": ("time", "mean"),
-                    "longest": ("time", "longest"),
-                    "total": ("time", "time per step"),
-                },
+                [CALLS, TableColumn("each", "time", "mean"), LONGEST, headed(TOTAL, "time per step")],
                 rows,
             )
         ],

@@ -6,12 +6,13 @@ import itertools
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.compile.compilation import compile_ids, compile_time_of_step, outer_compile_rows
 from lanewise.measure.facts import Facts
-from lanewise.report.model import Block, TableBlock, TextBlock
+from lanewise.report.evidence_columns import SHARE, TIME, headed
+from lanewise.report.model import Block, TableBlock, TableColumn, TextBlock
 from lanewise.report.quantity import count, share, text, time
 
 
@@ -65,11 +66,11 @@ def recompilation(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
             confidence="low",
             location=locate(facts, int(regions.region[0])),
         )
-    inside = in_steady_steps(facts, facts.compile_rows)
+    inside = facts.steady_events(facts.compile_rows)
     steady = facts.steps.steady
     per_step = float(of_step[steady].mean()) if steady.any() else float(of_step[affected].mean())
     label = ", ".join(dict.fromkeys(f"{k}/{m}" for _, k, m in ids[:6])) or "no compile id recorded"
-    evidence: list[Block] = [_phases(facts, compiling, per_step)] if len(in_steady_steps(facts, compiling)) else []
+    evidence: list[Block] = [_phases(facts, compiling, per_step)] if len(facts.steady_events(compiling)) else []
     if facts.steps.rebased:
         evidence.append(
             TextBlock(
@@ -102,7 +103,7 @@ def _rising(facts: Facts) -> str:
     if len(regions.region) == 0:
         return ""
     step = trace.steps.of_event[regions.region]
-    steady = np.concatenate((facts.steps.steady, [False]))[step]
+    steady = facts.is_steady(step)
     for frame in np.unique(regions.frame[steady & (regions.frame >= 0)]).tolist():
         mine = steady & (regions.frame == frame)
         highest = [int(regions.index[mine & (step == s)].max()) for s in np.unique(step[mine])]
@@ -114,9 +115,9 @@ def _rising(facts: Facts) -> str:
 def _phases(facts: Facts, compiling: np.ndarray, per_step: float) -> TableBlock:
     """Compile rows below the outermost ones, by time."""
     trace = facts.trace
-    rows = in_steady_steps(facts, facts.compile_rows)
+    rows = facts.steady_events(facts.compile_rows)
     rows = rows[trace.name_mask(r"\(dynamo_timed\)$")[trace.name[rows]]]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     time_of = np.bincount(trace.name[rows], weights=trace.duration[rows], minlength=len(trace.names))
     found = [
         {
@@ -131,6 +132,6 @@ def _phases(facts: Facts, compiling: np.ndarray, per_step: float) -> TableBlock:
         found = [{"phase": trace.name_of(int(compiling[0])), "time": per_step, "share": 1.0}]
     return table(
         "Phases of the compilation; inner ones are part of outer ones",
-        {"phase": ("text", "phase"), "time": ("time", "time per step"), "share": ("share", "share of compiling")},
+        [TableColumn("phase", "text", "phase"), headed(TIME, "time per step"), headed(SHARE, "share of compiling")],
         found,
     )

@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import of_step, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.flops import work_of
 from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.replay.change import shorten
-from lanewise.report.model import Block, TextBlock
+from lanewise.report.evidence_columns import BLOCKS, COUNT, KERNEL, SHAPES, headed
+from lanewise.report.model import Block, TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, share, time
 from lanewise.trace.intervals import covered
 
@@ -52,7 +53,7 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
     if not facts.is_family("communication").any():
         return NotApplicable("the trace holds no collectives")
     spinning = facts.overlap.communication
-    steps = steady_count(facts)
+    steps = facts.steady_count
     found: list[tuple[float, dict[str, Any], np.ndarray, int]] = []
     plains: list[np.ndarray] = []
     plain_total = beside_total = 0.0
@@ -99,15 +100,15 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
     evidence: list[Block] = [
         table(
             "Kernels with and without a collective beside them",
-            {
-                "kernel": ("text", "kernel"),
-                "shapes": ("text", "shapes"),
-                "blocks": ("count", "blocks"),
-                "count": ("count", "beside one, per step"),
-                "alone": ("time", "alone"),
-                "beside": ("time", "beside one"),
-                "excess": ("time", "excess per step"),
-            },
+            [
+                KERNEL,
+                SHAPES,
+                BLOCKS,
+                headed(COUNT, "beside one, per step"),
+                TableColumn("alone", "time", "alone"),
+                TableColumn("beside", "time", "beside one"),
+                TableColumn("excess", "time", "excess per step"),
+            ],
             [row for _, row, *_ in found],
         )
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate
+from lanewise.diagnose.evidence import locate
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.report.quantity import count, text
@@ -47,7 +47,7 @@ def data_parallel_or_slow_backend(facts: Facts) -> Outcome:
     marks = np.flatnonzero(
         np.isin(trace.kind, (Kind.ANNOTATION, Kind.OPERATOR)) & trace.name_mask(r"^DataParallel\.forward")[trace.name]
     )
-    marks = in_steady_steps(facts, marks)
+    marks = facts.steady_events(marks)
     info = trace.metadata.get("distributedInfo")
     backend = info.get("backend") if isinstance(info, dict) else None
     world = info.get("world_size") if isinstance(info, dict) else None

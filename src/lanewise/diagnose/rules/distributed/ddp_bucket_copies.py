@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, device_sum, enclosing, of_step, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, HOST, NAME, headed
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
@@ -39,11 +40,11 @@ def ddp_bucket_copies(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     """
     trace, leaves = facts.trace, facts.leaves
     rows = np.flatnonzero(np.isin(trace.kind, (Kind.OPERATOR, Kind.ANNOTATION)) & trace.name_mask(_COPY)[trace.name])
-    copies = outermost(facts, in_steady_steps(facts, rows))
+    copies = outermost(facts, facts.steady_events(rows))
     if len(copies) == 0:
         ddp = trace.name_mask(r"^DistributedDataParallel\.|" + _DDP)[trace.name].any()
         return Clear("DDP's gradients are views into its buckets") if ddp else NotApplicable("no DDP in steady steps")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     inside = np.flatnonzero(enclosing(facts, copies, leaves.operator) >= 0)
     device = leaves.rows(np.union1d(inside, np.flatnonzero(np.isin(leaves.operator, copies))))
     device_ns = device_sum(facts, device)
@@ -62,7 +63,7 @@ def ddp_bucket_copies(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         evidence=[
             table(
                 "Copies",
-                {"name": ("text", "row"), "count": ("count", "per step"), "host": ("time", "host time")},
+                [headed(NAME, "row"), COUNT, HOST],
                 [
                     {
                         "name": trace.names[int(name)],

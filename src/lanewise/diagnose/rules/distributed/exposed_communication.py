@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per
 from lanewise.measure.distributed.ranks import collectives
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import shorten
+from lanewise.report.evidence_columns import BYTES, COUNT, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.intervals import covered, subtract, union
 
@@ -61,7 +63,7 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     end = trace.end[event]
     moving = union(end - transfer, end)
     exposed_set = subtract(subtract(moving, facts.classes.sets["compute"]), facts.classes.sets["transfer"])
-    steps = steady_count(facts)
+    steps = facts.steady_count
     exposed = exposed_set.total / steps
     if exposed < share_from * facts.steps.step_ns:
         return Clear(f"data moves unhidden for {of_step(facts, exposed):.1%} of the step, the rest is waiting")
@@ -94,12 +96,12 @@ def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:
         evidence=[
             table(
                 "Collectives by size",
-                {
-                    "bytes": ("bytes", "message"),
-                    "count": ("count", "per step"),
-                    "transfer": ("time", "transfer"),
-                    "exposed": ("time", "of it exposed"),
-                },
+                [
+                    headed(BYTES, "message"),
+                    COUNT,
+                    TableColumn("transfer", "time", "transfer"),
+                    TableColumn("exposed", "time", "of it exposed"),
+                ],
                 rows,
             )
         ],

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, of_step, per
 from lanewise.diagnose.what_if.remedies import batch
 from lanewise.measure.distributed.ranks import collectives
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import BYTES, COUNT, HOST, NAME, headed
 from lanewise.report.quantity import byte_size, share, time
 
 _BUCKET = 25 << 20
@@ -55,9 +56,9 @@ def small_collectives(
     found = collectives(facts)
     if len(found.event) == 0:
         return NotApplicable("no collective was launched in the recording")
-    mine = np.isin(found.event, in_steady_steps(facts, found.event)) & (found.call >= 0)
+    mine = np.isin(found.event, facts.steady_events(found.event)) & (found.call >= 0)
     event, size, call = found.event[mine], found.bytes[mine], found.call[mine]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     # Where no size is recorded, one that nobody put into a bucket goes without saying: they are too many.
     unknown = bool((size < 0).all()) and len(size) >= _MANY * steps
     if len(size) and (size < 0).all() and not unknown:
@@ -98,18 +99,7 @@ def small_collectives(
             facts, owners, call, launches=needed, steps=steps, least_ns=float(facts.trace.duration[event].min())
         ),
         spread=0.3,
-        evidence=[
-            table(
-                "Collectives",
-                {
-                    "name": ("text", "collective"),
-                    "bytes": ("bytes", "message"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time"),
-                },
-                rows,
-            )
-        ],
+        evidence=[table("Collectives", [headed(NAME, "collective"), headed(BYTES, "message"), COUNT, HOST], rows)],
         location=locate(facts, int(call[0])),
         events=np.unique(call).tolist(),
     )

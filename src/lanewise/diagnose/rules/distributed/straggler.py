@@ -15,6 +15,7 @@ from lanewise.measure.distributed.ranks import Ranks
 from lanewise.measure.distributed.without_late import delay_of
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import Change, shorten
+from lanewise.report.evidence_columns import CAUSE, MINE, MORE, OTHERS, WHERE
 from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import count, share, text, time
 
@@ -70,17 +71,7 @@ def straggler(facts: Facts, *, share_from: float = OF_STEP) -> Outcome:
         for one in late.excess
     ]
     evidence: list[Block] = [
-        table(
-            f"What rank {number} does more, per step",
-            {
-                "more": ("time", "more"),
-                "mine": ("time", "this rank"),
-                "others": ("time", "the others"),
-                "cause": ("text", "cause"),
-                "where": ("text", "where"),
-            },
-            rows,
-        ),
+        table(f"What rank {number} does more, per step", [MORE, MINE, OTHERS, CAUSE, WHERE], rows),
         TextBlock(
             "The step would be up to {gain} shorter if rank {late} kept up; its own findings say how.",
             {"gain": time(gain), "late": count(number)},

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DURATION, KERNEL, SHAPES
 from lanewise.report.quantity import share, text, time
 
 _GENERIC = r"implicit_convolve_sgemm|wgrad_alg0|explicit_convolve|im2col|col2im|precomp_sgemm"
@@ -43,7 +44,7 @@ def conv_autotune(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         return NotApplicable("the trace holds no kernels in steady steps")
     generic = trace.name_mask(_GENERIC)
     groups = [group for group in facts.kernel_groups if generic[trace.name[group.example]]]
-    steps, compute = steady_count(facts), compute_ns(facts)
+    steps, compute = facts.steady_count, compute_ns(facts)
     total = sum(group.total for group in groups) / steps
     if not groups or total < share_from * compute:
         return Clear(f"generic convolution kernels take {total / compute:.1%} of the computing time")
@@ -68,18 +69,7 @@ def conv_autotune(facts: Facts, *, share_from: float = 0.05) -> Outcome:
             "share": share(total / compute),
         },
         confidence="medium",
-        evidence=[
-            table(
-                "Generic convolution kernels",
-                {
-                    "kernel": ("text", "kernel"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "duration": ("time", "mean"),
-                },
-                rows,
-            )
-        ],
+        evidence=[table("Generic convolution kernels", [KERNEL, SHAPES, COUNT, DURATION], rows)],
         location=locate(facts, groups[0].call),
     )
 

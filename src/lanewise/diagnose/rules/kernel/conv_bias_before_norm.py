@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, enclosing, host_cost, named, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SHAPES, headed
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
@@ -41,8 +42,8 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
     trace = facts.trace
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
-    convolutions = outermost(facts, in_steady_steps(facts, named(facts, (Kind.OPERATOR,), *_CONVOLUTIONS)))
-    norms = outermost(facts, in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::batch_norm")))
+    convolutions = outermost(facts, facts.steady_events(named(facts, (Kind.OPERATOR,), *_CONVOLUTIONS)))
+    norms = outermost(facts, facts.steady_events(named(facts, (Kind.OPERATOR,), "aten::batch_norm")))
     if len(convolutions) == 0 or len(norms) == 0:
         return NotApplicable("no convolution and batch normalisation in steady steps")
     if not facts.health.shapes:
@@ -52,13 +53,13 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
     if not biased:
         return Clear("the convolutions in front of batch normalisations have no bias")
     roots = np.array(biased, dtype=np.int64)
-    adds = in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::add_", "aten::add"))
+    adds = facts.steady_events(named(facts, (Kind.OPERATOR,), "aten::add_", "aten::add"))
     adds = adds[enclosing(facts, roots, adds) >= 0]
     leaves = facts.leaves
     mine = np.flatnonzero(np.isin(leaves.operator, adds))
     rows = leaves.rows(mine)
     calls = trace.links.launch[rows]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     device_ns = float(leaves.time[mine].sum()) / steps
     host_ns = min(host_cost(facts, calls), float(trace.duration[adds].sum()) / steps)
     example, group = facts.signatures.groups(roots)
@@ -81,11 +82,7 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
         evidence=[
             table(
                 "Convolutions with a bias that the next operator removes",
-                {
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "input, weight, bias"),
-                    "count": ("count", "per step"),
-                },
+                [OPERATOR, headed(SHAPES, "input, weight, bias"), COUNT],
                 table_rows,
             )
         ],
@@ -97,7 +94,7 @@ def conv_bias_before_norm(facts: Facts) -> Outcome:
 def _followed(facts: Facts, convolutions: np.ndarray, norms: np.ndarray) -> list[tuple[int, int]]:
     """Convolutions whose next operator on the lane is a batch normalisation, with it."""
     trace = facts.trace
-    top = outermost(facts, in_steady_steps(facts, trace.of(Kind.OPERATOR)))
+    top = outermost(facts, facts.steady_events(trace.of(Kind.OPERATOR)))
     follower = dict(zip(top[:-1].tolist(), top[1:].tolist(), strict=True))
     norm = set(norms.tolist())
     return [

@@ -6,13 +6,14 @@ import re
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
+from lanewise.report.evidence_columns import COUNT, KERNEL, OPERATOR, SHAPES, SITE, TIME, headed
 from lanewise.report.quantity import share, time
 
 # How names spell the type where no shapes were recorded; `double` among a kernel's arguments proves nothing.
@@ -43,7 +44,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Kernels in double precision",
-                {"site": ("text", "kernel"), "count": ("count", "kernels"), "time": ("time", "time")},
+                [headed(SITE, "kernel"), headed(COUNT, "kernels"), TIME],
                 contexts.by_name(rows, count=contexts.count[rows], time=contexts.device[rows]),
             )
         ],
@@ -79,7 +80,7 @@ def double_precision(facts: Facts, *, share_from: float = 0.05) -> Outcome:
     """
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
-    steps, compute = steady_count(facts), compute_ns(facts)
+    steps, compute = facts.steady_count, compute_ns(facts)
     groups = [g for g in facts.kernel_groups if _is_double(facts, g)]
     total = sum(g.total for g in groups) / steps
     if not groups or total < share_from * compute:
@@ -96,13 +97,7 @@ def double_precision(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         evidence=[
             table(
                 "Kernels in double precision",
-                {
-                    "kernel": ("text", "kernel"),
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "time per step"),
-                },
+                [KERNEL, OPERATOR, SHAPES, COUNT, headed(TIME, "time per step")],
                 [
                     {
                         "kernel": kernel_label(facts, g.example),

@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SHAPES, SITE, TIME, headed
 from lanewise.report.quantity import byte_size, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 from lanewise.tree.model import Phase
 
@@ -46,8 +48,7 @@ def _of_tree(contexts: Contexts) -> Outcome:
     if len(at) == 0:
         return Clear("no softmax beside two batched products in one function")
     chains = float(contexts.calls[at].sum())
-    mask = np.zeros(len(tree), dtype=bool)
-    mask[at] = True
+    mask = mask_of(len(tree), at)
     mask |= products & np.isin(tree.parent, tree.parent[at])
     rows = np.flatnonzero(mask)
     whole = contexts.within(mask)
@@ -63,7 +64,7 @@ def _of_tree(contexts: Contexts) -> Outcome:
         evidence=[
             table(
                 "The chains, as far as contexts tell",
-                {"site": ("text", "operator"), "count": ("count", "calls"), "time": ("time", "device time")},
+                [headed(SITE, "operator"), headed(COUNT, "calls"), headed(TIME, "device time")],
                 contexts.by_site(rows, count=contexts.calls[rows], time=contexts.inside(contexts.device)[rows]),
             )
         ],
@@ -116,7 +117,7 @@ def hand_written_attention(facts: Facts) -> Outcome:
     ]
     if not kept:
         return Clear("the products around softmax have different batches, or belong to the reference path")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     total = sum(float(leaves.time[chain].sum()) for chain in kept) / steps
     fused, scores = [], 0
     rate = 0.0
@@ -148,18 +149,7 @@ def hand_written_attention(facts: Facts) -> Outcome:
         change=fuse(facts, [trace.device_work[leaves.rows(chain)] for chain in kept], fused),
         spread=0.3,
         confidence="medium" if rate else "low",
-        evidence=[
-            table(
-                "One of the chains",
-                {
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "time": ("time", "device time"),
-                },
-                rows,
-                limit=12,
-            )
-        ],
+        evidence=[table("One of the chains", [OPERATOR, SHAPES, headed(TIME, "device time")], rows, limit=12)],
         location=locate(facts, int(leaves.operator[int(example[0])])),
         events=claim(facts, device),
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
+from lanewise.report.evidence_columns import COUNT, DURATION, KERNEL, OPERATOR, SHAPES, SHARE, SITE, TIME, headed
 from lanewise.report.quantity import count, share, text, time
 
 
@@ -36,7 +37,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Kernels",
-                {"site": ("text", "kernel"), "count": ("count", "kernels"), "time": ("time", "time")},
+                [headed(SITE, "kernel"), headed(COUNT, "kernels"), TIME],
                 [{**row, "site": short_name(str(row["site"]))} for row in top[:5]],
             )
         ],
@@ -72,7 +73,7 @@ def hotspot_kernel(facts: Facts, *, share_from: float = 0.30) -> Outcome:
     if not groups:
         return NotApplicable("the trace holds no kernels in steady steps")
     total = sum(group.total for group in groups)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     top = groups[0]
     of_compute = top.total / steps / max(compute_ns(facts), total / steps)
     if of_compute < share_from:
@@ -99,18 +100,7 @@ def hotspot_kernel(facts: Facts, *, share_from: float = 0.30) -> Outcome:
             "count": count(len(top.rows) / steps),
         },
         evidence=[
-            table(
-                "Kernels",
-                {
-                    "kernel": ("text", "kernel"),
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "duration": ("time", "mean"),
-                    "share": ("share", "share of kernel time"),
-                },
-                rows,
-            )
+            table("Kernels", [KERNEL, OPERATOR, SHAPES, COUNT, DURATION, headed(SHARE, "share of kernel time")], rows)
         ],
         confidence="high" if facts.health.shapes else "medium",
         location=locate(facts, top.call),

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, device_rows, device_sum, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SHAPES, TOTAL, headed
 from lanewise.report.quantity import share, time
 from lanewise.trace.schema import Kind
 
@@ -45,7 +46,7 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
     if len(kernels) == 0:
         return NotApplicable("the trace holds no kernels in steady steps")
     rows = kernels[trace.name_mask(_CONVERSION)[trace.name[trace.device_work[kernels]]]]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     everything = max(1.0, device_sum(facts, device_rows(facts)))
     total = device_sum(facts, rows)
     if len(rows) / steps < per_step_from or total < share_from * everything:
@@ -79,12 +80,7 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
         evidence=[
             table(
                 "Conversions by operator",
-                {
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "conversions per step"),
-                    "total": ("time", "time per step"),
-                },
+                [OPERATOR, SHAPES, headed(COUNT, "conversions per step"), headed(TOTAL, "time per step")],
                 table_rows,
             )
         ],

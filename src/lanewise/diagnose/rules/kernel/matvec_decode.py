@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count
+from lanewise.diagnose.evidence import locate
 from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
@@ -54,7 +54,7 @@ def matvec_decode(
         for roof in facts.roofline
         if roof.work is not None and roof.work.kind == "matmul" and 0 < roof.work.rows <= rows_up_to
     ]
-    compute, steps = compute_ns(facts), steady_count(facts)
+    compute, steps = compute_ns(facts), facts.steady_count
     total = sum(per_step_ns(facts, roof) for roof in thin)
     if total < share_from * compute:
         return Clear(f"products with at most {rows_up_to} rows take {total / compute:.1%} of the computing time")

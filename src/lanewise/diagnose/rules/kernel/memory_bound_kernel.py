@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count
+from lanewise.diagnose.evidence import locate
 from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.select import compute_ns, counted, per
@@ -49,7 +49,7 @@ def memory_bound_kernel(
     reason = no_roofline(facts)
     if reason is not None:
         return reason
-    compute, steps = compute_ns(facts), steady_count(facts)
+    compute, steps = compute_ns(facts), facts.steady_count
     peak = facts.device.peak
     assert peak is not None
     roofs = [

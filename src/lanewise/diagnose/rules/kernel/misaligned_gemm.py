@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count
+from lanewise.diagnose.evidence import locate
 from lanewise.diagnose.roofline_evidence import no_roofline, per_step_ns, roof_table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.select import compute_ns, counted, per
@@ -51,7 +51,7 @@ def misaligned_gemm(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         return reason
     peak = facts.device.peak
     assert peak is not None
-    compute, steps = compute_ns(facts), steady_count(facts)
+    compute, steps = compute_ns(facts), facts.steady_count
     roofs = [
         roof
         for roof in facts.roofline

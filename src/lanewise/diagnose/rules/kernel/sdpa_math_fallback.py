@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, enclosing, named, outermost, per
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DTYPE, SHAPES, SITE, TIME, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
@@ -40,7 +42,7 @@ def _of_tree(contexts: Contexts, *, products_from: int) -> Outcome:
         evidence=[
             table(
                 "Attention on the reference path",
-                {"site": ("text", "called by"), "count": ("count", "calls"), "time": ("time", "device time")},
+                [SITE, headed(COUNT, "calls"), headed(TIME, "device time")],
                 contexts.by_site(rows, count=contexts.calls[rows], time=spent),
             )
         ],
@@ -76,7 +78,7 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
     calls = outermost(
-        facts, in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::_scaled_dot_product_attention_math"))
+        facts, facts.steady_events(named(facts, (Kind.OPERATOR,), "aten::_scaled_dot_product_attention_math"))
     )
     if len(calls) == 0:
         return Clear("no attention call takes the reference path")
@@ -87,7 +89,7 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
     calls = calls[products >= products_from]
     if len(calls) == 0:
         return Clear("the reference path launches no products of its own")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     inside = np.isin(owner, calls)
     total = float(leaves.time[inside].sum()) / steps
     example, group = facts.signatures.groups(calls)
@@ -122,13 +124,7 @@ def sdpa_math_fallback(facts: Facts, *, products_from: int = 2) -> Outcome:
         evidence=[
             table(
                 "Attention on the reference path",
-                {
-                    "shapes": ("text", "shapes"),
-                    "dtype": ("text", "type"),
-                    "mask": ("text", "mask"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "time of a call"),
-                },
+                [SHAPES, DTYPE, TableColumn("mask", "text", "mask"), COUNT, headed(TIME, "time of a call")],
                 rows,
             )
         ],

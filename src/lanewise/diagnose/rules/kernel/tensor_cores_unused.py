@@ -6,13 +6,14 @@ import re
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.measure.kernel_names import family
+from lanewise.report.evidence_columns import COUNT, DURATION, KERNEL, OPERATOR, SHAPES
 from lanewise.report.quantity import share, time
 
 # Double precision has its own units; a product with a vector is limited by memory, whatever computes it.
@@ -63,7 +64,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
         return NotApplicable("the names of AMD's matrix kernels do not tell plain units from matrix cores")
     if facts.device.has_tensor_cores is False:
         return NotApplicable("the device has no tensor cores")
-    steps, compute = steady_count(facts), compute_ns(facts)
+    steps, compute = facts.steady_count, compute_ns(facts)
     groups = [
         g
         for g in facts.kernel_groups
@@ -92,19 +93,7 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
         change=rescale(facts, np.concatenate([trace.device_work[g.rows] for g in groups]), 1 - part),
         spread=0.3,
         confidence="high" if peak and peak.tf32 else "low",
-        evidence=[
-            table(
-                "Matrix kernels without tensor cores",
-                {
-                    "kernel": ("text", "kernel"),
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "duration": ("time", "mean"),
-                },
-                rows,
-            )
-        ],
+        evidence=[table("Matrix kernels without tensor cores", [KERNEL, OPERATOR, SHAPES, COUNT, DURATION], rows)],
         location=locate(facts, groups[0].call),
         fix=_HALF_ONLY if half_only else _fix(facts, groups),
         events=np.concatenate([trace.device_work[g.rows] for g in groups]).tolist(),

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns, per
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.replay.change import Change
+from lanewise.report.evidence_columns import BLOCKS, COUNT, DURATION, KERNEL, SHAPES
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, share, text, time
 from lanewise.trace.intervals import covered, union
 from lanewise.trace.schema import Kind
@@ -82,7 +84,7 @@ def under_filled_grid(
         if group.total / len(group.rows) > kernel_from_us * 1e3
         and (found := _thin(facts, group, blocks_below, waves_below, last_wave_below)) is not None
     ]
-    steps, compute = steady_count(facts), compute_ns(facts)
+    steps, compute = facts.steady_count, compute_ns(facts)
     total = sum(found.group.total for found in thin) / steps
     if not thin or total < share_from * compute:
         return Clear(f"kernels with too small a grid take {total / compute:.1%} of the computing time")
@@ -114,15 +116,15 @@ def under_filled_grid(
         evidence=[
             table(
                 "Kernels and their grids",
-                {
-                    "kernel": ("text", "kernel"),
-                    "shapes": ("text", "shapes"),
-                    "blocks": ("count", "blocks"),
-                    "waves": ("count", "waves"),
-                    "count": ("count", "per step"),
-                    "duration": ("time", "mean"),
-                    "lost": ("share", "idle part"),
-                },
+                [
+                    KERNEL,
+                    SHAPES,
+                    BLOCKS,
+                    TableColumn("waves", "count", "waves"),
+                    COUNT,
+                    DURATION,
+                    TableColumn("lost", "share", "idle part"),
+                ],
                 rows,
             )
         ],

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, host_cost, per
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, HOST, OPERATOR, SHAPES, SITE, TIME, headed
 from lanewise.report.quantity import count, time
 from lanewise.tree.forest import nearest_marked
 from lanewise.tree.model import Phase
@@ -71,7 +72,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "The normalisations, as far as contexts tell",
-                {"site": ("text", "operator"), "count": ("count", "calls"), "host": ("time", "host time")},
+                [headed(SITE, "operator"), headed(COUNT, "calls"), HOST],
                 contexts.by_site(rows, count=contexts.calls[rows], host=contexts.inside(contexts.host)[rows]),
             )
         ],
@@ -107,7 +108,7 @@ def unfused_norm(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
     chains = list(leaves.find(_CHAIN))
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if not chains:
         return Clear("no normalisation is spelled out")
     every = np.concatenate(chains)
@@ -145,15 +146,7 @@ def unfused_norm(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         confidence="high" if known else "medium",
         evidence=[
             table(
-                "One of the normalisations",
-                {
-                    "operator": ("text", "operator"),
-                    "shapes": ("text", "shapes"),
-                    "time": ("time", "device time"),
-                    "host": ("time", "host time"),
-                },
-                table_rows,
-                limit=12,
+                "One of the normalisations", [OPERATOR, SHAPES, headed(TIME, "device time"), HOST], table_rows, limit=12
             )
         ],
         location=locate(facts, int(leaves.operator[int(chains[-1][0])])),

@@ -9,6 +9,7 @@ from lanewise.diagnose.what_if.fitting import graphs_per_step
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.static_regions import static_region
+from lanewise.report.evidence_columns import COUNT, VALUE, WHAT, headed
 from lanewise.report.quantity import count, time
 
 
@@ -54,10 +55,10 @@ def graph_candidate(facts: Facts, *, launches_from: int = 20) -> Outcome:
         {"what": "steps compared", "value": f"{region.compared}"},
         {"what": "compared by", "value": "kernels, grids and shapes" if region.shapes else "kernels and grids"},
     ]
-    evidence = [table("The region", {"what": ("text", ""), "value": ("text", "value")}, rows)]
+    evidence = [table("The region", [headed(WHAT, ""), VALUE], rows)]
     if blockers:
-        headings = {"what": ("text", "what no graph can hold, elsewhere in the step"), "count": ("count", "per step")}
-        evidence.append(table("Outside the region", headings, blockers))  # type: ignore[arg-type]
+        headings = [headed(WHAT, "what no graph can hold, elsewhere in the step"), COUNT]
+        evidence.append(table("Outside the region", headings, blockers))
     return Found(
         values={
             "launches": count(region.launches),

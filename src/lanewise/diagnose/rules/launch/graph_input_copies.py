@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import kernel_label, locate, steady_count, table
+from lanewise.diagnose.evidence import kernel_label, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.graph_inputs import graph_inputs
+from lanewise.report.evidence_columns import OPERATOR, TIME
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 
 
@@ -45,7 +47,7 @@ def graph_input_copies(facts: Facts, *, device_share: float = 0.05, host_share: 
     of_host = found.host_ns / max(1, found.of_host_ns)
     if of_device <= device_share and of_host <= host_share:
         return Clear(f"copies before graph launches are {of_device:.1%} of device time and {of_host:.1%} of host time")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     events = trace.device_work[found.row]
     longest = found.row[np.argsort(-trace.duration[events], kind="stable")]
     rows = [
@@ -67,11 +69,7 @@ def graph_input_copies(facts: Facts, *, device_share: float = 0.05, host_share: 
         },
         change=remove(facts, events),
         evidence=[
-            table(
-                "Copies before graph launches",
-                {"copy": ("text", "device op"), "operator": ("text", "operator"), "time": ("time", "time")},
-                rows,
-            )
+            table("Copies before graph launches", [TableColumn("copy", "text", "device op"), OPERATOR, TIME], rows)
         ],
         location=locate(facts, int(calls[0])),
         events=[*events.tolist(), *calls.tolist()],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, ROW, TIME, headed
 from lanewise.report.quantity import count, share, time
 from lanewise.trace.intervals import union
 from lanewise.trace.schema import Kind
@@ -49,15 +50,15 @@ def graph_rerecording(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
     affected = affected[affected >= 0]
     if len(affected) < steps_from * len(steps):
         return Clear(f"{len(affected)} of {len(steps)} steps capture: warm-up (MEA106)")
-    inside = in_steady_steps(facts, rows)
-    per_step = union(trace.start[inside], trace.end[inside]).total / steady_count(facts)
+    inside = facts.steady_events(rows)
+    per_step = union(trace.start[inside], trace.end[inside]).total / facts.steady_count
     time_of = np.bincount(trace.name[inside], weights=trace.duration[inside], minlength=len(trace.names))
     number = np.bincount(trace.name[inside], minlength=len(trace.names))
     found = [
         {
             "row": trace.names[int(name)],
-            "count": round(float(number[name]) / steady_count(facts), 1),
-            "time": float(time_of[name]) / steady_count(facts),
+            "count": round(float(number[name]) / facts.steady_count, 1),
+            "time": float(time_of[name]) / facts.steady_count,
         }
         for name in np.argsort(-time_of, kind="stable")[:8]
         if number[name]
@@ -70,15 +71,7 @@ def graph_rerecording(facts: Facts, *, steps_from: float = 0.5) -> Outcome:
             "share": share(per_step / max(1.0, facts.steps.period_ns)),
         },
         change=remove(facts, inside),
-        evidence=[
-            table(
-                "Capture rows",
-                {"row": ("text", "row"), "count": ("count", "per step"), "time": ("time", "time per step")},
-                found,
-            )
-        ]
-        if found
-        else [],
+        evidence=[table("Capture rows", [ROW, COUNT, headed(TIME, "time per step")], found)] if found else [],
         steps=affected.tolist(),
         location=locate(facts, int(rows[0])),
         events=inside.tolist(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lanewise.diagnose.evidence import in_steady_steps, locate
+from lanewise.diagnose.evidence import locate
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
@@ -45,7 +45,7 @@ def graph_skipped(facts: Facts) -> Outcome:
     trace, regions = facts.trace, facts.regions
     if not regions.present:
         return NotApplicable("nothing compiled runs")
-    if len(in_steady_steps(facts, trace.links.calls("graph_launch"))):
+    if len(facts.steady_events(trace.links.calls("graph_launch"))):
         return Clear("graphs are launched in steady steps")
     if facts.regime.name not in {"host", "mixed"}:
         return NotApplicable(f"the run is {facts.regime.name}-bound: a graph would save host time")
@@ -57,11 +57,11 @@ def graph_skipped(facts: Facts) -> Outcome:
         )
     if not mode.startswith(_GRAPHS) or mode.endswith("no-cudagraphs"):
         return Clear(f"mode {mode} does not use graphs")
-    calls = in_steady_steps(facts, regions.graph_call if len(regions.graph_call) else regions.region)
+    calls = facts.steady_events(regions.graph_call if len(regions.graph_call) else regions.region)
     if len(calls) == 0:
         return Clear("no compiled region runs in steady steps")
     region = static_region(facts)
-    steady = max(1, int(facts.steps.steady.sum()))
+    steady = facts.steady_count
     values = {"mode": text(mode), "regions": count(round(len(calls) / steady, 1))}
     return Found(
         values=values,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, Saving, rule
 from lanewise.diagnose.select import counted, per
@@ -12,7 +12,8 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.launch.bubbles import LOADER, host_bubbles
 from lanewise.measure.regime.python_functions import function_label
 from lanewise.replay.change import cut
-from lanewise.report.model import Block, TextBlock
+from lanewise.report.evidence_columns import SITE, START, STEP, TIME, headed
+from lanewise.report.model import Block, TableColumn, TextBlock
 from lanewise.report.quantity import text, time
 from lanewise.trace.schema import Kind
 from lanewise.tree.model import NodeKind, Phase
@@ -50,7 +51,7 @@ def _of_tree(contexts: Contexts, *, from_us: float, share_from: float) -> Outcom
         evidence=[
             table(
                 "Functions in which no operator runs for that long",
-                {"site": ("text", "function"), "time": ("time", "time between its operators")},
+                [headed(SITE, "function"), headed(TIME, "time between its operators")],
                 contexts.by_site(rows, time=spent),
             )
         ],
@@ -108,10 +109,10 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
     if len(bubbles.start) == 0:
         return Clear(f"no gap of {least / 1e3:,.0f} us without an operator or a call on any thread")
     length = bubbles.end - bubbles.start
-    per_step = float(length.sum()) / steady_count(facts)
-    recurring = len(np.unique(bubbles.step)) * 2 >= steady_count(facts)
+    per_step = float(length.sum()) / facts.steady_count
+    recurring = len(np.unique(bubbles.step)) * 2 >= facts.steady_count
     if not recurring and per_step < share_from * facts.steps.period_ns:
-        return Clear(f"{len(length)} gap(s) in {len(np.unique(bubbles.step))} of {steady_count(facts)} steps: chance")
+        return Clear(f"{len(length)} gap(s) in {len(np.unique(bubbles.step))} of {facts.steady_count} steps: chance")
     order = np.argsort(-length, kind="stable")
     rows = [
         {
@@ -127,12 +128,12 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
     evidence: list[Block] = [
         table(
             "Gaps in which no thread dispatches",
-            {
-                "step": ("count", "step"),
-                "start": ("time", "after the step began"),
-                "time": ("time", "gap"),
-                "frame": ("text", "innermost Python frame"),
-            },
+            [
+                STEP,
+                headed(START, "after the step began"),
+                headed(TIME, "gap"),
+                TableColumn("frame", "text", "innermost Python frame"),
+            ],
             rows,
         )
     ]
@@ -147,7 +148,7 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
         values={
             "time": time(per_step),
             "per": per(facts),
-            "times": counted(len(length) / steady_count(facts), "gap", "gaps"),
+            "times": counted(len(length) / facts.steady_count, "gap", "gaps"),
             "longest": time(float(length.max())),
             "where": text(trace.name_of(frame)[:_LONGEST_NAME] if frame >= 0 else nowhere),
         },

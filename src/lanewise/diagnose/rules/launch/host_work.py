@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.launch import many_tiny_kernels
@@ -14,6 +14,7 @@ from lanewise.diagnose.select import counted, of_step, per
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import overlap
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SITE, TIME, headed
 from lanewise.report.quantity import share, text, time
 from lanewise.trace.schema import Kind
 
@@ -46,7 +47,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Operators by their own host time",
-                {"site": ("text", "operator"), "count": ("count", "calls"), "time": ("time", "host time")},
+                [headed(SITE, "operator"), headed(COUNT, "calls"), headed(TIME, "host time")],
                 top,
             )
         ],
@@ -84,11 +85,11 @@ def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     trace, host = facts.trace, facts.host
     if facts.regime.name != "host":
         return NotApplicable("the host does not set the pace")
-    calls = in_steady_steps(facts, facts.launches.call)
-    steps = steady_count(facts)
+    calls = facts.steady_events(facts.launches.call)
+    steps = facts.steady_count
     if isinstance(many_tiny_kernels.many_tiny_kernels.check(facts), Found):
         return Clear("many short kernels are what the host is at: LAU101 speaks of them")
-    operators = in_steady_steps(facts, trace.of(Kind.OPERATOR))
+    operators = facts.steady_events(trace.of(Kind.OPERATOR))
     outer = operators[host.outermost_operator[operators] == operators]
     inside = float((trace.duration[outer] - host.wait_inside[outer]).sum()) / steps
     if of_step(facts, inside) < share_from or inside < share_from * facts.steps.period_ns:
@@ -113,13 +114,7 @@ def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
         },
         change=replayed(facts, calls) + overlap(silent),
         bound=True,
-        evidence=[
-            table(
-                "Operators by their own host time",
-                {"operator": ("text", "operator"), "count": ("count", "per step"), "time": ("time", "host time")},
-                rows,
-            )
-        ],
+        evidence=[table("Operators by their own host time", [OPERATOR, COUNT, headed(TIME, "host time")], rows)],
         location=locate(facts, int(most[np.argmax(host.self_time[most])])),
         events=outer.tolist(),
     )

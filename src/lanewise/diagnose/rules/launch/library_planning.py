@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import host_window, in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import host_window, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.library_setup import opaque_operators
 from lanewise.replay.change import cheaper
+from lanewise.report.evidence_columns import COUNT, KIND, TIME, WHAT, headed
 from lanewise.report.quantity import count, share, text, time
 from lanewise.trace.schema import Kind
 
@@ -47,7 +48,7 @@ def library_planning(
     host = host_window(facts)
     if host <= 0 or len(trace.of(Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)) == 0:
         return NotApplicable("the trace holds no operators or calls")
-    queries = in_steady_steps(facts, trace.links.calls("query"))
+    queries = facts.steady_events(trace.links.calls("query"))
     # A first call into the driver creates the context inside: seconds that are no query.
     queries = queries[trace.duration[queries] < _INITIALISATION_NS]
     query_time = facts.host.self_time[queries]
@@ -55,11 +56,11 @@ def library_planning(
     own = facts.host.self_time[opaque]
     rows_of_planning = np.concatenate((queries, opaque))
     part_of_row = facts.host.self_time[rows_of_planning] / np.maximum(trace.duration[rows_of_planning], 1)
-    total = float(query_time.sum() + own.sum()) / steady_count(facts)
+    total = float(query_time.sum() + own.sum()) / facts.steady_count
     part = total / host
     if part <= share_from or total < time_from_us * 1e3:
         return Clear(f"queries and operators that plan are {part:.1%} of the host's time")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     events = np.concatenate((opaque, queries))
     time_of = np.bincount(trace.name[events], weights=np.concatenate((own, query_time)), minlength=len(trace.names))
     number = np.bincount(trace.name[events], minlength=len(trace.names))
@@ -87,16 +88,7 @@ def library_planning(
         bound=True,
         confidence="medium",
         evidence=[
-            table(
-                "Planning",
-                {
-                    "what": ("text", "operator or call"),
-                    "kind": ("text", "kind"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "time per step"),
-                },
-                rows,
-            )
+            table("Planning", [headed(WHAT, "operator or call"), KIND, COUNT, headed(TIME, "time per step")], rows)
         ],
         location=locate(facts, dearest),
         events=events.tolist(),

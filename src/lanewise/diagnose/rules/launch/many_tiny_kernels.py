@@ -6,21 +6,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from lanewise.diagnose.evidence import by_line, in_steady_steps, locate, per_step, table
+from lanewise.diagnose.evidence import by_line, locate, per_step, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
 from lanewise.diagnose.what_if.fitting import graphs_per_step, host_matters, mostly_compiled
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
-from lanewise.report.quantity import QuantityType, count, time
+from lanewise.report.evidence_columns import DEVICE, HOST, KERNELS, LAUNCHES, SITE
+from lanewise.report.model import TableColumn
+from lanewise.report.quantity import count, time
 from lanewise.trace.schema import Kind
 
-_SHOWN: dict[str, tuple[QuantityType, str]] = {
-    "short": ("count", "kernels below 10 us"),
-    "kernels": ("count", "kernels"),
-    "device": ("time", "device time"),
-}
+_SHOWN = [TableColumn("short", "count", "kernels below 10 us"), KERNELS, DEVICE]
 
 
 def _of_tree(contexts: Contexts, *, launches_from: int, median_kernel_below_us: float) -> Outcome:
@@ -53,7 +51,7 @@ def _of_tree(contexts: Contexts, *, launches_from: int, median_kernel_below_us: 
         evidence=[
             table(
                 "Who starts kernels",
-                {"site": ("text", "called by"), "launches": ("count", "launches"), "host": ("time", "host time")},
+                [SITE, LAUNCHES, HOST],
                 contexts.by_site(rows, launches=contexts.inside(contexts.launches)[outer], host=paid),
             )
         ],
@@ -101,9 +99,9 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
     kernels = trace.of(Kind.KERNEL)
     starting = trace.links.launch[np.searchsorted(trace.device_work, kernels)]
     starting = np.unique(starting[starting >= 0])
-    calls = in_steady_steps(facts, starting)
+    calls = facts.steady_events(starting)
     launches = per_step(facts, starting)
-    kernels = in_steady_steps(facts, kernels)
+    kernels = facts.steady_events(kernels)
     if launches < launches_from or len(kernels) == 0:
         return Clear(f"{launches:.0f} launches per step")
     median = float(np.median(trace.duration[kernels]))
@@ -118,9 +116,7 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         f"{low:g} to {high:g} us" if high != float("inf") else f"{low:g} us and more" for low, high in pairwise(edges)
     ]
     rows = [
-        {"range": label, "kernels": float(n) / max(1, int(facts.steps.steady.sum()))}
-        for label, n in zip(labels, counts, strict=True)
-        if n
+        {"range": label, "kernels": float(n) / facts.steady_count} for label, n in zip(labels, counts, strict=True) if n
     ]
     return Found(
         values={
@@ -135,7 +131,7 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
         bound=True,
         fix=_fix(facts, calls),
         evidence=[
-            table("Kernel durations per step", {"range": ("text", "duration"), "kernels": ("count", "kernels")}, rows),
+            table("Kernel durations per step", [TableColumn("range", "text", "duration"), KERNELS], rows),
             *by_line(facts, "Who starts short kernels, per step", _SHOWN, by="short"),
         ],
         location=locate(facts, int(calls[len(calls) // 2])),

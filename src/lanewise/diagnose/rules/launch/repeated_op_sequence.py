@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import line_hint, locate, steady_count, table
+from lanewise.diagnose.evidence import line_hint, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.sequences import Repeat, repeats_of_operators
 from lanewise.replay.change import Change, add
-from lanewise.report.model import Block
+from lanewise.report.evidence_columns import COUNT, headed
+from lanewise.report.model import Block, TableColumn
 from lanewise.report.quantity import count, text, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 
 # What takes one sample, expert or head out of a tensor of them.
@@ -56,7 +58,7 @@ def repeated_op_sequence(facts: Facts, *, times_from: int = 10, longest: int = 2
     if not light:
         return Clear(reason or f"no sequence of operators repeats {times_from} times in a row")
 
-    steps = steady_count(facts)
+    steps = facts.steady_count
     totals: dict[tuple[str, ...], list[tuple[float, Repeat]]] = {}
     for repeat in light:
         first, last = int(events[repeat.first]), int(events[repeat.last])
@@ -78,12 +80,12 @@ def repeated_op_sequence(facts: Facts, *, times_from: int = 10, longest: int = 2
     evidence: list[Block] = [
         table(
             "Sequences that repeat",
-            {
-                "sequence": ("text", "operators"),
-                "count": ("count", "times in a row"),
-                "loops": ("count", "loops per step"),
-                "span": ("time", "host time per step"),
-            },
+            [
+                TableColumn("sequence", "text", "operators"),
+                headed(COUNT, "times in a row"),
+                TableColumn("loops", "count", "loops per step"),
+                TableColumn("span", "time", "host time per step"),
+            ],
             rows,
         )
     ]
@@ -125,8 +127,9 @@ def _light(facts: Facts, events: np.ndarray, repeats: list[Repeat]) -> tuple[lis
     owner = facts.host.outermost_operator[launch[launch >= 0]]
     heavy[owner[owner >= 0]] = True
     heavy |= (trace.kind == Kind.OPERATOR) & facts.matrix_names[trace.name]
-    compiled = np.zeros(len(trace), dtype=bool)
-    compiled[np.concatenate((facts.regions.region, facts.regions.lookup, facts.regions.graph_call))] = True
+    compiled = mask_of(
+        len(trace), np.concatenate((facts.regions.region, facts.regions.lookup, facts.regions.graph_call))
+    )
     picked = np.isin(trace.name, trace.name_ids(*_PICKING))
     product = facts.matrix_names[trace.name]
     copied = _owners_of_host_copies(facts)

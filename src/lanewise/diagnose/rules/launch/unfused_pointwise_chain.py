@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import fuse
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.launch_cost import own_cost
 from lanewise.replay.change import add
+from lanewise.report.evidence_columns import COUNT, DEVICE, HOST, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, text, time
 
 _SHOWN = 5
@@ -55,7 +57,7 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     if not chosen.any():
         return Clear("no two pointwise kernels in a row over the same elements")
 
-    steps = steady_count(facts)
+    steps = facts.steady_count
     event = trace.device_work[chains.row]
     call = trace.links.launch[chains.row]
     duration = trace.duration[event].astype(np.float64)
@@ -88,14 +90,14 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
         evidence=[
             table(
                 "Chains, by what fusing them saves",
-                {
-                    "operators": ("text", "operators in order"),
-                    "count": ("count", "times per step"),
-                    "elements": ("count", "elements"),
-                    "hop": ("bytes", "written and read again per hop"),
-                    "device": ("time", "device time saved"),
-                    "host": ("time", "host time saved"),
-                },
+                [
+                    TableColumn("operators", "text", "operators in order"),
+                    headed(COUNT, "times per step"),
+                    TableColumn("elements", "count", "elements"),
+                    TableColumn("hop", "bytes", "written and read again per hop"),
+                    headed(DEVICE, "device time saved"),
+                    headed(HOST, "host time saved"),
+                ],
                 rows,
             )
         ],
@@ -152,7 +154,7 @@ def _patterns(
         groups.setdefault((names, int(chains.elements[chain]), int(chains.item_bytes[chain])), []).append(chain)
     by_side = device if facts.regime.name == "compute" else host
     ordered = sorted(groups.items(), key=lambda item: -float(by_side[item[1]].sum()))
-    steps = steady_count(facts)
+    steps = facts.steady_count
     rows: list[dict[str, Any]] = []
     for (names, elements, size), members in ordered:
         rows.append(

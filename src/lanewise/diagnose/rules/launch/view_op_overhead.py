@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import host_window, in_steady_steps, line_hint, locate, steady_count, table
+from lanewise.diagnose.evidence import host_window, line_hint, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, OPERATOR, TIME, headed
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -50,9 +51,9 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
         at = at[at >= 0]
         copying[at] = False
         at = nearest(facts.host.parent, views, at)
-    events = in_steady_steps(facts, np.flatnonzero(copying))
+    events = facts.steady_events(np.flatnonzero(copying))
     own = facts.host.self_time[events]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     total = float(own.sum()) / steps
     part = total / host
     if part <= share_from:
@@ -78,13 +79,7 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
         change=remove(facts, events),
         evidence=[
             table(
-                "Operators that move no data, by own time",
-                {
-                    "operator": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "own time per step"),
-                },
-                rows,
+                "Operators that move no data, by own time", [OPERATOR, COUNT, headed(TIME, "own time per step")], rows
             ),
             *line_hint(facts),
         ],

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import CALL, COUNT, LONGEST, SITE, TOTAL, headed
 from lanewise.report.quantity import share, time
 
 
@@ -40,10 +41,10 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
     trace, links = facts.trace, facts.trace.links
     if not trace.steps.recorded:
         return NotApplicable("without steps, warming up cannot be told from the steady state")
-    calls = in_steady_steps(facts, links.calls("allocate", "free"))
+    calls = facts.steady_events(links.calls("allocate", "free"))
     if len(calls) == 0:
         return Clear("no driver allocations in steady steps")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     total = float(trace.duration[calls].sum()) / steps
     if total < share_from * facts.steps.step_ns:
         return Clear(f"driver allocations take {of_step(facts, total):.2%} of the step")
@@ -69,19 +70,7 @@ def allocation_in_steady_state(facts: Facts, *, share_from: float = 0.005) -> Ou
             "share": share(total / max(1.0, facts.steps.period_ns)),
         },
         change=remove(facts, calls),
-        evidence=[
-            table(
-                "Driver allocations",
-                {
-                    "call": ("text", "call"),
-                    "site": ("text", "called by"),
-                    "count": ("count", "per step"),
-                    "total": ("time", "time"),
-                    "longest": ("time", "longest"),
-                },
-                rows,
-            )
-        ],
+        evidence=[table("Driver allocations", [CALL, SITE, COUNT, headed(TOTAL, "time"), LONGEST], rows)],
         location=locate(facts, int(calls[np.argmax(trace.duration[calls])])),
         events=calls.tolist(),
     )

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, host_of_each, share_of_time
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DEVICE, HOST, SITE, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -28,8 +31,7 @@ def _of_tree(contexts: Contexts, *, share_from: float, per_step_from: float) -> 
     casting = copying & converting[above] & (tree.parent >= 0)
     leaf = contexts.kernels & casting[above]
     number, device_ns = float(contexts.count[leaf].sum()), float(contexts.device[leaf].sum())
-    held = np.zeros(len(tree), dtype=bool)
-    held[tree.parent[np.flatnonzero(leaf)]] = True
+    held = mask_of(len(tree), tree.parent[np.flatnonzero(leaf)])
     root = np.unique(contexts.climbed(held, r"^aten::(_to_copy|to|type_as|float|half|bfloat16)$"))
     inside = contexts.inside(contexts.host)[root]
     launching = contexts.outermost(contexts.operators(".") & contexts.holding(contexts.kernels))
@@ -39,8 +41,7 @@ def _of_tree(contexts: Contexts, *, share_from: float, per_step_from: float) -> 
         of_host = 0.0  # first calls are in it
     if number < contexts.least(per_step_from) or max(of_device, of_host) < share_from:
         return Clear(f"conversions take {of_device:.1%} of the device's and {of_host:.1%} of the host's time")
-    mask = np.zeros(len(tree), dtype=bool)
-    mask[root] = True
+    mask = mask_of(len(tree), root)
     casts = contexts.inside(np.where(leaf, contexts.count, 0.0))[root]
     around = contexts.operators("^aten::|Backward")[np.maximum(tree.parent[root], 0)] & (tree.parent[root] >= 0)
     by_autocast = float(casts[around].sum()) > 0.5 * number
@@ -60,12 +61,7 @@ def _of_tree(contexts: Contexts, *, share_from: float, per_step_from: float) -> 
         evidence=[
             table(
                 "Conversions",
-                {
-                    "site": ("text", "made by"),
-                    "count": ("count", "conversions"),
-                    "device": ("time", "device time"),
-                    "host": ("time", "host time"),
-                },
+                [headed(SITE, "made by"), headed(COUNT, "conversions"), DEVICE, HOST],
                 contexts.by_site(root, count=casts, device=contexts.inside(contexts.device)[root], host=inside),
             )
         ],
@@ -102,7 +98,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
     casts = _conversions(facts)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     device_ns, host_ns = cost_of(facts, casts)
     host_of = host_of_each(facts, casts, host_ns)
     of_device, of_host = share_of_time(facts, device_ns, host_ns)
@@ -138,13 +134,7 @@ def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float =
         evidence=[
             table(
                 "Conversions",
-                {
-                    "site": ("text", "made by"),
-                    "types": ("text", "from, to"),
-                    "count": ("count", "per step"),
-                    "device": ("time", "device time"),
-                    "host": ("time", "host time"),
-                },
+                [headed(SITE, "made by"), TableColumn("types", "text", "from, to"), COUNT, DEVICE, HOST],
                 rows,
             )
         ],
@@ -175,8 +165,7 @@ def _conversions(facts: Facts) -> Copies:
     """Copies under `_to_copy`; with shapes those whose types differ, without them all: they have few other reasons."""
     trace = facts.trace
     copies = device_copies(facts)
-    converting = np.zeros(len(trace.names), dtype=bool)
-    converting[trace.name_ids("aten::_to_copy")] = True
+    converting = mask_of(len(trace.names), trace.name_ids("aten::_to_copy"))
     under = nearest(facts.host.parent, converting[trace.name], copies.operator)
     # Only inside the operators that exist for the copy: `clone` under a converting operator is something else.
     mine = (under >= 0) & (trace.start[np.maximum(under, 0)] >= trace.start[copies.root])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, shapes_label, steady_count, table
+from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import (
     claim,
@@ -20,6 +20,8 @@ from lanewise.diagnose.select import (
 )
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, HOST, OPERATOR, SHAPES
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import time
 from lanewise.trace.schema import Kind
 
@@ -47,7 +49,7 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     trace, leaves = facts.trace, facts.leaves
     if not facts.kernel_groups:
         return NotApplicable("the trace holds no kernels in steady steps")
-    builders = outermost(facts, in_steady_steps(facts, named(facts, (Kind.OPERATOR,), *_BUILDERS)))
+    builders = outermost(facts, facts.steady_events(named(facts, (Kind.OPERATOR,), *_BUILDERS)))
     holder = enclosing(facts, builders, leaves.operator)
     holder = np.where(holder >= 0, holder, np.where(np.isin(leaves.operator, builders), leaves.operator, -1))
     building = np.unique(holder[holder >= 0])
@@ -55,7 +57,7 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         return Clear("no constant is built on the device in steady steps")
     if not facts.health.shapes:
         return NeedsCapture("arguments, to see whether they are the same in every step: `record_shapes=True`")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if steps < 2:
         return NeedsCapture("at least two steady steps, to compare them: more active steps in the schedule")
     example, group = facts.signatures.groups(building)
@@ -93,13 +95,7 @@ def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         evidence=[
             table(
                 "Built with the same arguments in every steady step",
-                {
-                    "operator": ("text", "operator"),
-                    "arguments": ("text", "arguments"),
-                    "shapes": ("text", "shapes"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time"),
-                },
+                [OPERATOR, TableColumn("arguments", "text", "arguments"), SHAPES, COUNT, HOST],
                 table_rows,
             )
         ],

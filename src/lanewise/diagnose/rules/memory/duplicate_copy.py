@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, host_of_each, share_of_time
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DEVICE, HOST, SITE, headed
 from lanewise.report.quantity import text, time
 
 # Out-of-place operators that copy their input and then work on the copy in place.
@@ -57,7 +58,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     power = _of_power(facts, copies)
     doubled = _before_in_place(facts, copies)
     copies, power = copies.of(power | doubled), power[power | doubled]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(copies.leaf) / steps < per_step_from:
         return Clear(f"{len(copies.leaf) / steps:g} such copies per step")
     device_ns, host_ns = cost_of(facts, copies)
@@ -88,18 +89,7 @@ def duplicate_copy(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         title=_POWER_TITLE if power.mean() > 0.5 else None,
         change=remove(facts, trace.device_work[device]),
         confidence="high" if max(share) > 0 else "medium",
-        evidence=[
-            table(
-                "Copies before a change in place",
-                {
-                    "site": ("text", "made by"),
-                    "count": ("count", "per step"),
-                    "device": ("time", "device time"),
-                    "host": ("time", "host time"),
-                },
-                rows,
-            )
-        ],
+        evidence=[table("Copies before a change in place", [headed(SITE, "made by"), COUNT, DEVICE, HOST], rows)],
         location=locate(facts, int(copies.root[0])),
         events=claim(facts, device),
     )

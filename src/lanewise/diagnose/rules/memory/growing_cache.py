@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, device_sum, host_cost, named, per
 from lanewise.diagnose.what_if.remedies import remove
@@ -15,6 +15,8 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.launch.library_setup import opaque_operators
 from lanewise.measure.signatures import Argument, Tensor
 from lanewise.replay.change import cheaper
+from lanewise.report.evidence_columns import BYTES, COUNT, DEVICE, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import byte_size, count, text, time
 from lanewise.trace.schema import Kind
 
@@ -53,11 +55,9 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
     cats = np.flatnonzero(np.isin(trace.name[leaves.operator], trace.name_ids("aten::cat")))
     if len(cats) == 0:
         return Clear("nothing is joined by `cat`")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if not facts.health.shapes:
-        tokens = (
-            len(in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::argmax", "aten::multinomial"))) / steps
-        )
+        tokens = len(facts.steady_events(named(facts, (Kind.OPERATOR,), "aten::argmax", "aten::multinomial"))) / steps
         if tokens < 1:
             return Clear("no token is chosen in the steady steps: nothing generates")
         return NeedsCapture("shapes, to see whether `cat` grows a cache: `record_shapes=True`")
@@ -103,12 +103,12 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
         evidence=[
             table(
                 "Caches that grow",
-                {
-                    "shape": ("text", "shape at the end"),
-                    "count": ("count", "calls per step"),
-                    "bytes": ("bytes", "size"),
-                    "device": ("time", "time of a call"),
-                },
+                [
+                    TableColumn("shape", "text", "shape at the end"),
+                    headed(COUNT, "calls per step"),
+                    headed(BYTES, "size"),
+                    headed(DEVICE, "time of a call"),
+                ],
                 table_rows,
             )
         ],

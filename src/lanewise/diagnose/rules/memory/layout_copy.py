@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.device_copies import Copies, cost_of, device_copies, parent_name, share_of_time
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.memory.duplicate_copy import OUT_OF_PLACE
 from lanewise.diagnose.select import claim, counted, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, DEVICE, INSIDE
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
 
@@ -56,7 +58,7 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
     of_device, _ = share_of_time(facts, device_ns, host_ns)
     if of_device < share_from:
         return Clear(f"layout copies take {of_device:.1%} of the device's time")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     example, group = facts.signatures.groups(copies.operator)
     rows: list[dict[str, Any]] = []
     for at, event in enumerate(example.tolist()):
@@ -89,14 +91,14 @@ def layout_copy(facts: Facts, *, share_from: float = 0.03) -> Outcome:
         evidence=[
             table(
                 "Copies into another order",
-                {
-                    "by": ("text", "made by"),
-                    "inside": ("text", "inside"),
-                    "shape": ("text", "shape"),
-                    "strides": ("text", "strides before"),
-                    "count": ("count", "per step"),
-                    "device": ("time", "device time"),
-                },
+                [
+                    TableColumn("by", "text", "made by"),
+                    INSIDE,
+                    TableColumn("shape", "text", "shape"),
+                    TableColumn("strides", "text", "strides before"),
+                    COUNT,
+                    DEVICE,
+                ],
                 rows,
             )
         ],

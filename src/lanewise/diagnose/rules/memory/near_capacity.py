@@ -7,7 +7,8 @@ from typing import Any
 from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.report.model import Block
+from lanewise.report.evidence_columns import ANNOTATION, BLOCKS, BYTES, MODULE, OPERATOR, headed
+from lanewise.report.model import Block, TableColumn
 from lanewise.report.quantity import byte_size, share
 
 _FRAGMENTED_TITLE = (
@@ -77,14 +78,7 @@ def near_capacity(facts: Facts, *, share_from: float = 0.90, reserved_over_alloc
     evidence: list[Block] = [
         table(
             "Who holds the memory at the peak",
-            {
-                "operator": ("text", "operator"),
-                "module": ("text", "module"),
-                "annotation": ("text", "annotation"),
-                "step": ("text", "step"),
-                "bytes": ("bytes", "size"),
-                "blocks": ("count", "blocks"),
-            },
+            [OPERATOR, MODULE, ANNOTATION, TableColumn("step", "text", "step"), headed(BYTES, "size"), BLOCKS],
             owners,
         )
     ]

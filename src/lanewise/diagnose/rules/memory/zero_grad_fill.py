@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count
+from lanewise.diagnose.evidence import locate
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import (
@@ -76,7 +76,7 @@ def zero_grad_fill(facts: Facts) -> Outcome:
     """
     trace, leaves = facts.trace, facts.leaves
     zeroing = np.flatnonzero((trace.kind == Kind.ANNOTATION) & trace.name_mask(r"^Optimizer\.zero_grad#")[trace.name])
-    zeroing = outermost(facts, in_steady_steps(facts, zeroing))
+    zeroing = outermost(facts, facts.steady_events(zeroing))
     if len(zeroing) == 0:
         return NotApplicable("no `Optimizer.zero_grad` in steady steps")
     fills = trace.name_mask(FILLS)[trace.name[leaves.operator]]
@@ -97,7 +97,7 @@ def zero_grad_fill(facts: Facts) -> Outcome:
         rows = np.concatenate((rows, gone))
     return Found(
         values={
-            "gradients": counted(len(mine) / steady_count(facts), "gradient or list", "gradients or lists"),
+            "gradients": counted(len(mine) / facts.steady_count, "gradient or list", "gradients or lists"),
             "per": per(facts),
             "device": time(device_ns),
             "host": time(host_ns),

@@ -10,7 +10,8 @@ from lanewise.diagnose.rule import Clear, Found, Outcome, Rule, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
-from lanewise.report.quantity import QuantityType, share, text, time
+from lanewise.report.evidence_columns import DEVICE, HOST, LAUNCHES, SHARE, TIME, WHAT, headed
+from lanewise.report.quantity import share, text, time
 
 _LABELS = {
     "compute": "the device computes",
@@ -41,11 +42,7 @@ _QUEUED = (
     "Device-bound: when recording began the host had run {queued} ahead of the GPU, longer than the {step} recorded after "
     "that."
 )
-_BY_LINE: dict[str, tuple[QuantityType, str]] = {
-    "host": ("time", "host time in operators"),
-    "device": ("time", "device time"),
-    "launches": ("count", "launches"),
-}
+_BY_LINE = [headed(HOST, "host time in operators"), DEVICE, LAUNCHES]
 
 
 def _judge(facts: Facts, name: str) -> Outcome:
@@ -73,7 +70,7 @@ def _judge(facts: Facts, name: str) -> Outcome:
         "top": text(" and ".join(f"{_LABELS[c]} ({100 * s:.0f} %)" for c, s in top)),
         "reason": text(regime.reason),
     }
-    headings = {"what": ("text", "where the step goes"), "time": ("time", "time"), "share": ("share", "share")}
+    headings = [headed(WHAT, "where the step goes"), TIME, SHARE]
     title = None
     if name == "host" and regime.busy_share + host > 1.02:
         title = _SPINNING
@@ -87,7 +84,7 @@ def _judge(facts: Facts, name: str) -> Outcome:
     if lost > _AT_LEAST_FROM and name != "undetermined":
         values["lost"] = share(lost)
         title = (title or next(one.title for one in ALL if one.code == REGIMES[name][0])) + _AT_LEAST
-    evidence = [table("Time per step", headings, rows)] if rows else []  # type: ignore[arg-type]
+    evidence = [table("Time per step", headings, rows)] if rows else []
     if name in {"host", "mixed"}:
         evidence += by_line(facts, "Who keeps the host busy, per step", _BY_LINE, by="host")
     return Found(values=values, title=title, evidence=evidence)
@@ -117,8 +114,8 @@ def _of_tree(contexts: Contexts, *, name: str) -> Outcome:
     elif name == "compute" and other >= _ALSO_FROM:
         title = _COPIES_TOO
     rows = [{"what": _LABELS[c], "time": part * step, "share": part} for c, part in shares.items()]
-    headings = {"what": ("text", "where the step goes"), "time": ("time", "time"), "share": ("share", "share")}
-    evidence = [table("Time per step, from sums", headings, rows)] if rows and name != "undetermined" else []  # type: ignore[arg-type]
+    headings = [headed(WHAT, "where the step goes"), TIME, SHARE]
+    evidence = [table("Time per step, from sums", headings, rows)] if rows and name != "undetermined" else []
     return Found(values=values, title=title, evidence=evidence)
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import claim, counted, of_step, per
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import move
+from lanewise.report.evidence_columns import BYTES, COUNT, DIRECTION, TOTAL, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.intervals import covered, subtract, union
 
@@ -51,7 +53,7 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
     if len(events) == 0:
         return Clear("no copies from or to pinned memory in steady steps")
     exposed_set = subtract(union(trace.start[events], trace.end[events]), facts.classes.sets["compute"])
-    steps = steady_count(facts)
+    steps = facts.steady_count
     exposed = exposed_set.total / steps
     if exposed < share_from * facts.steps.step_ns:
         return Clear(f"copies run alone for {of_step(facts, exposed):.1%} of the step")
@@ -79,13 +81,13 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
         evidence=[
             table(
                 "Copies",
-                {
-                    "direction": ("text", "direction"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "bytes"),
-                    "total": ("time", "time"),
-                    "alone": ("time", "of it with nothing beside"),
-                },
+                [
+                    DIRECTION,
+                    COUNT,
+                    BYTES,
+                    headed(TOTAL, "time"),
+                    TableColumn("alone", "time", "of it with nothing beside"),
+                ],
                 table_rows,
             )
         ],

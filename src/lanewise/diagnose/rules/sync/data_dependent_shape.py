@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_copies import tree_readbacks
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import find_readbacks, host_events_inside
@@ -15,7 +15,9 @@ from lanewise.diagnose.select import climb, counted, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import add
+from lanewise.report.evidence_columns import COUNT, SITE, TOTAL, WAIT
 from lanewise.report.quantity import text, time
+from lanewise.trace.groups import mask_of
 
 # Indexing that asks for the positions of what a mask selects.
 _AROUND = ("aten::index", "aten::index_put_", "aten::_index_put_impl_", "aten::index_put", "aten::argwhere")
@@ -31,8 +33,7 @@ def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
     found = tree_readbacks(contexts)
     found = found.of(found.by_shape)
     # One indexing by two masks asks twice: it counts once.
-    mask = np.zeros(len(contexts.tree), dtype=bool)
-    mask[found.root] = True
+    mask = mask_of(len(contexts.tree), found.root)
     root = np.unique(contexts.climbed(mask, f"^({'|'.join(_AROUND)})$"))
     number = float(contexts.calls[root].sum())
     if number < contexts.least(per_step_from):
@@ -50,7 +51,7 @@ def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
         evidence=[
             table(
                 "Operators that wait for the size of their result",
-                {"site": ("text", "called by"), "count": ("count", "per step"), "total": ("time", "host time")},
+                [SITE, COUNT, TOTAL],
                 contexts.by_site(root, count=contexts.calls[root], total=cost),
             )
         ],
@@ -88,11 +89,10 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
         return NotApplicable("the trace holds no device work")
     found = find_readbacks(facts)
     found = found.of(found.by_shape)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(found.root) / steps < per_step_from:
         return Clear("no operator waits for the size of its result")
-    around = np.zeros(len(trace.names) + 1, dtype=bool)
-    around[trace.name_ids(*_AROUND)] = True
+    around = mask_of(len(trace.names) + 1, trace.name_ids(*_AROUND))
     # One indexing by two masks asks twice: it counts once.
     root, first = np.unique(climb(facts, found.root, around), return_index=True)
     asked = found.root[first]
@@ -119,18 +119,7 @@ def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
             "cost": time(float(np.median(cost))),
         },
         change=remove(facts, root) + add(host_ns=_OPERATOR_NS * len(root) / steps),
-        evidence=[
-            table(
-                "Operators that wait for the size of their result",
-                {
-                    "site": ("text", "called by"),
-                    "count": ("count", "per step"),
-                    "total": ("time", "host time"),
-                    "wait": ("time", "of it waiting"),
-                },
-                rows,
-            )
-        ],
+        evidence=[table("Operators that wait for the size of their result", [SITE, COUNT, TOTAL, WAIT], rows)],
         location=locate(facts, worst),
         events=np.concatenate((root, host_events_inside(facts, root))).tolist(),
     )

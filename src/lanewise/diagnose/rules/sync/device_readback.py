@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_copies import tree_readbacks
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.readbacks import SMALL_BYTES, find_readbacks, host_events_inside
@@ -14,7 +14,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, named, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
-from lanewise.report.model import TextBlock
+from lanewise.report.evidence_columns import COUNT, SITE, TOTAL, WAIT, headed
+from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, time
 from lanewise.trace.intervals import covered
 from lanewise.trace.schema import Kind
@@ -45,7 +46,7 @@ def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
         evidence=[
             table(
                 "Readbacks",
-                {"site": ("text", "read by"), "count": ("count", "times"), "total": ("time", "host time")},
+                [headed(SITE, "read by"), headed(COUNT, "times"), TOTAL],
                 contexts.by_site(found.root, count=found.number, total=found.host),
             ),
             TextBlock("While these reads remain, the code around them cannot be captured in a CUDA graph (LAU106)."),
@@ -86,7 +87,7 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     found = find_readbacks(facts)
     small = found.scalar | ((found.bytes >= 0) & (found.bytes <= SMALL_BYTES))
     found = found.of(small & ~found.by_shape)
-    steps = steady_count(facts)
+    steps = facts.steady_count
     number = len(found.root) / steps
     if number < per_step_from:
         return Clear(f"{number:.1f} readbacks per step" if number else "the host reads no device values")
@@ -109,8 +110,8 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         for label, at in ((label, places.of_event == i) for i, label in enumerate(places.label))
     ]
     rows.sort(key=lambda row: -row["total"])
-    tokens = len(in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::argmax", "aten::multinomial"))) / steps
-    fed_back = len(in_steady_steps(facts, named(facts, (Kind.OPERATOR,), "aten::embedding"))) / steps
+    tokens = len(facts.steady_events(named(facts, (Kind.OPERATOR,), "aten::argmax", "aten::multinomial"))) / steps
+    fed_back = len(facts.steady_events(named(facts, (Kind.OPERATOR,), "aten::embedding"))) / steps
     total = float(cost.sum()) / steps
     return Found(
         values={
@@ -126,13 +127,13 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
         evidence=[
             table(
                 "Readbacks per step",
-                {
-                    "site": ("text", "read by"),
-                    "count": ("count", "times"),
-                    "total": ("time", "host time"),
-                    "wait": ("time", "of it waiting"),
-                    "after": ("time", "device idle afterwards"),
-                },
+                [
+                    headed(SITE, "read by"),
+                    headed(COUNT, "times"),
+                    TOTAL,
+                    WAIT,
+                    TableColumn("after", "time", "device idle afterwards"),
+                ],
                 rows,
             ),
             TextBlock("While these reads remain, the code around them cannot be captured in a CUDA graph (LAU106)."),

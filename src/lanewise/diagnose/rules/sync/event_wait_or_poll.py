@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import drop_wait
+from lanewise.report.evidence_columns import CALL, COUNT, SITE, TOTAL, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -50,11 +52,11 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
     dispatching = np.unique(trace.lane[facts.launches.call])
 
     def mine(calls: np.ndarray) -> np.ndarray:
-        calls = in_steady_steps(facts, calls)
+        calls = facts.steady_events(calls)
         return calls[np.isin(trace.lane[calls], dispatching)]
 
     waits, polls = mine(event_wait), mine(links.calls("poll"))
-    steps = steady_count(facts)
+    steps = facts.steady_count
     waited = float(trace.duration[waits].sum()) / steps
     many = len(polls) / steps > polls_from
     if waited < share_from * facts.steps.step_ns and not many:
@@ -92,13 +94,7 @@ def event_wait_or_poll(facts: Facts, *, share_from: float = 0.01, polls_from: in
         evidence=[
             table(
                 "Event waits and polls",
-                {
-                    "call": ("text", "call"),
-                    "site": ("text", "called by"),
-                    "thread": ("text", "thread"),
-                    "count": ("count", "per step"),
-                    "total": ("time", "time"),
-                },
+                [CALL, SITE, TableColumn("thread", "text", "thread"), COUNT, headed(TOTAL, "time")],
                 rows,
             )
         ],

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import CALL, COUNT, SITE, WAIT, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 from lanewise.trace.intervals import covered
 from lanewise.trace.nesting import nearest
@@ -45,7 +47,7 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
     waits = trace.links.calls("wait")
-    waits = in_steady_steps(facts, waits[host.waiting[waits]])
+    waits = facts.steady_events(waits[host.waiting[waits]])
     waits = waits[~trace.name_mask("[eE]vent")[trace.name[waits]]]
     # Inside an operator the wait belongs to a copy or a readback; a user's call has no operator around it.
     waits = waits[nearest(host.parent, trace.kind == Kind.OPERATOR, waits) < 0]
@@ -56,7 +58,7 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     until = np.where(row < len(starts), starts[np.minimum(row, len(starts) - 1)], trace.end[waits])
     follows = covered(facts.classes.sets["host"], trace.end[waits], until)
     after = np.minimum(follows, trace.duration[waits])
-    steps = steady_count(facts)
+    steps = facts.steady_count
     # Nothing is recorded after the last step's last wait: what follows those of the other steps stands for it.
     seen = np.count_nonzero(row < len(starts))
     ends = len(waits) / max(1, int(seen)) if steps > 1 else 1.0
@@ -92,13 +94,7 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         evidence=[
             table(
                 "Waits, and how late the host is after them",
-                {
-                    "call": ("text", "call"),
-                    "site": ("text", "called by"),
-                    "count": ("count", "per step"),
-                    "wait": ("time", "wait"),
-                    "after": ("time", "late by it"),
-                },
+                [CALL, SITE, COUNT, headed(WAIT, "wait"), TableColumn("after", "time", "late by it")],
                 rows,
             )
         ],

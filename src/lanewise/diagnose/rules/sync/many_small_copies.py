@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.of_tree.tree_copies import tree_copies
 from lanewise.diagnose.of_tree.tree_facts import Contexts
@@ -15,6 +15,7 @@ from lanewise.diagnose.select import counted, host_cost, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.operator_kinds import FRAMEWORK, is_collective, is_framework
+from lanewise.report.evidence_columns import BYTES, COUNT, DIRECTION, SITE, TOTAL, headed
 from lanewise.report.quantity import byte_size, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -50,12 +51,7 @@ def _of_tree(contexts: Contexts, *, copies_from: float, below_bytes: int) -> Out
         evidence=[
             table(
                 "Small copies",
-                {
-                    "site": ("text", "copied by"),
-                    "count": ("count", "copies"),
-                    "bytes": ("bytes", "bytes"),
-                    "total": ("time", "host time of the calls"),
-                },
+                [headed(SITE, "copied by"), headed(COUNT, "copies"), BYTES, headed(TOTAL, "host time of the calls")],
                 contexts.by_site(
                     found.operator, count=found.number, bytes=found.bytes * found.number, total=found.blocked
                 ),
@@ -96,7 +92,7 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
     )
     found = found.of(own)
     size, calls = found.bytes, found.call
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(calls) / steps < copies_from:
         return Clear(f"{len(calls) / steps:g} small copies per step")
     cost = host_cost(facts, calls) * steps / len(calls)
@@ -126,13 +122,13 @@ def many_small_copies(facts: Facts, *, copies_from: float = 10.0, below_bytes: i
         evidence=[
             table(
                 "Small copies",
-                {
-                    "site": ("text", "copied by"),
-                    "direction": ("text", "direction"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "median size"),
-                    "total": ("time", "time of the calls"),
-                },
+                [
+                    headed(SITE, "copied by"),
+                    DIRECTION,
+                    COUNT,
+                    headed(BYTES, "median size"),
+                    headed(TOTAL, "time of the calls"),
+                ],
                 table_rows,
             )
         ],

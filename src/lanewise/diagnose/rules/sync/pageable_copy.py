@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.of_tree.tree_copies import tree_copies
 from lanewise.diagnose.of_tree.tree_facts import Contexts
@@ -16,6 +16,8 @@ from lanewise.diagnose.select import counted, of_step, per, sites
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import drop_wait, shorten
+from lanewise.report.evidence_columns import BYTES, COUNT, DIRECTION, SITE, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import bandwidth, byte_size, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -49,12 +51,12 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Pageable copies",
-                {
-                    "site": ("text", "copied by"),
-                    "count": ("count", "copies"),
-                    "bytes": ("bytes", "bytes"),
-                    "blocked": ("time", "host blocked"),
-                },
+                [
+                    headed(SITE, "copied by"),
+                    headed(COUNT, "copies"),
+                    BYTES,
+                    TableColumn("blocked", "time", "host blocked"),
+                ],
                 contexts.by_site(found.operator, count=found.number, bytes=moved, blocked=found.blocked),
             )
         ],
@@ -97,7 +99,7 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     copies, calls, size, direction = found.event, found.call, np.maximum(found.bytes, 0), found.direction
     if len(copies) == 0:
         return Clear("no pageable copies in the steady steps")
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(np.unique(trace.steps.of_event[copies])) * 2 <= steps:
         return Clear("pageable copies are made in half of the steps or fewer")
     blocked = float(trace.duration[calls].sum()) / steps
@@ -138,14 +140,14 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
         evidence=[
             table(
                 "Pageable copies",
-                {
-                    "site": ("text", "copied by"),
-                    "direction": ("text", "direction"),
-                    "count": ("count", "copies"),
-                    "bytes": ("bytes", "bytes"),
-                    "rate": ("bandwidth", "rate of the copy"),
-                    "blocked": ("time", "host blocked"),
-                },
+                [
+                    headed(SITE, "copied by"),
+                    DIRECTION,
+                    headed(COUNT, "copies"),
+                    BYTES,
+                    TableColumn("rate", "bandwidth", "rate of the copy"),
+                    TableColumn("blocked", "time", "host blocked"),
+                ],
                 table_rows,
             )
         ],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import climb, counted, enclosing, named, outermost, per, sites
@@ -14,7 +14,10 @@ from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import whole_of
 from lanewise.replay.change import cut
+from lanewise.report.evidence_columns import BYTES, COUNT, SITE, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import byte_size, text, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 
 _FILLS = (
@@ -64,8 +67,7 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     found = found.of((found.direction == "HtoD") & (trace.links.operator[found.row] >= 0))
     if len(found.row) == 0:
         return Clear("nothing is copied to the device in steady steps")
-    through = np.zeros(len(trace.names), dtype=bool)
-    through[trace.name_ids(*_MOVES)] = True
+    through = mask_of(len(trace.names), trace.name_ids(*_MOVES))
     root = climb(facts, trace.links.operator[found.row], through)
     before, after = _beside(facts, root)
     of_list = (before >= 0) & (after >= 0)
@@ -80,7 +82,7 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     fits = (created >= 0) & (size == found.bytes) & (size > 0)
     root, created, size, call = root[fits], created[fits], size[fits], found.call[fits]
     of_list, after = of_list[fits], after[fits]
-    steps = steady_count(facts)
+    steps = facts.steady_count
     if len(root) / steps < per_step_from:
         return Clear("what is created on the CPU is not what is copied")
     # Of a list an empty tensor is made, the values are read, with no row of their own, and the copy begins.
@@ -115,13 +117,13 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
         evidence=[
             table(
                 "Tensors created on the CPU",
-                {
-                    "site": ("text", "created by"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "size"),
-                    "create": ("time", "creation"),
-                    "copy": ("time", "call of the copy"),
-                },
+                [
+                    headed(SITE, "created by"),
+                    COUNT,
+                    headed(BYTES, "size"),
+                    TableColumn("create", "time", "creation"),
+                    TableColumn("copy", "time", "call of the copy"),
+                ],
                 table_rows,
             )
         ],
@@ -133,7 +135,7 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
 def _beside(facts: Facts, root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The operators right before and right after each root, below the same parent; -1 where there is none."""
     trace, parent = facts.trace, facts.host.parent
-    siblings = in_steady_steps(facts, trace.of(Kind.OPERATOR))
+    siblings = facts.steady_events(trace.of(Kind.OPERATOR))
     order = siblings[np.lexsort((trace.start[siblings], parent[siblings], trace.lane[siblings]))]
     position = np.full(len(trace), -1, dtype=np.int64)
     position[order] = np.arange(len(order))

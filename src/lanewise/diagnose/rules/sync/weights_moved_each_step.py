@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.host_copies import host_copies
 from lanewise.diagnose.of_tree.tree_copies import tree_copies
 from lanewise.diagnose.of_tree.tree_facts import Contexts
@@ -15,7 +15,9 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import named, of_step, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import BYTES, COUNT, DIRECTION, LONGEST, SITE, TOTAL, headed
 from lanewise.report.quantity import byte_size, count, share, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -52,12 +54,7 @@ def _of_tree(contexts: Contexts, *, copies_from: int, both_ways_from: int, share
         evidence=[
             table(
                 "Copies under `to`",
-                {
-                    "site": ("text", "copied by"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "bytes"),
-                    "total": ("time", "time of the calls"),
-                },
+                [headed(SITE, "copied by"), COUNT, BYTES, headed(TOTAL, "time of the calls")],
                 contexts.by_site(found.operator, count=found.number, bytes=moved, total=found.blocked),
             )
         ],
@@ -101,12 +98,11 @@ def weights_moved_each_step(
     if facts.classes.device == "":
         return NotApplicable("the trace holds no device work")
     found = host_copies(facts)
-    moves = np.zeros(len(trace.names), dtype=bool)
-    moves[trace.name_ids("aten::to")] = True
+    moves = mask_of(len(trace.names), trace.name_ids("aten::to"))
     by_to = nearest(facts.host.parent, (trace.kind == Kind.OPERATOR) & moves[trace.name], found.call) >= 0
     found = found.of(by_to)
     size, direction, calls = found.bytes, found.direction, found.call
-    steps = steady_count(facts)
+    steps = facts.steady_count
     # A few tensors per step may be a batch; what comes back with the same sizes is not.
     least = both_ways_from if _come_back(direction, size) else copies_from
     if len(calls) < least * steps:
@@ -145,13 +141,7 @@ def weights_moved_each_step(
         evidence=[
             table(
                 "Copies under `to`",
-                {
-                    "direction": ("text", "direction"),
-                    "count": ("count", "per step"),
-                    "bytes": ("bytes", "bytes"),
-                    "total": ("time", "time of the calls"),
-                    "longest": ("time", "longest call"),
-                },
+                [DIRECTION, COUNT, BYTES, headed(TOTAL, "time of the calls"), headed(LONGEST, "longest call")],
                 table_rows,
             )
         ],

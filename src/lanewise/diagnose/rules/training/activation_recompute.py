@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import without_stretch
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, OPERATOR, SITE, TIME, headed
 from lanewise.report.quantity import share, time
 from lanewise.tree.model import Phase
 
@@ -32,11 +33,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Repeated operators, by device time",
-                {
-                    "site": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "device time per step"),
-                },
+                [headed(SITE, "operator"), COUNT, headed(TIME, "device time per step")],
                 contexts.by_name(rows, count=contexts.calls[rows], time=spent),
             )
         ],
@@ -73,7 +70,7 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
     part = backward.recompute_ns / max(1, backward.total_forward_ns)
     if part <= share_from:
         return Clear(f"{part:.0%} of the forward pass is repeated")
-    trace, steps = facts.trace, steady_count(facts)
+    trace, steps = facts.trace, facts.steady_count
     calls = backward.recompute_calls
     owner = facts.host.outermost_operator[calls]
     operator = np.full(len(calls), -1, dtype=np.int64)
@@ -97,15 +94,7 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
         values={"time": time(backward.recompute_ns / steps), "share": share(part)},
         change=without_stretch(facts, calls),
         evidence=[
-            table(
-                "Repeated operators, by device time",
-                {
-                    "operator": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "time": ("time", "device time per step"),
-                },
-                rows,
-            )
+            table("Repeated operators, by device time", [OPERATOR, COUNT, headed(TIME, "device time per step")], rows)
         ],
         location=locate(facts, int(calls[0])),
         events=calls.tolist(),

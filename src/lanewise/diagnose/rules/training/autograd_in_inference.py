@@ -9,6 +9,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import per
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import cheaper
+from lanewise.report.evidence_columns import STEP
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, text
 from lanewise.trace.schema import Kind
 
@@ -80,12 +82,12 @@ def autograd_in_inference(facts: Facts) -> Outcome:
         evidence=[
             table(
                 "Sequence numbers of forward operators",
-                {
-                    "step": ("count", "step"),
-                    "first": ("count", "first"),
-                    "last": ("count", "last"),
-                    "recorded": ("count", "recorded"),
-                },
+                [
+                    STEP,
+                    TableColumn("first", "count", "first"),
+                    TableColumn("last", "count", "last"),
+                    TableColumn("recorded", "count", "recorded"),
+                ],
                 table_rows,
             )
         ],

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.bubbles import LOADER, loader_rows
 from lanewise.replay.change import overlap
+from lanewise.report.evidence_columns import CALLS, ROW, SITE, STEP, TIME, headed
 from lanewise.report.quantity import Quantity, share, text, time
 from lanewise.trace.intervals import covered, intersect, union
 
@@ -42,7 +43,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
         evidence=[
             table(
                 "Loading batches",
-                {"site": ("text", "row"), "calls": ("count", "batches"), "time": ("time", "time")},
+                [headed(SITE, "row"), headed(CALLS, "batches"), TIME],
                 contexts.by_site(rows, calls=contexts.calls[rows], time=spent),
             )
         ],
@@ -90,11 +91,11 @@ def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
         return NotApplicable("no device work that could wait")
     idle = intersect(classes.sets["host"], union(trace.start[rows], trace.end[rows]))
     steady = facts.steps.steady
-    stall = float(covered(idle, classes.window_start, classes.window_end)[steady].sum()) / steady_count(facts)
+    stall = float(covered(idle, classes.window_start, classes.window_end)[steady].sum()) / facts.steady_count
     part = stall / max(1.0, facts.steps.period_ns)
     if part <= share_from:
         return Clear(f"the device waits {part:.1%} of the step for the DataLoader")
-    inside = in_steady_steps(facts, rows)
+    inside = facts.steady_events(rows)
     shown = inside if len(inside) else rows
     steps = trace.steps
     found = [
@@ -113,13 +114,7 @@ def data_loader_stall(facts: Facts, *, share_from: float = 0.05) -> Outcome:
             "workers": _who(trace.name_of(event) for event in shown.tolist()),
         },
         change=overlap(inside),
-        evidence=[
-            table(
-                "Waiting for batches",
-                {"step": ("count", "step"), "row": ("text", "row"), "time": ("time", "time")},
-                found,
-            )
-        ],
+        evidence=[table("Waiting for batches", [STEP, ROW, TIME], found)],
         location=locate(facts, int(shown[0])),
         events=shown.tolist(),
     )

@@ -6,12 +6,14 @@ import re
 
 import numpy as np
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import compute_ns
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.backward_work import Backward
+from lanewise.report.evidence_columns import COUNT
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.schema import ENGINE_PREFIX
 
@@ -61,7 +63,7 @@ def expensive_backward(
         return NeedsCapture("sequence numbers: no backward row has a forward operator in this recording")
     if facts.health.unmatched_share > _MISSING_FROM:
         return NotApplicable("too many device records are missing (MEA108)")
-    compute, steps = compute_ns(facts), steady_count(facts)
+    compute, steps = compute_ns(facts), facts.steady_count
     rows: list[dict[str, float | str]] = []
     claims: list[np.ndarray] = []
     for name, mine in _by_name(facts, backward):
@@ -118,14 +120,14 @@ def expensive_backward(
         evidence=[
             table(
                 "Backward nodes against their forward",
-                {
-                    "node": ("text", "node"),
-                    "count": ("count", "per step"),
-                    "backward": ("time", "backward"),
-                    "forward": ("time", "forward"),
-                    "ratio": ("ratio", "ratio"),
-                    "gain": ("time", "beyond twice the forward"),
-                },
+                [
+                    TableColumn("node", "text", "node"),
+                    COUNT,
+                    TableColumn("backward", "time", "backward"),
+                    TableColumn("forward", "time", "forward"),
+                    TableColumn("ratio", "ratio", "ratio"),
+                    TableColumn("gain", "time", "beyond twice the forward"),
+                ],
                 [rows[i] for i in order],
             )
         ],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from lanewise.diagnose.evidence import locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.of_tree.tree_optimizer import measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.diagnose.what_if.remedies import batch
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.optimizer_step import OptimizerSums
+from lanewise.report.evidence_columns import VALUE, WHAT, headed
 from lanewise.report.model import TableBlock
 from lanewise.report.quantity import count, time
 
@@ -36,7 +37,7 @@ def _evidence(step: OptimizerSums) -> TableBlock:
         rows.append({"what": "gradients accumulated per step", "value": f"{step.parameters:,.0f}"})
     if step.loop_frames:
         rows.append({"what": "frames of the for-loop implementation", "value": f"{step.loop_frames:,}"})
-    return table("Optimizer step", {"what": ("text", ""), "value": ("text", "value")}, rows)
+    return table("Optimizer step", [headed(WHAT, ""), VALUE], rows)
 
 
 def _of_tree(contexts: Contexts, *, per_parameter: float, launches_from: int) -> Outcome:
@@ -85,7 +86,7 @@ def for_loop_optimizer(facts: Facts, *, per_parameter: float = 3.0, launches_fro
         return none
     return Found(
         values={"launches": count(round(step.launches)), "host": time(step.host_ns), "device": time(step.device_ns)},
-        change=batch(facts, step.marks, step.calls, launches=_LAUNCHES_OF_FOREACH, steps=steady_count(facts)),
+        change=batch(facts, step.marks, step.calls, launches=_LAUNCHES_OF_FOREACH, steps=facts.steady_count),
         spread=0.2,
         confidence="high" if step.loop_frames else "medium",
         evidence=[_evidence(step)],

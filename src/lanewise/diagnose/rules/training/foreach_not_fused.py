@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, locate, steady_count, table
+from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.of_tree.tree_optimizer import measure_tree_optimizer
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
@@ -12,7 +12,9 @@ from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.optimizer_step import FOREACH, OptimizerStep, OptimizerSums
 from lanewise.replay.change import cheaper
+from lanewise.report.evidence_columns import COUNT, HOST, OPERATOR, SITE, headed
 from lanewise.report.quantity import Quantity, count, share, time
+from lanewise.trace.groups import mask_of
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
@@ -58,11 +60,7 @@ def _of_tree(contexts: Contexts, *, passes_from: int, share_from: float) -> Outc
         evidence=[
             table(
                 "Multi-tensor operators in the optimizer step",
-                {
-                    "site": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time per step"),
-                },
+                [headed(SITE, "operator"), COUNT, headed(HOST, "host time per step")],
                 contexts.by_name(rows, count=contexts.calls[rows], host=contexts.inside(contexts.host)[rows]),
             )
         ],
@@ -104,7 +102,7 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
     work = trace.device_work[np.isin(trace.links.launch, step.calls)]
     device_bound = facts.regime.name == "compute"
     if device_bound:
-        total = float(facts.trace.duration[in_steady_steps(facts, facts.trace.device_work)].sum()) / steady_count(facts)
+        total = float(facts.trace.duration[facts.steady_events(facts.trace.device_work)].sum()) / facts.steady_count
         cost, part = step.device_ns, step.device_ns / max(1.0, total)
     else:
         cost, part = step.host_ns, step.host_ns / max(1.0, facts.steps.period_ns)
@@ -118,11 +116,7 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
         evidence=[
             table(
                 "Multi-tensor operators in the optimizer step",
-                {
-                    "operator": ("text", "operator"),
-                    "count": ("count", "per step"),
-                    "host": ("time", "host time per step"),
-                },
+                [OPERATOR, COUNT, headed(HOST, "host time per step")],
                 _operators(facts, step),
             )
         ],
@@ -132,9 +126,8 @@ def foreach_not_fused(facts: Facts, *, passes_from: int = 3, share_from: float =
 
 
 def _operators(facts: Facts, step: OptimizerStep) -> list[dict[str, object]]:
-    trace, steps = facts.trace, steady_count(facts)
-    inside = np.zeros(len(trace), dtype=bool)
-    inside[step.marks] = True
+    trace, steps = facts.trace, facts.steady_count
+    inside = mask_of(len(trace), step.marks)
     events = trace.of(Kind.OPERATOR)
     events = events[trace.name_mask(FOREACH)[trace.name[events]]]
     events = events[nearest(facts.host.parent, inside, events) >= 0]

@@ -9,7 +9,19 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.validity.first_step import causes_in_first_step
-from lanewise.report.model import TableBlock
+from lanewise.report.evidence_columns import (
+    ANNOTATION_DURATION,
+    ANNOTATION_START,
+    CALL,
+    CAUSE,
+    FIRST_DISPATCH,
+    HOST,
+    OTHERS,
+    START,
+    TIME,
+    headed,
+)
+from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.quantity import ratio, share, text, time
 
 
@@ -73,12 +85,12 @@ def cold_first_step(facts: Facts, *, ratio_from: float = 1.5, cause_share: float
             0,
             table(
                 "What the records in the first step show",
-                {
-                    "cause": ("text", "cause"),
-                    "first": ("time", "in the first step"),
-                    "others": ("time", "in the others (median)"),
-                    "rows": ("count", "rows"),
-                },
+                [
+                    CAUSE,
+                    TableColumn("first", "time", "in the first step"),
+                    headed(OTHERS, "in the others (median)"),
+                    TableColumn("rows", "count", "rows"),
+                ],
                 rows,
             ),
         )
@@ -112,13 +124,7 @@ def _cold_call(facts: Facts) -> Outcome:
         },
         title="The recording holds the start of the device: {call} alone took {first}, {share} of it. A program pays "
         "that once; what this recording says of the rest is drowned in it.",
-        evidence=[
-            table(
-                "Calls that start the device",
-                {"call": ("text", "call"), "start": ("time", "start"), "time": ("time", "time")},
-                rows,
-            )
-        ],
+        evidence=[table("Calls that start the device", [CALL, START, TIME], rows)],
         location=locate(facts, worst),
     )
 
@@ -130,14 +136,14 @@ def _gaps(facts: Facts) -> TableBlock:
     return table_of(
         "Before the first launch of each step",
         data,
-        {
-            "number": ("count", "step"),
-            "host": ("time", "step on the host"),
-            "annotation_start": ("time", "annotation starts"),
-            "first_dispatch": ("time", "first operator"),
-            "gap": ("time", "gap between them"),
-            "before_launch": ("time", "in the operator, before its launch"),
-            "first_launch": ("time", "first launch"),
-            "annotation_duration": ("time", "annotation lasts"),
-        },
+        [
+            TableColumn("number", "count", "step"),
+            headed(HOST, "step on the host"),
+            ANNOTATION_START,
+            FIRST_DISPATCH,
+            TableColumn("gap", "time", "gap between them"),
+            TableColumn("before_launch", "time", "in the operator, before its launch"),
+            TableColumn("first_launch", "time", "first launch"),
+            ANNOTATION_DURATION,
+        ],
     )

@@ -8,6 +8,7 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.measure.compile.compilation import compile_time_of_step, outer_compile_rows
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import ROW, STEP, TIME
 from lanewise.report.quantity import count, text, time
 
 
@@ -63,13 +64,7 @@ def compile_in_window(facts: Facts, *, fewer_than: float = 0.5) -> Outcome:
             "where": text(where if steps.recorded else "an unmarked recording"),
             "steps": count(len(affected)),
         },
-        evidence=[
-            table(
-                "Compile rows, outermost",
-                {"row": ("text", "row"), "step": ("count", "step"), "time": ("time", "time")},
-                found,
-            )
-        ],
+        evidence=[table("Compile rows, outermost", [ROW, STEP, TIME], found)],
         steps=affected.tolist() if steps.recorded else (),
         title=None
         if steps.recorded

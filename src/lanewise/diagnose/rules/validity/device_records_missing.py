@@ -5,6 +5,8 @@ from __future__ import annotations
 from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, share
 from lanewise.trace.file.profiler_log import says_dropped
 from lanewise.trace.health import Health
@@ -46,7 +48,7 @@ def device_records_missing(facts: Facts, *, share_from: float = 0.02) -> Outcome
         {"reason": "device ops without launch, elsewhere", "count": health.other_orphans},
         *({"reason": line, "count": 1} for line in capped),
     ]
-    evidence = [table("Records", {"reason": ("text", "records"), "count": ("count", "count")}, rows)]
+    evidence = [table("Records", [TableColumn("reason", "text", "records"), headed(COUNT, "count")], rows)]
     values = {
         "unlinked": count(health.unlinked),
         "lost": count(health.lost),

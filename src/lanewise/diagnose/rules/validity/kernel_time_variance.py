@@ -9,6 +9,8 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.diagnose.select import counted
 from lanewise.measure.facts import Facts
 from lanewise.measure.validity.kernel_variance import kernel_variance
+from lanewise.report.evidence_columns import KERNEL, MAX, MEDIAN, SHARE
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import ratio, share, text, time
 
 
@@ -72,14 +74,14 @@ def kernel_time_variance(
         evidence=[
             table(
                 "Kernels that vary, by share of kernel time",
-                {
-                    "kernel": ("text", "kernel"),
-                    "samples": ("count", "samples"),
-                    "median": ("time", "median"),
-                    "p95": ("time", "95 %"),
-                    "max": ("time", "max"),
-                    "share": ("share", "share"),
-                },
+                [
+                    KERNEL,
+                    TableColumn("samples", "count", "samples"),
+                    MEDIAN,
+                    TableColumn("p95", "time", "95 %"),
+                    MAX,
+                    SHARE,
+                ],
                 rows,
             )
         ],

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.diagnose.evidence import in_steady_steps, steady_count, table
+from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.host_lanes import slice_around
 from lanewise.measure.validity.first_step import LOADING_ROWS, overhead_rows
+from lanewise.report.evidence_columns import INSIDE, ROW, STEP, TIME
 from lanewise.report.quantity import count, share, time
 
 
@@ -43,9 +44,9 @@ def lazy_loading(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     if not trace.steps.recorded:
         return NotApplicable("the trace marks no steps, so warm steps cannot be told from the first")
     compiling = set(trace.steps.of_event[facts.compile_rows].tolist())
-    rows = in_steady_steps(facts, rows)
+    rows = facts.steady_events(rows)
     rows = rows[~np.isin(trace.steps.of_event[rows], np.fromiter(compiling, np.int64))]
-    per_step = float(trace.duration[rows].sum()) / steady_count(facts)
+    per_step = float(trace.duration[rows].sum()) / facts.steady_count
     part = per_step / max(1.0, facts.steps.period_ns)
     if part <= share_from:
         return Clear(f"{part:.2%} of the step")
@@ -63,17 +64,6 @@ def lazy_loading(facts: Facts, *, share_from: float = 0.01) -> Outcome:
     affected = np.unique(trace.steps.of_event[rows])
     return Found(
         values={"steps": count(len(affected)), "time": time(per_step), "share": share(part), "rows": count(len(rows))},
-        evidence=[
-            table(
-                "Loading rows",
-                {
-                    "row": ("text", "row"),
-                    "step": ("count", "step"),
-                    "time": ("time", "time"),
-                    "inside": ("text", "inside"),
-                },
-                found,
-            )
-        ],
+        evidence=[table("Loading rows", [ROW, STEP, TIME, INSIDE], found)],
         steps=affected.tolist(),
     )

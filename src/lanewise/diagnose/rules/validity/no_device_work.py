@@ -7,6 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import OPERATOR, SHARE, TIME
 from lanewise.report.quantity import share, text, time
 from lanewise.trace.schema import Kind
 
@@ -61,12 +62,6 @@ def no_device_work(facts: Facts, *, matrix_share_from: float = 0.5) -> Outcome:
     main = int(np.argmax(np.where(facts.matrix_names, time_of, 0)))
     return Found(
         values={"share": share(part), "operator": text(trace.names[main]), "time": time(total)},
-        evidence=[
-            table(
-                "Operators by own time",
-                {"operator": ("text", "operator"), "time": ("time", "time"), "share": ("share", "share")},
-                rows,
-            )
-        ],
+        evidence=[table("Operators by own time", [OPERATOR, TIME, SHARE], rows)],
         location=locate(facts, int(heaviest)),
     )

@@ -9,6 +9,8 @@ from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.host_lanes import slice_around
 from lanewise.measure.validity.first_step import overhead_rows
+from lanewise.report.evidence_columns import INSIDE, START, STEP, TIME, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, text, time
 
 _ROW = "Activity Buffer Request"
@@ -81,13 +83,13 @@ def profiler_buffer_request(facts: Facts) -> Outcome:
         evidence=[
             table(
                 "Buffer requests that blocked a thread",
-                {
-                    "step": ("count", "step"),
-                    "start": ("time", "after the step began"),
-                    "time": ("time", "request"),
-                    "inside": ("text", "inside"),
-                    "own": ("time", "which took"),
-                },
+                [
+                    STEP,
+                    headed(START, "after the step began"),
+                    headed(TIME, "request"),
+                    INSIDE,
+                    TableColumn("own", "time", "which took"),
+                ],
                 rows,
             )
         ],

@@ -9,6 +9,7 @@ import numpy as np
 from lanewise.diagnose.evidence import per_step, table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import VALUE, WHAT
 from lanewise.report.quantity import count, ratio, time
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import Kind
@@ -70,7 +71,7 @@ def profiler_distortion(
     evidence = [
         table(
             "What was recorded",
-            {"what": ("text", "what"), "value": ("text", "value")},
+            [WHAT, VALUE],
             [
                 {"what": "operator rows per step", "value": f"{rows:,.0f}"},
                 {"what": "Python frames per step", "value": f"{frames:,.0f}"},

@@ -6,6 +6,7 @@ from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.measure.validity.slow_steps import measure_slow_steps
+from lanewise.report.evidence_columns import BUSY, PERIOD, STEP
 from lanewise.report.quantity import count, share, text, time
 
 _LONGEST_NAME = 80
@@ -60,7 +61,7 @@ def rare_slow_steps(facts: Facts, *, share_from: float = 0.2) -> Outcome:
         }
         for row in slow.row.tolist()
     ]
-    headings = {"step": ("count", "step"), "period": ("time", "takes"), "busy": ("time", "device busy")}
+    headings = [STEP, PERIOD, BUSY]
     return Found(
         values={
             "slow": count(len(slow.row)),
@@ -70,7 +71,7 @@ def rare_slow_steps(facts: Facts, *, share_from: float = 0.2) -> Outcome:
             "share": share(slow.share),
             "cause": text(_CAUSES[slow.why].format(name=name)),
         },
-        evidence=[table("Slow steps", headings, rows, limit=12)],  # type: ignore[arg-type]
+        evidence=[table("Slow steps", headings, rows, limit=12)],
         steps=slow.row.tolist(),
         location=locate(facts, slow.event) if slow.event >= 0 and slow.why in {"host", ""} else None,
     )

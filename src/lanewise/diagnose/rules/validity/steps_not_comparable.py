@@ -9,7 +9,8 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted
 from lanewise.measure.facts import Facts
 from lanewise.measure.validity.steadiness import measure_steadiness, spread_of
-from lanewise.report.model import Block, TextBlock
+from lanewise.report.evidence_columns import HOST, OPERATORS, PERIOD, STEP, headed
+from lanewise.report.model import Block, TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, text, time
 
 
@@ -60,14 +61,14 @@ def steps_not_comparable(
     evidence: list[Block] = [
         table(
             "Recorded steps",
-            {
-                "step": ("count", "step"),
-                "steady": ("text", "used"),
-                "period": ("time", "period"),
-                "host": ("time", "on the host"),
-                "operators": ("count", "operators"),
-                "differs": ("share", "operators that differ"),
-            },
+            [
+                STEP,
+                TableColumn("steady", "text", "used"),
+                headed(PERIOD, "period"),
+                headed(HOST, "on the host"),
+                OPERATORS,
+                TableColumn("differs", "share", "operators that differ"),
+            ],
             rows,
             limit=24,
         )

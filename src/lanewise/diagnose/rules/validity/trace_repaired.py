@@ -6,6 +6,8 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, Outcome, rule
 from lanewise.diagnose.select import counted
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import COUNT, WHAT, headed
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
 
 
@@ -63,12 +65,12 @@ def trace_repaired(facts: Facts) -> Outcome:
         evidence=[
             table(
                 "What was mended or lost",
-                {
-                    "what": ("text", ""),
-                    "reason": ("text", "reason"),
-                    "count": ("count", "rows"),
-                    "sample": ("text", "sample"),
-                },
+                [
+                    headed(WHAT, ""),
+                    TableColumn("reason", "text", "reason"),
+                    headed(COUNT, "rows"),
+                    TableColumn("sample", "text", "sample"),
+                ],
                 rows,
                 limit=12,
             )

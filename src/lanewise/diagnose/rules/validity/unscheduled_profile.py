@@ -5,6 +5,7 @@ from __future__ import annotations
 from lanewise.diagnose.evidence import table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import HOST, STEP, headed
 from lanewise.report.quantity import count
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import Kind
@@ -57,6 +58,6 @@ def unscheduled_profile(facts: Facts) -> Outcome:
     ]
     return Found(
         values={"steps": count(len(steps))},
-        evidence=[table("Recorded steps", {"step": ("count", "step"), "host": ("time", "on the host")}, rows)],
+        evidence=[table("Recorded steps", [STEP, headed(HOST, "on the host")], rows)],
         steps=[0],
     )

@@ -8,6 +8,8 @@ from lanewise.diagnose.evidence import kernel_label, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted
 from lanewise.measure.facts import Facts
+from lanewise.report.evidence_columns import START, TIME
+from lanewise.report.model import TableColumn
 from lanewise.report.quantity import time
 
 
@@ -63,11 +65,7 @@ def work_leaks_into_window(facts: Facts) -> Outcome:
         evidence=[
             table(
                 "Device work launched before the recording",
-                {
-                    "work": ("text", "device op"),
-                    "start": ("time", "start"),
-                    "time": ("time", "time"),
-                },
+                [TableColumn("work", "text", "device op"), START, TIME],
                 rows,
             )
         ]

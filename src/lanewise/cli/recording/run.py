@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from lanewise.cli.first_words import what_to_type
 from lanewise.cli.plain import as_given
+from lanewise.cli.recording.first_words import what_to_type
 from lanewise.errors import MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
@@ -232,4 +232,4 @@ def _record(program: Program, given: dict[str, Any]) -> NoReturn:
         "as_json": given["as_json"],
         "quiet": given["quiet"],
     }
-    become(program, "lanewise.cli.after_run", order)
+    become(program, "lanewise.cli.recording.after_run", order)

@@ -109,11 +109,11 @@ def _start(asked: str, *, first: bool) -> None:
         from lanewise.capture.inside import begin
 
         begin(
-            json.dumps({"module": "lanewise.cli.watched", "order": order, "searches": _searches()}),
+            json.dumps({"module": "lanewise.cli.recording.watched", "order": order, "searches": _searches()}),
             frozenset(sys.modules),
         )
     else:
-        from lanewise.cli.watched import start
+        from lanewise.cli.recording.watched import start
 
         start(order)
 

@@ -6,7 +6,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from lanewise.edit.analysis.imported_names import text_of
-from lanewise.edit.edit import Edit, argument, is_literal
+from lanewise.edit.edit import Edit, after_imports, argument, is_literal
 
 __all__ = ["GrowingCat"]
 
@@ -126,17 +126,3 @@ class GrowingCat(Edit):
             return updated_node
         attends = "scaled_dot_product_attention" in original_node.code and _SETTING not in original_node.code
         return after_imports(updated_node, f"{_FUNCTION}{_PLANS if attends else ''}")
-
-
-def after_imports(module: cst.Module, text: str) -> cst.Module:
-    """The module with statements behind its last import at the top."""
-    body = list(module.body)
-    imports = [at for at, one in enumerate(body) if _is_import(one)]
-    place = imports[-1] + 1 if imports else 1 if module.get_docstring() is not None else 0
-    first, *others = cst.parse_module(text.lstrip("\n")).body
-    blank = [cst.EmptyLine(indent=False)] * (len(text) - len(text.lstrip("\n")))
-    return module.with_changes(body=[*body[:place], first.with_changes(leading_lines=blank), *others, *body[place:]])
-
-
-def _is_import(statement: cst.BaseStatement) -> bool:
-    return isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Import | cst.ImportFrom)

@@ -28,7 +28,7 @@ __all__ = ["Afterwards", "how_it_ended", "main", "start"]
 
 _MAIN = """
 import sys; sys.path[:] = {search!r}
-from lanewise.cli.after_run import main
+from lanewise.cli.recording.after_run import main
 main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else None)
 """
 """The report is made with the modules that were there before the program, whatever lies in its folder."""
@@ -76,7 +76,7 @@ class Afterwards:
         # The program may go elsewhere; the project is where the command was given.
         self._project = os.getcwd()
         # This lanewise first, wherever it came from.
-        self._search = [str(Path(__file__).resolve().parents[2]), *installed_first()]
+        self._search = [str(Path(__file__).resolve().parents[3]), *installed_first()]
 
     def register(self) -> None:
         """Run when the process ends: registered before the program's own handlers, and so called after them."""

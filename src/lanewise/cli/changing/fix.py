@@ -13,7 +13,7 @@ import click
 
 from lanewise.cli.common import check_output, console, emit, json_option, output_option
 from lanewise.cli.outputs import deliver, written
-from lanewise.cli.run import RunCommand
+from lanewise.cli.recording.run import RunCommand
 from lanewise.errors import InputError, LanewiseError, UsageError
 
 if TYPE_CHECKING:

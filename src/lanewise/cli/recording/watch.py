@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from lanewise.cli.run import RunCommand, program_here
+from lanewise.cli.recording.run import RunCommand, program_here
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,21 +20,21 @@ __all__ = ["watch"]
 
 def _installed(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
-        from lanewise.cli.watch_asked import install_hook
+        from lanewise.cli.recording.watch_asked import install_hook
 
         _told(ctx, install_hook)
 
 
 def _removed(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
-        from lanewise.cli.watch_asked import remove_hook
+        from lanewise.cli.recording.watch_asked import remove_hook
 
         _told(ctx, remove_hook)
 
 
 def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     """Change the hook, say what was done, and end."""
-    from lanewise.cli.watch_asked import hook_file
+    from lanewise.cli.recording.watch_asked import hook_file
 
     try:
         click.echo(change())
@@ -126,4 +126,4 @@ def _watch(program: Program, given: dict[str, Any]) -> NoReturn:
     names = ("steps", "frames", "device", "lines", "measure", "way", "step_on", "save_every")
     options = {name: given[name] for name in names} | {"every": given["every"] or 0, "source": program.name}
     order = {"out": str(out), "quiet": given["quiet"], "options": options}
-    become(program, "lanewise.cli.watched", order)
+    become(program, "lanewise.cli.recording.watched", order)

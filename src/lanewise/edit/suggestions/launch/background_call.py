@@ -5,8 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from lanewise.edit.analysis.imported_names import text_of
-from lanewise.edit.edit import Edit
-from lanewise.edit.suggestions.growing_cat import after_imports
+from lanewise.edit.edit import Edit, after_imports
 
 __all__ = ["BackgroundCall"]
 

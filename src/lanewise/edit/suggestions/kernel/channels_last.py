@@ -6,7 +6,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from lanewise.edit.analysis.imported_names import text_of
-from lanewise.edit.analysis.values import Value
+from lanewise.edit.analysis.known_value import Value
 from lanewise.edit.analysis.whole_file import TWICE
 from lanewise.edit.edit import Edit
 from lanewise.edit.torch_names import ELEMENTWISE, KEEP_RANK, LAYERS, MAKERS, RANDOM, REDUCTIONS, words

@@ -1,0 +1,1 @@
+"""Verbs about changes of a program: what they would give, and making them."""

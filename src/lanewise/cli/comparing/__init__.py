@@ -1,0 +1,1 @@
+"""Verbs that hold recordings beside each other, or against what was kept."""

@@ -1,0 +1,1 @@
+"""Verbs that show what is in a recording, or in a kernel."""

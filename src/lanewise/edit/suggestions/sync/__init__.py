@@ -1,0 +1,1 @@
+"""Suggestions that answer diagnoses of the sync family."""
