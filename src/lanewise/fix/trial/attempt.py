@@ -38,7 +38,7 @@ _CLEARLY_SLOWER, _CLEARLY_FASTER = 0.9, 1.2
 
 _QUICK_S = 1.5
 
-_WORKERS_S = 8.0
+_WORKERS_S = 3.0
 """For the compiler's processes to start, seconds; they have begun with the trial."""
 
 _LESS_MEMORY, _MORE_TIME = 0.98, 1.05
