@@ -15,7 +15,7 @@ HAS := $(VENV)/has
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup torch demo test test-all lint thresholds types layers docs docs-check page page-built page-pictures readers check \
+.PHONY: help setup torch demo tour test test-all lint thresholds types layers docs docs-check docs-site page page-built page-pictures readers check \
   nightly hooks bench-reader bench-diagnosis clean
 
 help: ## list these targets
@@ -39,6 +39,11 @@ ifneq ($(TORCH),none)
 	@echo "$(TORCH)" >$(HAS)-torch
 endif
 
+$(HAS)-tour: pyproject.toml | $(HAS)-python
+	@echo "Installing lanewise with what edits programs ..."
+	@LANEWISE_PAGE=skip $(PIP) install -e '.[fix]'
+	@touch $@ $(HAS)-lanewise
+
 $(HAS)-dev: pyproject.toml | $(HAS)-python
 	@echo "Installing what development needs, and building the page ..."
 	@$(PIP) install -e '.[dev]'
@@ -49,6 +54,9 @@ setup: torch $(HAS)-dev ## make the virtual environment with everything that dev
 demo: $(HAS)-lanewise ## explain a bundled H100 trace (and record a CPU program if torch is installed)
 	@$(BIN)/lanewise demo
 	@echo "lanewise is in $(BIN)"
+
+tour: torch $(HAS)-tour ## install what the guided tour needs, and say how to begin
+	@echo "Next:  . $(BIN)/activate    and then    lanewise tour --start"
 
 test: setup ## run the fast tests; with TORCH=none those that do without torch
 	@$(BIN)/pytest -m "not slow and not gpu" -n auto --dist loadfile
@@ -75,6 +83,15 @@ docs: $(HAS)-dev ## regenerate the generated pages of docs/
 docs-check: $(HAS)-dev ## whether the generated pages are up to date
 	$(BIN)/python scripts/generate_docs.py --check
 
+# The site has an environment of its own: nothing else needs what it needs.
+.venv-docs/has: pyproject.toml
+	@$(PYTHON) -m venv .venv-docs
+	@LANEWISE_PAGE=skip .venv-docs/bin/pip --disable-pip-version-check --quiet install -e '.[docs]'
+	@touch $@
+
+docs-site: .venv-docs/has ## build the site of docs/ into site/, links checked
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+
 web/node_modules: web/package-lock.json
 	cd web && npm ci --ignore-scripts --silent
 	@touch $@
@@ -95,7 +112,7 @@ readers:
 check: ## everything that CI checks, the tests without torch and with it
 	@$(if $(filter file,$(origin TORCH)),,TORCH='$(TORCH)') .ci/run
 
-nightly: setup ## what takes too long for every change: slow tests, and how much of the code all tests reach
+nightly: setup docs-site ## what takes too long for every change: slow tests, how much of the code all tests reach, the site
 	$(BIN)/pytest -m "not gpu" -n auto --dist loadfile --cov --cov-report=term:skip-covered
 
 hooks: $(HAS)-dev ## have style and docs checked at each commit
@@ -108,4 +125,4 @@ bench-diagnosis: $(HAS)-dev ## how right the diagnoses are on labelled recording
 	$(BIN)/python -m benchmarks.diagnosis
 
 clean: ## remove what was built
-	rm -rf $(VENV) $(VENV)-no-torch dist build site .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-no-torch .venv-docs dist build site .pytest_cache .ruff_cache .hypothesis

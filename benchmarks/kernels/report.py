@@ -1,4 +1,4 @@
-"""Write the tables and charts of docs/kernels.md from the result files: `python -m benchmarks.kernels.report`.
+"""Write the tables of docs/appendix/kernels-measured.md and the charts: `python -m benchmarks.kernels.report`.
 
 The tables are of the card in `CARD`; beside each case stands what another card gave, where it was measured there. A
 case measured again replaces the earlier measurement; every row says which file it is from.
@@ -16,7 +16,7 @@ from benchmarks.kernels.defaults import behind
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 CARD, BESIDE = "h200", "h100"
-PAGE = ROOT / "docs" / "kernels.md"
+PAGE = ROOT / "docs" / "appendix" / "kernels-measured.md"
 CHARTS = ROOT / "docs" / "images" / "kernels"
 COMPILED = RESULTS / CARD / "compiled-sm90.json"
 COMPILED_BEGIN, COMPILED_END = "<!-- compiled: begin -->", "<!-- compiled: end -->"

@@ -1,7 +1,7 @@
 """What proofs predicted beside what they measured: every fix that is tried tests the replay.
 
     python -m benchmarks.replay.proofs run --out FOLDER [PROGRAM.py ...] [--runs 4]
-    python -m benchmarks.replay.proofs table FILE_OR_FOLDER ... [--out RESULT.json] [--into docs/predict.md]
+    python -m benchmarks.replay.proofs table FILE_OR_FOLDER ... [--out RESULT.json] [--into PAGE]
 
 `run` proves the edits of programs (`examples/bad` by default) on this machine, on its GPU if it has one, and keeps for
 each what `lanewise fix --prove --json` prints. `table` reads such files, and plans of `lanewise.optimize` that were given a

@@ -1,4 +1,5 @@
-"""Where lanewise keeps what it need not find out twice: traces, reports, plans, tuning, the compiled collector."""
+"""Where lanewise keeps what it need not find out twice (traces, reports, plans, tuning, the compiled collector), and what
+it should remember of its user."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import zlib
 from functools import cache
 from pathlib import Path
 
-__all__ = ["cache_folder", "code_state"]
+__all__ = ["cache_folder", "code_state", "state_folder"]
 
 
 def cache_folder() -> Path:
@@ -21,6 +22,19 @@ def cache_folder() -> Path:
         base = str(Path.home() / "Library" / "Caches")
     else:
         base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "lanewise"
+
+
+def state_folder() -> Path:
+    """`LANEWISE_STATE_DIR`, or a folder where the system keeps what programs remember. It need not exist."""
+    if chosen := os.environ.get("LANEWISE_STATE_DIR"):
+        return Path(chosen)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Application Support")
+    else:
+        base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "lanewise"
 
 

@@ -87,7 +87,7 @@ PAIRS = [
         "02_mlp_256_1024_b32_eager",
         "02_mlp_256_1024_b32_compile",
         (
-            "the same 2 matrix products; nothing was fused, gelu only got a generated kernel",
+            "the same 2 matrix products; nothing was fused, gelu only became a generated kernel",
             "about 4 runs per side would tell",
         ),
         101.8,

@@ -211,7 +211,7 @@ def test_repeats_settle_what_one_run_cannot() -> None:
     many = step_of(repeats(1.0, 6, seed=1), repeats(1.4, 6, seed=2))
     assert one.step.verdict == "not enough samples"
     # Noise is no fact: neither a difference nor whose it is.
-    assert "these runs do not tell them apart" in one.verdict
+    assert "too few runs to tell them apart" in one.verdict
     assert "instead of" not in one.verdict
     assert "host time" not in one.verdict
     assert "instead of" in many.verdict

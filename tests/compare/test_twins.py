@@ -33,7 +33,7 @@ def test_compiling_what_cannot_be_fused_is_said() -> None:
     difference = twins(renamed)
     assert codes(difference) == ["CMP105"]
     assert "map one to one" in difference.statements[0].title
-    assert difference.verdict.startswith("Compiling: the same 9 matrix products; nothing was fused")
+    assert "Compiling: the same 9 matrix products; nothing was fused" in difference.verdict
 
 
 def test_it_is_not_said_where_something_was_fused() -> None:

@@ -201,7 +201,7 @@ def test_another_card_type_batch() -> None:
         ("nonsense", "say a finding's code"),
         ("KER104", r"KER104 \(tensor-cores-unused\) is not found in this trace: matrix kernels"),
         ("LAU106", "the run is device-bound, the rule speaks of host-bound or mixed runs"),
-        ("KER101", "names nothing to mend"),
+        ("KER101", "names nothing to fix"),
         ("kernel:redcue_kernel=2x", "no kernel 'redcue_kernel' in the steady steps; near: reduce_kernel"),
         ("kernel:zzz=2x", "the longest: elementwise_kernel"),
         ("kernel=2x", "which kernel?"),

@@ -192,8 +192,8 @@ def test_idle_time_between_device_rows_alone_is_nobodys() -> None:
 def test_a_kernel_that_outlives_the_next_ones_is_cut_and_its_share_is_said() -> None:
     of = report("f_impossible_durations")
     assert of.regime.name == "host-bound"
-    assert "7 device ops run on beyond the whole of the next one" in notes(of)
-    assert "81 % of the recorded device time" in notes(of)
+    assert "7 device ops last beyond the end of the next one" in notes(of)
+    assert "81 % of the device time" in notes(of)
     assert sum(row["total"] for row in of.tables["kernels"].rows) == pytest.approx(100 * 5_000, rel=0.01)
 
 
@@ -288,7 +288,7 @@ def test_launches_of_a_private_back_end_are_launches() -> None:
 def test_a_gap_is_named_after_the_function_whose_many_frames_fill_it() -> None:
     told = finding(report("f_bubble_of_many_frames"), "LAU110")
     assert told is not None
-    assert told.title.endswith("the time passes in socket.py(10): recv.")
+    assert told.title.endswith("the time goes into socket.py(10): recv.")
     assert "with_stack" not in str(told.evidence)
 
 
@@ -376,7 +376,7 @@ def test_what_was_asked_for_and_is_not_there_is_said(key: str, what: str) -> Non
     b = TraceBuilder(metadata={key: 1})
     with b.step(), b.op("aten::mm"):
         b.launch()
-    assert f"{what}: asked for when recording, and the trace holds none" in notes(explain(b.build()))
+    assert f"{what}: requested when recording, but the trace holds none" in notes(explain(b.build()))
     b.metadata[key] = 0
     assert "asked for" not in notes(explain(b.build()))
 

@@ -18,10 +18,10 @@ import lanewise
 from lanewise.fix.bounds import Known, bound_of, why_pruned
 from lanewise.fix.candidates import fused
 from lanewise.fix.candidates.catalogue import catalogue
-from lanewise.fix.gate.worklist import WorkList, work_of
 from lanewise.fix.optimize import ALLOWABLE
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject, make_subject
+from lanewise.fix.work.worklist import WorkList, work_of
 
 
 class Attends(nn.Module):
@@ -147,9 +147,9 @@ def test_bounds_prune_what_cannot_pay() -> None:
     from dataclasses import replace
 
     small = replace(sdpa, saves=0.005)
-    assert why_pruned(small, bound_of(small, work), None) == "it can give back at most 0.5 % of the time"
+    assert why_pruned(small, bound_of(small, work), None) == "it can save at most 0.5 % of the time"
     known = Known({"KER108": 0.2}, set(), 100.0)
-    assert "would give back 0.2 of 100 us" in why_pruned(replace(sdpa, saves=1.0), 0.0, known)
+    assert "would save 0.2 of 100 us" in why_pruned(replace(sdpa, saves=1.0), 0.0, known)
     assert why_pruned(replace(sdpa, saves=1.0), 0.0, Known({"KER108": 50.0}, set(), 100.0)) == ""
     (compiled,) = [candidate for candidate in catalogue(subject, work) if candidate.name == "compile"]
     single: Any = WorkList(operators=1)

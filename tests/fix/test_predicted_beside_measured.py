@@ -51,7 +51,7 @@ def test_a_proof_holds_the_prediction_against_what_was_measured(
     assert [one.change for one in proof.predicted.changes] == ["MEM106"]
     measured = proof.comparison.others[0].step_ns / 1e3
     assert proof.predicted.predicted.step_us == pytest.approx(measured, rel=0.15)
-    assert "predicted with MEM106 mended" in proof.predicted_beside_measured
+    assert "predicted with MEM106 fixed" in proof.predicted_beside_measured
     assert "; measured: " in proof.predicted_beside_measured
 
 

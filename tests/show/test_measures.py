@@ -207,7 +207,7 @@ def test_overlap_adds_up_and_says_what_is_hidden() -> None:
     assert rows["stream 9"]["alone"] == 0
     assert rows["stream 7"]["alone"] == 150_000
     assert "both of its streams are busy at once for 150.0 us" in str(section.statements[0])
-    assert str(section.statements[1]) == "Computation hides 100 % of the copies' time."
+    assert str(section.statements[1]) == "Computation hides 100 % of the copy time."
 
 
 def test_one_stream_of_kernels_has_nothing_to_hide() -> None:

@@ -154,7 +154,7 @@ def test_invalid_unicode_in_the_file_is_mended_and_shown(page_of: Open, tmp_path
         b'{"ph":"X","cat":"cpu_op","name":"bytes \xff\xfe\xc0\xaf","pid":1,"tid":1,"ts":10,"dur":5}]}'
     )
     page = page_of(read(str(path), cache=False)).page
-    assert "mended" in page.locator(".notes").inner_text()
+    assert "repaired" in page.locator(".notes").inner_text()
     page.evaluate("location.hash = '#view=tables&table=operators'")
     page.locator("tbody td").first.wait_for()
     text = page.locator("tbody").inner_text()

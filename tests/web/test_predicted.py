@@ -24,7 +24,7 @@ def test_a_card_leads_to_the_step_with_it_mended(page_of: Open) -> None:
     report = lanewise.explain(trace)
     code = next(finding.code for finding in report.findings if helps(finding))
     page = page_of(trace).page
-    page.locator(f"#finding-{code}").get_by_role("link", name="The step with it mended").click()
+    page.locator(f"#finding-{code}").get_by_role("link", name="The step with it fixed").click()
     page.wait_for_selector(".step-state")
     now, then = page.locator(".step-state").all()
     prediction = lanewise.predict(trace, code)
@@ -47,7 +47,7 @@ def test_another_finding_or_all_of_them_is_chosen(page_of: Open) -> None:
     assert len(options) > 2
     assert re.match(r"All \d together", options[-1])
     page.locator("select").select_option("all")
-    page.get_by_role("heading", name=re.compile(r"^Predicted: All \d together mended")).wait_for()
+    page.get_by_role("heading", name=re.compile(r"^Predicted: All \d together fixed")).wait_for()
     assert "finding=ALL" in page.url
     page.go_back()
     page.get_by_role("heading", name=re.compile(r"^Predicted: [A-Z]{3}\d{3}")).wait_for()

@@ -23,7 +23,7 @@ from lanewise.diagnose.what_if.predict import predict_of
 from lanewise.errors import InputError, LanewiseError, UsageError
 from lanewise.report.gain import gain_text, helps, why_not
 from lanewise.report.model import Finding, Report
-from lanewise.show.diff.diff_markdown import diff_markdown
+from lanewise.show.diff.diff_markdown import whole_diff_markdown
 from lanewise.show.page.source_lines import SourceLines
 from lanewise.show.report.markdown import escape, finding_markdown, location_text
 from lanewise.show.report.short_markdown import short_markdown
@@ -85,9 +85,9 @@ class Diff(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Predict(msgspec.Struct, forbid_unknown_fields=True):
-    """What a step would be with changes made, each alone and all together: a finding's code (mended), kernel:gemm=2x,
+    """What a step would be with changes made, each alone and all together: a finding's code (as if fixed), kernel:gemm=2x,
     module:Attention=2x, line:train.py:12=remove, copies=overlap, waits=remove, host=2x, device=H200, dtype=bf16, batch=2x,
-    cuda-graph, compile. Without changes: every finding mended, the best first."""
+    cuda-graph, compile. Without changes: every finding fixed, the best first."""
 
     trace: Trace
     changes: Annotated[list[str], Meta(description="the changes, in words as above")] = []
@@ -180,7 +180,7 @@ class Answers:
 
     def _diff(self, asked: Diff) -> str:
         sides = (self._path(asked.before), self._path(asked.after))
-        return diff_markdown(diff(*sides, anyway=asked.anyway, settings=self._settings))
+        return whole_diff_markdown(diff(*sides, anyway=asked.anyway, settings=self._settings))
 
     def _predict(self, asked: Predict) -> str:
         from rich.console import Console

@@ -27,12 +27,12 @@ VERBS: dict[str, str] = {
     "view": "Show a trace on an interactive page, or write it to one file to send.",
     "table": "The profiler's tables; roofline, memory, overlap, queues, critical path.",
     "predict": "Predict what a step would be with some changes made, alone and together.",
-    "ranks": "Ranks of one job beside each other: who comes last, and who waits.",
+    "ranks": "Compare the ranks of one job: which one is late and why, and how they communicate.",
     "tree": "Calling-context tree: every GPU microsecond at its source line, module and phase.",
     "diff": "Say what changed between runs, what did not, and how sure that is.",
     "fix": "Suggest changes of a program's source, prove that they help, apply them.",
-    "check": "Hold budgets in CI: exit code 1 if recordings exceed one.",
-    "baseline": "Keep what a program did, to compare later recordings with.",
+    "check": "Check budgets in CI: exit code 1 if a recording exceeds one.",
+    "baseline": "Save what a program did, to compare later recordings with.",
     "chain": "One step's dispatch chain, from Python call to kernel.",
     "export": "Write a trace for Perfetto, speedscope, a page, Parquet or CSV.",
     "kernel": "Say what limits a kernel, from its machine code alone.",
@@ -41,6 +41,7 @@ VERBS: dict[str, str] = {
     "mcp": "Answer an assistant's questions about recordings (Model Context Protocol).",
     "doctor": "Say what this machine can record, and why not.",
     "demo": "Show it working: a bundled H100 trace explained.",
+    "tour": "Learn it in twelve lessons, on your own recordings.",
 }
 
 # verb -> the room that its module is in; the others are beside this file.
@@ -67,6 +68,7 @@ OTHER_WORDS: dict[str, str] = {
     "stats": "table",
     "summary": "explain",
     "timeline": "view",
+    "tutorial": "tour",
 }
 
 

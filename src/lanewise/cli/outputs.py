@@ -22,6 +22,7 @@ _OUTPUTS = {
     ("tables", "csv"): "lanewise.show.report.tables:tables_csv",
     ("diff", "json"): "lanewise.show.diff.diff_json:diff_json",
     ("diff", "md"): "lanewise.show.diff.diff_markdown:diff_markdown",
+    ("whole diff", "md"): "lanewise.show.diff.diff_markdown:whole_diff_markdown",
     ("check", "json"): "lanewise.show.check.check_text:check_json",
     ("check", "md"): "lanewise.show.check.check_text:check_markdown",
     ("fix", "json"): "lanewise.show.plan.fix_page:fix_json",

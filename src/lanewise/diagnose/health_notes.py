@@ -48,7 +48,7 @@ def _reading(facts: Facts) -> list[Note]:
         notes.append(Note("bad", "file", f"{_count(tally.count)} lost: {reason}{sample}"))
     for reason, tally in reading.repaired.items():
         sample = f', for example "{tally.sample}"' if tally.sample else ""
-        notes.append(Note("warn", "file", f"{_count(tally.count)} mended: {reason}{sample}"))
+        notes.append(Note("warn", "file", f"{_count(tally.count)} repaired: {reason}{sample}"))
     if reading.unknown_categories:
         names = ", ".join(f"{name} ({_count(n)})" for name, n in list(reading.unknown_categories.items())[:5])
         notes.append(Note("info", "file", f"categories kept but not analysed: {names}"))
@@ -66,7 +66,7 @@ def _no_device_work(facts: Facts) -> list[Note]:
         "lost": f"no device work, though {_count(facts.health.launches)} calls launched some",
         "not recorded": "no device work, though the program used a device",
         "memory only": "no device work: nothing was launched, only memory asked for",
-        "cut off": "no device work, which may stand where it is cut off",
+        "cut off": "no device work, which may be in the part that is cut off",
     }.get(facts.device_records, "no device work: everything ran on the CPU")
     return [Note("info" if facts.on_cpu else "warn", "device", f"the trace holds {what}")]
 
@@ -80,8 +80,8 @@ def _device_work(health: Health) -> list[Note]:
             Note(
                 level,
                 "device",
-                f"{_count(health.unlinked)} of {_count(health.launches)} launches and as many device ops are there, and "
-                "nothing in the file says which belongs to which; the work is given to the step that was running",
+                f"{_count(health.unlinked)} of {_count(health.launches)} launches and as many device ops are there, but "
+                "nothing in the file says which belongs to which; the work counts for the step that was running",
             )
         )
     if missing:
@@ -94,7 +94,7 @@ def _device_work(health: Health) -> list[Note]:
                 level,
                 "device",
                 f"{_count(orphans)} device ops have no launch in the trace; they "
-                "are kept and given to the step that was running",
+                "are kept and attributed to the step that was running",
             )
         )
     if health.head_orphans:
@@ -112,8 +112,8 @@ def _device_work(health: Health) -> list[Note]:
             Note(
                 "warn",
                 "device",
-                f"{_count(health.impossible_overlaps)} kernels run more than 20 us into the "
-                "next one of their stream: impossible durations, counted once by the union",
+                f"{_count(health.impossible_overlaps)} kernels overlap the next one of their stream by "
+                "more than 20 us, which is impossible: the overlap is counted once",
             )
         )
     if health.clock_errors:
@@ -163,8 +163,8 @@ def _corrected(health: Health) -> list[Note]:
             Note(
                 "warn",
                 "device",
-                f"{_count(health.cut)} device ops run on beyond the whole of the next one of their stream, which cannot "
-                f"be; they are cut, and {format_quantity('share', health.cut_share)} of the recorded device time with them",
+                f"{_count(health.cut)} device ops last beyond the end of the next one of their stream, which "
+                f"cannot be; they are cut, and {format_quantity('share', health.cut_share)} of the device time with them",
             )
         )
     if health.left_open:
@@ -172,8 +172,8 @@ def _corrected(health: Health) -> list[Note]:
             Note(
                 "info",
                 "order",
-                f"{_count(health.left_open)} Python frames or ranges were left open when recording ended, though the "
-                "program had left them: they end where what came after them begins",
+                f"{_count(health.left_open)} Python {'call' if health.left_open == 1 else 'calls'} left open when "
+                "recording ended, though the program had left them: they end where the next one begins",
             )
         )
     if health.clock_offset:
@@ -270,7 +270,11 @@ def _capture(facts: Facts) -> list[Note]:
     if absent := _undelivered(facts):
         what = " and ".join(absent)
         notes.append(
-            Note("warn", "capture", f"{what}: asked for when recording, and the trace holds none; this torch lost them")
+            Note(
+                "warn",
+                "capture",
+                f"{what}: requested when recording, but the trace holds none: this torch lost them",
+            )
         )
     missing = [label for label, there in (("shapes", health.shapes), ("stacks", health.stacks)) if not there]
     if missing and len(facts.trace):

@@ -324,7 +324,7 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
         first = problems[0]
         parts.append(f"Start with {first.code} ({first.name}): {gain_text(first)}.")
     elif facts.regime.name == "mixed":
-        parts.append("No finding by itself would give back a measurable part of it.")
+        parts.append("No single fix would make the step measurably shorter.")
     elif regime and facts.device_records == "some" and regime.fix:
         parts.append(f"{_WAY_ON.get(facts.regime.name, '')}{regime.fix[0].upper()}{regime.fix[1:]}")
     return " ".join(parts)
@@ -332,7 +332,7 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
 
 # Where no finding would give anything: what the way on rests on.
 _WAY_ON = {
-    "compute": "No finding would make the kernels faster; what is left is less work for the GPU. ",
+    "compute": "No finding would make the kernels faster. ",
     "communication": "Whether data moves or a rank is late cannot be told from one rank. ",
 }
 

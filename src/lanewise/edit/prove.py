@@ -77,13 +77,13 @@ class Proof(NamedTuple):
         told, low, high = (format_quantity("time", us * 1e3) for us in (step.step_us, step.low_us, step.high_us))
         codes = " and ".join(one.change for one in self.predicted.changes)
         measured = format_quantity("time", now.step_ns)
-        return f"predicted with {codes} mended: {told} per step ({low} to {high}); measured: {measured}"
+        return f"predicted with {codes} fixed: {told} per step ({low} to {high}); measured: {measured}"
 
     @property
     def printed(self) -> str:
         """What there is to say about what both printed."""
         if self.same_output:
-            return "it prints the same" + ("" if self.steady else ", besides what changes from run to run anyway")
+            return "it prints the same" + ("" if self.steady else ", apart from what changes from run to run anyway")
         if not self.changes_output:
             return "it prints something else in every run, without the edits too: give it a seed to compare that"
         return f"it prints something else: {self.output}"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from lanewise.fix.candidates.candidate import Candidate
-from lanewise.fix.gate.worklist import WorkList
+from lanewise.fix.work.worklist import WorkList
 
 __all__ = ["Known", "bound_of", "known_from", "order", "why_pruned"]
 
@@ -47,7 +47,7 @@ def why_pruned(candidate: Candidate, bound: float, known: Known | None) -> str:
     if candidate.hopeless:
         return candidate.hopeless
     if bound and bound < _LEAST:
-        return f"it can give back at most {100 * (bound - 1):.1f} % of the time"
+        return f"it can save at most {100 * (bound - 1):.1f} % of the time"
     if known is None or not candidate.answers:
         return ""
     mine = {code: known.worth[code] for code in candidate.answers if code in known.worth}
@@ -55,7 +55,7 @@ def why_pruned(candidate: Candidate, bound: float, known: Known | None) -> str:
         return f"the report has none of the findings that it answers ({', '.join(candidate.answers)})"
     most = max(mine.values(), default=0.0)
     if known.step_us and most and 1 / (1 - min(most / known.step_us, 0.99)) < _LEAST:
-        return f"its finding would give back {most:.3g} of {known.step_us:.3g} us"
+        return f"its finding would save {most:.3g} of {known.step_us:.3g} us"
     return ""
 
 

@@ -24,8 +24,8 @@ OUTCOMES: dict[Outcome, str] = {
     "not faster": "correct, but not proven faster (or not by enough)",
     "not credited": "faster, but the trace does not show the change that should have made it so",
     "wrong": "a check of the results failed",
-    "refused": "changes what the program computes, and nobody allowed that",
-    "pruned": "cannot give back enough to be worth a try, or does not apply here",
+    "refused": "changes what the program computes, and that was not allowed",
+    "pruned": "cannot save enough to be worth trying, or does not apply here",
     "failed": "raised an error",
     "out of budget": "there was no time left to try it",
 }

@@ -39,7 +39,7 @@ def why_not(finding: Finding) -> str:
         return "less than 1 % of the step"
     if finding.alone_us_per_step > 0:
         alone = format_quantity("time", finding.alone_us_per_step * 1e3)
-        return f"{alone} by itself, nothing more once those above are mended"
+        return f"{alone} by itself, nothing more once those above are fixed"
     return "would not shorten the step now"
 
 

@@ -26,7 +26,7 @@ def run(fallback: float, fused: float, *, kernel: str = POINTWISE, inside: bool 
 def test_an_eager_kernel_inside_a_compiled_graph() -> None:
     result = found("CMP107", run(50, 150).build())
     assert title("CMP107", result) == (
-        "Compiled graphs hold 1 eager kernel per step beside what was fused (50.0 us, 25 % of the graphs' device "
+        "Compiled graphs hold 1 eager kernel per step besides what was fused (50.0 us, 25 % of the graphs' device "
         "time), most of it aten::index_put_."
     )
     assert result.gain_ns == pytest.approx(50_000)

@@ -38,7 +38,9 @@ def program(
 def test_costs_the_excess() -> None:
     finding = found("DIS105", program())
     assert finding.gain_ns == pytest.approx(4 * 80_000)
-    assert title("DIS105", finding).startswith("Kernels run 1.8x slower beside collectives, which hold some of the 132")
+    assert title("DIS105", finding).startswith(
+        "Kernels run 1.8x slower alongside collectives, which hold some of the 132"
+    )
 
 
 def test_fires_from_a_fifth_slower() -> None:

@@ -27,7 +27,7 @@ def test_costs_the_exposed_transfer() -> None:
     assert isinstance(finding, Found)
     assert finding.gain_ns == pytest.approx(300_000, rel=0.05)
     assert title("DIS101", finding).startswith(
-        "3 collectives per step with nothing computed beside: data moves for 300.0 us"
+        "3 collectives per step without overlapping computation: data moves for 300.0 us"
     )
 
 

@@ -26,7 +26,9 @@ def program(
 def test_says_how_near_the_peak_and_claims_no_gain() -> None:
     finding = found("KER103", program(0.8))
     assert finding.gain_ns == 0
-    assert title("KER103", finding).startswith("1 operator (aten::mm first) at 80 % of the card's peak for 173.6 us")
+    assert title("KER103", finding).startswith(
+        "1 operator (aten::mm first) running at 80 % of the card's peak, 173.6 us"
+    )
 
 
 def test_fires_from_seventy_percent() -> None:

@@ -40,7 +40,7 @@ def run(
 def test_nobody_dispatches() -> None:
     result = found("LAU110", run(800).build())
     assert title("LAU110", result) == (
-        "For 795.0 us per step nobody dispatches anything (1 gap, the longest 795.0 us); the time passes in code that "
+        "For 795.0 us per step no thread launches anything (1 gap, the longest 795.0 us); the time goes into code that "
         "the trace does not show."
     )
     assert (result.gain_ns, result.confidence) == (795_000, "medium")

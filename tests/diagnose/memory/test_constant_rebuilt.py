@@ -38,7 +38,7 @@ def program(
 def test_device_bound_it_costs_the_kernels() -> None:
     finding = found("MEM108", program())
     assert finding.gain_ns == pytest.approx(40_000)
-    assert title("MEM108", finding).startswith("1 constant tensor per step built anew with the same values")
+    assert title("MEM108", finding).startswith("1 constant tensor per step rebuilt with the same values")
     assert finding.evidence[0].rows[0]["arguments"] == "[64, 64]"  # type: ignore[union-attr]
 
 

@@ -74,7 +74,7 @@ def planning(own: float, *, grows: bool = True) -> Trace:
 def test_a_library_that_plans_for_each_length_belongs_to_it() -> None:
     finding = found("MEM107", planning(5_000))
     assert finding.gain_ns == pytest.approx(8_000 + 5_000_000, rel=1e-4)
-    assert title("MEM107", finding).endswith("aten::_cudnn_attention_forward plans anew for each length: 5.00 ms.")
+    assert title("MEM107", finding).endswith("aten::_cudnn_attention_forward plans again for each length: 5.00 ms.")
 
 
 def test_planning_for_something_else_does_not() -> None:

@@ -30,7 +30,7 @@ def test_costs_the_exposed_copy() -> None:
     finding = found("SYN104", program())
     assert finding.gain_ns == pytest.approx(200_000, rel=0.01)
     assert title("SYN104", finding).startswith(
-        "1 copy per step from or to pinned memory with nothing computed beside: 200"
+        "1 copy per step from or to pinned memory without overlapping computation: 200"
     )
 
 

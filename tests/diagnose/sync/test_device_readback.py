@@ -33,7 +33,9 @@ def test_counts_what_is_read_and_what_it_costs() -> None:
             for _ in range(3):
                 item(b)
     finding = found("SYN101", b.build())
-    assert title("SYN101", finding).startswith("The host asks the GPU for 3 values per step and stops 14.0 us for each")
+    assert title("SYN101", finding).startswith(
+        "The host asks the GPU for 3 values per step and stops for 14.0 us each time"
+    )
     # Two operators of 2 us around a copy call of 5 us and a wait of 5 us.
     assert finding.gain_ns == pytest.approx(3 * 14_000 + 1_000)
     assert finding.events

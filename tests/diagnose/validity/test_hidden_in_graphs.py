@@ -16,7 +16,9 @@ def run(inside: float, outside: float) -> TraceBuilder:
 
 def test_device_time_inside_graphs() -> None:
     result = found("MEA113", run(60, 40).build())
-    assert title("MEA113", result).startswith("60 % of device time runs inside replayed graphs (3 per launch at most)")
+    assert title("MEA113", result).startswith(
+        "60 % of device time runs inside replayed graphs (up to 3 nodes per launch)"
+    )
     assert len(result.evidence[0].rows) == 3
 
 

@@ -13,7 +13,7 @@ def test_a_request_that_stops_a_thread_is_the_profilers() -> None:
     b.overhead("Activity Buffer Request", 50, 2400)
     result = found("MEA103", b.build())
     assert title("MEA103", result) == (
-        "2.40 ms of step #0 is the profiler asking for an event buffer while aten::mm stands still: the profiler's "
+        "2.40 ms of step #0 is the profiler asking for an event buffer while aten::mm is stalled: the profiler's "
         "time, not the program's."
     )
     assert (result.gain_ns, list(result.steps)) == (0, [0])

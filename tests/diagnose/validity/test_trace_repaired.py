@@ -17,7 +17,7 @@ def test_a_mended_row_is_counted() -> None:
     reading = Reading(rows=1000)
     reading.repair("control character in a name", "aten::\x01mm")
     assert title("MEA112", found("MEA112", built(reading))) == (
-        "1 row of the file mended and 0 rows lost; everything else was read as written."
+        "1 row of the file repaired and 0 rows lost; everything else was read as written."
     )
 
 

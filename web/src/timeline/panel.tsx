@@ -233,7 +233,7 @@ export function FindingPanel({ finding, place, onPlace }: FindingProps) {
           {gain > 0 && (
             <>
               {' · '}
-              <a href={hashOf({ view: 'predicted', finding: finding.code })}>The step with it mended</a>
+              <a href={hashOf({ view: 'predicted', finding: finding.code })}>The step with it fixed</a>
             </>
           )}
         </p>

@@ -14,7 +14,7 @@ export function Findings({ report, current }: { report: Report; current: string 
     <section aria-labelledby="what-to-do">
       <h2 id="what-to-do">{on.length ? 'What to do, most to gain first' : 'What to do'}</h2>
       {on.length === 0 && report.source.devices > 0 && (
-        <p>Nothing that would give back a measurable part of the step.</p>
+        <p>No single fix would make the step measurably shorter.</p>
       )}
       {on.length === 0 && report.source.devices === 0 && (
         <p>
@@ -99,7 +99,7 @@ export function Card({ finding, step, open, current, inner }: CardProps) {
           )}{' '}
           {helps(finding) && (
             <a class="button" href={hashOf({ view: 'predicted', finding: finding.code })}>
-              The step with it mended
+              The step with it fixed
             </a>
           )}
         </p>
@@ -135,7 +135,7 @@ export function why(finding: Finding): string {
   if (finding.kind === 'note') return 'less than 1 % of the step'
   if (finding.kind === 'statement') return 'worth knowing'
   if (finding.alone_us_per_step > 0)
-    return `${formatTime(finding.alone_us_per_step * 1e3)} by itself, nothing more once those above are mended`
+    return `${formatTime(finding.alone_us_per_step * 1e3)} by itself, nothing more once those above are fixed`
   return 'would not shorten the step now'
 }
 

@@ -44,10 +44,10 @@ function Both({ block, findings, code }: { block: Block<PredictedExtra>; finding
       : `${one.code} ${findings.find((f) => f.code === one.code)?.name ?? ''}`
   return (
     <main id="main" class="page predicted">
-      <h1>The step as it is, and with what was found mended</h1>
+      <h1>The step as it is, and with the findings fixed</h1>
       <p class="tools">
         <label>
-          Mended:{' '}
+          Fixed:{' '}
           <select
             value={then.code}
             onChange={(e) => {
@@ -72,7 +72,7 @@ function Both({ block, findings, code }: { block: Block<PredictedExtra>; finding
         scenario={chosen}
         chosen={chosen}
         longest={longest}
-        title={`Predicted: ${name(then)} mended`}
+        title={`Predicted: ${name(then)} fixed`}
       />
       <ClassLegend names={Object.keys({ ...now.shares, ...then.shares })} />
       <p class="dim small">

@@ -60,7 +60,7 @@ class _Target(NamedTuple):
     "--diff", "only_diff", is_flag=True, help="Print the suggestions as a diff and change nothing (the default)."
 )
 @click.option("--check", is_flag=True, help="Print no diff, and exit with 1 if there is anything to suggest.")
-@click.option("--prove", is_flag=True, help="Record the program with and without them, in turns, and compare.")
+@click.option("--prove", is_flag=True, help="Record the program with and without them, alternately, and compare.")
 @click.option(
     "--apply",
     "write",
@@ -87,9 +87,9 @@ class _Target(NamedTuple):
 def fix(ctx: click.Context, **given: Any) -> None:
     """Suggest changes of a program's source, prove that they help, and apply them.
 
-    Suggestions are printed as a diff. With --apply the program is recorded with and without them, in turns, and the
+    Suggestions are printed as a diff. With --apply the program is recorded with and without them, alternately, and the
     script is only changed if it still runs, prints the same and does not get slower; otherwise the edits that are to
-    blame are named. A comment `# lanewise: ignore[NAME]` at a line declines an edit there. For a PLAN.json of
+    blame are named. A comment `# lanewise: ignore[NAME]` on a line prevents an edit there. For a PLAN.json of
     lanewise.optimize: show it. With -o all of it becomes a page, one file to send; with --json that file.
     """
     script, arguments = _checked(ctx.meta["program"], given)

@@ -43,11 +43,11 @@ def predict(
     """Predict what a step would be with some changes made: alone, and together.
 
     \b
-    --apply MEM106                    a finding of the report, mended
+    --apply MEM106                    a finding of the report, as if fixed
     --apply kernel:gemm=2x            twice as fast (0.5x: half as fast)
     --apply module:Attention=2x       with its host's work and its backward
     --apply line:train.py:12=remove   not done; also function:NAME, operator:NAME
-    --apply copies=overlap            beside the rest; also communication, optimizer
+    --apply copies=overlap            in parallel with the rest; also communication, optimizer
     --apply waits=remove              no waiting for the device
     --apply host=2x                   all that the host does; also device, bandwidth
     --apply device=H200               the same kernels on another card

@@ -13,7 +13,7 @@ __all__ = ["baseline"]
 
 @click.group()
 def baseline() -> None:
-    """Keep what a program did, to compare later recordings with."""
+    """Save what a program did, to compare later recordings with."""
 
 
 @baseline.command()

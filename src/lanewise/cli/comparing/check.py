@@ -77,7 +77,7 @@ def check(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Hold budgets: exit code 1 if recordings exceed one, 0 if they do not.
+    """Check budgets: exit code 1 if recordings exceed one, 0 if they do not.
 
     Every TRACE (or directory of them) is one more run of the same program. Budgets stand in [tool.lanewise.budget]; a
     limit on a time is decided by an interval over the runs, never by a mean, and stays undecided where it lies inside.

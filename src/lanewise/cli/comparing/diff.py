@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from lanewise.cli.common import cache_option, console, json_option, open_trace, output_option, project_settings
-from lanewise.cli.outputs import deliver
+from lanewise.cli.outputs import deliver, formats
 
 __all__ = ["diff"]
 
@@ -21,7 +21,7 @@ __all__ = ["diff"]
     type=click.Choice(["text", "md", "json"]),
     default="text",
     show_default=True,
-    help="md is short enough to paste into a pull request.",
+    help="md is short enough to paste into a pull request, with -v all of it.",
 )
 @click.option(
     "--step-time",
@@ -78,4 +78,5 @@ def diff(
 
         print_diff(comparison, console(), verbose=verbose)
 
-    deliver("diff", form, (comparison,), output, force, printed=printed)
+    kind = "whole diff" if verbose and form in formats("whole diff") else "diff"
+    deliver(kind, form, (comparison,), output, force, printed=printed)

@@ -43,7 +43,7 @@ _ENDINGS = {
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     default=None,
-    help="Where to; by default beside the working directory's other files, named after the trace.",
+    help="Where to; by default into the working directory, named after the trace.",
 )
 @click.option("--force", is_flag=True, help="Overwrite the output file.")
 @step_time_option

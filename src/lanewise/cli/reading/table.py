@@ -61,7 +61,7 @@ def table(
     operators, kernels, api, copies, steps   the profiler's; these by default
     roofline        operators by arguments: work, rates, shares of the card's peaks
     memory          the peak and who holds it; memory-steps, memory-over-time
-    overlap         computation, copies and communication beside each other
+    overlap         how computation, copies and communication overlap
     queues          launches ahead of the device by step; queues-over-time
     critical-path   what a step waits for, end to end; critical-path-segments
     cpu             of a run without a GPU: operators by arguments, with types, rates and lines

@@ -32,10 +32,11 @@ def is_change(changes: Sequence[Change], step: Ratio) -> bool:
 
 def verdict(a: Arm, b: Arm, difference: Difference) -> Difference:
     """The difference with its verdict filled in."""
+    # How long a step takes is what one asks first; why comes after it.
     sentences = [
-        _work_sentence(a, b, difference.device),
         _step_sentences(a, b, difference),
         step_sentence(difference.step),
+        _work_sentence(a, b, difference.device),
     ]
     return msgspec.structs.replace(difference, verdict=" ".join(s for s in sentences if s))
 
@@ -154,7 +155,7 @@ def _generated(fused: Sequence[Change]) -> str:
     before, after = sum(c.times * len(c.a) for c in fused), sum(c.times for c in fused)
     if before == after:
         what = ", ".join(dict.fromkeys(chain_words(c.a) for c in fused[:_MAX_NAMED]))
-        return f"nothing was fused, {what} only got a generated kernel ({_sum_times(fused)})"
+        return f"nothing was fused, {what} only became a generated kernel ({_sum_times(fused)})"
     noun = "operator" if fused[0].a[0].kind == "operator" else "kernel"
     return f"{plural(before, noun)} fused into {after} ({_sum_times(fused)})"
 
@@ -175,13 +176,13 @@ def _absorbed(changes: Sequence[Change]) -> str:
 
 def _moved(changes: Sequence[Change]) -> str:
     moved = sum(c.times for c in changes if c.how == "moved")
-    return f"{plural(moved, 'op')} in another order" if moved else ""
+    return f"{plural(moved, 'op')} in a different order" if moved else ""
 
 
 def _relaunched(changes: Sequence[Change]) -> str:
     launched = [c for c in changes if c.how == "launch"]
     return (
-        f"{plural(sum(c.times for c in launched), 'kernel')} with another grid ({_sum_times(launched)})"
+        f"{plural(sum(c.times for c in launched), 'kernel')} with a different grid ({_sum_times(launched)})"
         if launched
         else ""
     )
@@ -195,7 +196,7 @@ def _sized(changes: Sequence[Change]) -> str:
     names = (
         f"{one.a[0].name} → {one.b[0].name}"
         if one.a[0].name != one.b[0].name
-        else f"{chain_words(one.b)} of another size"
+        else f"{chain_words(one.b)} of a different size"
     )
     return f"{names} ({_sum_times(sized)})"
 
@@ -237,7 +238,7 @@ def _step_sentences(a: Arm, b: Arm, difference: Difference) -> str:
     elif difference.step.verdict not in {"faster", "slower"}:
         # What the runs do not show is not stated, and nobody's either.
         same = difference.step.verdict == "no difference"
-        known = "no difference" if same else "these runs do not tell them apart"
+        known = "no difference" if same else "too few runs to tell them apart"
         parts.append(f"The step took {_time(before)} and {_time(after)}: {known}")
     else:
         word = "more" if delta > 0 else "less"
@@ -279,7 +280,7 @@ def step_sentence(step: Ratio) -> str:
         basis = "one value per side" if step.a_count == step.b_count == 1 else f"only {basis}"
     text = f"Step time: {step.verdict} ({interval}; {basis}"
     if step.mde is not None:
-        text += f"; detects {format_quantity('share', step.mde)} and more"
+        text += f"; {format_quantity('share', step.mde)} or more would show"
     text += ")"
     if step.verdict == "not enough samples" and step.further:
         count = f"about {step.further}" if step.further <= _MANY else f"more than {_MANY}"

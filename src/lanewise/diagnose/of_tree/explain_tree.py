@@ -197,8 +197,8 @@ _STEPS: Headings = [
 
 _OPERATORS: Headings = [headed(NAME, "operator"), headed(COUNT, "calls"), HOST_SELF, HOST_TOTAL, DEVICE_TOTAL]
 _KERNELS: Headings = [NAME, headed(COUNT, "count"), headed(TOTAL, "total"), SHARE, headed(MEDIAN, "mean")]
-_FUNCTIONS: Headings = [FUNCTION, headed(TIME, "own time"), headed(SHARE, "of the step")]
-_ON_CPU: Headings = [OPERATOR, CALLS, headed(TIME, "own time"), SHARE]
+_FUNCTIONS: Headings = [FUNCTION, headed(TIME, "self time"), headed(SHARE, "of the step")]
+_ON_CPU: Headings = [OPERATOR, CALLS, headed(TIME, "self time"), SHARE]
 
 
 def _tables(contexts: Contexts) -> dict[str, TableBlock]:
@@ -223,7 +223,7 @@ def _tables(contexts: Contexts) -> dict[str, TableBlock]:
         ]
         tables = {
             "functions": table(f"Python functions, by the time between their operators{per}", _FUNCTIONS, functions),
-            "cpu": table(f"Operators on the CPU, by their own time{per}", _ON_CPU, rows, limit=_ROWS),
+            "cpu": table(f"Operators on the CPU, by self time{per}", _ON_CPU, rows, limit=_ROWS),
         }
     return {name: block for name, block in tables.items() if block.rows}
 
@@ -298,4 +298,4 @@ def _on_the_cpu(contexts: Contexts) -> str:
     ]
     top = sorted(both, key=lambda item: -item[1])[:_NAMED]
     told = ", ".join(f"{format_quantity('share', min(1.0, spent / step))} {name}" for name, spent in top if spent > 0)
-    return f"Everything ran on the CPU{where}. {of_it[0].upper()}{of_it[1:]} by own time: {told}."
+    return f"Everything ran on the CPU{where}. {of_it[0].upper()}{of_it[1:]} by self time: {told}."

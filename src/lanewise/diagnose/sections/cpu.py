@@ -34,12 +34,12 @@ from lanewise.trace.metadata import from_metadata
 
 __all__ = ["cpu_section", "cpu_sentence", "cpu_statements", "functions_source", "operators_source", "steps_source"]
 
-_OPERATORS: Headings = [OPERATOR, SHAPES, DTYPE, CALLS, headed(TIME, "own time"), SHARE, FLOP_RATE]
+_OPERATORS: Headings = [OPERATOR, SHAPES, DTYPE, CALLS, headed(TIME, "self time"), SHARE, FLOP_RATE]
 _FUNCTIONS: Headings = [
     FUNCTION,
     headed(INSIDE, "of it in"),
     CALLS,
-    headed(TIME, "own time"),
+    headed(TIME, "self time"),
     headed(SHARE, "of the step"),
 ]
 _WHOLE = {"calls": "calls", "share": "share"}
@@ -49,7 +49,7 @@ _STEPS: Headings = [
     headed(PERIOD, "step time"),
     OPERATORS,
     TableColumn("inside", "time", "in operators"),
-    TableColumn("outside", "time", "outside of them"),
+    TableColumn("outside", "time", "outside them"),
 ]
 
 # Formulas leave out what a library adds; a share of matrix work below this is not what the run is about.
@@ -82,7 +82,7 @@ def cpu_section(facts: Facts) -> Section:
 
 
 def functions_source(facts: Facts) -> Source:
-    """Python functions by own time, per steady step."""
+    """Python functions by self time, per steady step."""
     data, steps = facts.functions, facts.steady_count
     columns: dict[str, np.ndarray] = {
         **data,
@@ -93,7 +93,7 @@ def functions_source(facts: Facts) -> Source:
     }
     per = " per step" if facts.trace.steps.recorded else ""
     headings = _FUNCTIONS if per else [headed(one, _WHOLE.get(one.key, one.label)) for one in _FUNCTIONS]
-    return Source(f"Python functions, by own time{per}", Columns(columns), headings)
+    return Source(f"Python functions, by self time{per}", Columns(columns), headings)
 
 
 def _named(function: str) -> str:
@@ -115,15 +115,15 @@ def cpu_sentence(facts: Facts) -> str:
         both = [(_in_function(row), float(row["time"])) for row in functions] + operators
         shown = [(name, spent / length) for name, spent in sorted(both, key=lambda item: -item[1]) if spent > 0]
         told = [f"{_percent(part)} {name}" for name, part in shown[:_NAMED] if part >= _WORTH_NAMING]
-        return f"{of_it[0].upper()}{of_it[1:]} by own time: {', '.join(told)}."
+        return f"{of_it[0].upper()}{of_it[1:]} by self time: {', '.join(told)}."
     top = ", ".join(f"{name} ({_percent(spent / total)})" for name, spent in operators)
     if facts.cpu.inside >= _MOSTLY_INSIDE:
-        return f"Most of the operators' own time: {top}."
+        return f"Most of the operators' self time: {top}."
     loading = f" ({_percent(facts.cpu.loading)} in the data loader)" if facts.cpu.loading >= _WORTH_NAMING else ""
     how = "" if facts.health.stacks else " `lanewise run --stacks` names the functions."
     outside = _percent(max(0.0, 1 - facts.cpu.inside))
-    own = f" Of the operators' own time: {top}." if top else ""
-    return f"{outside} of {of_it} is outside of operators{loading}.{how}{own}"
+    own = f" Of the operators' self time: {top}." if top else ""
+    return f"{outside} of {of_it} is spent outside operators{loading}.{how}{own}"
 
 
 def _in_function(row: dict[str, Any]) -> str:
@@ -151,7 +151,7 @@ def operators_source(facts: Facts) -> Source:
     if facts.health.stacks:
         columns["line"] = _texts([_line(facts, e) if row < _MOST_LOCATED else "" for row, e in enumerate(events)])
         headings = [_OPERATORS[0], TableColumn("line", "text", "source line"), *_OPERATORS[1:]]
-    title = "Operators on the CPU, by own time"
+    title = "Operators on the CPU, by self time"
     if facts.trace.steps.recorded:
         return Source(f"{title} per step", Columns(columns), headings)
     return Source(title, Columns(columns), [headed(one, _WHOLE.get(one.key, one.label)) for one in headings])
@@ -200,7 +200,7 @@ def _variance(facts: Facts) -> list[TextBlock]:
     worst = int(np.argmax(data["time"] - data["calls"] * data["best"]))
     return [
         TextBlock(
-            "Equal calls take unequal time: {above} of the operators' own time is above what the same calls take at their "
+            "Equal calls take unequal time: {above} of the operators' self time is above what the same calls take at their "
             "best ({operator}: {best} at best, {mean} in the mean). Often threads wait for cores that other programs use: "
             "an idle machine, or OMP_NUM_THREADS=1, tells.",
             {
@@ -250,7 +250,7 @@ def _types(facts: Facts) -> list[TextBlock]:
     part_of_it = "{main} of it" if by_type[main] < _NEARLY_ALL * part else "all of it"
     return [
         TextBlock(
-            f"Matrix work takes {{share}} of the operators' own time, {part_of_it} in {{type}}{rate}.{double}",
+            f"Matrix work takes {{share}} of the operators' self time, {part_of_it} in {{type}}{rate}.{double}",
             values,
         )
     ]

@@ -53,7 +53,7 @@ def memory_section(facts: Facts) -> Section:
         return Section([TextBlock(f"The trace holds no events of a device's allocator: record them ({hint}).")], {})
     rows = [
         {
-            "operator": owner.operator or "outside of operators",
+            "operator": owner.operator or "outside operators",
             "module": owner.module,
             "annotation": owner.annotation,
             "step": f"#{owner.step}" if owner.step >= 0 else "",

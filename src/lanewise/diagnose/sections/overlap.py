@@ -53,9 +53,9 @@ def hidden_statement(overlap: Overlap, *, copies: bool = True, communication: bo
     """How much of copies and communication computation hides, of those that are asked for; None without either."""
     parts: list[str] = []
     if overlap.copies.total and copies:
-        parts.append("{copies} of the copies' time")
+        parts.append("{copies} of the copy time")
     if overlap.communication.total and communication:
-        parts.append("{communication} of the communication's")
+        parts.append("{communication} of the communication time")
     if not parts:
         return None
     return TextBlock(

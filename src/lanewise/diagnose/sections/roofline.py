@@ -75,7 +75,7 @@ def _statements(facts: Facts, total: int) -> list[TextBlock]:
             "source": text(peak.source + ("" if peak.verified else ", not checked")),
         },
     )
-    told = reached_statement(facts) or TextBlock("No operator has known work and a roof of its own.")
+    told = reached_statement(facts) or TextBlock("For no operator are both its work and the peak that limits it known.")
     return [roofs, told]
 
 

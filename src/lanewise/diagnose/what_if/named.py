@@ -128,7 +128,7 @@ def of_finding(rule: Rule, outcome: Found) -> Named:
     wish = wish_of(rule, outcome)
     if wish is None:
         raise UsageError(
-            f"{rule.code} ({rule.name}) states something and names nothing to mend; say what changes, as in kernel:NAME=2x"
+            f"{rule.code} ({rule.name}) states something and names nothing to fix; say what changes, as in kernel:NAME=2x"
         )
     return Named(rule.code, render_title(outcome.title or rule.title, outcome), wish, rule.name, outcome.bound)
 
@@ -156,7 +156,7 @@ def _of_subject(facts: Facts, words: str, subject: Subject, what: str) -> Named:
         change = change + drop_wait(blocking[facts.host.waiting[blocking]])
         if waits:
             change = drop_wait(host)
-        text = "beside the rest"
+        text = "in parallel with the rest"
     else:
         factor = _factor(words, what, also="remove or overlap")
         change = scale(device, 1 / factor) + (cheaper(host, 1 / factor) if len(host) and not waits else Change())

@@ -74,7 +74,7 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
     precision = max((one.candidate.precision for one in kept), default=0.0)
     clock = bench.clock
     seconds = max(1.0, min(2 * LONGEST_TIMING_S, 0.5 * clock.left))
-    clock.tell(f"all of it in turns: {', '.join(name for name in arms if name != NULL)}")
+    clock.tell(f"all of them alternately: {', '.join(name for name in arms if name != NULL)}")
     try:
         with clock.at_most(clock.left + LAST_GRACE * clock.seconds):
             samples = measure(
@@ -90,7 +90,7 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
         return contest._replace(samples=samples)
     except OutOfTime:
         if kept:
-            ledger.drop(kept[0].candidate.name, "out of budget", "no time was left to compare all ways in turns")
+            ledger.drop(kept[0].candidate.name, "out of budget", "no time was left for the final comparison")
         return contest
 
 

@@ -23,12 +23,12 @@ __all__ = [
 
 _PREFIX = {
     "same": "",
-    "launch": "other grid: ",
+    "launch": "different grid: ",
     "name": "",
-    "epilogue": "other epilogue: ",
-    "kernel": "other kernel: ",
-    "size": "other size: ",
-    "moved": "other order: ",
+    "epilogue": "different epilogue: ",
+    "kernel": "different kernel: ",
+    "size": "different size: ",
+    "moved": "different order: ",
     "fused": "fused: ",
     "split": "split: ",
     "absorbed": "into the epilogue: ",
@@ -101,7 +101,7 @@ def waterfall_table(difference: Difference) -> TableBlock:
         rows += [{"what": f"      {part.label}", "ns": signed(part.ns)} for part in _worth(item)]
     rows.append({"what": f"step of {difference.b}", "ns": format_quantity("time", water.b_ns)})
     columns = [TableColumn("what", "text", "where the time went"), TableColumn("ns", "text", "per step")]
-    return TableBlock("From one step to the other", columns, rows)
+    return TableBlock("From one step time to the other", columns, rows)
 
 
 def host_table(difference: Difference, limit: int = 8) -> TableBlock:

@@ -96,7 +96,7 @@ def _lane_name(facts: Facts, base: StepGraph, lane: int) -> str:
     if len(nodes) == 0:
         return "a stream of its own"
     label = str(facts.trace["lanes"]["label"][facts.trace.lane[base.event[nodes[0]]]])[:60]
-    return label if lane < len(base.ready) else f"{label}: beside it"
+    return label if lane < len(base.ready) else f"{label}: in parallel"
 
 
 class _Names:

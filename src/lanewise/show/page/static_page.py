@@ -68,7 +68,7 @@ def table_html(block: TableBlock, *, mark: str = "") -> str:
                 kind += " " + re.sub(r"[^a-z]+", "-", str(value).lower())
             cells.append(f'<td class="{kind}">{html.escape(clean(text, _LONGEST_CELL))}</td>')
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    more = f"<p class=dim>{block.omitted:,} more rows</p>" if block.omitted else ""
+    more = f"<p class=dim>{block.omitted:,} more row{'s' * (block.omitted > 1)}</p>" if block.omitted else ""
     body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return f"<h3>{html.escape(clean(block.title))}</h3><div class=wide>{body}</div>{more}"
 

@@ -62,7 +62,7 @@ def fix_html(files: Sequence[Fixed]) -> str:
         sections.append(("", [table_html(_table(suggestions)), "<h3>As a diff</h3>", diff_html(one.diff)]))
     if proof is not None:
         for difference in proof.comparison.differences:
-            sections.append(("Recorded in turns, without and with them", _difference(difference)))
+            sections.append(("Recorded alternately, without and with them", _difference(difference)))
         said = "I" + proof.printed[1:]
         sections.append(("Output", [lines_html([said])]))
     return static_page(_sentence(script, suggestions, proof, one.written), f"lanewise fix {script}", sections)

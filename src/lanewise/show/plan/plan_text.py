@@ -82,7 +82,7 @@ def final_table(report: PlanReport) -> TableBlock:
         }
         for t in sorted(report.final, key=lambda t: t.median_us)
     ]
-    return TableBlock("In turns, without a profiler, per call", columns, rows)
+    return TableBlock("Measured alternately, without a profiler, per call", columns, rows)
 
 
 def render_plan(report: PlanReport, *, verbose: bool = False) -> RenderableType:
@@ -121,7 +121,7 @@ def _row(attempt: Attempt) -> dict[str, object]:
     timing = attempt.timing
     return {
         "name": attempt.name,
-        "outcome": attempt.outcome,
+        "outcome": _outcome(attempt),
         "ratio": f"{_ratio(timing)} ({timing.low:.2f}-{timing.high:.2f})" if timing is not None else "–",
         "predicted": f"{attempt.predicted:.2f}x" if attempt.predicted else "–",
         "prepare": attempt.prepare_s * 1e9 if timing is not None else None,
@@ -129,6 +129,12 @@ def _row(attempt: Attempt) -> dict[str, object]:
         "class": attempt.numeric_class or "–",
         "reason": attempt.reason,
     }
+
+
+def _outcome(attempt: Attempt) -> str:
+    """The outcome as a word. `not faster` would contradict a ratio of 3.48x: what did not hold is `not proven`."""
+    unproven = attempt.outcome == "not faster" and attempt.timing is not None and attempt.timing.ratio > 1.01
+    return "not proven" if unproven else attempt.outcome
 
 
 def attempt_lines(attempt: Attempt, *, checks: bool = False) -> list[str]:

@@ -102,18 +102,17 @@ def _block(block: Block, rows: int) -> list[str]:
 
 
 def table_markdown(
-    block: TableBlock, *, rows: int | None = None, columns: int | None = None, longest: int = 70
+    block: TableBlock, *, rows: int | None = None, columns: int | None = None, longest: int = 70, title: bool = True
 ) -> list[str]:
     """A table block as Markdown lines.
 
     Args:
-        rows, columns: the first ones only. longest: characters of a cell.
+        rows, columns: the first ones only. longest: characters of a cell. title: whether to begin with its title.
     """
     headings = block.columns[:columns]
     body = block.rows[:rows]
     lines = [
-        f"**{escape(block.title)}**",
-        "",
+        *([f"**{escape(block.title)}**", ""] if title else []),
         "| " + " | ".join(escape(h.label) for h in headings) + " |",
         "|" + "|".join("---" if h.type == "text" else "---:" for h in headings) + "|",
     ]
@@ -125,5 +124,5 @@ def table_markdown(
         lines.append("| " + " | ".join(cells) + " |")
     omitted = block.omitted + len(block.rows) - len(body)
     if omitted:
-        lines += ["", f"{omitted:,} more rows"]
+        lines += ["", f"{omitted:,} more row{'s' * (omitted > 1)}"]
     return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 
 from lanewise.report.gain import helps, step_text
 from lanewise.report.model import Finding, Report
@@ -22,7 +23,7 @@ __all__ = [
     "vouched_for",
 ]
 
-NOTHING_SPEAKS_AGAINST = "nothing speaks against these numbers"
+NOTHING_SPEAKS_AGAINST = "nothing casts doubt on these numbers"
 _FUNCTIONS = 6
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
 
@@ -69,9 +70,15 @@ def busiest(report: Report) -> tuple[str, list[tuple[list[str], str]]] | None:
         return None
     keys = {column.key: column.type for column in block.columns}
     name = next((key for key in ("function", "operator") if key in keys), block.columns[0].key)
+    shown = block.rows[:_FUNCTIONS]
+    count = Counter(row[name] for row in shown)
     rows = [
-        ([format_quantity(keys[key], row[key]) for key in ("time", "share") if key in keys], cell(row[name]))
-        for row in block.rows[:_FUNCTIONS]
+        (
+            [format_quantity(keys[key], row[key]) for key in ("time", "share") if key in keys],
+            # Calls of one operator with other arguments are rows of their own.
+            cell(f"{row[name]} {row['shapes']}" if count[row[name]] > 1 and row.get("shapes") else row[name]),
+        )
+        for row in shown
     ]
     return clean(block.title), rows
 

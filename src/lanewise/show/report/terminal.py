@@ -171,7 +171,7 @@ def _findings(report: Report) -> list[RenderableType]:
 def way_on(report: Report) -> str:
     """What to try where no finding gives back anything."""
     way = next((f.fix for f in report.findings if f.kind == "regime" and f.code != "REG105"), "")
-    none = "No finding by itself would give back a measurable part of the step."
+    none = "No single fix would make the step measurably shorter."
     return f"{none} Try: {way}" if way else none
 
 

@@ -67,7 +67,7 @@ def _drawn(block: TableBlock, texts: dict[str, list[str]], rows: int, width: int
     notes: list[str] = []
     omitted = block.omitted + len(block.rows) - rows
     if omitted:
-        notes.append(f"{omitted:,} more rows")
+        notes.append(f"{omitted:,} more row{'s' * (omitted > 1)}")
     if dropped:
         notes.append("columns that did not fit: " + ", ".join(dropped))
     return Group(Text(clean(block.title), style="italic"), table, *[Text(note, style="dim") for note in notes])

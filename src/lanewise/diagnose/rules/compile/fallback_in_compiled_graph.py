@@ -19,7 +19,7 @@ _FALLBACKS = ("pointwise", "reduction", "copy kernel", "softmax", "normalisation
 @rule(
     "CMP107",
     "fallback-in-compiled-graph",
-    title="Compiled graphs hold {kernels} {per} beside what was fused ({time}, {share} of the graphs' device time), "
+    title="Compiled graphs hold {kernels} {per} besides what was fused ({time}, {share} of the graphs' device time), "
     "most of it {operator}.",
 )
 def fallback_in_compiled_graph(facts: Facts, *, share_from: float = 0.1) -> Outcome:

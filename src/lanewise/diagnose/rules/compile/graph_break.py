@@ -26,7 +26,7 @@ _OWN = r"^(?:TorchDynamo|Pregraph bytecode|AOTDispatcher|Torch-Compiled Region|#
     title="torch.compile breaks the graph {breaks} {per}: {time} of host time runs between the pieces, uncompiled.",
 )
 def graph_break(facts: Facts) -> Outcome:
-    """A compiled function falls apart into several graphs.
+    """A compiled function is split into several graphs.
 
     Where the compiler meets something that it cannot trace (a print, `.item()`, an unsupported call) it ends the graph,
     runs that piece in Python and compiles the rest as another region inside the first. Nothing is fused across the

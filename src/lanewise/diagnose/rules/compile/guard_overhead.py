@@ -20,7 +20,7 @@ def guard_overhead(facts: Facts, *, share_from: float = 0.1, call_above_us: floa
     """Finding the right compiled graph takes a good part of the step.
 
     Before a compiled function runs, its guards are checked against the arguments, the module and the global values it
-    depends on. Thousands of guards, or many small compiled functions, make that dear.
+    depends on. Thousands of guards, or many small compiled functions, make that expensive.
 
     Costs: the lookups.
 

@@ -28,7 +28,7 @@ _WORTH = 0.001
 @rule(
     "DIS105",
     "compute-slowed-by-collective",
-    title="Kernels run {slower} slower beside collectives, which hold some of the {sms} multiprocessors: {excess} "
+    title="Kernels run {slower} slower alongside collectives, which hold some of the {sms} multiprocessors: {excess} "
     "{per} "
     "({share} of the step).",
 )
@@ -95,18 +95,18 @@ def compute_slowed_by_collective(facts: Facts, *, slower_from: float = 1.2, shar
         )
     total = sum(excess for excess, *_ in found)
     if not found or total < share_from * facts.steps.step_ns:
-        return Clear(f"kernels lose {of_step(facts, total):.1%} of the step beside collectives")
+        return Clear(f"kernels lose {of_step(facts, total):.1%} of the step alongside collectives")
     found.sort(key=lambda item: -item[0])
     evidence: list[Block] = [
         table(
-            "Kernels with and without a collective beside them",
+            "Kernels with and without a collective alongside",
             [
                 KERNEL,
                 SHAPES,
                 BLOCKS,
-                headed(COUNT, "beside one, per step"),
+                headed(COUNT, "alongside one, per step"),
                 TableColumn("alone", "time", "alone"),
-                TableColumn("beside", "time", "beside one"),
+                TableColumn("beside", "time", "alongside one"),
                 TableColumn("excess", "time", "excess per step"),
             ],
             [row for _, row, *_ in found],

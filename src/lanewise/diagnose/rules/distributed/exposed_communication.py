@@ -24,7 +24,7 @@ _CLOCK_SPREAD_NS = 1_000_000
 @rule(
     "DIS101",
     "exposed-communication",
-    title="{collectives} {per} with nothing computed beside: data moves for {exposed}, {share} of the step; "
+    title="{collectives} {per} without overlapping computation: data moves for {exposed}, {share} of the step; "
     "computation hides {hidden} of the transfer.",
 )
 def exposed_communication(facts: Facts, *, share_from: float = 0.10) -> Outcome:

@@ -16,14 +16,14 @@ from lanewise.report.quantity import share, text, time
     "KER103",
     "compute-bound-kernel",
     kind="statement",
-    title="{operators} ({top} first) at {of_compute} of the card's peak for {total} {per}: as fast as this card gets.",
+    title="{operators} ({top} first) running at {of_compute} of the card's peak, {total} {per}: as fast as this card gets.",
 )
 def compute_bound_kernel(facts: Facts, *, share_from: float = 0.05, of_compute_from: float = 0.70) -> Outcome:
     """Matrix work that runs near the peak of its units.
 
     There is nothing to tune in these kernels: only less work, or a narrower type, makes them faster.
 
-    Costs: nothing that could be had back.
+    Costs: nothing that could be saved.
 
     Fix: fewer FLOPs (a smaller model, a better algorithm) or a narrower type (bf16, fp8) where accuracy allows.
 

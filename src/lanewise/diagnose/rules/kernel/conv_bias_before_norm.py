@@ -21,11 +21,11 @@ _CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolut
 @rule(
     "KER112",
     "conv-bias-before-norm",
-    title="{pairs} {per} with a bias that the batch normalisation behind takes out again: {device} on the GPU, "
+    title="{pairs} {per} with a bias that the batch normalisation after them cancels: {device} on the GPU, "
     "{host} on the host.",
 )
 def conv_bias_before_norm(facts: Facts) -> Outcome:
-    """A convolution adds a bias per channel, and the batch normalisation behind it subtracts the channel's mean.
+    """A convolution adds a bias per channel, and the batch normalisation after it subtracts the channel's mean.
 
     Whatever the bias is, the mean contains it, so the result does not depend on it.
 

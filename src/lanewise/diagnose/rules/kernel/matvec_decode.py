@@ -18,7 +18,7 @@ from lanewise.report.quantity import bandwidth, byte_size, count, share, time
     "matvec-decode",
     regimes=("compute", "mixed"),
     title="Products with at most {rows} rows read {bytes} of weights {per} at {rate}, {of_memory} of what the "
-    "memory can do: "
+    "memory can deliver: "
     "reading the weights sets the speed ({total}).",
 )
 def matvec_decode(

@@ -24,7 +24,7 @@ _COMPILED = (
 @rule(
     "KER102",
     "memory-bound-kernel",
-    title="{operators} ({top} first) at the memory's speed for {total} {per}: {rate}, {of_memory} of its peak. Only "
+    title="{operators} ({top} first) running at memory speed, {total} {per}: {rate}, {of_memory} of the peak. Only "
     "moving fewer bytes helps.",
 )
 def memory_bound_kernel(

@@ -28,7 +28,7 @@ _SMALLEST = 8
 @rule(
     "KER105",
     "misaligned-gemm",
-    title="{operators} ({top} first) for {total} {per}, slowed by a dimension that is no multiple of {multiple}.",
+    title="{operators} ({top} first), {total} {per}, slowed by a dimension that is not a multiple of {multiple}.",
 )
 def misaligned_gemm(facts: Facts, *, share_from: float = 0.05) -> Outcome:
     """A matrix product whose rows do not start at aligned addresses.

@@ -19,7 +19,7 @@ from lanewise.report.quantity import count, time
     regimes=("host", "mixed"),
     general=True,
     title="{launches} launches in a row {per} are the same in every step and never wait: one CUDA graph could replay "
-    "them; in them the device waits {host} for the host.",
+    "them; meanwhile the device waits {host} for the host.",
 )
 def graph_candidate(facts: Facts, *, launches_from: int = 20) -> Outcome:
     """A part of the step is the same every time and could be replayed as one CUDA graph.

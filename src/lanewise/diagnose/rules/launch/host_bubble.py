@@ -21,7 +21,7 @@ from lanewise.tree.model import NodeKind, Phase
 _LONGEST_NAME = 60
 
 
-_PASSES = "For {time} {per} nobody dispatches anything; the time passes in {where}, or in what it waits for."
+_PASSES = "For {time} {per} no thread launches anything; the time goes into {where}, or into what it waits for."
 
 
 def _of_tree(contexts: Contexts, *, from_us: float, share_from: float) -> Outcome:
@@ -80,13 +80,13 @@ def _without_backward(contexts: Contexts, own: np.ndarray) -> np.ndarray:
     "LAU110",
     "host-bubble",
     of_tree=_of_tree,
-    title="For {time} {per} nobody dispatches anything ({times}, the longest {longest}); the time passes in {where}.",
+    title="For {time} {per} no thread launches anything ({times}, the longest {longest}); the time goes into {where}.",
 )
 def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.05) -> Outcome:
     """The device waits, and no thread of the program starts anything.
 
     The time goes into Python or into something that the profiler cannot see: preparing data, logging, writing
-    checkpoints, garbage collection, a lock, a sleep. No kernel becomes faster by fixing it, but the step does.
+    checkpoints, garbage collection, a lock, a sleep. Fixing it makes no kernel faster, but it makes the step faster.
 
     Costs: the length of these gaps.
 

@@ -60,7 +60,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
     "host-work",
     of_tree=_of_tree,
     general=True,
-    title="{inside} {per} pass in operators on the host, most of it in {operator} ({part} of that), for {launches}.",
+    title="Operators spend {inside} {per} on the host, most of it in {operator} ({part} of that), to make {launches}.",
 )
 def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     """The host sets the pace, and not by starting many short kernels.

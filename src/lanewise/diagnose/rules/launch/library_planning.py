@@ -28,16 +28,16 @@ def library_planning(
     """Libraries spend host time on deciding how to run a kernel.
 
     cuBLAS and cuDNN choose an algorithm before they launch; some of that shows as calls that ask for attributes and
-    occupancy, most of it leaves no row and is the operator's own time. The calls by themselves are benign: they mark a
+    occupancy, most of it leaves no row and is the operator's self time. The calls by themselves are benign: they mark a
     kernel that is launched to fit the device. Only their time counts.
 
-    Costs: the query calls, and the own time of operators that take more than 100 us for a single launch, or more than
+    Costs: the query calls, and the self time of operators that take more than 100 us for a single launch, or more than
     1 ms for each of a few.
 
     Fix: compare the backends on host **and** device time (attention especially), replay the region as a CUDA graph,
     which plans once, or let cuDNN search once (`torch.backends.cudnn.benchmark = True`).
 
-    Verify: the own time of these operators falls.
+    Verify: the self time of these operators falls.
 
     Silent: for the mere presence of queries, however many, below 20 us per step, and for calls of a millisecond or more,
     which initialise the driver.
@@ -69,7 +69,7 @@ def library_planning(
     rows = [
         {
             "what": trace.names[name],
-            "kind": "query" if is_query[name] else "own time of an operator",
+            "kind": "query" if is_query[name] else "self time of an operator",
             "count": round(float(number[name]) / steps, 1),
             "time": float(time_of[name]) / steps,
         }

@@ -70,8 +70,8 @@ def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     "many-tiny-kernels",
     general=True,
     of_tree=_of_tree,
-    title="{launches} launches {per}, {kernels} of them of kernels of {median_kernel}; the host pays {host_cost} for "
-    "each.",
+    title="{launches} launches {per}, {kernels} of them for kernels of about {median_kernel}; each launch costs the host "
+    "{host_cost}.",
 )
 def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_below_us: float = 10.0) -> Outcome:
     """The host cannot start kernels as fast as the device finishes them.
@@ -145,7 +145,7 @@ def _fix(facts: Facts, calls: np.ndarray) -> str | None:
     if graphs >= 1:
         return (
             f"Give the device more work per launch (a larger batch), or make the graphs larger: {graphs:,.0f} are"
-            " launched per step already, beside these launches. A part that breaks them (a wait, an operator that cannot be"
+            " launched per step already, not counting these. A part that breaks them (a wait, an operator that cannot be"
             " captured) decides where one ends."
         )
     if mostly_compiled(facts, calls):

@@ -34,10 +34,10 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     reduction whose result goes back to the same elements, as in a softmax written out, is part of the chain.
 
     Costs: on the device every kernel of a chain but the longest, and of that one what it takes beyond moving its operands
-    at the memory's peak; on the host every operator but the dearest.
+    at the memory's peak; on the host every operator but the most expensive.
 
     Fix: `torch.compile` the function around them, a fused module of the library, or a hand-written kernel; after a
-    matrix product an epilogue takes the chain for nothing.
+    matrix product an epilogue absorbs the chain at no cost.
 
     Verify: one `triton_poi_fused_<operators>` kernel in place of the chain, the names of the matrix products unchanged,
     and equal results within tolerance.

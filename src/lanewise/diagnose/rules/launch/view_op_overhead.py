@@ -24,10 +24,10 @@ from lanewise.trace.schema import Kind
 def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
     """Operators that move no data take a good part of the host's time.
 
-    `view`, `transpose`, `select` and their kin return another description of memory that exists. No kernel runs, but
+    `view`, `transpose`, `select` and the like return another description of memory that exists. No kernel runs, but
     Python, dispatch and autograd bookkeeping cost as much as for an operator that computes.
 
-    Costs: the own time of these operators.
+    Costs: the self time of these operators.
 
     Fix: `torch.compile` removes them from the step; otherwise hoist views out of loops, and give weights the layout in
     which they are used.
@@ -79,7 +79,7 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
         change=remove(facts, events),
         evidence=[
             table(
-                "Operators that move no data, by own time", [OPERATOR, COUNT, headed(TIME, "own time per step")], rows
+                "Operators that move no data, by self time", [OPERATOR, COUNT, headed(TIME, "self time per step")], rows
             ),
             *line_hint(facts),
         ],

@@ -74,7 +74,7 @@ def _of_tree(contexts: Contexts, *, share_from: float, per_step_from: float) -> 
     "cast-churn",
     of_tree=_of_tree,
     title="{casts} {per} of tensors from one type to another ({device} on the GPU, {of_device} of its time; {host} "
-    "on the host, {of_host} of its).",
+    "on the host, {of_host} of its time).",
 )
 def cast_churn(facts: Facts, *, share_from: float = 0.05, per_step_from: float = 2.0) -> Outcome:
     """The same data is converted between types again and again.

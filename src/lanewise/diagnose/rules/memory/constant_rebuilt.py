@@ -31,7 +31,7 @@ _BUILDERS = ("aten::ones", "aten::arange", "aten::full", "aten::tril", "aten::tr
 @rule(
     "MEM108",
     "constant-rebuilt",
-    title="{tensors} {per} built anew with the same values each time ({device} on the GPU, {host} on the host).",
+    title="{tensors} {per} rebuilt with the same values each time ({device} on the GPU, {host} on the host).",
 )
 def constant_rebuilt(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     """Masks, ranges and tables of ones that never change are made again in every step.

@@ -34,10 +34,10 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
     """The key-value cache grows by `cat`: every token copies all earlier ones into a new, larger tensor.
 
     The copies grow with the length, every step allocates anew, and the changing shapes keep the loop from being
-    captured in a CUDA graph. Libraries that plan per shape (cuDNN's attention) plan anew for every length, which may
+    captured in a CUDA graph. Libraries that plan per shape (cuDNN's attention) plan again for every length, which may
     cost a thousand times what the copies do.
 
-    Costs: the `cat` calls, on the device or on the host; on the host also the own time of operators that plan for each
+    Costs: the `cat` calls, on the device or on the host; on the host also the self time of operators that plan for each
     new length.
 
     Fix: a static cache of the largest length that is written in place (`index_copy_`, slices), as in transformers'
@@ -92,7 +92,7 @@ def growing_cache(facts: Facts, *, growths_from: int = 3) -> Outcome:
             "first": count(min(lengths)),
             "last": count(max(lengths)),
             "planned": text(
-                f" {trace.name_of(int(planning[-1]))} plans anew for each length: {time(planned_ns)}."
+                f" {trace.name_of(int(planning[-1]))} plans again for each length: {time(planned_ns)}."
                 if len(planning)
                 else ""
             ),

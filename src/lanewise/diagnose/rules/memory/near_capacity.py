@@ -53,7 +53,7 @@ def near_capacity(facts: Facts, *, share_from: float = 0.90, reserved_over_alloc
         return Clear(f"the peak is {held / use.capacity:.0%} of the device's memory")
     owners: list[dict[str, Any]] = [
         {
-            "operator": owner.operator or "outside of operators",
+            "operator": owner.operator or "outside operators",
             "module": owner.module,
             "annotation": owner.annotation,
             "step": str(owner.step) if owner.step >= 0 else "",

@@ -24,19 +24,18 @@ _LABELS = {
 
 
 _SPINNING = (
-    "Host-bound: the next work is not launched yet {share} of every {step}, although the GPU looks busy {busy_share} of "
-    "it: collectives spin meanwhile."
+    "Host-bound: {share} of every {step} the next work has not been launched yet, although the GPU looks busy "
+    "{busy_share} of the time: collectives are spinning."
 )
 _WAITS_TOO = (
-    "Device-bound: the GPU computes {share} of every {step} ({busy} busy); it also waits for the host {host_share} of "
-    "the time."
+    "Device-bound: the GPU computes {share} of every {step}; it also waits for the host {host_share} of the time."
 )
 _ALSO_FROM = 0.10
 _COPIES_TOO = (
-    "Device-bound: the GPU computes {share} of every {step} and the host runs ahead; copies or collectives with nothing "
-    "beside them take another {other_share}."
+    "Device-bound: the GPU computes {share} of every {step} and the host runs ahead; copies or collectives that overlap "
+    "with nothing take another {other_share}."
 )
-_AT_LEAST = " The GPU works at least that much: {lost} of the launches left no record of their work."
+_AT_LEAST = " The GPU works at least that much: {lost} of the launches have no record of their work."
 _AT_LEAST_FROM = 0.02
 _QUEUED = (
     "Device-bound: when recording began the host had run {queued} ahead of the GPU, longer than the {step} recorded after "
@@ -146,18 +145,18 @@ def host_bound(facts: Facts) -> Outcome:
     "device-bound",
     kind="regime",
     of_tree=partial(_of_tree, name="compute"),
-    title="Device-bound: the GPU computes {share} of the time ({busy} busy of every {step}) and the host runs ahead; "
-    "host-side fixes gain nothing.",
+    title="Device-bound: the GPU computes {share} of every {step} and the host runs ahead; faster host code would gain "
+    "nothing.",
 )
 def device_bound(facts: Facts) -> Outcome:
-    """The device computes nearly all the time; the queue in front of it never runs dry.
+    """The device computes nearly all the time; its queue never runs dry.
 
-    Launch calls may look slow then: the queue is full and the host waits for a free place in it. That is back-pressure,
-    not a problem of the host.
+    Launch calls may look slow then: the queue is full and the host waits for a free slot. That is back-pressure, not a
+    problem of the host.
 
-    Fix: less device work: fuse pointwise operations, use tensor cores, a narrower dtype, a better algorithm.
+    Fix: give the device less to do: fuse pointwise operations, use tensor cores, a narrower dtype, a better algorithm.
 
-    Verify: halve the batch: the step time falls nearly by half.
+    Verify: halve the batch: the step time falls by nearly half.
 
     Source: as REG101.
     """
@@ -174,7 +173,7 @@ def device_bound(facts: Facts) -> Outcome:
 def transfer_bound(facts: Facts) -> Outcome:
     """Copies, or calls that wait for their own copy, take most of the step.
 
-    Fix: pinned host memory with `non_blocking=True`, prefetching on a side stream, and copying once instead of every step.
+    Fix: use pinned host memory with `non_blocking=True`, prefetch on a side stream, and copy once instead of every step.
 
     Verify: the copies' share falls and the device computes meanwhile.
 
@@ -188,8 +187,8 @@ def transfer_bound(facts: Facts) -> Outcome:
     "communication-bound",
     kind="regime",
     of_tree=partial(_of_tree, name="communication"),
-    title="Communication-bound: {share} of every {step} is communication, or waiting for other ranks, with nothing "
-    "beside it.",
+    title="Communication-bound: {share} of every {step} is communication, or waiting for other ranks, that overlaps with "
+    "nothing.",
 )
 def communication_bound(facts: Facts) -> Outcome:
     """Collectives run, or wait for the other ranks, while no computation is ready.
@@ -214,7 +213,7 @@ def communication_bound(facts: Facts) -> Outcome:
 def mixed(facts: Facts) -> Outcome:
     """No class of time reaches 40 % with a lead of 10 points.
 
-    Fix: take the findings in order; each side gives back only its own share.
+    Fix: take the findings in order; fixing one side saves only its own share.
 
     Verify: record again after each fix: the regime moves.
 

@@ -21,10 +21,10 @@ from lanewise.trace.intervals import covered, subtract, union
 @rule(
     "SYN104",
     "copy-not-overlapped",
-    title="{copies} {per} from or to pinned memory with nothing computed beside: {exposed}, {share} of the step.",
+    title="{copies} {per} from or to pinned memory without overlapping computation: {exposed}, {share} of the step.",
 )
 def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from: float = 0.05) -> Outcome:
-    """Copies could run beside computation, because their memory is pinned, but computation waits for them.
+    """Copies could overlap with computation, because their memory is pinned, but computation waits for them.
 
     The copy engines work independently of the multiprocessors. A copy on the stream that computes, right before the
     kernels that need it, leaves them idle.
@@ -86,7 +86,7 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
                     COUNT,
                     BYTES,
                     headed(TOTAL, "time"),
-                    TableColumn("alone", "time", "of it with nothing beside"),
+                    TableColumn("alone", "time", "of it not overlapped"),
                 ],
                 table_rows,
             )

@@ -64,7 +64,7 @@ def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
     "data-dependent-shape",
     of_tree=_of_tree,
     title="{calls} {per} to operators whose result size depends on the data ({operator} first): the host stops "
-    "and spends {cost} on each.",
+    "for {cost} at each.",
 )
 def data_dependent_shape(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     """The host must know how many elements come out before it can go on: `nonzero`, boolean indexing, `unique`.

@@ -59,7 +59,7 @@ def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
     "SYN101",
     "device-readback",
     of_tree=_of_tree,
-    title="The host asks the GPU for {values} {per} and stops {cost} for each ({total} in all).",
+    title="The host asks the GPU for {values} {per} and stops for {cost} each time ({total} in all).",
 )
 def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     """The host waits for the device to hand over a value: `.item()`, `bool(tensor)`, `.tolist()`, a small `.cpu()`.

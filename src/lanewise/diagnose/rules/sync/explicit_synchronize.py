@@ -22,7 +22,7 @@ from lanewise.trace.schema import Kind
 @rule(
     "SYN105",
     "explicit-synchronize",
-    title="{waits} {per} for the whole device or a stream, {time} in all; with them the host comes late by {after} "
+    title="{waits} {per} for the whole device or a stream, {time} in all; they make the host late by {after} "
     "({share} of the step).",
 )
 def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:

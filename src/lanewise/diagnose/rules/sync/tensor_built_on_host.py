@@ -46,7 +46,7 @@ def tensor_built_on_host(facts: Facts, *, per_step_from: float = 1.0) -> Outcome
     """A tensor of zeros, ones, random numbers, a range or a Python list is filled by the CPU and then moved.
 
     The device could fill it itself in a few microseconds, without the copy and without the wait that a copy from
-    ordinary memory brings. A list it cannot read: `torch.tensor(values, device="cuda")` goes through every value in
+    ordinary memory brings. It cannot read a Python list: `torch.tensor(values, device="cuda")` goes through every value in
     Python's objects, makes a tensor on the CPU and copies that.
 
     Costs: the creation, reading a list included, and the copy's call.

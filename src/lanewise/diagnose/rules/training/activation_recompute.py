@@ -55,7 +55,7 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
 
     Costs: the recomputed device time.
 
-    Fix: checkpoint fewer layers, or selectively (`torch.utils.checkpoint` with a policy that keeps the dear results),
+    Fix: checkpoint fewer layers, or selectively (`torch.utils.checkpoint` with a policy that keeps the expensive results),
     as far as memory allows.
 
     Verify: the recomputed share falls, and the peak of memory stays below the device's.

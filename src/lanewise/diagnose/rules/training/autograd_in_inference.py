@@ -24,7 +24,7 @@ _KEPT = 0.7
     title="{operators} operators {per} are recorded for a backward pass that never runs: their inputs stay in memory.",
 )
 def autograd_in_inference(facts: Facts) -> Outcome:
-    """Autograd records a graph, and nobody ever runs backward.
+    """Autograd records a graph, but backward never runs.
 
     With grad mode on and parameters that require gradients, every operator keeps what its backward would need: memory
     for activations that inference could drop at once, and bookkeeping on the host.

@@ -123,7 +123,7 @@ def _cold_call(facts: Facts) -> Outcome:
             "share": share(float(trace.duration[worst]) / max(1.0, length)),
         },
         title="The recording holds the start of the device: {call} alone took {first}, {share} of it. A program pays "
-        "that once; what this recording says of the rest is drowned in it.",
+        "that once; it drowns out the rest of this recording.",
         evidence=[table("Calls that start the device", [CALL, START, TIME], rows)],
         location=locate(facts, worst),
     )

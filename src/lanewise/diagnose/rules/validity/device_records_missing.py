@@ -69,7 +69,7 @@ def device_records_missing(facts: Facts, *, share_from: float = 0.02) -> Outcome
             values=values,
             evidence=evidence,
             title="{device_ops} device ops were recorded without a single launch: host rows are missing, so work "
-            "cannot be given to operators or steps.",
+            "cannot be attributed to operators or steps.",
         )
     if part > share_from:
         return Found(values=values, evidence=evidence, title=_title(health))

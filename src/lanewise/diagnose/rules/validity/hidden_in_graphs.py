@@ -16,7 +16,7 @@ from lanewise.report.quantity import count, share, time
     "MEA113",
     "hidden-in-graphs",
     kind="validity",
-    title="{share} of device time runs inside replayed graphs ({nodes} per launch at most), which name no operator: "
+    title="{share} of device time runs inside replayed graphs (up to {nodes} nodes per launch), which name no operator: "
     "operator tables cover only the rest.",
 )
 def hidden_in_graphs(facts: Facts, *, share_from: float = 0.1) -> Outcome:

@@ -18,13 +18,13 @@ from lanewise.report.quantity import ratio, share, text, time
     "MEA107",
     "kernel-time-variance",
     kind="validity",
-    title="The same launch takes different time: {kernel} {median} in the middle, {max} at worst; {kernels} like "
+    title="The same kernel varies between steps: {kernel} takes {median} typically, {max} at worst; {kernels} like "
     "that. Differences below {noise} are noise.",
 )
 def kernel_time_variance(
     facts: Facts, *, samples_from: int = 5, max_ratio: float = 1.5, p95_ratio: float = 0.25, share_from: float = 0.01
 ) -> Outcome:
-    """One and the same kernel, on the same sizes, takes clearly different time from step to step.
+    """One and the same kernel, on the same sizes, takes clearly different times from step to step.
 
     Clocks change with power and heat, other processes share the device, and the first launches run cold. A mean then
     depends on which steps were recorded, and two recordings differ without any change to the program.

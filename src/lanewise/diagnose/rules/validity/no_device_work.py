@@ -62,6 +62,6 @@ def no_device_work(facts: Facts, *, matrix_share_from: float = 0.5) -> Outcome:
     main = int(np.argmax(np.where(facts.matrix_names, time_of, 0)))
     return Found(
         values={"share": share(part), "operator": text(trace.names[main]), "time": time(total)},
-        evidence=[table("Operators by own time", [OPERATOR, TIME, SHARE], rows)],
+        evidence=[table("Operators by self time", [OPERATOR, TIME, SHARE], rows)],
         location=locate(facts, int(heaviest)),
     )

@@ -20,7 +20,7 @@ _ROW = "Activity Buffer Request"
     "MEA103",
     "profiler-buffer-request",
     kind="validity",
-    title="{stall} of {where} is the profiler asking for an event buffer while {operator} stands still: the "
+    title="{stall} of {where} is the profiler asking for an event buffer while {operator} is stalled: the "
     "profiler's time, not the program's.",
 )
 def profiler_buffer_request(facts: Facts) -> Outcome:

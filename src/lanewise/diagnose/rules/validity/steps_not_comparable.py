@@ -18,13 +18,12 @@ from lanewise.report.quantity import count, ratio, text, time
     "MEA110",
     "steps-not-comparable",
     kind="validity",
-    title="The steady steps differ too much to speak of one step time: {low} to {high}, a spread of {spread} the "
-    "median.",
+    title="The steady steps vary too much for a single step time: {low} to {high}, a spread of {spread} the median.",
 )
 def steps_not_comparable(
     facts: Facts, *, steps_from: int = 3, spread_from: float = 0.3, operators_differ_from: float = 0.05
 ) -> Outcome:
-    """There is no steady state in the recording to speak about.
+    """The recording has no steady state to speak of.
 
     Too few steps, steps that run different operators, or step times that scatter: a median over them describes none of
     them, and a gain computed from it is a guess.
@@ -106,7 +105,7 @@ def steps_not_comparable(
             values=values,
             evidence=evidence,
             steps=differs.tolist(),
-            title="{differ} of the steady steps run different operators: there is no one step to speak of.",
+            title="{differ} of the steady steps run different operators: no single step describes the run.",
         )
     spread = spread_of(period[steady & ~facts.slow]) if facts.slow.any() else measured.spread
     if spread > spread_from:

@@ -15,13 +15,13 @@ from lanewise.report.quantity import share, time
     "MEA112",
     "trace-repaired",
     kind="validity",
-    title="{repaired} of the file mended and {lost} lost; everything else was read as written.",
+    title="{repaired} of the file repaired and {lost} lost; everything else was read as written.",
 )
 def trace_repaired(facts: Facts) -> Outcome:
-    """The file was damaged: rows were mended, lost, or cut off at its end.
+    """The file was damaged: rows were repaired, lost, or cut off at its end.
 
     Profilers write names without escaping them, and a process that dies writes half a file. What has one safe reading
-    is mended, the rest is left out, and all of it is counted. More than 1 % of rows lost makes totals doubtful.
+    is repaired, the rest is left out, and all of it is counted. More than 1 % of rows lost makes totals doubtful.
 
     Costs: nothing in the program.
 
@@ -30,7 +30,7 @@ def trace_repaired(facts: Facts) -> Outcome:
 
     Verify: the file is read without a repair.
 
-    Silent: for events that outlive their parent by a little, which every recording with stacks has.
+    Silent: for events that end slightly later than their parent, which every recording with stacks has.
 
     Source: pytorch/pytorch#113001, pytorch/pytorch#98432, pytorch/kineto#105, mlcommons/chakra#192.
     """
@@ -41,7 +41,7 @@ def trace_repaired(facts: Facts) -> Outcome:
         return Clear("read without a repair")
     rows = [
         {"what": what, "reason": reason, "count": tally.count, "sample": tally.sample[:80]}
-        for what, tallies in (("lost", reading.lost), ("mended", reading.repaired))
+        for what, tallies in (("lost", reading.lost), ("repaired", reading.repaired))
         for reason, tally in sorted(tallies.items(), key=lambda item: -item[1].count)
     ]
     values = {
@@ -58,13 +58,13 @@ def trace_repaired(facts: Facts) -> Outcome:
     elif lost > 0.01 * (reading.rows + lost):
         title = "{lost} of the file ({share}) could not be read: totals are too low."
     elif not lost and not repaired:
-        title = "Part of what stands beside the rows of the file could not be read; the rows are complete."
+        title = "Part of the file's metadata could not be read; its rows are complete."
     return Found(
         values=values,
         title=title,
         evidence=[
             table(
-                "What was mended or lost",
+                "What was repaired or lost",
                 [
                     headed(WHAT, ""),
                     TableColumn("reason", "text", "reason"),

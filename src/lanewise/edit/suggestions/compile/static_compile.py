@@ -43,7 +43,7 @@ class StaticCompile(Edit):
         ):
             return updated_node
         if not self.offer(
-            original_node, "every new size or number is compiled anew", safe=self._generalises(original_node)
+            original_node, "every new size or number is compiled again", safe=self._generalises(original_node)
         ):
             return updated_node
         return without_argument(updated_node, "dynamic")

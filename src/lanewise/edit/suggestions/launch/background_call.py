@@ -64,7 +64,7 @@ class BackgroundCall(Edit):
         plain = all(arg.keyword is None and not arg.star for arg in call.args)
         definition = self.names.definition(call.func)
         here = definition is not None and definition in self.names.module.body
-        what = f"every step waits until {name} is done, whose result nobody uses"
+        what = f"every step waits for {name}, whose result is never used"
         if name not in self._writers or not plain or not here or not self.offer(original_node, what):
             return updated_node
         arguments = ", ".join([name, *(text_of(arg.value) for arg in call.args)])
