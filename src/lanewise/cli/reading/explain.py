@@ -107,26 +107,24 @@ _MOST_RANKS = 16
 
 def _of_a_job(source: str, cache: bool) -> tuple[str, str]:
     """What to explain of a folder that holds several ranks of one job, and what to say about that; else the source."""
+    from lanewise.cli.reading.job_in import ranks_in, world_of
     from lanewise.diagnose.sections.ranks import told_of_job
     from lanewise.errors import LanewiseError
-    from lanewise.measure.distributed.gathering.read_ranks import read_ranks
-    from lanewise.measure.distributed.ranks import world_in
-    from lanewise.trace.file.folder import metadata_of, traces_in
 
-    if not Path(source).is_dir():
-        return source, ""
-    (newest,) = traces_in(Path(source), every=False)
-    world = world_in(metadata_of(newest))
+    world, newest = world_of(source)
     if world < 2:
         return source, ""
     compare = f"`lanewise ranks {source}` compares them"
     if world > _MOST_RANKS:
-        return str(newest), f"{source} is of a job of {world:,} ranks: {newest.name} is explained; {compare}"
+        name = Path(newest).name
+        return newest, f"{source} is of a job of {world:,} ranks: {name} is explained; {compare}"
+    found = ranks_in(source, cache=cache)
+    if found is None:
+        return newest, ""
     try:
-        found = read_ranks([source], cache=cache)
         told = told_of_job(found, cache=cache)
-    except LanewiseError:  # one rank alone, or of several jobs
-        return str(newest), ""
+    except LanewiseError:  # of several jobs
+        return newest, ""
     rank = found.ranks[told.look_at].rank
     which = f"rank {rank}, the late one," if told.is_late else f"none is late, and rank {rank}"
     return found.files[

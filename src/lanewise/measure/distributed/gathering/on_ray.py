@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ __all__ = ["Ray"]
 
 _AHEAD = 4
 """Tasks submitted for each core of the cluster, so that none waits and no answers pile up."""
+
+_CONNECT_S = 10.0
 
 
 class Ray:
@@ -28,6 +31,7 @@ class Ray:
     def each(self, task: str, names: Sequence[str], *, cache: bool) -> Iterator[bytes | None]:
         """See `Executor`. Raises UsageError where the cluster cannot be reached."""
         ray = self._ray
+        self._check()
         ours = not ray.is_initialized()
         if ours:
             given = {"address": self._address} if self._address else {"include_dashboard": False}
@@ -48,6 +52,16 @@ class Ray:
         finally:
             if ours:
                 ray.shutdown()
+
+    def _check(self) -> None:
+        """Whether anybody listens at the address: Ray itself tries for minutes."""
+        host, _, port = self._address.rpartition("://")[2].rpartition(":")
+        if not host or not port.isdigit():
+            return
+        try:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+        except OSError as error:
+            raise UsageError(f"no Ray cluster at {self._address}: {error.strerror or error}") from None
 
     def _answer(self, submitted: Any) -> bytes | None:
         try:
