@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from lanewise.measure.core import Core
-from lanewise.measure.distributed.job_what_ifs import what_ifs
 from lanewise.measure.distributed.late_ranks import compare_ranks
-from lanewise.measure.distributed.matched_communications import match
 from lanewise.measure.distributed.rank_summary import summarise
+from lanewise.measure.distributed.together.job_what_ifs import what_ifs
+from lanewise.measure.distributed.together.matched_communications import match
 from tests.diagnose.distributed.jobs import rank
 from tests.support.made_ranks import exchanged, made_rank
 

@@ -9,9 +9,9 @@ import numpy as np
 from lanewise.diagnose.sections.rank_causes import cause_of, main_cause
 from lanewise.diagnose.sections.ranks import JobTold
 from lanewise.diagnose.sections.section import Section, Source, columns_of
-from lanewise.measure.distributed.communication_figures import Traffic, traffic_of
 from lanewise.measure.distributed.late_ranks import Job
-from lanewise.measure.distributed.matched_communications import match
+from lanewise.measure.distributed.together.communication_figures import Traffic, traffic_of
+from lanewise.measure.distributed.together.matched_communications import match
 from lanewise.report.evidence_columns import Headings
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, text, time

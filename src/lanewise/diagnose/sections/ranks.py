@@ -16,9 +16,9 @@ from lanewise.errors import UsageError
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.gathering.executor import Executor
 from lanewise.measure.distributed.gathering.read_ranks import RanksRead
-from lanewise.measure.distributed.job_what_ifs import WhatIf, what_ifs
 from lanewise.measure.distributed.late_ranks import Job, compare_ranks
-from lanewise.measure.distributed.matched_communications import Matched, match
+from lanewise.measure.distributed.together.job_what_ifs import WhatIf, what_ifs
+from lanewise.measure.distributed.together.matched_communications import Matched, match
 from lanewise.measure.distributed.without_late import delay_of
 from lanewise.report.evidence_columns import CAUSE, DEVICE, HOST, MINE, MORE, OTHERS, WHERE, Headings, headed
 from lanewise.report.model import TableColumn, TextBlock

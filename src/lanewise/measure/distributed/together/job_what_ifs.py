@@ -14,7 +14,7 @@ import numpy as np
 
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.late_ranks import Job
-from lanewise.measure.distributed.matched_communications import Matched
+from lanewise.measure.distributed.together.matched_communications import Matched
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
 from lanewise.replay.undistort import undistort
