@@ -19,6 +19,7 @@ from lanewise.errors import MissingDependencyError
 from lanewise.show.page.html import bundle
 from lanewise.tree.tree_file import save
 from tests.support.corpus import REPOSITORY, trace_path
+from tests.support.flight_dumps import dump, entry, write_dumps
 from tests.support.real_jobs import PIPELINE, job_paths
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY / "src")}
@@ -77,6 +78,8 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
         for rank, path in enumerate(job_paths(PIPELINE)):
             shutil.copy(path, tmp_path / name / f"train-rank{rank}.json.gz")
+    (tmp_path / "dumps").mkdir()
+    write_dumps(tmp_path / "dumps", {rank: dump([entry(1)], [0, 1]) for rank in range(2)})
     (tmp_path / "lanewise.toml").write_text("[budget]\nlaunches = 1000\n")
     (tmp_path / "package").mkdir()
     for script in ("train.py", "package/module.py"):

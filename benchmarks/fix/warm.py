@@ -65,9 +65,9 @@ def _compile(name: str, kinds: Sequence[str], device: str, folder: Path) -> None
     torch._inductor.config.compile_threads = 1
 
     from lanewise.fix.candidates.catalogue import catalogue
-    from lanewise.fix.gate.worklist import work_of
     from lanewise.fix.state import State
     from lanewise.fix.subject import make_subject
+    from lanewise.fix.work.worklist import work_of
 
     torch.manual_seed(0)
     subject = make_subject(*next(one for one in WORKLOADS if one.name == name).make(device))

@@ -24,12 +24,20 @@ from torch.utils.data import DataLoader, Dataset
 PLANTS = ("none", "sleep", "python", "kernel", "copy", "loader", "gc")
 
 
-def burn(ms: float) -> int:
-    """Plain Python that calls no operator."""
-    until, total = time.perf_counter() + ms / 1e3, 0
-    while time.perf_counter() < until:
+def burn(rounds: int) -> int:
+    """Plain Python that calls no operator: so much of it, and not for so long, as a profiler makes it slower."""
+    total = 0
+    for _ in range(rounds):
         total += sum(range(20))
     return total
+
+
+def rounds_for(ms: float) -> int:
+    """Rounds of `burn` that take so long."""
+    burn(20_000)
+    begun = time.perf_counter()
+    burn(20_000)
+    return round(20_000 * ms / 1e3 / (time.perf_counter() - begun))
 
 
 class Samples(Dataset[torch.Tensor]):
@@ -69,7 +77,8 @@ def plant_of(cause: str, ms: float, device: torch.device) -> Callable[[], object
     if cause == "sleep":
         return lambda: time.sleep(ms / 1e3)
     if cause == "python":
-        return lambda: burn(ms)
+        rounds = rounds_for(ms)
+        return lambda: burn(rounds)
     if cause == "gc":
         return Collection(ms)
     if cause == "kernel":

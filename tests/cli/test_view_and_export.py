@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from lanewise.bundled import bundled_path
+from lanewise.cli.main import cli
 from lanewise.diagnose.engine import diagnose
 from lanewise.diagnose.settings import Settings
 from lanewise.errors import MissingDependencyError
@@ -25,6 +27,7 @@ from lanewise.measure.facts import Facts
 from lanewise.show.page.html import bundle
 from lanewise.show.page.packing import unpack
 from tests.cli.test_verbs import MNIST, run
+from tests.support.corpus import REPOSITORY
 
 try:
     bundle()
@@ -193,3 +196,16 @@ def test_the_port_of_perfetto_may_be_taken() -> None:
     assert result.returncode == 2
     assert b"port 9001" in result.stderr
     assert result.stderr.count(b"\n") == 1
+
+
+def test_the_folder_of_a_job_is_a_page_with_a_page_for_each_rank(tmp_path: Path) -> None:
+    folder = REPOSITORY / "tests" / "data" / "ranks2"
+    out = tmp_path / "job.html"
+    answer = CliRunner().invoke(cli, ["view", str(folder), "--no-cache", "-o", str(out)], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    assert "Rank 1 is late: its own work takes" in out.read_text()
+    assert "/ranks2" not in out.read_text(), "folders of this machine stay here"
+    assert sorted(path.name for path in (tmp_path / "job-ranks").iterdir()) == ["rank0.html", "rank1.html"]
+    assert "job-ranks/rank1.html" in out.read_text()
+    again = CliRunner().invoke(cli, ["view", str(folder), "--no-cache", "-o", str(out)])
+    assert "add --force" in str(again.exception)

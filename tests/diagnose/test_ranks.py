@@ -14,13 +14,18 @@ import lanewise
 from lanewise.cli import common
 from lanewise.cli.main import cli
 from lanewise.diagnose.sections import ranks as section
+from lanewise.diagnose.sections.rank_findings import MOST, told_of_findings, which_ranks
+from lanewise.diagnose.sections.section import Source, columns_of
 from lanewise.errors import UsageError
-from lanewise.measure.distributed import rank_worker
+from lanewise.measure.distributed.gathering import rank_worker
+from lanewise.measure.distributed.gathering.read_ranks import RanksRead
 from lanewise.measure.distributed.job import job_of
 from lanewise.measure.facts import Facts
+from lanewise.report.model import TableColumn
 from tests.diagnose.distributed.jobs import rank
 from tests.support.builder import TraceBuilder
-from tests.support.corpus import trace_path
+from tests.support.corpus import REPOSITORY, trace_path
+from tests.support.made_ranks import made_rank
 from tests.support.real_jobs import GOOD, PIPELINE, PLANTED, job_paths
 
 
@@ -165,3 +170,65 @@ def test_the_same_from_python() -> None:
 
     assert "DIS102" in found([late.trace])
     assert "DIS102" not in found([])
+
+
+def test_a_finding_is_said_with_the_ranks_that_have_it(tmp_path: Path) -> None:
+    answer = json.loads(run("ranks", str(folder_of(PIPELINE, tmp_path)), "--no-cache", "--json"))
+    rows = {row["code"]: row for row in answer["tables"]["findings"]["rows"]}
+    each = [lanewise.explain(path).findings for path in job_paths(PIPELINE)]
+    for code, row in rows.items():
+        mine = {
+            rank: sum(one.alone_us_per_step for one in found if one.code == code and one.recoverable_us_per_step > 0)
+            for rank, found in enumerate(each)
+        }
+        having = {rank: gain for rank, gain in mine.items() if gain}
+        assert row["ranks"] == f"{len(having)} of 4"
+        assert row["most"] == pytest.approx(max(having.values()) * 1e3)
+        assert having[int(row["where"])] == max(having.values())
+    said = run("ranks", str(tmp_path), "--no-cache")
+    assert f"What `explain` finds: {next(iter(rows))} " in said
+    assert "findings" not in json.loads(run("ranks", str(tmp_path), "--no-cache", "--no-findings", "--json"))["tables"]
+
+
+def test_of_a_large_job_a_sample_is_explained_with_the_late_ones() -> None:
+    found = RanksRead([made_rank(rank) for rank in range(1000)], [f"rank{rank}.json" for rank in range(1000)])
+    rows = which_ranks(found, [17])
+    assert 17 in rows
+    assert (rows[0], rows[-1], len(rows)) == (0, 999, MOST + 1)
+    headings = [TableColumn(name, "text", name) for name in ("code", "name", "ranks")]
+    table = Source("", columns_of([{"code": "LAU101", "name": "n", "ranks": "31 of 32"}], headings), headings)
+    (said,) = told_of_findings(table, 32, 1000)
+    assert str(said) == "What `explain` finds of 32 of them, evenly chosen: LAU101 n on 31 of 32."
+
+
+def test_traces_of_a_job_before_are_left_out_and_named(tmp_path: Path) -> None:
+    """`lanewise run` twice into one folder: the second job's files have a number in their names."""
+    from tests.support.shifted_clock import later
+
+    folder = folder_of(PIPELINE, tmp_path)
+    first, *_ = job_paths(PIPELINE)
+    for path in job_paths(PIPELINE)[:3]:
+        later(path, folder / f"{path.name.removesuffix('.json.gz')}-2.json.gz", seconds=60)
+    said = told("ranks", str(folder), "--no-cache", "--no-findings")
+    assert "The 3 ranks are even" in said
+    assert "No trace of rank 3" in said
+    assert f"Left out, as they are of a job before: {first.name}, " in said
+
+
+def test_ranks_recorded_over_other_steps_are_compared_by_what_each_does(tmp_path: Path) -> None:
+    """`lanewise run` on two H200: no step is in both recordings."""
+    folder = REPOSITORY / "tests" / "data" / "ranks2"
+    said = told("ranks", str(folder), "--no-cache", "--no-findings")
+    assert "Rank 1 is late: its own work takes 6.79 ms per step more" in said
+    assert "It spends 6.09 ms in Python that calls no operator, or asleep" in said
+    assert "No step is in all of the recordings" in said
+    # 13.9 ms with the sleep and 9.6 without it, timed without a profiler.
+    assert "a step of the job takes about 9.39 ms instead of 12.7 ms" in said
+
+
+def test_communication_is_said_with_its_bandwidth_and_the_schedules_share() -> None:
+    answer = json.loads(run("ranks", *map(str, job_paths(PIPELINE)), "--no-cache", "--no-findings", "--json"))
+    (row,) = answer["tables"]["communication"]["rows"]
+    assert (row["kind"], row["count"], row["bytes"]) == ("send and receive", 12, 4_194_304)
+    assert row["of_link"] == pytest.approx(row["bus"] / 450e9)
+    assert [stage["ideal"] for stage in answer["tables"]["pipelines"]["rows"]] == [pytest.approx(3 / 7)] * 4

@@ -15,7 +15,6 @@ from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.gate.correctness import Correctness
 from lanewise.fix.gate.inputs import other_values
 from lanewise.fix.gate.speed.clocks import sm_clock
-from lanewise.fix.gate.worklist import WorkList
 from lanewise.fix.model import Attempt
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plans.plan import Plan
@@ -26,6 +25,7 @@ from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.prepare import first_calls
 from lanewise.fix.trial.workbench import make_bench
+from lanewise.fix.work.worklist import WorkList
 from tests.fix import programs
 from tests.fix.programs import planted
 from tests.fix.test_planted import WRONG, checked

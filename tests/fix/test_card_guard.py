@@ -19,9 +19,9 @@ from torch import nn
 from lanewise.fix.candidates.candidate import Several
 from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.gate.correctness import Correctness, patches_of
-from lanewise.fix.gate.worklist import work_of
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject
+from lanewise.fix.work.worklist import work_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 

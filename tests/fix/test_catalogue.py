@@ -18,10 +18,10 @@ import lanewise
 from lanewise.fix.bounds import Known, bound_of, why_pruned
 from lanewise.fix.candidates import fused
 from lanewise.fix.candidates.catalogue import catalogue
-from lanewise.fix.gate.worklist import WorkList, work_of
 from lanewise.fix.optimize import ALLOWABLE
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject, make_subject
+from lanewise.fix.work.worklist import WorkList, work_of
 
 
 class Attends(nn.Module):

@@ -14,11 +14,11 @@ from torch import nn
 
 from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.gate.correctness import Correctness
-from lanewise.fix.gate.worklist import WorkList
 from lanewise.fix.optimize import optimize
 from lanewise.fix.plans.plan import load_plan
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject
+from lanewise.fix.work.worklist import WorkList
 
 pytestmark = [
     pytest.mark.slow,

@@ -18,10 +18,10 @@ from torch import nn
 from lanewise.fix.candidates import attention_backend, compiled
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.gate.correctness import Correctness, Result
-from lanewise.fix.gate.worklist import work_of
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject
+from lanewise.fix.work.worklist import work_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -15,7 +15,7 @@ from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import norm_cluster_kernels, norm_forward_kernels
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
-from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
+from lanewise.kernels.rows.row_layout import Layout, next_power_of_2, rows_launch, twice_launch
 from tests.kernels.helpers import FLOORS, error, gradients, same
 
 # Rank 1 to 4, one row, one column, primes, powers of two and their neighbours, and rows shared by several programs.
@@ -291,3 +291,11 @@ def test_what_is_refused_runs_the_original(device):
     assert table["softmax"] == {"dtype": 1}
     assert table["rms_norm"] == {"dtype": 1, "mixed dtypes": 1}
     assert table["layer_norm"] == {"autocast": 1}
+
+
+def test_a_bound_on_registers_reaches_the_launch():
+    whole = rows_launch(4, 1024, Layout(1, 1024, 1, 4, registers=40), (), {}, torch.device("cpu"))
+    twice = twice_launch(4, 1024, Layout(1, 512, 0, 4, registers=40), (), {})
+    assert whole.options["maxnreg"] == twice.options["maxnreg"] == 40
+    assert not whole.fit
+    assert not twice.fit

@@ -1,10 +1,9 @@
-// The frame around the views: navigation, theme, failures.
+// The frame around the views of one trace: navigation, failures.
 
-import { signal } from '@preact/signals'
-import { useEffect } from 'preact/hooks'
 import { failure } from './data/load'
 import type { PageData } from './data/report'
 import { clean } from './format'
+import { Top } from './parts/top'
 import { hashOf, route, type View } from './route'
 import { Calls } from './views/calls'
 import { Compare } from './views/compare'
@@ -26,36 +25,11 @@ const WORDS: Record<View, string> = {
 /** Views that show a finding, if one is chosen. */
 const KEEPS_FINDING: View[] = ['overview', 'timeline', 'predicted']
 
-type Theme = 'auto' | 'light' | 'dark'
-const NEXT: Record<Theme, Theme> = { auto: 'light', light: 'dark', dark: 'auto' }
-
-export const theme = signal<Theme>('auto')
-/** Whether the page is dark now, whoever decided it. */
-export const dark = signal(false)
-
 export function App({ data }: { data: PageData }) {
   const at = route.value
-  useEffect(() => {
-    const query = matchMedia('(prefers-color-scheme: dark)')
-    const apply = () => {
-      dark.value = theme.value === 'dark' || (theme.value === 'auto' && query.matches)
-      document.documentElement.dataset.theme = dark.value ? 'dark' : 'light'
-    }
-    apply()
-    query.addEventListener('change', apply)
-    const stop = theme.subscribe(apply)
-    return () => {
-      query.removeEventListener('change', apply)
-      stop()
-    }
-  }, [])
   return (
     <>
-      <button type="button" class="skip" onClick={skip}>
-        Skip to the content
-      </button>
-      <header class="top">
-        <span class="brand">lanewise</span>
+      <Top file={data.report.source.path}>
         <nav aria-label="Views">
           {(Object.keys(WORDS) as View[])
             .filter((view) => view !== 'compare' || data.compared)
@@ -70,20 +44,7 @@ export function App({ data }: { data: PageData }) {
               </a>
             ))}
         </nav>
-        <span class="file" title={clean(data.report.source.path)}>
-          <bdi>{clean(data.report.source.path.split(/[/\\]/).pop() ?? '', 60)}</bdi>
-        </span>
-        <button
-          type="button"
-          onClick={() => {
-            theme.value = NEXT[theme.value]
-          }}
-          aria-label={`Theme: ${theme.value}`}
-          title={`Theme: ${theme.value === 'auto' ? 'as the system' : theme.value}`}
-        >
-          ◐ <span class="word">{theme.value === 'auto' ? 'Auto' : theme.value === 'light' ? 'Light' : 'Dark'}</span>
-        </button>
-      </header>
+      </Top>
       {failure.value && (
         <p class="failure" role="alert">
           {clean(failure.value, 500)}
@@ -99,10 +60,4 @@ export function App({ data }: { data: PageData }) {
       {at.view === 'tables' && <Tables table={at.table} server={data.server} />}
     </>
   )
-}
-
-function skip(): void {
-  const main = document.getElementById('main')
-  main?.setAttribute('tabindex', '-1')
-  main?.focus()
 }

@@ -78,7 +78,12 @@ class Recording:
         trace: the file, once written. facts: what is known about it. window: how far recording got.
     """
 
-    def __init__(self, options: Options, log: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        log: Callable[[str], None] = lambda _: None,
+        saved: Callable[[Path], None] = lambda _: None,
+    ) -> None:
         # The program may change its working directory.
         self.options = replace(options, out=options.out.absolute())
         self._from = os.getcwd()
@@ -88,6 +93,7 @@ class Recording:
         self.window = self._make_window(self._plan_that_fits())
         self.finder = StepFinder(self.window, self._failed)
         self._log = log
+        self._saved = saved
         self._session: Session | None = None
         self._raw: Path | None = None
         self._first_part = 0
@@ -312,6 +318,7 @@ class Recording:
             self._first_part = write_trace(raw, final, to_json(self.facts), unfinished=self.window.measured.unfinished)
             self.trace = final
             self._log(f"trace in {self.shown}")
+            self._saved(final)
             raw.unlink(missing_ok=True)
         except LanewiseError as error:
             # The uncompressed export is still there: better a trace without our facts than none.
@@ -352,6 +359,7 @@ class Recording:
             command=self._command(),
             rank=_number("RANK"),
             world_size=_number("WORLD_SIZE"),
+            node=_number("GROUP_RANK"),
             environment=machine.describe(),
             modules=self.finder.modules(),
             faults=self._faults,
@@ -362,16 +370,18 @@ class Recording:
 
     def _plan_that_fits(self) -> Plan:
         """The plan with a trace that fits: at most a quarter of what the disk has left, before compression, and an
-        eighth of the memory, of which torch takes six times the trace's size when it stops."""
+        eighth of the memory, of which torch takes six times the trace's size when it stops; of a rank of several, in step
+        with the others."""
+        plan = self.options.plan.in_step() if (_number("WORLD_SIZE") or 1) > 1 else self.options.plan
         folder = self.options.out
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
-        most = self.options.plan.trace_bytes
+        most = plan.trace_bytes
         with contextlib.suppress(OSError):
             most = min(most, shutil.disk_usage(folder).free // 4)
         if (memory := free_memory()) is not None:
             most = min(most, memory // 8)
-        return replace(self.options.plan, trace_bytes=most)
+        return replace(plan, trace_bytes=most)
 
     def _failed(self, error: BaseException) -> None:
         """Our own code failed: say so once, let go of the program."""

@@ -16,6 +16,9 @@ __all__ = ["Plan", "settled_after"]
 _GROUP = 5
 """Steps per group when two groups are compared for a trend."""
 
+_JOB_SECONDS = 60.0
+"""Recording a rank of several is cut by time only where its steps take very long: its times are not those of the others."""
+
 _SETTLED = 0.05
 """Two consecutive groups whose medians differ by less count as settled."""
 
@@ -60,6 +63,18 @@ class Plan:
         timed = min(self.timed_min, max(0, (steps - skip - warmup) // 3))
         active = max(1, steps - skip - warmup - timed - 1)
         return replace(self, skip=skip, timed_min=timed, timed_max=timed, warmup=warmup, active_min=active)
+
+    def in_step(self) -> Plan:
+        """The plan for one rank of several: by number of steps alone, so that all of them are timed and recorded over the
+        same ones. A rank that is recorded by itself is in its profiler while the others wait for it."""
+        timed = min(self.timed_max, 2 * self.timed_min)
+        return replace(
+            self,
+            timed_min=timed,
+            timed_max=timed,
+            active_max=self.active_min,
+            active_seconds=max(self.active_seconds, _JOB_SECONDS),
+        )
 
     def timed_enough(self, times_ns: Sequence[int]) -> bool:
         """Whether the un-profiled step time is known well enough."""

@@ -30,6 +30,7 @@ __all__ = [
     "cache_option",
     "check_output",
     "console",
+    "counted",
     "emit",
     "json_option",
     "open_ranks",
@@ -132,6 +133,28 @@ def step_row(trace: Trace, number: int | None) -> int | None:
         have = ", ".join(str(n) for n in numbers[:20]) or "none"
         raise UsageError(f"the trace has no step {number}; steps: {have}")
     return numbers.index(number)
+
+
+@contextmanager
+def counted(what: str) -> Generator[Callable[[int, int], None] | None]:
+    """A line on a terminal that counts, once it takes more than a second: "ranks read 12 of 64"."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    started = time.monotonic()
+    shown = False
+
+    def advance(done: int, total: int) -> None:
+        nonlocal shown
+        if shown or time.monotonic() - started >= _PROGRESS_AFTER_S:
+            shown = True
+            click.echo(f"\r{what} {done:,} of {total:,}", nl=False, err=True)
+
+    try:
+        yield advance
+    finally:
+        if shown:
+            click.echo("\r\x1b[2K", nl=False, err=True)
 
 
 @contextmanager

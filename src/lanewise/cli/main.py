@@ -27,7 +27,7 @@ VERBS: dict[str, str] = {
     "view": "Show a trace on an interactive page, or write it to one file to send.",
     "table": "The profiler's tables; roofline, memory, overlap, queues, critical path.",
     "predict": "Predict what a step would be with some changes made, alone and together.",
-    "ranks": "Compare the ranks of one job: which one is late, and who waits for it.",
+    "ranks": "Compare the ranks of one job: which one is late and why, and how they communicate.",
     "tree": "Calling-context tree: every GPU microsecond at its source line, module and phase.",
     "diff": "Say what changed between runs, what did not, and how sure that is.",
     "fix": "Suggest changes of a program's source, prove that they help, apply them.",

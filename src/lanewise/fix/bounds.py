@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from lanewise.fix.candidates.candidate import Candidate
-from lanewise.fix.gate.worklist import WorkList
+from lanewise.fix.work.worklist import WorkList
 
 __all__ = ["Known", "bound_of", "known_from", "order", "why_pruned"]
 

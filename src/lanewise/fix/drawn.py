@@ -11,6 +11,7 @@ import numpy as np
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.subject import Subject
+from lanewise.fix.torch_types import Generator
 
 __all__ = ["Generators"]
 
@@ -101,13 +102,13 @@ def _is_generator(value: Any) -> bool:
     return isinstance(value, torch.Generator | np.random.Generator | np.random.RandomState | random.Random)
 
 
-def _state_of(generator: Any) -> Any:
+def _state_of(generator: Generator) -> Any:
     if isinstance(generator, np.random.Generator):
         return generator.bit_generator.state
     return generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
 
 
-def _set_state(generator: Any, state: Any) -> None:
+def _set_state(generator: Generator, state: Any) -> None:
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = state
     elif isinstance(generator, random.Random):

@@ -20,6 +20,7 @@ from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
 from lanewise.fix.guard.ground import Ground
 from lanewise.fix.guard.known_call import Fits, known_call
 from lanewise.fix.subject import Entry
+from lanewise.fix.torch_types import Module
 
 __all__ = ["Dispatch", "ForwardPatch"]
 
@@ -139,7 +140,7 @@ class Dispatch:
                 self._refused[key] = reason
         return reason
 
-    def _of(self, module: Any) -> Callable[..., Any]:
+    def _of(self, module: Module) -> Callable[..., Any]:
         """The original of another module that has the same attributes."""
         if getattr(self.original, "__self__", None) is self._module:
             return types.MethodType(self.original.__func__, module)  # type: ignore[attr-defined]

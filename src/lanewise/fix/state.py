@@ -16,6 +16,7 @@ from lanewise.fix.drawn import Generators
 from lanewise.fix.guard.changed import changed_among
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
+from lanewise.fix.torch_types import Optimizer, Tensor
 
 __all__ = ["State", "seed"]
 
@@ -77,7 +78,7 @@ class State:
         """Put the random number generators back."""
         self.generators.put_back(self._random)
 
-    def written(self) -> list[tuple[str, Any]]:
+    def written(self) -> list[tuple[str, Tensor]]:
         """Attributes of modules that are not what they were, by name; those that are gone count as None."""
         return self._held.written()
 
@@ -85,7 +86,7 @@ class State:
         """Names of what modules hold besides values, parts and hooks included, that is not what it was."""
         return [name for name, _ in self.written()] + self._held.differing_parts()
 
-    def attributes(self) -> list[tuple[str, Any]]:
+    def attributes(self) -> list[tuple[str, Tensor]]:
         """Tensors among the modules' attributes, by name: they are neither parameters nor buffers."""
         return self._held.tensors
 
@@ -142,7 +143,7 @@ class _Held:
         ]
         self._changed = changed_among([*self._dicts, *self._inner])
 
-    def written(self) -> list[tuple[str, Any]]:
+    def written(self) -> list[tuple[str, Tensor]]:
         found: list[tuple[str, Any]] = []
         for at in [at for at in self._changed.which() if at < len(self._dicts)]:
             now, before = _attributes(self._dicts[at]), self._kept[at]
@@ -214,13 +215,13 @@ def seed(subject: Subject, number: int) -> None:
             torch.cuda.manual_seed(number)
 
 
-def _optimizer_state(optimizer: Any) -> tuple[dict[Any, Any], list[dict[str, Any]]]:
+def _optimizer_state(optimizer: Optimizer) -> tuple[dict[Any, Any], list[dict[str, Any]]]:
     state = {key: map_tensors(lambda t: t.detach().clone(), dict(value)) for key, value in optimizer.state.items()}
     groups = [{k: copy.copy(v) for k, v in group.items() if k not in _NOT_STATE} for group in optimizer.param_groups]
     return state, groups
 
 
-def _restore_optimizer(optimizer: Any, state: dict[Any, Any], groups: list[dict[str, Any]]) -> None:
+def _restore_optimizer(optimizer: Optimizer, state: dict[Any, Any], groups: list[dict[str, Any]]) -> None:
     for key in [key for key in optimizer.state if key not in state]:
         del optimizer.state[key]
     for key, values in state.items():

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.torch_types import Device, Generator, Tensor
 
 __all__ = [
     "Call",
@@ -88,12 +89,12 @@ def _attributes(leaf: Any, around: tuple[int, ...]) -> dict[str, Any] | None:
     return found if holds else None
 
 
-def tensors_of(value: Any) -> list[Any]:
+def tensors_of(value: Any) -> list[Tensor]:
     """The tensors in a value, in a fixed order."""
     return [leaf for leaf in flatten(value) if isinstance(leaf, torch.Tensor)]
 
 
-def why_not_comparable(tensors: Sequence[Any]) -> str:
+def why_not_comparable(tensors: Sequence[Tensor]) -> str:
     """Why the values of tensors cannot be compared, "" if all can: some are sparse, or have no values at all."""
     for tensor in tensors:
         if tensor.device.type == "meta":
@@ -129,7 +130,7 @@ def map_tensors(change: Callable[[Any], Any], value: Any) -> Any:
     return mapped(value, ())
 
 
-def copy_tensor(tensor: Any) -> Any:
+def copy_tensor(tensor: Tensor) -> Tensor:
     """A copy with the same values, strides and `requires_grad`, in memory of its own."""
     with torch.no_grad():
         plain = tensor.detach()
@@ -154,18 +155,18 @@ def copy_call(call: Call) -> Call:
     return map_tensors(copy_tensor, call)
 
 
-def values_of(tensor: Any) -> Any:
+def values_of(tensor: Tensor) -> Tensor:
     """A copy of a tensor to compare: without a graph, and with two real numbers for a complex one."""
     copied = tensor.detach().clone()
     return torch.view_as_real(copied.resolve_conj()) if copied.dtype.is_complex else copied
 
 
-def drawing(device: Any, number: int) -> Any:
+def drawing(device: Device, number: int) -> Generator:
     """A generator of random numbers with this seed, on the device: drawing on the host and sending takes far longer."""
     return torch.Generator(device=device if device.type == "cuda" else "cpu").manual_seed(number)
 
 
-def same_bits(a: Any, b: Any) -> bool:
+def same_bits(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors are equal in every bit that matters: type, shape and values, NaN equal to NaN."""
     if a.dtype != b.dtype or a.shape != b.shape or a.device != b.device:
         return False
@@ -176,14 +177,14 @@ def same_bits(a: Any, b: Any) -> bool:
     return False
 
 
-def _memory(tensor: Any) -> int:
+def _memory(tensor: Tensor) -> int:
     try:
         return int(tensor.untyped_storage().data_ptr()) if tensor.numel() else 0
     except (RuntimeError, NotImplementedError):
         return 0
 
 
-def sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+def sharing(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> tuple[tuple[int, int], ...]:
     """Which outputs share memory: pairs (output, input), and (output, -1 - earlier output)."""
     pairs: list[tuple[int, int]] = []
     from_input = [_memory(tensor) for tensor in inputs]

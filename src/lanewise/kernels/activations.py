@@ -6,6 +6,9 @@ operation, relative error below 2^-10.9, a quarter of the rounding step of bf16)
 for erf; only kernels that round to half precision right away use them.
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import triton

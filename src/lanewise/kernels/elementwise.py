@@ -15,6 +15,9 @@ than eager, only joined with its neighbours, which is what the chains below do (
 All take fp32, fp16 or bf16 of any shape and strides; fp32 inside, one rounding.
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import torch
@@ -111,8 +114,12 @@ def add_autotuned(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """a + b with the block chosen by measurement, once per power of two of the length."""
     out = _out(a, b)
     n = a.numel()
+
+    def grid(meta: dict[str, int]) -> tuple[int, ...]:
+        return (triton.cdiv(n, meta["BLOCK"]),)
+
     if n:
-        _add_autotuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](a, b, out, n, n.bit_length())
+        _add_autotuned[grid](a, b, out, n, n.bit_length())
     return out
 
 

@@ -15,6 +15,9 @@ Bytes: the distinct elements of each input plus the output; a chain of k operato
 moves. Chains are for inference: a call that needs gradients runs the original expression (and is counted).
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import hashlib

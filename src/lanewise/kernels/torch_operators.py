@@ -7,8 +7,6 @@ compiled code) and what computes shapes on fake tensors; gradients are operators
 that of the launch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -25,128 +23,74 @@ from lanewise.kernels.rows.softmax import softmax_backward_into, softmax_into
 
 __all__ = ["register"]
 
-# The parameter types below are read by torch to build the schemas: they must be real objects, not strings.
+# Torch reads the parameter types to build the schemas: they must be real objects, so annotations are not postponed here.
 
 
-def _softmax(x, scale, mask=None):
+def _softmax(x: torch.Tensor, scale: float, mask: torch.Tensor | None = None) -> torch.Tensor:
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     softmax_into(x, out, scale, mask, traced=True)
     return out
 
 
-_softmax.__annotations__ = {
-    "x": torch.Tensor,
-    "scale": float,
-    "mask": torch.Tensor | None,
-    "return": torch.Tensor,
-}
-
-
-def _softmax_backward(dy, y, scale):
+def _softmax_backward(dy: torch.Tensor, y: torch.Tensor, scale: float) -> torch.Tensor:
     dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)
     softmax_backward_into(dy, y, dx, scale, traced=True)
     return dx
 
 
-_softmax_backward.__annotations__ = {
-    "dy": torch.Tensor,
-    "y": torch.Tensor,
-    "scale": float,
-    "return": torch.Tensor,
-}
-
-
-def _rms_norm(x, w, eps):
+def _rms_norm(x: torch.Tensor, w: torch.Tensor | None, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
     out = norm_forward(x, None, w, None, eps, rms=True, save=True, traced=True)
     return out.y, out.rstd
 
 
-_rms_norm.__annotations__ = {
-    "x": torch.Tensor,
-    "w": torch.Tensor | None,
-    "eps": float,
-    "return": tuple[torch.Tensor, torch.Tensor],
-}
-
-
-def _add_rms_norm(x, residual, w, eps):
+def _add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     out = norm_forward(x, residual, w, None, eps, rms=True, save=True, traced=True)
     return out.y, out.total, out.rstd
 
 
-_add_rms_norm.__annotations__ = {
-    "x": torch.Tensor,
-    "residual": torch.Tensor,
-    "w": torch.Tensor | None,
-    "eps": float,
-    "return": tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-}
-
-
-def _layer_norm(x, w, b, eps):
+def _layer_norm(
+    x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     out = norm_forward(x, None, w, b, eps, rms=False, save=True, traced=True)
     return out.y, out.mean, out.rstd
 
 
-_layer_norm.__annotations__ = {
-    "x": torch.Tensor,
-    "w": torch.Tensor | None,
-    "b": torch.Tensor | None,
-    "eps": float,
-    "return": tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-}
-
-
-def _add_layer_norm(x, residual, w, b, eps):
+def _add_layer_norm(
+    x: torch.Tensor, residual: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     out = norm_forward(x, residual, w, b, eps, rms=False, save=True, traced=True)
     return out.y, out.total, out.mean, out.rstd
 
 
-_add_layer_norm.__annotations__ = {
-    "x": torch.Tensor,
-    "residual": torch.Tensor,
-    "w": torch.Tensor | None,
-    "b": torch.Tensor | None,
-    "eps": float,
-    "return": tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor],
-}
-
-
-def _norm_backward(dy, ds, x, w, mean, rstd, rms, need_w, need_b):
+def _norm_backward(
+    dy: torch.Tensor,
+    ds: torch.Tensor | None,
+    x: torch.Tensor,
+    w: torch.Tensor | None,
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    rms: bool,
+    need_w: bool,
+    need_b: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     grads = norm_backward(dy, ds, x, w, mean, rstd, rms, need_w, need_b, traced=True)
     none = x.new_empty(0)
     return grads.dx, none if grads.dw is None else grads.dw, x.new_empty(0) if grads.db is None else grads.db
 
 
-_norm_backward.__annotations__ = {
-    "dy": torch.Tensor,
-    "ds": torch.Tensor | None,
-    "x": torch.Tensor,
-    "w": torch.Tensor | None,
-    "mean": torch.Tensor,
-    "rstd": torch.Tensor,
-    "rms": bool,
-    "need_w": bool,
-    "need_b": bool,
-    "return": tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-}
-
-
-def _mlp(x, w1, b1, w2, b2, activation):
+def _mlp(
+    x: torch.Tensor,
+    w1: torch.Tensor,
+    b1: torch.Tensor | None,
+    w2: torch.Tensor,
+    b2: torch.Tensor | None,
+    activation: str,
+) -> torch.Tensor:
     y = torch.empty((*x.shape[:-1], w2.shape[0]), dtype=x.dtype, device=x.device)
     mlp_into(x, w1, b1, w2, b2, activation, y, traced=True)
     return y
-
-
-_mlp.__annotations__ = {
-    "x": torch.Tensor,
-    "w1": torch.Tensor,
-    "b1": torch.Tensor | None,
-    "w2": torch.Tensor,
-    "b2": torch.Tensor | None,
-    "activation": str,
-    "return": torch.Tensor,
-}
 
 
 def _rows_cols(shape: Sequence[int]) -> tuple[int, int]:
@@ -224,7 +168,9 @@ def register() -> None:
         "norm_backward": _norm_backward,
         "mlp": _mlp,
     }
-    defined = {name: triton_op(f"lanewise::{name}", body, mutates_args={}) for name, body in operators.items()}
+    defined: dict[str, Any] = {
+        name: triton_op(f"lanewise::{name}", body, mutates_args={}) for name, body in operators.items()
+    }
     defined["softmax"].register_autograd(_grad_softmax, setup_context=_save_softmax)
     defined["rms_norm"].register_autograd(_grad_rms, setup_context=_save_rms)
     defined["add_rms_norm"].register_autograd(_grad_add_rms, setup_context=_save_add_rms)

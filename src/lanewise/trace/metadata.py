@@ -75,7 +75,7 @@ class Recorded:
         flags: profiler options as recorded (`shapes`, `stacks`, `memory`, `sync_events`, `all_threads`).
         costs_ms: what recording cost the program: `start`, `stop`, `export`.
         command: the command line, relative to the working directory, or [] when redacted.
-        rank, world_size: of a distributed job, else None.
+        rank, world_size: of a distributed job, else None. node: number of the machine among those of the job.
         environment: versions, device, clocks, settings; see `lanewise.capture.machine`.
         modules: path and class of the program's modules, in the order of `named_modules()`; a path "" begins the next
             outermost one. Empty where none was seen or the list would be too long.
@@ -102,6 +102,7 @@ class Recorded:
     command: list[str] = field(default_factory=list[str])
     rank: int | None = None
     world_size: int | None = None
+    node: int | None = None
     environment: dict[str, Any] = field(default_factory=dict[str, Any])
     modules: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     faults: list[Fault] = field(default_factory=list[Fault])
@@ -220,6 +221,7 @@ _FIELDS: dict[str, Any] = {
     "command": _command,
     "rank": _whole,
     "world_size": _whole,
+    "node": _whole,
     "environment": _facts,
     "modules": _modules,
     "faults": _faults,

@@ -2,6 +2,7 @@
 
 import { signal } from '@preact/signals'
 import type { DiffExtra } from './diff'
+import type { JobPage } from './job'
 import type { PredictedExtra } from './predicted'
 import type { PageData, TablesExtra } from './report'
 import { Timeline, type TimelineExtra } from './timeline'
@@ -18,8 +19,8 @@ export const before = signal<Timeline | null>(null)
 export const diff = signal<Block<DiffExtra> | null>(null)
 export const failure = signal('')
 
-export function pageData(): PageData {
-  return JSON.parse(document.getElementById('data')?.textContent ?? '') as PageData
+export function pageData(): PageData | JobPage {
+  return JSON.parse(document.getElementById('data')?.textContent ?? '') as PageData | JobPage
 }
 
 /** Unpacks the blocks, the timeline first. The overview is on screen by then. */

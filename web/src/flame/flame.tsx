@@ -1,8 +1,8 @@
 // An icicle (or, upwards, a flame graph) on a canvas, with the keyboard as well as the mouse.
 
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { dark } from '../app'
 import { characterWidth, clean, formatQuantity } from '../format'
+import { dark } from '../parts/top'
 import { hash } from '../timeline/palette'
 import { type Box, depthOf } from './layout'
 

@@ -2,7 +2,6 @@
 // both timelines, locked together.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { dark } from '../app'
 import { type Change, DIFF_METRICS, type DiffExtra, type Difference, diffTree, type WaterfallItem } from '../data/diff'
 import { failure, timeline as loadedAfter, before as loadedBefore, diff as loadedDiff } from '../data/load'
 import type { TableBlock } from '../data/report'
@@ -12,6 +11,7 @@ import { Flame } from '../flame/flame'
 import { type Box, diffBoxes } from '../flame/layout'
 import { clean, formatQuantity, formatTime } from '../format'
 import { DataTable } from '../parts/table'
+import { dark } from '../parts/top'
 import { Controller } from '../timeline/controller'
 import { InPage } from '../timeline/source'
 import { METRICS } from './calls'

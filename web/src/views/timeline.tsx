@@ -2,12 +2,12 @@
 
 import { useSignal } from '@preact/signals'
 import { useEffect, useMemo, useRef } from 'preact/hooks'
-import { dark } from '../app'
 import { failure, timeline as loaded } from '../data/load'
 import type { Report } from '../data/report'
 import type { Timeline } from '../data/timeline'
 import { clean, formatTime } from '../format'
 import { CLASS_WORDS } from '../parts/classes'
+import { dark } from '../parts/top'
 import { note, route } from '../route'
 import { Controller, type Hover } from '../timeline/controller'
 import { kindWords } from '../timeline/details'

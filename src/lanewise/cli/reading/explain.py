@@ -69,14 +69,18 @@ def explain(
 ) -> None:
     """Say what a trace is bound by, what dominates, and what to look at first.
 
-    TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.
+    TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken; of a job of several ranks the
+    late rank, or else the first), or - for standard input.
     Further traces are those of the other ranks of the same job, recorded over the same steps: they tell waiting for a
     late rank from moving data. A tree of lanewise watch is explained as well, several of them as their sum: it has sums
     and no timeline, so that gains are bounds.
     """
+    from msgspec.structs import replace
+
     from lanewise.diagnose.explain import explain as explain_trace
     from lanewise.diagnose.explain import report_of
     from lanewise.diagnose.report_cache import explained
+    from lanewise.report.model import Note
     from lanewise.tree.tree_file import is_tree
 
     settings = project_settings(select, ignore)
@@ -84,13 +88,48 @@ def explain(
     if any(is_tree(each) for each in sources):
         _show(_of_trees(sources, settings, step_time), as_json, format_, full, verbose, output, force)
         return
+    source, said = (source, "") if others else _of_a_job(source, cache)
     if others:
         report = report_of(open_ranks(sources, cache=cache, step_time=step_time), settings)
     elif cache:
         report = explained(source, settings, step_time, opened=lambda name: open_trace(name, cache=True))
     else:
         report = explain_trace(open_trace(source, cache=False), unprofiled_us=step_time, settings=settings)
+    if said:
+        click.echo(f"lanewise: {said}", err=True)
+        report = replace(report, health=[*report.health, Note("info", "ranks", said)])
     _show(report, as_json, format_, full, verbose, output, force)
+
+
+_MOST_RANKS = 16
+"""Ranks that are compared to find the one to explain; of a larger job the newest trace is taken."""
+
+
+def _of_a_job(source: str, cache: bool) -> tuple[str, str]:
+    """What to explain of a folder that holds several ranks of one job, and what to say about that; else the source."""
+    from lanewise.cli.reading.job_in import ranks_in, world_of
+    from lanewise.diagnose.sections.ranks import told_of_job
+    from lanewise.errors import LanewiseError
+
+    world, newest = world_of(source)
+    if world < 2:
+        return source, ""
+    compare = f"`lanewise ranks {source}` compares them"
+    if world > _MOST_RANKS:
+        name = Path(newest).name
+        return newest, f"{source} is of a job of {world:,} ranks: {name} is explained; {compare}"
+    found = ranks_in(source, cache=cache)
+    if found is None:
+        return newest, ""
+    try:
+        told = told_of_job(found, cache=cache)
+    except LanewiseError:  # of several jobs
+        return newest, ""
+    rank = found.ranks[told.look_at].rank
+    which = f"rank {rank}, the late one," if told.is_late else f"none is late, and rank {rank}"
+    return found.files[
+        told.look_at
+    ], f"{source} holds {len(found.ranks)} ranks of one job: {which} is explained; {compare}"
 
 
 def _of_trees(sources: tuple[str, ...], settings: Settings, step_time: float | None) -> Report:

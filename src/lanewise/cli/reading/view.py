@@ -75,11 +75,14 @@ def view(
 ) -> None:
     """Show a trace and what is wrong with it on a page: in the browser, or with -o in one file to send.
 
-    TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken), or - for standard input.
+    TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken; of a job of several ranks
+    all of them are shown, each a click away), or - for standard input.
     """
     from lanewise.diagnose.explain import facts_of, report_of
 
     settings = project_settings()
+    if not perfetto and baseline is None and _show_job(source, settings, browser, output, cache=cache, force=force):
+        return
     if perfetto:
         facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
         _perfetto(facts, report_of(facts, settings), browser)
@@ -108,6 +111,34 @@ def view(
     emit(text, output, force)
     if output != STDOUT:
         click.echo(f"wrote {output} ({output.stat().st_size / 1e6:,.1f} MB)", err=True)
+
+
+def _show_job(source: str, settings: Settings, browser: bool, output: Path | None, *, cache: bool, force: bool) -> bool:
+    """Show the ranks of a job if the source is a folder of one."""
+    from lanewise.cli.reading.job_in import job_server, ranks_in, write_job_pages
+    from lanewise.show.page.html import bundle
+
+    found = ranks_in(source, cache=cache)
+    if found is None:
+        return False
+    from lanewise.diagnose.sections.ranks import Explained, told_of_job
+    from lanewise.measure.distributed.gathering.executor import executor_for
+    from lanewise.show.page.job_page import job_html
+
+    # Fail before explaining many.
+    bundle()
+    if output is not None:
+        check_output(output, force)
+    told = told_of_job(found, cache=cache, explained=Explained(settings, executor_for("processes")))
+    if output == STDOUT:
+        emit(job_html(told, source, {}), output, force)
+        return True
+    if output is not None:
+        write_job_pages(found, told, source, output, settings, cache=cache, force=force)
+        return True
+    server = job_server(found, told, source, settings, cache=cache)
+    _serve(server.address, server.address, browser, server.serve)
+    return True
 
 
 def _base(earlier: Facts, facts: Facts, report: Report, settings: Settings) -> Base:

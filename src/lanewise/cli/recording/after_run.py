@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import shlex
 import subprocess
@@ -17,13 +18,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lanewise.capture.job.held_signal import HeldTermination
+from lanewise.capture.job.roll_call import roll_call
 from lanewise.capture.say import STDERR, STDOUT, is_as_it_was, say
 from lanewise.search import installed_first
 
 if TYPE_CHECKING:
+    from lanewise.capture.job.roll_call import Lost, RollCall
     from lanewise.capture.recording import Recording
+    from lanewise.report.model import Report
 
-__all__ = ["Afterwards", "how_it_ended", "main", "start"]
+__all__ = ["Afterwards", "explained_beside", "how_it_ended", "main", "print_report", "start", "write_beside"]
 
 
 _MAIN = """
@@ -32,6 +37,18 @@ from lanewise.cli.recording.after_run import main
 main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else None)
 """
 """The report is made with the modules that were there before the program, whatever lies in its folder."""
+
+_MAIN_OF_JOB = """
+import sys; sys.path[:] = {search!r}
+from lanewise.cli.recording.job_report import main
+main(sys.argv[1])
+"""
+
+_PATIENCE_S = 60.0
+"""The first rank waits so long for the others to end."""
+
+_HURRIED_S = 20.0
+"""What the report of a job may take once the launcher wants its rank to end."""
 
 
 def start(order: dict[str, Any]) -> None:
@@ -53,8 +70,9 @@ def start(order: dict[str, Any]) -> None:
         if not order["quiet"]:
             say(text)
 
-    recording = Recording(options, log=log)
-    Afterwards(recording, explain=order["explain"], as_json=order["as_json"], log=log).register()
+    roll = roll_call(options.out.absolute(), os.environ)
+    recording = Recording(options, log=log, saved=roll.wrote if roll is not None else lambda _: None)
+    Afterwards(recording, roll, explain=order["explain"], as_json=order["as_json"], log=log).register()
     recording.start()
 
 
@@ -67,8 +85,17 @@ def how_it_ended() -> str:
 class Afterwards:
     """Ends the recording and prints the report at the very end of the process, after the program's own exit handlers."""
 
-    def __init__(self, recording: Recording, *, explain: bool, as_json: bool, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        roll: RollCall | None = None,
+        *,
+        explain: bool,
+        as_json: bool,
+        log: Callable[[str], None],
+    ) -> None:
         self._recording = recording
+        self._roll = roll
         self._explain = explain
         self._as_json = as_json
         self._log = log
@@ -81,6 +108,8 @@ class Afterwards:
     def register(self) -> None:
         """Run when the process ends: registered before the program's own handlers, and so called after them."""
         atexit.register(self._run)
+        if self._roll is not None:
+            self._roll.begin()
 
     def _run(self) -> None:
         # A second Ctrl-C ends ours, too, and in silence.
@@ -103,38 +132,74 @@ class Afterwards:
         if nothing or not self._explain:
             for fault in unseen:  # where there is a report, it says so
                 self._log(fault.sentence)
+        if self._roll is not None:
+            self._end_of_rank(self._roll)
+            return
         if nothing:
             return
-        if self._explain and os.environ.get("RANK", "0") == "0":
-            self._print_report()
         if not self._explain:
             self._log(f"next: lanewise explain {shlex.quote(self._recording.shown)}")
+        elif os.environ.get("RANK", "0") == "0":
+            self._print_report()
+
+    def _end_of_rank(self, roll: RollCall) -> None:
+        """The first rank reports on all of them, the others say that they have ended."""
+        if roll.rank != 0:
+            roll.end(self._recording.trace)
+            return
+        mine = self._recording.trace
+        if not self._explain:
+            roll.close()
+            if mine is not None:
+                self._log(f"next: lanewise ranks {shlex.quote(os.path.dirname(self._recording.shown) or '.')}")
+            return
+        with HeldTermination() as held:
+            others, lost = roll.wait(_PATIENCE_S, self._log, lambda: held.asked)
+            roll.close()
+            traces = [str(path) for path in ([mine] if mine is not None else []) + others]
+            if len(traces) > 1:
+                self._print_job(traces, lost, _HURRIED_S if held.asked else None)
+                return
+            for rank in lost:
+                self._log(f"rank {rank.rank} {rank.why}")
+            if mine is not None:
+                self._print_report()
+
+    def _print_job(self, traces: list[str], lost: list[Lost], limit_s: float | None) -> None:
+        order = {
+            "traces": traces,
+            "shown": self._recording.shown,
+            "lost": [f"Rank {rank.rank} {rank.why}." for rank in lost],
+            "form": "json" if self._as_json else "text",
+            "project": self._project,
+        }
+        self._in_a_process_of_its_own(_MAIN_OF_JOB, [json.dumps(order)], apart=True, limit_s=limit_s)
 
     def _print_report(self) -> None:
-        words = [
-            sys.executable,
-            "-I",
-            "-c",
-            _MAIN.format(search=self._search),
-            self._recording.shown,
-            "json" if self._as_json else "text",
-            self._project,
-        ]
+        words = [self._recording.shown, "json" if self._as_json else "text", self._project]
         unprofiled = self._recording.window.measured.unprofiled
         if unprofiled is not None:
             words.append(str(unprofiled.median_us))
+        self._in_a_process_of_its_own(_MAIN, words)
+
+    def _in_a_process_of_its_own(
+        self, program: str, words: list[str], *, apart: bool = False, limit_s: float | None = None
+    ) -> None:
+        """Run what makes a report; `apart`, what ends this process's group does not end it."""
         # The streams may be the program's files by now.
         report = STDOUT if self._as_json else STDERR
         try:
             subprocess.run(
-                words,
+                [sys.executable, "-I", "-c", program.format(search=self._search), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=report if is_as_it_was(report) else subprocess.DEVNULL,
                 stderr=STDERR if is_as_it_was(STDERR) else subprocess.DEVNULL,
                 cwd=self._project,
                 check=False,
+                start_new_session=apart,
+                timeout=limit_s,
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             self._log(f"cannot explain: {error}")
 
 
@@ -159,31 +224,50 @@ def _why_nothing(recording: Recording, *, elsewhere: bool) -> str:
 def main(path: str, form: str, project: str, unprofiled_us: float | None) -> None:
     """Explain the trace at `path` by the settings of the project in a folder or above: its data beside the trace, the
     report on standard output (`text` or `json`)."""
-    from lanewise.cli.common import console, project_settings
     from lanewise.cli.plain import replace_what_cannot_be_encoded
-    from lanewise.diagnose.explain import explain
     from lanewise.errors import LanewiseError
-    from lanewise.show.report.json import report_json
-    from lanewise.show.report.one_screen import print_one_screen
-    from lanewise.trace.reader import read
 
     replace_what_cannot_be_encoded()
     try:
-        settings = project_settings(start=Path(project))
-        trace = read(path)
-        # What was timed is a step; a recording in which none ended has no use for it.
-        timed = unprofiled_us if trace.steps.recorded else None
-        report = explain(trace, unprofiled_us=timed, settings=settings)
+        report = explained_beside(path, project, unprofiled_us)
     except LanewiseError as error:
         sys.exit(f"lanewise: cannot explain the trace: {error}")
-    data = report_json(report)
-    target = Path(path.removesuffix(".gz").removesuffix(".json") + ".report.json")
+    print_report(report, form)
+
+
+def explained_beside(path: str, project: str, unprofiled_us: float | None = None) -> Report:
+    """The report on a trace by the settings of a project, written beside it. LanewiseError where it cannot be read."""
+    from lanewise.cli.common import project_settings
+    from lanewise.diagnose.explain import explain
+    from lanewise.show.report.json import report_json
+    from lanewise.trace.reader import read
+
+    settings = project_settings(start=Path(project))
+    trace = read(path)
+    # What was timed is a step; a recording in which none ended has no use for it.
+    timed = unprofiled_us if trace.steps.recorded else None
+    report = explain(trace, unprofiled_us=timed, settings=settings)
+    write_beside(path, ".report.json", report_json(report))
+    return report
+
+
+def write_beside(path: str, ending: str, data: str) -> None:
+    """Write a file beside a trace, under its name with another ending; where that fails, say so."""
+    target = Path(path.removesuffix(".gz").removesuffix(".json") + ending)
     try:
         target.write_text(data, encoding="utf-8")
     except OSError as error:
         print(f"lanewise: cannot write {target.name}: {error.strerror}", file=sys.stderr)
+
+
+def print_report(report: Report, form: str) -> None:
+    """Print a report on standard output, as `text` or `json`."""
+    from lanewise.cli.common import console
+    from lanewise.show.report.json import report_json
+    from lanewise.show.report.one_screen import print_one_screen
+
     if form == "json":
-        print(data)
+        print(report_json(report))
     else:
         print()
         print_one_screen(report, console())

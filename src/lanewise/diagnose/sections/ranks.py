@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from lanewise.diagnose.sections.communication import communication_section
 from lanewise.diagnose.sections.rank_causes import cause_of, context_name, described, main_cause, what_to_do
+from lanewise.diagnose.sections.rank_findings import findings_over_ranks, told_of_findings, which_ranks
 from lanewise.diagnose.sections.section import Section, Source, columns_of
+from lanewise.diagnose.settings import Settings
 from lanewise.errors import UsageError
 from lanewise.measure.core import Core
+from lanewise.measure.distributed.gathering.executor import Executor
+from lanewise.measure.distributed.gathering.read_ranks import RanksRead
 from lanewise.measure.distributed.late_ranks import Job, compare_ranks
 from lanewise.measure.distributed.matched_communications import Matched, match
-from lanewise.measure.distributed.read_ranks import RanksRead
 from lanewise.measure.distributed.without_late import delay_of
 from lanewise.report.evidence_columns import CAUSE, DEVICE, HOST, MINE, MORE, OTHERS, WHERE, Headings, headed
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.reader import read
 
-__all__ = ["ranks_section"]
+__all__ = ["Explained", "JobTold", "told_of_job"]
 
 _RANKS: Headings = [
     TableColumn("rank", "text", "rank"),
@@ -34,34 +38,82 @@ _RANKS: Headings = [
 _EXCESS: Headings = [TableColumn("rank", "text", "rank"), MORE, MINE, OTHERS, CAUSE, WHERE]
 _NAMED = 5
 _UNEVEN_HOSTS = 1.25
+_AT_ONE_TIME_NS = 600e9
+"""Ranks of one job are recorded within this time."""
 
 
-def ranks_section(found: RanksRead, *, cache: bool = True) -> Section:
+class JobTold(NamedTuple):
+    """What is said of a job.
+
+    Attributes:
+        section: in sentences and tables. look_at: row of the rank to look at next: the latest, or else the first.
+        is_late: whether that one is late.
+        job: the ranks in order.
+    """
+
+    section: Section
+    look_at: int
+    is_late: bool
+    job: Job
+
+
+class Explained(NamedTuple):
+    """How the ranks are explained, each by itself: by which settings, and what does it."""
+
+    settings: Settings
+    executor: Executor
+
+
+def told_of_job(found: RanksRead, *, cache: bool = True, explained: Explained | None = None) -> JobTold:
     """Ranks of a job beside each other.
 
     Args:
         found: their summaries. cache: as they were read.
+        explained: how each is explained, too; None where that is not asked for.
 
     Raises:
         UsageError: the ranks have nothing in common.
     """
     together = match(found.ranks)
-    if not together.collectives and not together.transfers:
+    if not together.collectives and not together.transfers and not _of_one_job(found):
         raise UsageError(
             "these traces have no collective in common, and no transfer: they are no ranks of one job, or were recorded "
             "over other steps"
         )
     job = compare_ranks(found.ranks)
-    file_of = {id(rank): name for rank, name in zip(found.ranks, found.files, strict=True)}
+    row_of = {id(rank): row for row, rank in enumerate(found.ranks)}
+    late_rows = [row_of[id(job.ranks[late.index])] for late in job.late]
     delays: list[tuple[float, float]] = []
-    for late in job.late:
-        name = file_of[id(job.ranks[late.index])]
-        delays.append(delay_of(Core(read(name, cache=cache)), late, float(job.host_factor[late.index])))
+    for late, row in zip(job.late, late_rows, strict=True):
+        core = Core(read(found.files[row], cache=cache))
+        delays.append(delay_of(core, late, float(job.host_factor[late.index])))
     tables = {"ranks": Source("Ranks, per step without the profiler", _rows(job), _RANKS)}
     if job.late:
         tables["excess"] = Source("What late ranks do more", _excess(job), _EXCESS)
-    told = [*_late(job, delays), *_doubts(job, together), *_left_out(found)]
-    return Section(told, tables)
+    communication = communication_section(job, together)
+    tables |= communication.tables
+    told = [*_late(job, delays), *_doubts(job, together), *communication.statements]
+    if explained is not None:
+        rows = which_ranks(found, late_rows)
+        table, by_row = findings_over_ranks(found, rows, explained.settings, explained.executor, cache=cache)
+        told += told_of_findings(table, len(by_row), len(found.ranks))
+        if table is not None:
+            tables["findings"] = table
+    told += _left_out(found)
+    return JobTold(Section(told, tables), late_rows[0] if late_rows else 0, bool(late_rows), job)
+
+
+def _of_one_job(found: RanksRead) -> bool:
+    """Whether the traces say that they are ranks of one job, though they were recorded over other steps."""
+    numbers = {one.rank for one in found.ranks}
+    began = [one.began_ns for one in found.ranks]
+    return (
+        -1 not in numbers
+        and len({one.world for one in found.ranks}) == 1
+        and found.ranks[0].world >= len(numbers)
+        and any(one.communications for one in found.ranks)
+        and max(began) - min(began) < _AT_ONE_TIME_NS
+    )
 
 
 def _late(job: Job, delays: list[tuple[float, float]]) -> list[TextBlock]:
@@ -124,16 +176,25 @@ def _without(job: Job, delays: list[tuple[float, float]]) -> TextBlock:
 
 
 def _doubts(job: Job, together: Matched) -> list[TextBlock]:
-    said = [
+    said: list[TextBlock] = []
+    steps = [set(one.steps) for one in job.ranks if one.steps]
+    if len(steps) == len(job.ranks) and not set.intersection(*steps):
+        said.append(
+            TextBlock(
+                "No step is in all of the recordings: what each rank does by itself is compared, and of what they do "
+                "together little can be told. Record all of them over the same steps."
+            )
+        )
+    said.append(
         TextBlock(
             "{collectives} collectives and {transfers} transfers are matched{rest}.",
             {
-                "collectives": count(together.collectives),
-                "transfers": count(together.transfers),
+                "collectives": count(len(together.collectives)),
+                "transfers": count(len(together.transfers)),
                 "rest": text(f"; {together.unmatched} have no partner" if together.unmatched else ""),
             },
         )
-    ]
+    )
     apart = float(job.host_factor.max() / job.host_factor.min())
     if apart >= _UNEVEN_HOSTS:
         said.append(
@@ -151,6 +212,13 @@ def _left_out(found: RanksRead) -> list[TextBlock]:
     if found.missing:
         said.append(
             TextBlock("No trace of rank {ranks}: they may be late, too.", {"ranks": text(_listed(found.missing))})
+        )
+    if found.earlier:
+        said.append(
+            TextBlock(
+                "Left out, as they are of a job before: {names}.",
+                {"names": text(_listed([os.path.basename(name) for name in found.earlier]))},
+            )
         )
     for name, other in found.twice:
         said.append(

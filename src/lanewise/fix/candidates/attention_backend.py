@@ -10,9 +10,9 @@ from typing import Any
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, NotApplicableError
 from lanewise.fix.candidates.predictions import operator_appears
-from lanewise.fix.gate.worklist import WorkList
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
+from lanewise.fix.work.worklist import WorkList
 
 __all__ = ["candidates", "with_backend"]
 

@@ -17,8 +17,8 @@ from lanewise.fix.candidates import (
     threads,
 )
 from lanewise.fix.candidates.candidate import Candidate, Several
-from lanewise.fix.gate.worklist import WorkList
 from lanewise.fix.subject import Subject
+from lanewise.fix.work.worklist import WorkList
 
 __all__ = ["catalogue"]
 

@@ -18,6 +18,7 @@ from lanewise.fix.candidates.predictions import kernel_named, operator_appears
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call
+from lanewise.fix.torch_types import Module
 
 __all__ = ["Match", "candidates", "match_module"]
 
@@ -38,7 +39,7 @@ class Match(NamedTuple):
     """A module that one kernel can compute: which kernel, and its fast forward; and that by cuBLAS's own epilogue."""
 
     kernel: str
-    module: Any
+    module: Module
     fast: Fast
     epilogue: Fast | None = None
 
@@ -106,7 +107,7 @@ def _too_few_rows(subject: Subject, matches: list[Match]) -> str:
     return f"{max(rows):,} rows are {blocks} blocks for {sms} multiprocessors: the whole MLP in one kernel needs more"
 
 
-def _rows(subject: Subject, modules: list[Any]) -> list[int]:
+def _rows(subject: Subject, modules: list[Module]) -> list[int]:
     """Rows that reach the modules in the first recorded call; empty where that cannot be found out without a mark."""
     if subject.kind != "inference":
         return []
@@ -167,12 +168,12 @@ _KERNELS = {
 _EPS_NAMES = ("eps", "variance_epsilon", "epsilon")
 
 
-def _eps_of(module: Any) -> float | None:
+def _eps_of(module: Module) -> float | None:
     """What a norm adds to the mean square, under one of the names that libraries give it."""
     return next((getattr(module, name) for name in _EPS_NAMES if hasattr(module, name)), None)
 
 
-def _rms_eps(module: Any) -> float | None:
+def _rms_eps(module: Module) -> float | None:
     """The epsilon of a module that is a root-mean-square norm under another name; None for any other module."""
     parameters, eps = dict(module.named_parameters()), _eps_of(module)
     simple = next(iter(module.children()), None) is None and next(iter(module.buffers()), None) is None
@@ -189,7 +190,7 @@ def _rms_eps(module: Any) -> float | None:
 
 
 def _agrees(
-    module: Any, formula: Callable[[Any, Any], Any], width: int, *, roundoff: float = 1e-9, shaken: bool = False
+    module: Module, formula: Callable[[Any, Any], Any], width: int, *, roundoff: float = 1e-9, shaken: bool = False
 ) -> bool:
     """Whether a copy of the module computes a formula, in double precision on the host.
 
@@ -211,11 +212,11 @@ def _agrees(
     return isinstance(expected, torch.Tensor) and torch.allclose(expected, found, rtol=roundoff, atol=roundoff * 1e-3)
 
 
-def _names(module: Any, linears: list[Any]) -> list[str]:
+def _names(module: Module, linears: list[Any]) -> list[str]:
     return [name for name, child in module.named_children() if any(child is linear for linear in linears)]
 
 
-def _two_layers(module: Any, linears: list[Any]) -> Match | None:
+def _two_layers(module: Module, linears: list[Any]) -> Match | None:
     first, second = _names(module, linears)
     if linears[0].out_features != linears[1].in_features:
         return None
@@ -232,7 +233,7 @@ def _two_layers(module: Any, linears: list[Any]) -> Match | None:
     return None
 
 
-def _gated(module: Any, linears: list[Any]) -> Match | None:
+def _gated(module: Module, linears: list[Any]) -> Match | None:
     if any(linear.bias is not None for linear in linears):
         return None
     names = _names(module, linears)
@@ -276,7 +277,7 @@ def _rms_norm(module: Any, epsilon: float | None) -> Fast:
     return make
 
 
-def _mlp(module: Any, first: str, second: str, activation: str) -> Fast:
+def _mlp(module: Module, first: str, second: str, activation: str) -> Fast:
     def make(_: Callable[..., Any]) -> Callable[..., Any]:
         from lanewise.kernels import mlp
 
@@ -289,7 +290,7 @@ def _mlp(module: Any, first: str, second: str, activation: str) -> Fast:
     return make
 
 
-def _epilogue(module: Any, first: str, second: str, *, gelu: bool) -> Fast:
+def _epilogue(module: Module, first: str, second: str, *, gelu: bool) -> Fast:
     def make(_: Callable[..., Any]) -> Callable[..., Any]:
         def forward(x: Any) -> Any:
             up, down = getattr(module, first), getattr(module, second)
@@ -303,7 +304,7 @@ def _epilogue(module: Any, first: str, second: str, *, gelu: bool) -> Fast:
     return make
 
 
-def _gated_mlp(module: Any, gate: str, up: str, down: str, activation: str) -> Fast:
+def _gated_mlp(module: Module, gate: str, up: str, down: str, activation: str) -> Fast:
     def make(_: Callable[..., Any]) -> Callable[..., Any]:
         from lanewise.kernels import gated_linear
 
@@ -316,7 +317,7 @@ def _gated_mlp(module: Any, gate: str, up: str, down: str, activation: str) -> F
     return make
 
 
-def _liger(module: Any, epsilon: float | None) -> Fast:
+def _liger(module: Module, epsilon: float | None) -> Fast:
     def make(_: Callable[..., Any]) -> Callable[..., Any]:
         liger: Any = torch_part("liger_kernel.transformers.functional")
 

@@ -16,6 +16,7 @@ from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
 from lanewise.fix.time_budget import uninterrupted
+from lanewise.fix.torch_types import Device
 
 __all__ = ["candidates", "of_compiled", "with_parts"]
 
@@ -112,7 +113,7 @@ def _made() -> Generator[None]:
 
 
 @contextmanager
-def _own_workspace(device: Any) -> Generator[None]:
+def _own_workspace(device: Device) -> Generator[None]:
     """A capture inside gets its workspace for products from the graph's own memory.
 
     cuBLAS keeps one per stream. A graph that was captured with one from elsewhere writes to it for ever, also after it has
@@ -130,7 +131,7 @@ def _own_workspace(device: Any) -> Generator[None]:
 class _Graph:
     """One captured call: its static arguments and results, and the addresses that it relies on."""
 
-    def __init__(self, original: Callable[..., Any], args: Any, kwargs: Any, device: Any, where: list[Any]) -> None:
+    def __init__(self, original: Callable[..., Any], args: Any, kwargs: Any, device: Device, where: list[Any]) -> None:
         self.where = where
         arguments = map_tensors(lambda tensor: tensor.detach().clone(), (args, kwargs))
         self._arguments = tensors_of(arguments)

@@ -11,6 +11,7 @@ from lanewise.fix.candidates.predictions import conv_channels_last
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
+from lanewise.fix.torch_types import Module, Tensor
 
 __all__ = ["candidates"]
 
@@ -41,8 +42,8 @@ class _Weights:
     Both memories are kept: what relies on addresses (a captured graph) finds them again.
     """
 
-    def __init__(self, root: Any) -> None:
-        self._weights = [module.weight for module in root.modules() if isinstance(module, torch.nn.Conv2d)]
+    def __init__(self, root: Module) -> None:
+        self._weights: list[Any] = [module.weight for module in root.modules() if isinstance(module, torch.nn.Conv2d)]
         self._own: list[Any] = []
         self._converted: list[Any] = []
         self._on = False
@@ -71,7 +72,7 @@ class _Weights:
         return zip(self._weights, others, strict=True)
 
 
-def _form(tensor: Any) -> tuple[Any, ...]:
+def _form(tensor: Tensor) -> tuple[Any, ...]:
     return tensor.shape, tensor.dtype, tensor.device
 
 
@@ -87,10 +88,10 @@ def _converted(original: Callable[..., Any]) -> Callable[..., Any]:
     return forward
 
 
-def _inwards(tensor: Any) -> Any:
+def _inwards(tensor: Tensor) -> Any:
     return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
 
 
-def _outwards(tensor: Any) -> Any:
+def _outwards(tensor: Tensor) -> Any:
     # What uses the result may rely on its layout.
     return tensor.contiguous() if tensor.dim() == 4 else tensor

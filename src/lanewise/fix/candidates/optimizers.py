@@ -8,6 +8,7 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.predictions import operator_appears
 from lanewise.fix.subject import Subject
+from lanewise.fix.torch_types import Optimizer
 
 __all__ = ["candidates"]
 
@@ -42,7 +43,7 @@ def candidates(subject: Subject) -> list[Candidate]:
     return made
 
 
-def _uses(optimizer: Any, way: str) -> bool:
+def _uses(optimizer: Optimizer, way: str) -> bool:
     return any(group.get(way) for group in optimizer.param_groups) or (
         way == "foreach" and any(group.get("fused") for group in optimizer.param_groups)
     )
@@ -83,7 +84,7 @@ class _Way:
             _place_counters(optimizer, fused=any(group.get("fused") for group in optimizer.param_groups))
 
 
-def _place_counters(optimizer: Any, *, fused: bool) -> None:
+def _place_counters(optimizer: Optimizer, *, fused: bool) -> None:
     """A fused update reads its step counter on the parameter's device, the others on the host."""
     for parameter, state in optimizer.state.items():
         step = state.get("step")

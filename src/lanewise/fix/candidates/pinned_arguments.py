@@ -11,6 +11,7 @@ from lanewise.fix.candidates.predictions import kernel_named
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
+from lanewise.fix.torch_types import Device, Tensor
 
 __all__ = ["candidates"]
 
@@ -37,7 +38,7 @@ def candidates(subject: Subject) -> list[Candidate]:
     ]
 
 
-def _worth_it(tensor: Any) -> bool:
+def _worth_it(tensor: Tensor) -> bool:
     return (
         tensor.device.type == "cpu"
         and not tensor.requires_grad
@@ -52,7 +53,7 @@ class _Buffer:
         self.memory = torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
         self.free: Any = torch.cuda.Event()
 
-    def send(self, tensor: Any, device: Any) -> Any:
+    def send(self, tensor: Tensor, device: Device) -> Any:
         """The tensor on the device; the copy is in the order of the current stream."""
         # The copy of the last call may still be reading.
         self.free.synchronize()
@@ -71,7 +72,7 @@ def _pinned(subject: Subject) -> Callable[[Callable[..., Any]], Callable[..., An
         def forward(*args: Any, **kwargs: Any) -> Any:
             places = iter(range(1 << 30))
 
-            def send(tensor: Any) -> Any:
+            def send(tensor: Tensor) -> Any:
                 key = (next(places), tensor.shape, tensor.dtype)
                 if not _worth_it(tensor) or tensor.is_pinned():
                     return tensor

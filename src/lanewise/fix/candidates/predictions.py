@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lanewise.fix.candidates.candidate import Prediction
-from lanewise.fix.gate.trace_counts import Seen
+from lanewise.fix.work.trace_counts import Seen
 
 __all__ = [
     "compiled_regions",

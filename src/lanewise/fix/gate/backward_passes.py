@@ -12,6 +12,7 @@ from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, tensors_of, values_of
+from lanewise.fix.torch_types import Tensor
 
 __all__ = ["Backward"]
 
@@ -159,7 +160,7 @@ class Backward:
                 for tensor in changed:
                     tensor.neg_()
 
-    def _copied(self, gradients: Sequence[Any]) -> Gradients:
+    def _copied(self, gradients: Sequence[Tensor | None]) -> Gradients:
         found = [None if one is None else values_of(one) for one in gradients]
         self._state.restore()
         return found

@@ -10,6 +10,7 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import drawing
 from lanewise.fix.time_budget import uninterrupted
+from lanewise.fix.torch_types import Tensor
 
 __all__ = ["exchanged_values", "shaken_parameters"]
 
@@ -59,7 +60,7 @@ def shaken_parameters(subject: Subject) -> Generator[None]:
                 tensor.data.copy_(value)
 
 
-def _exchange(tensor: Any, turned: list[tuple[Any, int]], copied: list[tuple[Any, Any]]) -> None:
+def _exchange(tensor: Tensor, turned: list[tuple[Any, int]], copied: list[tuple[Any, Any]]) -> None:
     data = tensor.data
     at = next((at for at, size in enumerate(data.shape) if size > 1), None)
     if at is not None and data.numel() > _SMALL:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.tensors import Call, drawing, map_tensors, tensors_of
+from lanewise.fix.torch_types import Generator, Tensor
 
 __all__ = [
     "SHAPES",
@@ -84,11 +85,11 @@ def has_floats(call: Call) -> bool:
 def shaken(call: Call) -> Call:
     """The call with floating inputs that are off by about one unit of roundoff."""
 
-    def recipe(tensor: Any, generator: Any) -> Any:
+    def recipe(tensor: Tensor, generator: Generator) -> Any:
         noise = _normal(tensor, generator).to(tensor.device, tensor.dtype)
         return tensor.detach() * (1 + noise * torch.finfo(tensor.dtype).eps)
 
-    def one(tensor: Any) -> Any:
+    def one(tensor: Tensor) -> Any:
         if not tensor.dtype.is_floating_point:
             return tensor.detach().clone()
         return _filled(tensor, recipe(tensor, drawing(tensor.device, 7)))
@@ -141,21 +142,21 @@ def out_of_range(call: Call) -> list[Named]:
     if not whole:
         return []
 
-    def above(tensor: Any) -> Any:
+    def above(tensor: Tensor) -> Any:
         return 2 * tensor.abs() + 2 * int(tensor.max()) + 2 if _is_index(tensor) else tensor.detach().clone()
 
-    def below(tensor: Any) -> Any:
+    def below(tensor: Tensor) -> Any:
         return -tensor.abs() - int(tensor.abs().max()) - 1 if _is_index(tensor) else tensor.detach().clone()
 
     return [Named("values above", map_tensors(above, call)), Named("values below zero", map_tensors(below, call))]
 
 
-def _is_index(tensor: Any) -> bool:
+def _is_index(tensor: Tensor) -> bool:
     whole = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex and tensor.dtype is not torch.bool
     return whole and tensor.dtype.itemsize >= 4 and bool(tensor.numel())
 
 
-def _one_changed(tensor: Any) -> Any:
+def _one_changed(tensor: Tensor) -> Any:
     changed = _filled(tensor, tensor.detach())
     if not tensor.numel():
         return changed
@@ -170,11 +171,11 @@ def _one_changed(tensor: Any) -> Any:
     return changed
 
 
-def _little_more(tensor: Any) -> Any:
+def _little_more(tensor: Tensor) -> Any:
     return _filled(tensor, tensor.detach() * 1.001 if tensor.dtype.is_floating_point else tensor.detach())
 
 
-def _turned(tensor: Any) -> Any:
+def _turned(tensor: Tensor) -> Any:
     return _filled(tensor, tensor.detach().flip(0) if tensor.dim() else tensor.detach())
 
 
@@ -195,7 +196,7 @@ def _recipes(call: Call) -> dict[str, Callable[[Any, Any], Any]]:
 def _with(call: Call, recipe: Callable[[Any, Any], Any], number: int) -> Call:
     generators: dict[Any, Any] = {}
 
-    def one(tensor: Any) -> Any:
+    def one(tensor: Tensor) -> Any:
         generator = generators.setdefault(tensor.device, drawing(tensor.device, number))
         if tensor.dtype.is_floating_point and tensor.numel():
             value = recipe(tensor, generator).to(tensor.dtype)
@@ -208,14 +209,14 @@ def _with(call: Call, recipe: Callable[[Any, Any], Any], number: int) -> Call:
     return map_tensors(one, call)
 
 
-def _filled(tensor: Any, value: Any) -> Any:
+def _filled(tensor: Tensor, value: Any) -> Any:
     """A tensor of the same layout with these values."""
     placed = torch.empty_like(tensor.detach())
     placed.copy_(value)
     return placed.requires_grad_(tensor.requires_grad)
 
 
-def _whole(tensor: Any, generator: Any) -> Any:
+def _whole(tensor: Tensor, generator: Generator) -> Any:
     """Other whole numbers between the smallest and the largest: what an index may be is known from the recorded ones."""
     low, high = int(tensor.min()), int(tensor.max())
     if low == high or tensor.dtype is torch.bool:
@@ -226,32 +227,32 @@ def _whole(tensor: Any, generator: Any) -> Any:
     )
 
 
-def _normal(tensor: Any, generator: Any) -> Any:
+def _normal(tensor: Tensor, generator: Generator) -> Any:
     return torch.randn(tuple(tensor.shape), generator=generator, device=generator.device)
 
 
-def _uniform(tensor: Any, generator: Any) -> Any:
+def _uniform(tensor: Tensor, generator: Generator) -> Any:
     return torch.rand(tuple(tensor.shape), generator=generator, device=generator.device) * 2 - 1
 
 
-def _large(tensor: Any, generator: Any) -> Any:
+def _large(tensor: Tensor, generator: Generator) -> Any:
     return _normal(tensor, generator) * 1e3
 
 
-def _small(tensor: Any, generator: Any) -> Any:
+def _small(tensor: Tensor, generator: Generator) -> Any:
     return _normal(tensor, generator) * 1e-3
 
 
-def _moderate(tensor: Any, generator: Any) -> Any:
+def _moderate(tensor: Tensor, generator: Generator) -> Any:
     return _normal(tensor, generator) * 30
 
 
-def _signed_zeros(tensor: Any, generator: Any) -> Any:
+def _signed_zeros(tensor: Tensor, generator: Generator) -> Any:
     value = _normal(tensor, generator)
     return torch.where(value.abs() < 1, torch.copysign(torch.zeros_like(value), value), value)
 
 
-def _constant(tensor: Any, generator: Any) -> Any:
+def _constant(tensor: Tensor, generator: Generator) -> Any:
     if tensor.dim() == 0:
         return torch.rand((), generator=generator, device=generator.device)
     return torch.randn((*tensor.shape[:-1], 1), generator=generator, device=generator.device).expand(
@@ -260,7 +261,7 @@ def _constant(tensor: Any, generator: Any) -> Any:
 
 
 def _speckled(value: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    def recipe(tensor: Any, generator: Any) -> Any:
+    def recipe(tensor: Tensor, generator: Generator) -> Any:
         base = _normal(tensor, generator)
         chosen = torch.rand(tuple(tensor.shape), generator=generator, device=generator.device) < 1 / min(
             16, max(2, tensor.numel())
@@ -284,38 +285,38 @@ VALUES: dict[str, Callable[[Any, Any], Any]] = {
 """What a recipe makes of a floating tensor; whole numbers are drawn between the recorded bounds."""
 
 
-def _shorter(tensor: Any) -> Any:
+def _shorter(tensor: Tensor) -> Any:
     if tensor.dim() == 0 or tensor.shape[0] < 2:
         return tensor
     return tensor.detach()[: tensor.shape[0] - 1].clone().requires_grad_(tensor.requires_grad)
 
 
-def _longer(tensor: Any) -> Any:
+def _longer(tensor: Tensor) -> Any:
     if tensor.dim() == 0 or tensor.shape[0] < 1:
         return tensor
     plain = tensor.detach()
     return torch.cat([plain, plain[:1]]).requires_grad_(tensor.requires_grad)
 
 
-def _one_row(tensor: Any) -> Any:
+def _one_row(tensor: Tensor) -> Any:
     if tensor.dim() == 0 or tensor.shape[0] < 2:
         return tensor
     return tensor.detach()[:1].clone().requires_grad_(tensor.requires_grad)
 
 
-def _no_rows(tensor: Any) -> Any:
+def _no_rows(tensor: Tensor) -> Any:
     if tensor.dim() == 0:
         return tensor
     return tensor.detach()[:0].clone().requires_grad_(tensor.requires_grad)
 
 
-def _many_rows(tensor: Any) -> Any:
+def _many_rows(tensor: Tensor) -> Any:
     if tensor.dim() == 0 or tensor.numel() > _MOST_REPEATED:
         return tensor
     return torch.cat([tensor.detach()] * 8).requires_grad_(tensor.requires_grad)
 
 
-def _misaligned(tensor: Any) -> Any:
+def _misaligned(tensor: Tensor) -> Any:
     """In memory that does not begin where kernels that read several values at once want it; on the host only."""
     plain = tensor.detach()
     if plain.device.type != "cpu" or not plain.is_contiguous() or not plain.numel():
@@ -326,7 +327,7 @@ def _misaligned(tensor: Any) -> Any:
     return placed.requires_grad_(tensor.requires_grad)
 
 
-def _strided(tensor: Any) -> Any:
+def _strided(tensor: Tensor) -> Any:
     if tensor.dim() < 2:
         return tensor
     plain = tensor.detach()

@@ -22,6 +22,7 @@ from lanewise.fix.tensors import (
     tensors_of,
     values_of,
 )
+from lanewise.fix.torch_types import Tensor
 
 __all__ = ["Observation", "compare_form", "cotangents", "gradient_scale", "observe", "why_not_the_same"]
 
@@ -70,11 +71,11 @@ class Observation(NamedTuple):
         names: of gradients and buffers.
     """
 
-    outputs: list[Any]
+    outputs: list[Tensor]
     form: tuple[Any, ...]
-    gradients: list[Any]
-    inputs: list[Any]
-    buffers: list[Any]
+    gradients: list[Tensor | None]
+    inputs: list[Tensor]
+    buffers: list[Tensor]
     shared: tuple[tuple[int, int], ...]
     carries_grad: tuple[bool, ...]
     touched: bool
@@ -85,7 +86,7 @@ class Observation(NamedTuple):
     hooks: tuple[bool, ...]
     names: Names
 
-    def values(self) -> list[tuple[str, Any]]:
+    def values(self) -> list[tuple[str, Tensor]]:
         """Every tensor with a name."""
         named = [(f"output {at}", tensor) for at, tensor in enumerate(self.outputs)]
         named += [
@@ -117,7 +118,7 @@ def observe(subject: Subject, call: Call, state: State, *, layout: str = "contig
         result = subject.entry(*args, **kwargs)
         found = tensors_of(result)
         left = state.written()
-        gradients: list[Any] = []
+        gradients: list[Tensor | None] = []
         if subject.kind == "training":
             roots = [tensor for tensor in (*found, *tensors_of([one for _, one in left])) if tensor.requires_grad]
             wanted = subject.differentiable(copied)
@@ -164,7 +165,7 @@ def _names(subject: Subject, state: State, call: Call) -> Names:
     return Names(gradients, buffers + [f"attribute {name} after the call" for name, _ in state.attributes()])
 
 
-def _placed(tensor: Any) -> Placed:
+def _placed(tensor: Tensor) -> Placed:
     strides = ()
     if tensor.layout is torch.strided and tensor.numel():
         strides = tuple(n for n, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
@@ -175,7 +176,7 @@ def _placed(tensor: Any) -> Placed:
     return Placed(type(tensor), strides, storage)
 
 
-def _memory_of(tensor: Any) -> Any:
+def _memory_of(tensor: Tensor) -> Any:
     """A weak reference to a tensor's memory; None where it has none of its own."""
     try:
         return _reductions.StorageWeakRef(tensor.untyped_storage())

@@ -11,6 +11,7 @@ from lanewise.fix.gate.observe import Names, Observation, cotangents, observe
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, map_tensors, tensors_of, values_of
+from lanewise.fix.torch_types import Module, Tensor
 
 __all__ = ["Reference", "make_reference"]
 
@@ -21,13 +22,13 @@ _modes: Any = torch_part("torch.utils._python_dispatch")
 class Truth(NamedTuple):
     """What the reference says of one call."""
 
-    outputs: list[Any]
-    gradients: list[Any]
-    buffers: list[Any]
+    outputs: list[Tensor]
+    gradients: list[Tensor | None]
+    buffers: list[Tensor]
     left: list[tuple[str, Any]]
     names: Names
 
-    def values(self) -> list[tuple[str, Any]]:
+    def values(self) -> list[tuple[str, Tensor]]:
         """Every tensor with its name, as in an `Observation`."""
         named = [(f"output {at}", tensor) for at, tensor in enumerate(self.outputs)]
         named += [(n, t) for n, t in zip(self.names.gradients, self.gradients, strict=False) if t is not None]
@@ -85,7 +86,7 @@ class Reference:
             seed(self._subject, 0)
             outputs = tensors_of(self._twin(*doubled[0], **doubled[1]))
             left = [(name, _attribute(self._twin, name)) for name, _ in eager.left]
-            gradients: list[Any] = []
+            gradients: list[Tensor | None] = []
             if self._subject.kind == "training":
                 gradients = self._gradients(outputs, tensors_of([one for _, one in left]), doubled, layout, eager)
             after = [values_of(buffer) for buffer in self._twin.buffers()]
@@ -100,8 +101,8 @@ class Reference:
                     buffer.data.copy_(value)
 
     def _gradients(
-        self, outputs: Sequence[Any], left: Sequence[Any], call: Call, layout: str, eager: Observation
-    ) -> list[Any]:
+        self, outputs: Sequence[Tensor], left: Sequence[Any], call: Call, layout: str, eager: Observation
+    ) -> list[Tensor | None]:
         # Rounded as the original program gets them.
         dtypes = [tensor.dtype for tensor, carries in zip(eager.outputs, eager.carries_grad, strict=True) if carries]
         mine = tensors_of([one for _, one in eager.left])
@@ -160,7 +161,7 @@ def _plausible(truth: Sequence[Any], eager: Sequence[Any]) -> bool:
     return True
 
 
-def _attribute(module: Any, path: str) -> Any:
+def _attribute(module: Module, path: str) -> Any:
     *parts, name = path.split(".")
     for part in parts:
         module = getattr(module, part)
@@ -168,7 +169,7 @@ def _attribute(module: Any, path: str) -> Any:
 
 
 def _copied(subject: Subject) -> Any:
-    def wide(tensor: Any) -> Any:
+    def wide(tensor: Tensor) -> Any:
         return tensor.to(_wider(tensor.dtype))
 
     return copy.deepcopy(subject.module)._apply(wide)
@@ -178,7 +179,7 @@ def _nothing(subject: Subject) -> None:
     return None
 
 
-def _double(tensor: Any) -> Any:
+def _double(tensor: Tensor) -> Any:
     wide = _wider(tensor.dtype)
     return tensor if wide is tensor.dtype else tensor.detach().to(wide).requires_grad_(tensor.requires_grad)
 
@@ -195,7 +196,7 @@ class _Upcast(_modes.TorchDispatchMode):
         wide = {name: _wider(value) for name, value in (kwargs or {}).items()}
         return func(*map_tensors(self._double, tuple(_wider(arg) for arg in args)), **map_tensors(self._double, wide))
 
-    def _double(self, tensor: Any) -> Any:
+    def _double(self, tensor: Tensor) -> Any:
         wide = _wider(tensor.dtype)
         if wide is tensor.dtype:
             return tensor

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.torch_types import DType
 
 __all__ = ["NOISE", "Error", "allowed", "allowed_noise", "error_of", "floor_of", "other_masks", "rounded", "worst"]
 
@@ -64,7 +65,7 @@ def error_of(found: Any, reference: Any) -> Error:
     return Error(largest / scale, norm / length, _among_small(difference, truth, scale, found.dtype))
 
 
-def _among_small(difference: Any, truth: Any, scale: float, dtype: Any) -> float:
+def _among_small(difference: Any, truth: Any, scale: float, dtype: DType) -> float:
     if not dtype.is_floating_point or not _LEAST_IN_BAND <= truth.numel() <= _MOST_FOR_BANDS:
         return 0.0
     # What is below the smallest normal number may be flushed to zero.
@@ -88,17 +89,17 @@ def worst(errors: Iterable[Error]) -> Error:
     return Error(*(max(values) for values in zip(*found, strict=True)))
 
 
-def floor_of(dtype: Any) -> float:
+def floor_of(dtype: DType) -> float:
     """The error that is never held against a result of this type."""
     roundoff = _roundoff_of(dtype)
     return (_FLOOR_HALF if roundoff > 1e-4 else _FLOOR_SINGLE) * roundoff
 
 
-def _roundoff_of(dtype: Any) -> float:
+def _roundoff_of(dtype: DType) -> float:
     return float(torch.finfo(dtype).eps) if dtype.is_floating_point or dtype.is_complex else 0.0
 
 
-def allowed(eager: Error, dtype: Any, *, precision: float = 0.0, summed: bool = False) -> Error:
+def allowed(eager: Error, dtype: DType, *, precision: float = 0.0, summed: bool = False) -> Error:
     """The largest errors that pass.
 
     Args:
@@ -117,7 +118,7 @@ def allowed(eager: Error, dtype: Any, *, precision: float = 0.0, summed: bool = 
     return Error(max(factor * eager.largest, floor), max(factor * eager.norm, floor), small)
 
 
-def allowed_noise(eager: Error, truth: Any, scale: float, dtype: Any) -> Error:
+def allowed_noise(eager: Error, truth: Any, scale: float, dtype: DType) -> Error:
     """The largest errors that pass of a gradient that is noise: a few times what the original is off by, or what rounding
     takes from the gradients around it.
 

@@ -12,6 +12,7 @@ from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, drawing, same_bits, tensors_of, values_of
+from lanewise.fix.torch_types import Tensor
 
 __all__ = ["StepCheck"]
 
@@ -51,7 +52,7 @@ class Course(NamedTuple):
         spoiled: whether more values of parameters or buffers are NaN or infinite in the end.
     """
 
-    outputs: list[Any]
+    outputs: list[Tensor]
     moves: list[Any]
     size: float
     left: dict[str, list[Any]]
@@ -120,7 +121,7 @@ class StepCheck:
             _prepare(subject, series)
             kept = [*subject.parameters(), *subject.buffers()]
             starts = [values_of(tensor) for tensor in kept]
-            outputs: list[Any] = []
+            outputs: list[Tensor] = []
             batches: list[Any] = []
             for at in range(series.steps):
                 call = copy_call(series.calls[at % len(series.calls)])
@@ -186,7 +187,7 @@ def _prepare(subject: Subject, series: _Series) -> None:
             floating[-1].view(-1)[0] = math.inf
 
 
-def _not_finite(tensors: list[Any]) -> int:
+def _not_finite(tensors: list[Tensor]) -> int:
     return sum(int((~torch.isfinite(tensor)).sum()) for tensor in tensors)
 
 
@@ -262,7 +263,7 @@ def _distance(a: list[Any], b: list[Any]) -> float:
     return math.sqrt(difference / size) if size else math.sqrt(difference)
 
 
-def _floor(tensors: list[Any]) -> float:
+def _floor(tensors: list[Tensor]) -> float:
     floating = [tensor.dtype for tensor in tensors if tensor.dtype.is_floating_point]
     return _FLOOR_ROUNDOFFS * max((float(torch.finfo(dtype).eps) for dtype in floating), default=0.0)
 

@@ -183,7 +183,7 @@ def _same(a: list[Any], b: list[Any]) -> bool:
 
 def _same_gradients(first: Observation, second: Observation) -> bool:
     pairs = zip(first.gradients, second.gradients, strict=True)
-    return all((a is None) == (b is None) and (a is None or same_bits(a, b)) for a, b in pairs)
+    return all(b is None if a is None else b is not None and same_bits(a, b) for a, b in pairs)
 
 
 def _close(a: Any, b: Any, precision: float, room: Error) -> bool:

@@ -161,7 +161,7 @@ def load_plan(path: str | os.PathLike[str], target: Any, example_inputs: Any) ->
             are no longer right; the message says which.
     """
     from lanewise.fix.candidates.catalogue import catalogue
-    from lanewise.fix.gate.worklist import work_of
+    from lanewise.fix.work.worklist import work_of
 
     saved = read_saved(path)
     subject = make_subject(target, example_inputs)

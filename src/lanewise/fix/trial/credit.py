@@ -9,10 +9,10 @@ from lanewise.compare.diff import diff
 from lanewise.compare.outcome.verdict import step_sentence
 from lanewise.errors import LanewiseError
 from lanewise.fix.candidates.candidate import Several, Variant
-from lanewise.fix.gate.trace_counts import Seen, record_calls, see
 from lanewise.fix.model import Shown
 from lanewise.fix.trial.ledger import Ledger
 from lanewise.fix.trial.workbench import Bench
+from lanewise.fix.work.trace_counts import Seen, record_calls, see
 
 __all__ = ["credit"]
 

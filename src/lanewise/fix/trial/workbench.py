@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from lanewise.fix.gate.correctness import Correctness
 from lanewise.fix.gate.speed.physics import floor_us
-from lanewise.fix.gate.worklist import WorkList, work_of
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call
 from lanewise.fix.time_budget import Budget
+from lanewise.fix.work.worklist import WorkList, work_of
 
 __all__ = ["LONGEST_TIMING_S", "Bench", "make_bench"]
 

@@ -5,6 +5,9 @@ a refusal runs the plain PyTorch expression, exactly, and is counted under its r
 says how many calls each kernel took and why the others did not reach it.
 """
 
+# Private parts of torch have no types, or change them.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 from collections import Counter, defaultdict

@@ -13,6 +13,9 @@ compiled kernel's own runner is called, which is slower and correct. Launch hook
 switch it off for as long as they are installed.
 """
 
+# Private parts of torch have no types, or change them.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import functools

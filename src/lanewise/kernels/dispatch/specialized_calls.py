@@ -12,6 +12,9 @@ inside Triton gives None, and the caller goes the long way.
 Private parts of PyTorch are used where they are found; without them nothing is remembered here and calls are slower.
 """
 
+# Private parts of torch have no types, or change them.
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence

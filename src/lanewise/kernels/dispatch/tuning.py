@@ -28,7 +28,7 @@ __all__ = ["cache_path", "card_key", "forget", "override", "pick", "record", "so
 T = TypeVar("T")
 
 _CHOSEN: dict[tuple[str, Hashable], Any] = {}
-_TABLE: dict[str, dict[str, Any]] | None = None
+_table_read: dict[str, dict[str, Any]] | None = None
 
 generation = 0
 """Grows whenever a choice changes, so that what was prepared with the old one is prepared again."""
@@ -58,13 +58,13 @@ def cache_path() -> Path:
 
 
 def _table() -> dict[str, dict[str, Any]]:
-    global _TABLE
-    if _TABLE is None:
+    global _table_read
+    if _table_read is None:
         try:
-            _TABLE = json.loads(cache_path().read_text(encoding="utf-8"))
+            _table_read = json.loads(cache_path().read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            _TABLE = {}
-    return _TABLE if _TABLE is not None else {}
+            _table_read = {}
+    return _table_read if _table_read is not None else {}
 
 
 def _slot() -> str:
@@ -80,7 +80,7 @@ def pick(kernel: str, key: Hashable, default: T) -> T:
     if at in _CHOSEN:
         return _CHOSEN[at]
     measured = _table().get(_slot(), {}).get(f"{kernel} {key}")
-    chosen = default
+    chosen: Any = default
     if isinstance(measured, dict) and dataclasses.is_dataclass(default):
         try:
             chosen = dataclasses.replace(default, **measured)  # pyright: ignore[reportArgumentType]
@@ -113,8 +113,8 @@ def record(kernel: str, key: Hashable, chosen: Any) -> None:
 
 def forget() -> None:
     """Read the cache file again; drop what was overridden."""
-    global _TABLE, generation
-    _TABLE = None
+    global _table_read, generation
+    _table_read = None
     _CHOSEN.clear()
     generation += 1
     for instance in Kernel.instances:

@@ -9,6 +9,9 @@ accelerator by descriptors of three dimensions, and a tile at the edge of one ma
 FLOP: 2 b m n k; bytes: x, w, bias and out once. Inference only; gradients run the reference.
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 from typing import Any

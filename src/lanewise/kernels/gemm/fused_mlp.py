@@ -12,6 +12,9 @@ moderate, 256 none); `refuse` keeps to the measured region. Inference only; Muel
 neural radiance caching, 2021.
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -240,7 +243,7 @@ def refuse(
     b1: torch.Tensor | None,
     w2: torch.Tensor,
     b2: torch.Tensor | None,
-    activation: str,
+    activation: str | None,
 ) -> str | None:
     """Reason why the fused kernel does not take this call, or None."""
     refused = refuse_tensor(x, w1, b1, w2, b2)

@@ -133,7 +133,9 @@ def linear_act(
     shape = (*x.shape[:-1], n)
     if path == "cublas epilogue":
         hit("linear_act")
-        return torch._addmm_activation(bias, flat, w.t(), use_gelu=activation == "gelu_tanh").view(shape)
+        assert bias is not None
+        fused = torch._addmm_activation  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        return fused(bias, flat, w.t(), use_gelu=activation == "gelu_tanh").view(shape)
     hit("linear_act")
     out = torch.empty(shape, dtype=x.dtype, device=x.device)
     more = None if residual is None else residual.contiguous().view(m, n)

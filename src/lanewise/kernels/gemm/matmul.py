@@ -13,6 +13,9 @@ card, and the program that finishes last adds the parts of its tile in a fixed o
 atomics).
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 from dataclasses import dataclass

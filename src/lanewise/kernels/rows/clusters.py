@@ -10,6 +10,9 @@ barrier of the set between. Nothing touches another program's memory after its l
 PTX ISA: `barrier.cluster`, `mapa`, `st.shared::cluster`.
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import triton

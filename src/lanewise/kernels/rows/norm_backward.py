@@ -205,7 +205,7 @@ def _keep(
     _RECENT_BACKWARD.keep(kind, inputs, [grads.dx, *wanted, *room], steps, returned)
 
 
-def _adding_up(programs: int, cols: int, need_w: bool, need_b: bool) -> Launch:
+def _adding_up(programs: Any, cols: int, need_w: bool, need_b: bool) -> Launch:
     """All programs' rows at once, as far as the registers go (`programs` is not a number while torch.compile traces)."""
     most = 256 if need_w and need_b else 512
     height = min(max(next_power_of_2(programs), 32), most) if isinstance(programs, int) else most

@@ -7,6 +7,9 @@ and not by its registers. Formulas, layouts of tensors and dtypes: `lanewise.ker
 `lanewise.kernels.rows.row_layout`.
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import triton

@@ -13,6 +13,9 @@ for computing the sample variance, 1983.
 Bytes: x (and the residual) read and y (and the sum) written once.
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import triton

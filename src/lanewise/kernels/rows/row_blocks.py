@@ -1,5 +1,8 @@
 """What the row-wise kernels are made of: reading and writing a block of a row, and the moments of its parts."""
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import triton

@@ -176,7 +176,7 @@ def rows_launch(
         "STREAM": shape.stream,
         "EVEN": _even(rows, cols, shape),
     }
-    return Launch((tiles,), scalars, meta, shape.warps, shape.stages, 0, shape.registers)
+    return Launch((tiles,), scalars, meta, shape.warps, shape.stages, max_registers=shape.registers)
 
 
 def twice_launch(
@@ -192,10 +192,10 @@ def twice_launch(
     shape = replace(shape, rows=1) if together else replace(shape, stages=1)
     cut = {"TOGETHER": shape.stages} if together else {"ROWS": shape.rows}
     cut |= {"BLOCK": shape.block, "EVEN": _even(rows, cols, shape)}
-    return Launch((-(-rows // shape.rows),), scalars, {**meta, **cut}, shape.warps, 1, 0, shape.registers)
+    return Launch((-(-rows // shape.rows),), scalars, {**meta, **cut}, shape.warps, 1, max_registers=shape.registers)
 
 
-def _even(rows: int, cols: int, shape: Layout) -> bool:
+def _even(rows: int | torch.SymInt, cols: int, shape: Layout) -> bool:
     """Whether no block reaches past a row's end or the last row, so that nothing has to be masked."""
     wide = shape.block * (shape.stages if shape.parts == 0 else 1)
     return bool(int(cols) % wide == 0 and (shape.rows == 1 or (isinstance(rows, int) and rows % shape.rows == 0)))
@@ -248,7 +248,7 @@ def launch_split(
     kernel: Kernel,
     key: tuple[Any, ...],
     tensors: tuple[torch.Tensor, ...],
-    scalars: tuple[int | float, ...],
+    scalars: tuple[int, ...],
     meta: dict[str, Any],
     numbers: int,
     shape: Layout,

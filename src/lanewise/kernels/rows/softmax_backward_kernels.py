@@ -3,6 +3,9 @@
 Formulas, limits and bytes: `lanewise.kernels.rows.softmax`.
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import triton

@@ -4,6 +4,9 @@ Formulas, limits and bytes: `lanewise.kernels.rows.softmax`; how rows in parts a
 `lanewise.kernels.rows.norm_cluster_kernels`.
 """
 
+# Parameters of kernels have the types that Triton gives them, and branches are decided when it compiles.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false, reportPossiblyUnboundVariable=false
+
 from __future__ import annotations
 
 import triton
@@ -15,7 +18,7 @@ from lanewise.kernels.rows.row_blocks import load, part_of_row, store
 
 __all__ = ["PARTS_KERNEL", "ROWS_KERNEL", "SPLIT_KERNEL", "TWICE_KERNEL"]
 
-LOG2E = tl.constexpr(1.4426950408889634)
+LOG2E = tl.constexpr(1.4426950408889634)  # pyright: ignore[reportCallIssue]
 
 
 @triton.jit

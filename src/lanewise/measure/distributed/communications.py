@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lanewise.measure.distributed.own_work import host_collectives
-from lanewise.measure.distributed.ranks import collectives, rank_of
+from lanewise.measure.distributed.ranks import collectives, message_bytes, rank_of
+from lanewise.trace.intervals import covered
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -26,9 +27,12 @@ class Communication(NamedTuple):
     Attributes:
         name: of the collective, `send` or `recv`.
         group: name of the process group. source, target: ranks of a transfer, -1 if unknown or for a collective.
-        step: number of the step. bytes: -1 if unknown.
+        step: number of the step. bytes: of the whole message, as nccl-tests counts: of a gather what is received, of a
+            reduce-scatter what is sent; -1 if unknown.
         arrival: when the rank was there: its kernel began, or on the CPU its call; ns of the trace.
         end: ns of the trace.
+        hidden: in how much of that the device computes beside it, ns; -1 without a device.
+        size: ranks of the group, -1 if unknown. about: what the program calls the group, "" if nothing.
     """
 
     name: str
@@ -39,12 +43,19 @@ class Communication(NamedTuple):
     bytes: int
     arrival: int
     end: int
+    hidden: int = -1
+    size: int = -1
+    about: str = ""
 
 
 def communications(core: Core) -> list[Communication]:
     """Communication of the recorded steps in order of arrival."""
-    found = [*_by_kernel(core), *_by_call(core), *_on_cpu(core)]
-    return sorted(found, key=lambda one: one.arrival)
+    on_device = sorted((*_by_kernel(core), *_by_call(core)), key=lambda one: one.arrival)
+    if on_device:
+        start, end = (np.array([getattr(one, name) for one in on_device]) for name in ("arrival", "end"))
+        hidden = covered(core.classes.sets["compute"], start, end).tolist()
+        on_device = [one._replace(hidden=int(beside)) for one, beside in zip(on_device, hidden, strict=True)]
+    return sorted((*on_device, *_on_cpu(core)), key=lambda one: one.arrival)
 
 
 def _step(core: Core, event: int) -> int:
@@ -55,13 +66,22 @@ def _step(core: Core, event: int) -> int:
 def _by_kernel(core: Core) -> list[Communication]:
     trace = core.trace
     one = collectives(core)
+    groups = _groups(core)
     found: list[Communication] = []
     for event, (group, name, _, _), size in zip(one.event.tolist(), one.key, one.bytes.tolist(), strict=True):
         if _POINT_TO_POINT.search(name) or (not group and name == "SendRecv"):
             continue
-        start = int(trace.start[event])
-        found.append(Communication(name, group, -1, -1, _step(core, event), size, start, int(trace.end[event])))
+        ranks, about = groups.get(event, (-1, ""))
+        start, end = int(trace.start[event]), int(trace.end[event])
+        found.append(Communication(name, group, -1, -1, _step(core, event), size, start, end, size=ranks, about=about))
     return found
+
+
+def _groups(core: Core) -> dict[int, tuple[int, str]]:
+    """Size and description of the group by event."""
+    args, texts = core.trace["collective_args"], core.trace.texts
+    columns = (args[name].tolist() for name in ("event", "group_size", "description_text"))
+    return {event: (size, str(texts[row])) for event, size, row in zip(*columns, strict=True)}
 
 
 def _by_call(core: Core) -> list[Communication]:
@@ -96,9 +116,11 @@ def _by_call(core: Core) -> list[Communication]:
                 source=source,
                 target=target,
                 step=_step(core, event),
-                bytes=-1,
+                bytes=message_bytes(str(texts[int(args["dtype_text"][row])]), int(args["in_elements"][row])),
                 arrival=int(trace.start[work]),
                 end=int(trace.end[work]),
+                size=2,
+                about=str(texts[int(args["description_text"][row])]),
             )
         )
     return found

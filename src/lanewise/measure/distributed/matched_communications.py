@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from lanewise.measure.distributed.communications import Communication
 from lanewise.measure.distributed.rank_summary import RankSummary
 
-__all__ = ["Matched", "match"]
+__all__ = ["Matched", "Seen", "match"]
+
+
+Seen = tuple[int, Communication]
+"""Row of a rank, and what it saw."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,20 +21,21 @@ class Matched:
     """What the ranks of a job did together.
 
     Attributes:
-        collectives, transfers: number matched: on two ranks at least, and pairs of a send and a receive.
-        unmatched: what has no partner.
+        collectives: what each rank saw of one, with the row of the rank; on two ranks at least.
+        transfers: a send and its receive, the same.
+        unmatched: number of what has no partner.
     """
 
-    collectives: int
-    transfers: int
+    collectives: list[list[Seen]]
+    transfers: list[list[Seen]]
     unmatched: int
 
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
     """Match by group, step and order; a transfer by its two ends."""
-    collectives: defaultdict[tuple[object, ...], list[tuple[int, Communication]]] = defaultdict(list)
-    sends: defaultdict[tuple[object, ...], list[tuple[int, Communication]]] = defaultdict(list)
-    receives: defaultdict[tuple[object, ...], list[tuple[int, Communication]]] = defaultdict(list)
+    collectives: defaultdict[tuple[object, ...], list[Seen]] = defaultdict(list)
+    sends: defaultdict[tuple[object, ...], list[Seen]] = defaultdict(list)
+    receives: defaultdict[tuple[object, ...], list[Seen]] = defaultdict(list)
     for row, rank in enumerate(ranks):
         seen: defaultdict[tuple[object, ...], int] = defaultdict(int)
         for one in rank.communications:
@@ -53,7 +58,7 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     ]
     total = sum(len(one.communications) for one in ranks)
     matched = sum(len(group) for group in (*together, *pairs))
-    return Matched(len(together), len(pairs), total - matched)
+    return Matched(together, pairs, total - matched)
 
 
 def _ends(one: Communication, ranks: Sequence[RankSummary]) -> tuple[int, int]:

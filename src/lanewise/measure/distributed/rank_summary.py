@@ -11,7 +11,7 @@ import numpy as np
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.communications import Communication, communications
 from lanewise.measure.distributed.own_work import Context, own_work
-from lanewise.measure.distributed.ranks import rank_of
+from lanewise.measure.distributed.ranks import rank_of, world_in
 from lanewise.replay.simulate import simulate
 from lanewise.replay.undistort import undistort
 from lanewise.trace.metadata import from_metadata
@@ -44,7 +44,11 @@ class RankSummary(msgspec.Struct, frozen=True):
     """One rank.
 
     Attributes:
-        rank: -1 if the trace does not say. world: ranks of the job, 0 if unknown.
+        rank: -1 if the trace does not say. world: ranks of the job, 0 if unknown. node: number of its machine, -1 if
+            unknown.
+        devices: in its machine, as far as the process sees them. link: rate of the links between them, each way, bytes/s;
+            0 if unknown.
+        base_ns: wall-clock ns of time 0 of its trace, 0 if unknown. began_ns: the same of its first step.
         file: name of the trace. digest: of its content.
         device: name of the accelerator, "" without one.
         steps: numbers of the steps compared.
@@ -68,6 +72,11 @@ class RankSummary(msgspec.Struct, frozen=True):
     contexts: list[ContextTime]
     communications: list[Communication]
     notes: list[str] = []
+    node: int = -1
+    devices: int = 0
+    link: float = 0.0
+    base_ns: int = 0
+    began_ns: int = 0
 
 
 def summarise(core: Core) -> RankSummary:
@@ -75,10 +84,6 @@ def summarise(core: Core) -> RankSummary:
     trace, graph = core.trace, core.graph
     work = own_work(core)
     recorded = from_metadata(trace.metadata)
-    info = trace.metadata.get("distributedInfo")
-    world = info.get("world_size") if isinstance(info, dict) else None
-    if not isinstance(world, int) and recorded is not None:
-        world = recorded.world_size
     contexts = [
         ContextTime(
             context,
@@ -92,7 +97,7 @@ def summarise(core: Core) -> RankSummary:
     numbers = trace.steps.number[first : first + graph.steps].tolist() if trace.steps.recorded else []
     return RankSummary(
         rank=rank_of(core),
-        world=world if isinstance(world, int) and world > 0 else 0,
+        world=world_in(trace.metadata),
         file=os.path.basename(trace.reading.source),
         digest=trace.reading.digest,
         device=core.device.name if core.classes.device else "",
@@ -102,7 +107,17 @@ def summarise(core: Core) -> RankSummary:
         alone_ns=alone(core),
         contexts=contexts,
         communications=communications(core),
+        node=recorded.node if recorded is not None and recorded.node is not None else -1,
+        devices=_devices(core),
+        link=core.device.peak.link if core.device.peak is not None else 0.0,
+        base_ns=trace.base_ns,
+        began_ns=trace.base_ns + int(trace.steps.start[0]) if trace.base_ns else 0,
     )
+
+
+def _devices(core: Core) -> int:
+    listed = core.trace.metadata.get("deviceProperties")
+    return len(listed) if isinstance(listed, list) else 0
 
 
 def alone(core: Core) -> float:

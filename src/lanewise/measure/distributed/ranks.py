@@ -9,9 +9,9 @@ ends of matched collectives show whether they agree.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from lanewise.trace.schema import Kind
 if TYPE_CHECKING:
     from lanewise.measure.core import Core
 
-__all__ = ["Collectives", "Ranks", "align", "collectives", "rank_of"]
+__all__ = ["Collectives", "Ranks", "align", "collectives", "message_bytes", "rank_of", "world_in"]
 
 # Names of c10 types as collective arguments spell them.
 _BYTES = {
@@ -80,6 +80,16 @@ class Ranks:
     clock_spread: float
 
 
+def world_in(metadata: Mapping[str, Any]) -> int:
+    """Ranks of the job that a trace is of, by what it says besides its events; 0 if it does not say."""
+    info = metadata.get("distributedInfo")
+    world = info.get("world_size") if isinstance(info, Mapping) else None
+    if not isinstance(world, int) or isinstance(world, bool):
+        recorded = from_metadata(metadata)
+        world = recorded.world_size if recorded is not None else None
+    return world if world is not None and world > 0 else 0
+
+
 def rank_of(facts: Core) -> int:
     """Rank of a trace by its metadata or its collectives; -1 if neither tells."""
     info = facts.trace.metadata.get("distributedInfo")
@@ -126,10 +136,16 @@ def _collectives(
     facts: Core, event: np.ndarray, key: list[tuple[str, str, str, int]], elements: np.ndarray
 ) -> Collectives:
     trace = facts.trace
-    size = np.array([_bytes_of(dtype) for _, _, dtype, _ in key], dtype=np.int64)
-    bytes_ = np.where((size > 0) & (elements >= 0), size * elements, -1)
+    each = zip(key, elements.tolist(), strict=True)
+    bytes_ = np.array([message_bytes(dtype, number) for (_, _, dtype, _), number in each], dtype=np.int64)
     call = trace.links.launch[np.searchsorted(trace.device_work, event)]
     return Collectives(event, call, trace.steps.of_event[event].astype(np.int64), key, bytes_)
+
+
+def message_bytes(dtype: str, elements: int) -> int:
+    """Bytes of a message; -1 if its type or number of elements is unknown."""
+    size = _bytes_of(dtype)
+    return size * elements if size > 0 and elements >= 0 else -1
 
 
 def _bytes_of(dtype: str) -> int:
@@ -187,8 +203,7 @@ def align(ranks: Sequence[Core]) -> Ranks | None:
     duration = np.stack([facts.trace.duration[event[:, column]] for column, facts in enumerate(ranks)], axis=1)
     steady = np.ones(len(order), dtype=bool)
     for column, (facts, one) in enumerate(zip(ranks, found, strict=True)):
-        mask = np.concatenate((facts.steps.steady, [False]))
-        steady &= mask[one.step[row[:, column]]]
+        steady &= facts.is_steady(one.step[row[:, column]])
     shortest = duration.min(axis=1)
     return Ranks(
         rank=tuple(rank_of(facts) for facts in ranks),

@@ -38,14 +38,32 @@ def delay_of(core: Core, late: Late, host_factor: float) -> tuple[float, float]:
     event = graph.event[nodes]
     communication = core.is_family("communication")[np.searchsorted(core.trace.device_work, event)]
     duration[nodes[communication]] = 0.0
-    removed = np.minimum(_of_nodes(core, work, share), graph.gap)
-    even = np.where(graph.on_host, (graph.gap - removed) / host_factor, graph.gap)
     left = np.ones(len(graph))
     own, mine = nodes[~communication], event[~communication]
     left[own] = [1.0 - share.get(one, 0.0) for one in device_contexts(core, mine)]
+    removed = np.minimum(_of_nodes(core, work, share) + _of_held(core, mine, 1.0 - left[own]), graph.gap)
+    even = np.where(graph.on_host, (graph.gap - removed) / host_factor, graph.gap)
     before = simulate(replace(graph, gap=even + removed, duration=duration)).step_ns
     after = simulate(replace(graph, gap=even, duration=duration * left)).step_ns
     return before, max(0.0, before - after)
+
+
+def _of_held(core: Core, event: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """Host time of each node that goes with device work, ns: of calls that hold the host until it is over, as copies from
+    pageable memory do.
+
+    Args:
+        core: the rank. event: device operations. gone: which share of each goes.
+    """
+    graph, trace = core.graph, core.trace
+    call = trace.links.launch[np.searchsorted(trace.device_work, event)]
+    held = (call >= 0) & (gone > 0) & core.host.waiting[np.maximum(call, 0)]
+    share = np.zeros(len(trace))
+    share[call[held]] = gone[held]
+    result = np.zeros(len(graph))
+    nodes = np.flatnonzero(graph.on_host & (graph.event >= 0))
+    result[nodes] = share[graph.event[nodes]] * trace.duration[graph.event[nodes]]
+    return result
 
 
 def _of_nodes(core: Core, work: OwnWork, share: Mapping[Context, float]) -> np.ndarray:

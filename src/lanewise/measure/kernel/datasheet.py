@@ -26,6 +26,7 @@ class Peak:
         bandwidth: device memory, bytes/s.
         sms: multiprocessors or compute units.
         l2: last-level cache, bytes.
+        link: to the other cards of a machine, each way, bytes/s; 0 where that depends on the machine.
         source: where the numbers come from.
         verified: whether all numbers were checked against the maker's datasheet.
     """
@@ -40,6 +41,7 @@ class Peak:
     l2: float
     source: str
     verified: bool = True
+    link: float = 0.0
 
     def flop_rate(self, dtype: str, *, tensor_cores: bool = True) -> float:
         """Peak FLOP/s for matrix work on inputs of a type (torch's name); 0 if unknown."""
@@ -61,13 +63,28 @@ def _card(
     l2: float,
     source: str,
     verified: bool = True,
+    *,
+    link: float = 0.0,
 ) -> Peak:
     """A row in the units of datasheets: TFLOP/s, GB/s, MB."""
     tera = 1e12
     return Peak(
-        card, half * tera, tf32 * tera, fp8 * tera, fp32 * tera, bandwidth * 1e9, sms, l2 * 1e6, source, verified
+        card,
+        half * tera,
+        tf32 * tera,
+        fp8 * tera,
+        fp32 * tera,
+        bandwidth * 1e9,
+        sms,
+        l2 * 1e6,
+        source,
+        verified,
+        link * 1e9,
     )
 
+
+_NVLINK_3, _NVLINK_4, _NVLINK_5 = 300.0, 450.0, 900.0
+"""All links of an SXM card, each way, GB/s: half of what datasheets state, which is both ways together."""
 
 # Pattern of the device name -> card. First match decides; the values are checked by hand against the sources.
 PEAKS: tuple[tuple[re.Pattern[str], Peak], ...] = tuple(
@@ -77,11 +94,22 @@ PEAKS: tuple[tuple[re.Pattern[str], Peak], ...] = tuple(
         (r"H100 NVL", _card("H100 NVL", 835, 417, 1671, 60, 3900, 132, 50, "NVIDIA H100 datasheet", False)),
         (
             r"H100 80GB HBM3|H100 SXM",
-            _card("H100 SXM5 80GB", 989.4, 494.7, 1979, 67, 3350, 132, 50, "NVIDIA H100 datasheet, dense"),
+            _card(
+                "H100 SXM5 80GB", 989.4, 494.7, 1979, 67, 3350, 132, 50, "NVIDIA H100 datasheet, dense", link=_NVLINK_4
+            ),
         ),
-        (r"H200(?! NVL)", _card("H200 SXM", 989.4, 494.7, 1979, 67, 4800, 132, 50, "NVIDIA H200 datasheet, dense")),
-        (r"A100-SXM\d?-40GB", _card("A100 SXM 40GB", 312, 156, 0, 19.5, 1555, 108, 40, "NVIDIA A100 datasheet")),
-        (r"A100-SXM\d?-80GB", _card("A100 SXM 80GB", 312, 156, 0, 19.5, 2039, 108, 40, "NVIDIA A100 datasheet")),
+        (
+            r"H200(?! NVL)",
+            _card("H200 SXM", 989.4, 494.7, 1979, 67, 4800, 132, 50, "NVIDIA H200 datasheet, dense", link=_NVLINK_4),
+        ),
+        (
+            r"A100-SXM\d?-40GB",
+            _card("A100 SXM 40GB", 312, 156, 0, 19.5, 1555, 108, 40, "NVIDIA A100 datasheet", link=_NVLINK_3),
+        ),
+        (
+            r"A100-SXM\d?-80GB",
+            _card("A100 SXM 80GB", 312, 156, 0, 19.5, 2039, 108, 40, "NVIDIA A100 datasheet", link=_NVLINK_3),
+        ),
         (r"A100 80GB PCIe", _card("A100 PCIe 80GB", 312, 156, 0, 19.5, 1935, 108, 40, "NVIDIA A100 datasheet")),
         (r"A100-PCIE-40GB", _card("A100 PCIe 40GB", 312, 156, 0, 19.5, 1555, 108, 40, "NVIDIA A100 datasheet")),
         (r"\bL40S\b", _card("L40S", 362, 183, 733, 91.6, 864, 142, 96, "NVIDIA L40S datasheet")),
@@ -90,7 +118,10 @@ PEAKS: tuple[tuple[re.Pattern[str], Peak], ...] = tuple(
             r"GeForce RTX 4090$",
             _card("RTX 4090", 165.2, 82.6, 330.3, 82.6, 1008, 128, 72, "NVIDIA Ada whitepaper, fp32 sums", False),
         ),
-        (r"\bB200\b", _card("B200", 2250, 1125, 4500, 75, 8000, 148, 126.5, "NVIDIA Blackwell datasheet", False)),
+        (
+            r"\bB200\b",
+            _card("B200", 2250, 1125, 4500, 75, 8000, 148, 126.5, "NVIDIA Blackwell datasheet", False, link=_NVLINK_5),
+        ),
         (r"MI300X", _card("MI300X", 1307.4, 653.7, 2614.9, 163.4, 5300, 304, 256, "AMD MI300X datasheet")),
         (r"MI325X", _card("MI325X", 1307, 654, 2615, 163, 6000, 304, 256, "AMD MI325X datasheet", False)),
         (r"MI350X", _card("MI350X", 2300, 0, 4600, 0, 8000, 256, 256, "AMD MI350 datasheet", False)),

@@ -24,7 +24,7 @@ from lanewise.show.page.timeline import MAX_SLICES
 from lanewise.show.report.json import to_plain
 from lanewise.show.safe_text import clean
 
-__all__ = ["Bundle", "bundle", "json_for_html", "page", "report_blocks", "report_html"]
+__all__ = ["Bundle", "bundle", "document", "json_for_html", "page", "report_blocks", "report_html"]
 
 
 class Bundle(NamedTuple):
@@ -87,6 +87,23 @@ def page(
         server: path prefix of a local server that has what is not in the page; "" for none.
         compared: whether the blocks hold a comparison with another run.
     """
+    plain = to_plain(report)
+    # A page is sent to others: the folders of this machine stay here.
+    plain["source"]["path"] = re.split(r"[/\\]", report.source.path)[-1]
+    data = {"report": plain, "overview": overview, "server": server, "compared": compared}
+    return document(clean(report.verdict, 120) or "a trace", report.verdict, data, blocks, connects=bool(server))
+
+
+def document(
+    title: str, verdict: str, data: dict[str, Any], blocks: dict[str, bytes], *, connects: bool = False
+) -> str:
+    """The document around what a page shows.
+
+    Args:
+        title, verdict: what is said without a script.
+        data: what the script shows at once. blocks: packed blocks by name.
+        connects: whether the page may ask the server that it came from.
+    """
     built = bundle()
     script, style = _no_end_tag(built.script, "script"), _no_end_tag(built.style, "style")
     policy = "; ".join(
@@ -95,28 +112,23 @@ def page(
             f"script-src {_hash(script)}",
             f"style-src {_hash(style)}",
             "img-src data: blob:",
-            f"connect-src {chr(39)}self{chr(39)}" if server else "connect-src 'none'",
+            f"connect-src {chr(39)}self{chr(39)}" if connects else "connect-src 'none'",
             "base-uri 'none'",
             "form-action 'none'",
             "require-trusted-types-for 'script'",
             "trusted-types 'none'",
         )
     )
-    verdict = html.escape(clean(report.verdict, 700))
-    title = html.escape(clean(report.verdict, 120) or "a trace")
-    plain = to_plain(report)
-    # A page is sent to others: the folders of this machine stay here.
-    plain["source"]["path"] = re.split(r"[/\\]", report.source.path)[-1]
-    data = json_for_html({"report": plain, "overview": overview, "server": server, "compared": compared})
+    said, name = html.escape(clean(verdict, 700)), html.escape(clean(title, 120))
     parts = [
         "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>",
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name=viewport content="width=device-width, initial-scale=1">',
         '<meta name=color-scheme content="light dark">\n<meta name=referrer content=no-referrer>',
-        f"<title>lanewise: {title}</title>",
+        f"<title>lanewise: {name}</title>",
         f"<style>{style}</style>\n</head>\n<body>",
-        f"<div id=app><noscript><p>{verdict}</p><p>The page needs JavaScript.</p></noscript></div>",
-        f'<script type="application/json" id="data">{data}</script>',
+        f"<div id=app><noscript><p>{said}</p><p>The page needs JavaScript.</p></noscript></div>",
+        f'<script type="application/json" id="data">{json_for_html(data)}</script>',
         f"<script>{script}</script>",
         *(
             f'<script type="application/octet-stream" id="block-{name}">{base64.b64encode(body).decode()}</script>'

@@ -27,7 +27,7 @@ from lanewise.show.page.payload import overview_block, tables_block, tree_block
 from lanewise.show.page.timeline import MAX_SLICES
 from lanewise.show.page.window_queries import Windows
 
-__all__ = ["PageServer"]
+__all__ = ["HEADERS", "PageServer"]
 
 
 class PageServer:
@@ -172,7 +172,7 @@ class PageServer:
                 self.send_response(status)
                 self.send_header("Content-Type", type_)
                 self.send_header("Content-Length", str(len(body)))
-                for name, value in _HEADERS:
+                for name, value in HEADERS:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
@@ -204,7 +204,7 @@ _MADE_ONCE = {
     **dict.fromkeys(("slices", "details", "measure", "search"), "_windows"),
 }
 _BINARY = "application/octet-stream"
-_HEADERS = (
+HEADERS = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
@@ -212,6 +212,7 @@ _HEADERS = (
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("X-Frame-Options", "DENY"),
 )
+"""What every answer says besides."""
 
 
 def _json(value: Any) -> tuple[str, bytes] | None:

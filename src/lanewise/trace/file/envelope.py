@@ -124,7 +124,7 @@ def _walk(text: bytes, more: Callable[[], bytes]) -> tuple[list[Member], Member 
     wanted, ended = 1 << 16, False
     while True:
         found: list[Member] = []
-        for member in members(text, 1):
+        for member in members(text, 1, until="traceEvents"):
             if member.key == "traceEvents" and member.start < len(text):
                 return found, member, text, ended
             found.append(member)

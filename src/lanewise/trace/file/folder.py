@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from lanewise.errors import InputError, LanewiseError
 from lanewise.trace.file.envelope import Metadata, own_kind, read_head
+from lanewise.trace.file.remote import ENDINGS
 from lanewise.trace.file.scan import members, skip_space
 from lanewise.trace.file.unwrap import DEFAULT_MAX_BYTES, unwrap
 from lanewise.trace.reading_losses import Reading
 
-__all__ = ["traces_in"]
+__all__ = ["metadata_of", "traces_in"]
 
-_ENDINGS = (".json", ".json.gz", ".json.gzip", ".trace", ".trace.gz")
 _TREE = b"LWTREE\x00"
 _OTHER = "other file"
 _NAMED = 3
@@ -49,6 +50,18 @@ def traces_in(folder: Path, *, every: bool) -> list[Path]:
     raise InputError(f"{folder}: no trace in it{_listing(passed)}; `lanewise run SCRIPT` records one")
 
 
+def metadata_of(path: Path) -> dict[str, Any]:
+    """What a trace says before its events begin; empty for a file that is no trace or cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            reading = Reading(source=path.name)
+            metadata = Metadata(reading)
+            read_head(unwrap(stream, path.name, reading, DEFAULT_MAX_BYTES, lambda _: None), metadata, reading)
+    except (OSError, LanewiseError):
+        return {}
+    return metadata.values
+
+
 def _by_age(paths: Iterable[Path], folder: Path) -> list[Path]:
     """Regular files, the newest first."""
     dated: list[tuple[int, str, Path]] = []
@@ -65,7 +78,7 @@ def _what_else(path: Path) -> str:
         with path.open("rb") as stream:
             if stream.read(len(_TREE)) == _TREE:
                 return "saved tree"
-            if not path.name.endswith(_ENDINGS):
+            if not path.name.endswith(ENDINGS):
                 return _OTHER
             stream.seek(0)
             reading = Reading(source=path.name)

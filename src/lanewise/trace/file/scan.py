@@ -58,8 +58,9 @@ def end_of_value(text: bytes, at: int) -> int:
     return -1
 
 
-def members(text: bytes, at: int) -> Iterator[Member]:
-    """Members of the object whose first key, comma or closing brace is next at `at`.
+def members(text: bytes, at: int, until: str = "") -> Iterator[Member]:
+    """Members of the object whose first key, comma or closing brace is next at `at`, the last one that of the name `until`:
+    where its value ends, which may be far away, is not looked for.
 
     Stops after a member that is cut off, and silently where the text is no object any more; `skip_space` at the end of
     the last member tells which character stopped it.
@@ -75,11 +76,12 @@ def members(text: bytes, at: int) -> Iterator[Member]:
         if text[at : at + 1] != b":":
             return
         start = skip_space(text, at + 1)
-        end = end_of_value(text, start)
+        name = key.group()[1:-1].decode("utf-8", "replace")
+        end = -1 if name == until else end_of_value(text, start)
         # A scalar at the very end may go on in text that has not been read yet.
         if end == len(text) and text[start : start + 1] not in (b"{", b"[", b'"'):
             end = -1
-        yield Member(key.group()[1:-1].decode("utf-8", "replace"), start, end)
+        yield Member(name, start, end)
         if end < 0:
             return
         at = end

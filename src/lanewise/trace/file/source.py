@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from lanewise.errors import InputError, MissingDependencyError, UsageError
+from lanewise.errors import InputError, UsageError
 from lanewise.trace.file.folder import traces_in
+from lanewise.trace.file.remote import RemoteFile, is_url, traces_at
 
 __all__ = ["Source", "resolve"]
 
@@ -29,7 +30,7 @@ def resolve(argument: str | os.PathLike[str] | Source, *, every: bool = False) -
     """The inputs that an argument means.
 
     Args:
-        argument: a path, a directory, `-` for standard input, or a URL of a scheme that fsspec knows.
+        argument: a path, a directory, `-` for standard input, or a URL of a file or folder of a scheme that fsspec knows.
         every: of a directory, all traces (by name) instead of the newest.
 
     Raises:
@@ -43,9 +44,8 @@ def resolve(argument: str | os.PathLike[str] | Source, *, every: bool = False) -
         raise UsageError("an empty path names no trace")
     if text == "-":
         return [Source("standard input", lambda: sys.stdin.buffer)]
-    scheme, separator, _ = text.partition("://")
-    if separator and scheme.isalnum() and len(scheme) > 1:
-        return [_remote(text)]
+    if is_url(text):
+        return [_remote(found) for found in traces_at(text, every=every)]
     path = Path(text)
     try:
         folder = path.is_dir()
@@ -82,19 +82,5 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def _remote(url: str) -> Source:
-    try:
-        import fsspec
-    except ImportError:
-        raise MissingDependencyError(f"reading {url} needs fsspec: pip install 'lanewise[remote]'") from None
-    try:
-        filesystem, path = fsspec.core.url_to_fs(url)
-        details = filesystem.info(path)
-    except ImportError as error:
-        raise MissingDependencyError(f"reading {url} needs another package: {error}") from None
-    except FileNotFoundError:
-        raise InputError(f"{url}: there is no such file") from None
-    except Exception as error:  # every backend has exceptions of its own
-        raise InputError(f"{url}: {error}") from None
-    size = details.get("size")
-    return Source(url, lambda: filesystem.open(path, "rb"), size if isinstance(size, int) else None)
+def _remote(file: RemoteFile) -> Source:
+    return Source(file.url, file.open, file.size)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.torch_types import Device
 from lanewise.nvml import open_device
 
 __all__ = ["MOST_APART", "clock_note", "sm_clock"]
@@ -18,7 +19,7 @@ MOST_APART = 0.02
 """By which the clocks of two arms may differ in a round; more is said."""
 
 
-def sm_clock(device: Any) -> Callable[[], float]:
+def sm_clock(device: Device) -> Callable[[], float]:
     """Reads the clock of a device's multiprocessors now, MHz; 0 where it cannot be read."""
     found = open_device(str(torch.cuda.get_device_properties(device).uuid)) if device.type == "cuda" else None
     return found.sm_mhz if found is not None else lambda: 0.0

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
-from lanewise.fix.gate.worklist import WorkList
 from lanewise.fix.subject import Subject
+from lanewise.fix.work.worklist import WorkList
 from lanewise.measure.kernel.datasheet import peak_of
 
 __all__ = ["floor_us", "impossible"]

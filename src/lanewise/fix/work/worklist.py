@@ -11,6 +11,7 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, tensors_of
+from lanewise.fix.torch_types import Tensor
 
 __all__ = ["WorkList", "work_of"]
 
@@ -104,7 +105,7 @@ def _kind(name: str) -> str:
     return "product" if any(name.startswith(product) for product in _PRODUCTS) else "pointwise"
 
 
-def _size(tensor: Any) -> int:
+def _size(tensor: Tensor) -> int:
     """Bytes of distinct elements: a dimension that is only expanded counts once."""
     shape: Sequence[int] = (
         [n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride]

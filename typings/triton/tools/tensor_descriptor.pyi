@@ -1,0 +1,6 @@
+from typing import Any
+
+class TensorDescriptor:
+    def __init__(self, base: Any, shape: list[int], strides: list[int], block_shape: list[int]) -> None: ...
+    @staticmethod
+    def from_tensor(tensor: Any, block_shape: list[int]) -> TensorDescriptor: ...
