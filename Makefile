@@ -71,7 +71,7 @@ lint: $(HAS)-dev ## style
 thresholds: $(HAS)-dev ## which thresholds of rules no test pins (two minutes)
 	$(BIN)/python scripts/pinned_thresholds.py
 
-types: $(HAS)-dev ## strict types; FILES="src/..." for some files only, in seconds
+types: torch $(HAS)-dev ## strict types; FILES="src/..." for some files only, in seconds
 	$(BIN)/pyright --pythonpath $(BIN)/python $(FILES)
 
 layers: $(HAS)-dev ## data flows one way

@@ -28,6 +28,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     found = {
+        "card": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "python": platform.python_version(),
         "torch": torch.__version__,
         "us_per_call": {name: _cost(make()) for name, make in PROGRAMS.items()},

@@ -291,6 +291,19 @@ def test_in_a_short_time_the_likeliest_is_tried_first() -> None:
     assert short == ["fused", "compile", "compile-cuda-graph", "layout", "threads"]
 
 
+def test_with_time_for_one_compilation_it_gets_all_but_what_its_graph_needs() -> None:
+    compiler = replace(candidate("compile"), compiles=True)
+    every = [
+        compiler,
+        replace(candidate("compile-cuda-graph"), follows="compile"),
+        replace(candidate("compile-reduce-overhead"), compiles=True),
+        *[candidate(f"other {at}") for at in range(12)],
+    ]
+    assert most_s(compiler, every, 30.0, 0.0, judging_s=2.0) == pytest.approx(27), "a stopped one gives nothing"
+    assert most_s(compiler, every, 90.0, 0.0, judging_s=2.0) == pytest.approx(54)
+    assert reserve_s(40, call_s=1e-4, arms=5, records=False) == pytest.approx(3.0)
+
+
 def test_the_last_compiler_gets_what_nothing_else_needs() -> None:
     compiler = replace(candidate("compile"), compiles=True)
     others = [candidate(f"cheap {at}") for at in range(12)]

@@ -270,11 +270,7 @@ def _capture(facts: Facts) -> list[Note]:
     if absent := _undelivered(facts):
         what = " and ".join(absent)
         notes.append(
-            Note(
-                "warn",
-                "capture",
-                f"{what}: requested when recording, but the trace holds none: this torch lost them",
-            )
+            Note("warn", "capture", f"{what}: requested when recording, but the trace holds none: this torch lost them")
         )
     missing = [label for label, there in (("shapes", health.shapes), ("stacks", health.stacks)) if not there]
     if missing and len(facts.trace):

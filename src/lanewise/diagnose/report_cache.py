@@ -31,11 +31,7 @@ _PREFIX = "report-"
 
 
 def explained(
-    source: str,
-    settings: Settings,
-    unprofiled_us: float | None = None,
-    *,
-    opened: Callable[[str], Trace] = read,
+    source: str, settings: Settings, unprofiled_us: float | None = None, *, opened: Callable[[str], Trace] = read
 ) -> Report:
     """The report on a trace: the kept one, or else a new one, which is kept.
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from subprocess import Popen
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +20,7 @@ from unittest.mock import patch
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.time_budget import uninterrupted
 
-__all__ = ["compiling", "ended_within"]
+__all__ = ["compiling", "ended_within", "start_workers", "wait_for_workers"]
 
 _CHOOSING = "torch._inductor.select_algorithm"
 _WORKERS = "torch._inductor.async_compile"
@@ -55,6 +55,22 @@ def compiling() -> Generator[None]:
             with uninterrupted():
                 _give_up(pools)
             raise
+
+
+def start_workers() -> None:
+    """Have the compiler start the processes in which it compiles kernels: a first compilation that comes before they are
+    there does everything on one core."""
+    with suppress(ImportError):
+        torch_part(_WORKERS)  # it starts them when it is imported; elsewhere than with Triton it needs none
+
+
+def wait_for_workers(seconds: float) -> None:
+    """Until those that are being started are there, so that they do not start beside something that is timed."""
+    pool: Any = getattr(sys.modules.get(_WORKERS), "AsyncCompile", None)
+    wait = getattr(pool, "wait_pool_ready", None)
+    if wait is not None and getattr(sys.modules[_WORKERS], "_pool_set", ()):
+        with suppress(Exception):  # they are late, or do not start: then kernels are compiled here
+            wait(timeout=seconds)
 
 
 def ended_within(seconds: float) -> bool:

@@ -84,42 +84,43 @@ class Subject:
 
     def every_module(self) -> list[Any]:
         """All modules of all roots, each once."""
-        seen: dict[int, Any] = {}
-        for root in self.found.modules:
-            for module in root.modules():
-                seen.setdefault(id(module), module)
-        return list(seen.values())
+        return [module for _, module in self.named_modules()]
 
     def named_modules(self) -> list[tuple[str, Any]]:
         """All modules of all roots, each once, by the path from its root."""
-        seen: dict[int, tuple[str, Any]] = {}
-        for root in self.found.modules:
-            for name, module in root.named_modules():
-                seen.setdefault(id(module), (name, module))
-        return list(seen.values())
+        # As torch walks them, which takes ten times as long: this is asked for around every call that is checked.
+        found: list[tuple[str, Any]] = []
+        seen: set[int] = set()
+        waiting = [("", root) for root in reversed(self.found.modules)]
+        while waiting:
+            path, module = waiting.pop()
+            if module is None or id(module) in seen:
+                continue
+            seen.add(id(module))
+            found.append((path, module))
+            start = f"{path}." if path else ""
+            waiting += [(start + name, part) for name, part in reversed(module._modules.items())]
+        return found
 
     def named(self, kind: Literal["parameters", "buffers"]) -> list[str]:
         """Names of all parameters or buffers, in their order."""
-        seen: dict[int, str] = {}
-        for root in self.found.modules:
-            for name, tensor in root.named_parameters() if kind == "parameters" else root.named_buffers():
-                seen.setdefault(id(tensor), name)
-        return list(seen.values())
+        return [name for name, _ in self._held(kind)]
 
     def parameters(self) -> list[Any]:
         """All parameters, each once."""
-        seen: dict[int, Any] = {}
-        for root in self.found.modules:
-            for parameter in root.parameters():
-                seen.setdefault(id(parameter), parameter)
-        return list(seen.values())
+        return [tensor for _, tensor in self._held("parameters")]
 
     def buffers(self) -> list[Any]:
         """All buffers, each once."""
-        seen: dict[int, Any] = {}
-        for root in self.found.modules:
-            for buffer in root.buffers():
-                seen.setdefault(id(buffer), buffer)
+        return [tensor for _, tensor in self._held("buffers")]
+
+    def _held(self, kind: Literal["parameters", "buffers"]) -> list[tuple[str, Any]]:
+        seen: dict[int, tuple[str, Any]] = {}
+        for path, module in self.named_modules():
+            start = f"{path}." if path else ""
+            for name, tensor in (module._parameters if kind == "parameters" else module._buffers).items():
+                if tensor is not None and id(tensor) not in seen:
+                    seen[id(tensor)] = start + name, tensor
         return list(seen.values())
 
     def run(self, call: Call, weights: Sequence[Any] | None = None) -> tuple[Any, list[Any]]:

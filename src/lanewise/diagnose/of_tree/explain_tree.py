@@ -131,11 +131,7 @@ def _health(contexts: Contexts) -> list[Note]:
     elif not contexts.times_python:
         note("warn", "stacks", "the tree comes from a trace without stacks: time between operators is not in it")
     if watched is None:
-        note(
-            "info",
-            "profiler",
-            "built from a trace: host times are as recorded, what the profiler adds included",
-        )
+        note("info", "profiler", "built from a trace: host times are as recorded, what the profiler adds included")
     if info.runs > 1:
         note("info", "runs", f"{info.runs} recordings were added up; times are means over them")
     if info.unlinked:

@@ -11,14 +11,7 @@ import inspect
 import numpy as np
 from msgspec import structs
 
-from lanewise.diagnose.engine import (
-    NAMES_A_CAUSE_FROM,
-    NOTE_BELOW,
-    evaluate_each,
-    in_order,
-    other_regime,
-    render_title,
-)
+from lanewise.diagnose.engine import NAMES_A_CAUSE_FROM, NOTE_BELOW, evaluate_each, in_order, other_regime, render_title
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Found, NotApplicable, Outcome, Rule, Saving
 from lanewise.diagnose.settings import Settings

@@ -178,11 +178,7 @@ def _of_nodes(nodes: list[dict[str, Any]]) -> list[TextBlock]:
             said.append(
                 TextBlock(
                     "The {what} of node {node} work {more} longer than those of the median node.",
-                    {
-                        "what": text(what),
-                        "node": text(slowest["node"]),
-                        "more": share(slowest[key] / usual - 1.0),
-                    },
+                    {"what": text(what), "node": text(slowest["node"]), "more": share(slowest[key] / usual - 1.0)},
                 )
             )
     return said

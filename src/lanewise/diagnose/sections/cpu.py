@@ -250,8 +250,7 @@ def _types(facts: Facts) -> list[TextBlock]:
     part_of_it = "{main} of it" if by_type[main] < _NEARLY_ALL * part else "all of it"
     return [
         TextBlock(
-            f"Matrix work takes {{share}} of the operators' self time, {part_of_it} in {{type}}{rate}.{double}",
-            values,
+            f"Matrix work takes {{share}} of the operators' self time, {part_of_it} in {{type}}{rate}.{double}", values
         )
     ]
 

@@ -85,11 +85,7 @@ def _statement(facts: Facts, path: CriticalPath, kinds: list[dict[str, Any]]) ->
         return TextBlock(f"{where} has no length.{ending}")
     return TextBlock(
         f"{where} takes {{length}} end to end; most of its critical path ({{share}}) is {{kind}}.{ending}",
-        {
-            "length": time(path.end - path.start),
-            "share": share(kinds[0]["share"]),
-            "kind": text(kinds[0]["meaning"]),
-        },
+        {"length": time(path.end - path.start), "share": share(kinds[0]["share"]), "kind": text(kinds[0]["meaning"])},
     )
 
 

@@ -73,12 +73,7 @@ def _told(one: Standstill) -> list[TextBlock]:
         return [
             TextBlock(
                 "{there} wait in {what}{place}. Of {unknown} there is no dump: they may have ended.",
-                {
-                    "there": text(_ranks(one.there)),
-                    "what": what,
-                    "place": place,
-                    "unknown": unknown,
-                },
+                {"there": text(_ranks(one.there)), "what": what, "place": place, "unknown": unknown},
             )
         ]
     said = [

@@ -9,18 +9,9 @@ from typing import Literal
 import libcst as cst
 
 __all__ = [
-    "NUMBER",
-    "OPPOSITE",
-    "PENDING",
-    "UNKNOWN",
-    "Pairs",
-    "Value",
-    "What",
-    "broadcast",
-    "item_of",
-    "joined",
+    "NUMBER", "OPPOSITE", "PENDING", "UNKNOWN", "Pairs", "Value", "What", "broadcast", "item_of", "joined",
     "operated",
-]
+]  # fmt: skip
 
 What = Literal[
     "", "pending", "tensor", "number", "text", "none", "sizes", "list", "module", "optimizer", "dtype", "object"

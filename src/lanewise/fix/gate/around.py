@@ -48,18 +48,20 @@ class Around:
         self._calls = others[:_THREADS] if tensors_of(first) else []
         self._alone = [self._once(call) for call in self._calls]
         parallel = subject.kind == "inference" and not subject.random and not subject.mutates
-        self._parallel = parallel and bool(self._calls) and not state.written() and self._threads() == ""
+        self._parallel = parallel and bool(self._calls) and not state.written()
         self._copies = subject.module is not None and self._copied() is not None
         self._kept = self._growth()
 
-    def check(self) -> list[Check]:
-        """The checks, with the candidate in place."""
+    def check(self, variant: Variant) -> list[Check]:
+        """The checks, with the candidate, which is the variant, in place."""
         same = self._close(self._row, self._in_a_row())
         text = "" if same else "after other calls, without anything put back in between, the result is another one"
         checks = [Check("C2 in a row", same, text)]
         if self._parallel:
             problem = self._threads()
-            checks.append(Check("C2 from several threads", not problem, problem))
+            # Whether the original can be called like that is asked only then: libraries look for kernels in every thread.
+            self._parallel = not problem or self._original_takes_threads(variant)
+            checks += [Check("C2 from several threads", not problem, problem)] if self._parallel else []
         if self._copies:
             found = self._copied()
             problem = "it cannot be copied or saved any more" if found is None else ""
@@ -129,6 +131,13 @@ class Around:
             self._subject.wait()
             self._state.restore()
         return wrong[0] if wrong else ""
+
+    def _original_takes_threads(self, variant: Variant) -> bool:
+        variant.disable()
+        try:
+            return self._threads() == ""
+        finally:
+            variant.enable()
 
     def _copied(self) -> list[Any] | None:
         """What a copy gives while the module itself has other weights; None where it cannot be copied and saved."""

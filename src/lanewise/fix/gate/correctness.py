@@ -12,6 +12,7 @@ C6 afterwards    C1 and C2 once more when the timing is done
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -84,8 +85,13 @@ class Correctness:
         self._around: Around | None = None
         self._backward: Backward | None = None
 
-    def _ready(self) -> None:
-        """Find out what is needed to judge any candidate, once one is worth it; goes on where it was interrupted."""
+    def get_ready(self) -> float:
+        """Find out what is needed to judge any candidate, once one is worth it; goes on where it was interrupted.
+
+        Returns:
+            Seconds that it took.
+        """
+        started = time.monotonic()
         if self._cases is not None:
             self._cases.prepare()
         subject, state = self.subject, self._state
@@ -97,6 +103,7 @@ class Correctness:
             self._around = self._around or Around(subject, state, self._alike_outputs)
         if subject.kind == "training":
             self._backward = self._backward or Backward(subject, state, self._alike_gradients)
+        return time.monotonic() - started
 
     @property
     def _known(self) -> Cases:
@@ -132,7 +139,7 @@ class Correctness:
 
     def check(self, candidate: Candidate, variant: Variant, *, again: bool = False) -> Result:
         """Check a candidate; `again`: the shorter form after timing (C6)."""
-        self._ready()
+        self.get_ready()
         if left := leaves_nothing(variant, self._state):
             check = Check("C2 taken off", False, f"it leaves {', '.join(left)} changed")
             return Result(False, "changes semantics", [check])
@@ -204,7 +211,7 @@ class Correctness:
             checks.append(self._around.check_memory())
         else:
             checks += self._edges.check(variant, precision=candidate.precision, drops_graph=candidate.drops_graph)
-            checks += self._around.check()
+            checks += self._around.check(variant)
             checks += self._backward.check(candidate.refuses) if self._backward is not None else []
         return Result(all(check.passed for check in checks), _class(checks, exact, candidate), checks)
 

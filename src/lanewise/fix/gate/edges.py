@@ -18,6 +18,7 @@ from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.exchanged import exchanged_values
 from lanewise.fix.gate.inputs import has_floats, other_shapes, out_of_range, shaken
 from lanewise.fix.gate.observe import Observation, compare_form, gradient_scale, observe
+from lanewise.fix.gate.passed_on import passed_on
 from lanewise.fix.gate.reference import Reference
 from lanewise.fix.gate.tolerances import NOISE, Error, allowed, allowed_noise, error_of, other_masks, rounded, worst
 from lanewise.fix.model import Check
@@ -127,6 +128,8 @@ class Edges:
 
     def _one(self, variant: Variant, situation: _Situation, lower: bool, drops_graph: bool) -> str | None:
         """The problem, "" if there is none; None where nothing is new in the situation."""
+        if self._passed_on(variant, situation):
+            return ""
         expected = self._original(variant, situation)
         if expected is not None and situation.differentiated and not expected.gradients:
             return None
@@ -143,6 +146,15 @@ class Edges:
         if (lower and " instead of " in problem) or (drops_graph and "carry a graph" in problem):
             problem = ""
         return problem or self._values(variant, situation, expected, found)
+
+    def _passed_on(self, variant: Variant, situation: _Situation) -> bool:
+        if situation.mode is not None:
+            self._subject.module.train(situation.mode)
+        try:
+            with situation.context():
+                return passed_on(self._subject, variant, situation.call)
+        finally:
+            self._state.restore()
 
     def _original(self, variant: Variant, situation: _Situation) -> Observation | None:
         """What the original does there; None where it does not take such a call."""

@@ -7,7 +7,6 @@ from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.prepare import first_calls, wait_after_compiling
-from lanewise.fix.trial.shares import reserve_s
 from lanewise.fix.trial.workbench import Bench
 
 __all__ = ["build_alternatives"]
@@ -20,7 +19,7 @@ def build_alternatives(bench: Bench, ledger: Ledger) -> None:
     for candidate in catalogue(bench.subject, bench.work):
         if not candidate.alternative or candidate.name not in tried:
             continue
-        left = bench.clock.left - reserve_s(bench.clock.seconds, call_s=bench.call_s, arms=ledger.arms)
+        left = bench.clock.left - bench.reserve_s(ledger.arms)
         if left <= ledger.compile_s:
             ledger.notes.append(f"no time was left to measure {candidate.name} on the program as it was")
             continue

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from lanewise.fix.bounded_compilation import wait_for_workers
 from lanewise.fix.bounds import Known, bound_of, why_pruned
 from lanewise.fix.candidates.candidate import Candidate, NotApplicableError, Several, Variant
 from lanewise.fix.compiler_notes import compiler_counts, compiler_notes
@@ -23,7 +24,7 @@ from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
 from lanewise.fix.trial.prepare import first_calls, wait_after_compiling
-from lanewise.fix.trial.shares import most_s, needed_s, reserve_s
+from lanewise.fix.trial.shares import most_s, needed_s
 from lanewise.fix.trial.variant_memory import Peaks
 from lanewise.fix.trial.workbench import LONGEST_TIMING_S, Bench
 
@@ -36,6 +37,9 @@ _CLEARLY_SLOWER, _CLEARLY_FASTER = 0.9, 1.2
 """The end of the interval of a first look below which nothing more is done, and above which a short timing is enough."""
 
 _QUICK_S = 1.5
+
+_WORKERS_S = 3.0
+"""For the compiler's processes to start, seconds; they have begun with the trial."""
 
 _LESS_MEMORY, _MORE_TIME = 0.98, 1.05
 """With `memory` as the goal: the share of the peak that must go, and the time that it may cost."""
@@ -78,7 +82,7 @@ def _attempt(
     bound = bound_of(candidate, bench.work)
     if reason := why_pruned(candidate, bound, known):
         return _entry(candidate, "pruned", reason, bound=bound)
-    left = bench.clock.left - reserve_s(bench.clock.seconds, call_s=bench.call_s, arms=ledger.arms)
+    left = bench.clock.left - bench.reserve_s(ledger.arms)
     needed = needed_s(candidate, compile_s=ledger.compile_s, judging_s=ledger.judging_s)
     if left <= 0 or (left < needed and ledger.judged_s):  # before anything has been checked, trying is the way to know
         reason = f"{max(left, 0):.1f} s were left, and it needs about {needed:.1f} s"
@@ -148,6 +152,8 @@ def _measured(
         facts["notes"] = ["it was slower at first sight, so its results were not verified"]
         facts |= {"numeric_class": "changes semantics"} if candidate.refused_unless_allowed else {}
         return _entry(candidate, "not faster", said(first), **facts | {"timing": first})
+    # What is found out once, for all candidates, is not what it takes to judge one.
+    learnt = bench.gate.get_ready()
     result = _check(bench, ledger, candidate, whole)
     facts["notes"] = _fallback_notes(whole) + compiler_notes(compiled_before)
     facts |= {"checks": result.checks, "numeric_class": result.numeric_class}
@@ -163,7 +169,7 @@ def _measured(
         return _entry(candidate, "wrong", problem, **facts | {"numeric_class": "changes semantics"})
     after = _check(bench, ledger, candidate, whole, again=True)
     facts["checks"] = result.checks + after.checks
-    ledger.judged_s.append(time.monotonic() - built)
+    ledger.judged_s.append(time.monotonic() - built - learnt)
     if not after.passed:
         return _entry(candidate, "wrong", after.reason, **facts | {"numeric_class": "changes semantics"})
     if bench.subject.cuda or bench.goal == "memory":
@@ -204,6 +210,7 @@ def _timed(bench: Bench, ledger: Ledger, candidate: Candidate, whole: Several, s
 
 def _first_look(bench: Bench, ledger: Ledger, whole: Several) -> Timing:
     """A few rounds before anything is proven: what is clearly slower need not be."""
+    wait_for_workers(_WORKERS_S)
     ledger.about_to_time()
     arms: dict[str, Variant | None] = {_WITHOUT: ledger.so_far, _WITH: whole}
     return timing_of(

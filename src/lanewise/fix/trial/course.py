@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.capture.profiling.history import profilers_so_far
 from lanewise.errors import UsageError
+from lanewise.fix.bounded_compilation import start_workers
 from lanewise.fix.bounds import Known, order
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.catalogue import catalogue
@@ -47,10 +48,12 @@ def run_trial(
         clock.tell(note)
     # Loading it takes seconds on a busy machine, once: it is not what learning about the program takes.
     torch_part("torch._dynamo")
+    if subject.cuda and (not only or any("compile" in name for name in only)):
+        start_workers()
     prepare, began = PREPARE_SHARE * clock.left, clock.spent
     try:
         with clock.at_most(prepare):
-            bench = make_bench(subject, state, clock, goal=goal, allow=allow)
+            bench = make_bench(subject, state, clock, goal=goal, allow=allow, records=trace)
         # Every case was run by the program twice and by its reference; a candidate runs it once, and a few calls more.
         ledger.expected_s = 0.5 * (clock.spent - began) + TIMING_S
     except OutOfTime:

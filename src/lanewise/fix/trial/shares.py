@@ -31,6 +31,10 @@ _SHORT_S = 30.0
 """With less time left, not everything can be tried."""
 
 
+_ONE_COMPILATION_S = 45.0
+"""With less time left one compilation may be all that fits: the first one is given what it and what takes it up can use."""
+
+
 def likeliest_first(candidates: Sequence[Candidate], left: float) -> list[Candidate]:
     """The same, in another order where there is little time: fixes of the program, then the compiler and the graph, which
     win most often, then what else there is."""
@@ -66,23 +70,28 @@ def most_s(
     candidate: Candidate, untried: Sequence[Candidate], left: float, needed: float, *, judging_s: float = 0.0
 ) -> float:
     """Seconds that a candidate may use at most: its share, or half as much again as it needs, if that is more. The last
-    one that compiles gets all but what the others are expected to need."""
+    one that compiles gets all but what the others are expected to need; where there is little time, any gets all but what
+    the graphs of what it makes need, as a compilation that was stopped gives nothing to the next one."""
     most = max(left * share_of(candidate, untried), _SPARE * needed)
     others = [one for one in untried if one is not candidate]
+    if candidate.compiles and left < _ONE_COMPILATION_S:
+        followers = sum(one.follows == candidate.name for one in others)
+        most = max(most, left - followers * _SPARE * judging_s)
     if candidate.compiles and not any(one.compiles for one in others):
         most = max(most, left - len(others) * _SPARE * judging_s)
     return min(left, most)
 
 
-def reserve_s(seconds: float, *, call_s: float, arms: int) -> float:
+def reserve_s(seconds: float, *, call_s: float, arms: int, records: bool = True) -> float:
     """Seconds of a budget that are kept for comparing all ways in turns, and for recording before and after: what these
     are expected to take, and a quarter of the budget at most.
 
     Args:
-        call_s: what a call of the program takes. arms: ways to run it that are compared.
+        call_s: what a call of the program takes. arms: ways to run it that are compared. records: whether it is recorded.
     """
     compared = arms * _ROUNDS * max(_ROUND_S, 4 * call_s)
-    return min(_RESERVE_SHARE * seconds, compared + _RECORD_S + _RECORDED_CALLS * call_s)
+    recorded = _RECORD_S + _RECORDED_CALLS * call_s if records else 0.0
+    return min(_RESERVE_SHARE * seconds, compared + recorded)
 
 
 def _weight(candidate: Candidate) -> float:

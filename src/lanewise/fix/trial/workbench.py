@@ -12,6 +12,7 @@ from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call
 from lanewise.fix.time_budget import Budget
+from lanewise.fix.trial.shares import reserve_s
 from lanewise.fix.work.worklist import WorkList, work_of
 
 __all__ = ["LONGEST_TIMING_S", "Bench", "make_bench"]
@@ -28,7 +29,7 @@ class Bench:
 
     Attributes:
         goal, allow: as asked of `optimize`. gate: of correctness. work: of one call. floor: least time of a call, us.
-        call_s: what a call took here, seconds.
+        call_s: what a call took here, seconds. records: whether the program is recorded before and after in the end.
     """
 
     subject: Subject
@@ -40,6 +41,11 @@ class Bench:
     work: WorkList
     floor: float
     call_s: float = 0.0
+    records: bool = True
+
+    def reserve_s(self, arms: int) -> float:
+        """Seconds that are kept for what comes after the candidates, if so many ways to run the program are compared."""
+        return reserve_s(self.clock.seconds, call_s=self.call_s, arms=arms, records=self.records)
 
     @property
     def each(self) -> bool:
@@ -47,13 +53,15 @@ class Bench:
         return self.goal == "latency" and self.subject.kind == "inference"
 
 
-def make_bench(subject: Subject, state: State, clock: Budget, *, goal: str, allow: Sequence[str]) -> Bench:
+def make_bench(
+    subject: Subject, state: State, clock: Budget, *, goal: str, allow: Sequence[str], records: bool = True
+) -> Bench:
     """Run the program a few times to learn how its results can be verified and what it computes."""
     clock.tell(f"{subject.name}: checking how its results can be verified")
     gate = Correctness(subject, state, seconds=_GATE_SHARE * clock.seconds)
     work = work_of(subject, state)
     floor, call_s = floor_us(subject, work), _call_s(subject, state)
-    return Bench(subject, state, clock, goal, list(allow), gate, work, floor, call_s)
+    return Bench(subject, state, clock, goal, list(allow), gate, work, floor, call_s, records)
 
 
 def _call_s(subject: Subject, state: State) -> float:

@@ -8,16 +8,7 @@ import numpy as np
 
 from lanewise.diagnose.evidence import locate, shapes_label, table
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import (
-    claim,
-    counted,
-    device_sum,
-    enclosing,
-    host_cost,
-    named,
-    outermost,
-    per,
-)
+from lanewise.diagnose.select import claim, counted, device_sum, enclosing, host_cost, named, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.evidence_columns import COUNT, HOST, OPERATOR, SHAPES

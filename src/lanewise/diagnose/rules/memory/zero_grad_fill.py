@@ -7,16 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.select import (
-    claim,
-    counted,
-    device_sum,
-    enclosing,
-    host_cost,
-    named,
-    outermost,
-    per,
-)
+from lanewise.diagnose.select import claim, counted, device_sum, enclosing, host_cost, named, outermost, per
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Tensor

@@ -81,13 +81,7 @@ def copy_not_overlapped(facts: Facts, *, share_from: float = 0.05, compute_from:
         evidence=[
             table(
                 "Copies",
-                [
-                    DIRECTION,
-                    COUNT,
-                    BYTES,
-                    headed(TOTAL, "time"),
-                    TableColumn("alone", "time", "of it not overlapped"),
-                ],
+                [DIRECTION, COUNT, BYTES, headed(TOTAL, "time"), TableColumn("alone", "time", "of it not overlapped")],
                 table_rows,
             )
         ],

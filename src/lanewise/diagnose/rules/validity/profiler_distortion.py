@@ -33,11 +33,7 @@ _UNKNOWN = (
     "Shares refer to the time without it; recorded host times are too long by about that factor.",
 )
 def profiler_distortion(
-    facts: Facts,
-    *,
-    ratio_from: float = 1.2,
-    range_from: float = 1.5,
-    noise_from: float = 3.0,
+    facts: Facts, *, ratio_from: float = 1.2, range_from: float = 1.5, noise_from: float = 3.0
 ) -> Outcome:
     """The profiler changed what it measured.
 
