@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lanewise.diagnose.registry import builtin_rules, find_rule
-from lanewise.diagnose.snippets import snippets
+from lanewise.diagnose.rules.snippets import snippets
 from lanewise.show.report.rule_pages import rule_markdown, rule_text
 
 # What a user can change in a line or two; the others speak of settings, of hardware or of many processes.

@@ -6,7 +6,7 @@ import msgspec
 
 from lanewise.diagnose.registry import builtin_rules, find_rule
 from lanewise.diagnose.rule import Rule
-from lanewise.diagnose.snippets import snippets
+from lanewise.diagnose.rules.snippets import snippets
 
 __all__ = ["first_sentence", "meaning", "rule_json", "rule_list", "rule_markdown", "rule_text"]
 

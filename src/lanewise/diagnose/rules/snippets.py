@@ -21,5 +21,5 @@ class Snippet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def snippets() -> dict[str, Snippet]:
     """By code of the rule; not every rule has one."""
-    text = (files("lanewise.diagnose") / "snippets.toml").read_bytes()
+    text = (files("lanewise.diagnose.rules") / "snippets.toml").read_bytes()
     return msgspec.toml.decode(text, type=dict[str, Snippet])
