@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.subject import Subject
 from lanewise.fix.torch_types import Generator
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Generators"]
 
-torch: Any = torch_part()
 _numpy: Any = np.random
 """The generator that programs share; they may draw from it, we do not."""
 

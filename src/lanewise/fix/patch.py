@@ -21,19 +21,21 @@ from lanewise.fix.guard.ground import Ground
 from lanewise.fix.guard.known_call import Fits, known_call
 from lanewise.fix.subject import Entry
 from lanewise.fix.torch_types import Module
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Dispatch", "ForwardPatch"]
 
-torch: Any = torch_part()
 _compiling: Any = torch.compiler.is_compiling
-_tracing: Any = torch._C._get_tracing_state
-_CALLERS = frozenset({torch.nn.Module._call_impl.__code__, torch.nn.Module._slow_forward.__code__})
+_torch_c: Any = torch_part("torch._C")
+_tracing: Any = _torch_c._get_tracing_state
+_Module: Any = torch.nn.Module
+_CALLERS = frozenset({_Module._call_impl.__code__, _Module._slow_forward.__code__})
 _references: Any = sys.getrefcount
 
 # Something looks at every operator, or differentiates or batches what it is given (`torch.func`, dual numbers): values are
 # not what they seem then, and a fast path would hide its operators.
-_modes: Any = torch._C._len_torch_dispatch_stack
-_transforms: Any = torch._C._functorch.peek_interpreter_stack
+_modes: Any = _torch_c._len_torch_dispatch_stack
+_transforms: Any = _torch_c._functorch.peek_interpreter_stack
 _forward_ad: Any = torch.autograd.forward_ad
 
 _UNDONE = "undone"

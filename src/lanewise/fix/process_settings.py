@@ -9,11 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["changed_settings", "put_back", "settings"]
 
-torch: Any = torch_part()
 _clocks = ("perf_counter", "perf_counter_ns", "monotonic", "time")
 
 

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.drawn import Generators
 from lanewise.fix.guard.changed import changed_among
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
 from lanewise.fix.torch_types import Optimizer, Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["State", "seed"]
 
-torch: Any = torch_part()
 
 _numpy: Any = np.random
 """The generator that programs share; they may draw from it, we do not."""
@@ -209,7 +208,7 @@ def seed(subject: Subject, number: int) -> None:
     """Seed the generators of Python, NumPy, the host and the subject's device."""
     random.seed(number)
     _numpy.seed(number)
-    torch.random.default_generator.manual_seed(number)
+    torch.default_generator.manual_seed(number)
     if subject.cuda:
         with torch.cuda.device(subject.device):
             torch.cuda.manual_seed(number)

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Unlike", "told"]
 
-torch: Any = torch_part()
 
 _DEPTH, _MOST = 5, 1000
 """How deep a value is looked into, and how many there may be in it; what is beyond is told apart as an object."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.torch_types import Device, Generator, Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = [
     "Call",
@@ -26,7 +27,6 @@ __all__ = [
     "why_not_comparable",
 ]
 
-torch: Any = torch_part()
 _pytree: Any = torch_part("torch.utils._pytree")
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -7,16 +7,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, NotApplicableError
 from lanewise.fix.candidates.predictions import operator_appears
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
+from lanewise.fix.typed_torch import torch
 from lanewise.fix.work.worklist import WorkList
 
 __all__ = ["candidates", "with_backend"]
 
-torch: Any = torch_part()
 
 _ON_CARD = {
     "sdpa-flash": ("FLASH_ATTENTION", "_scaled_dot_product_flash_attention"),

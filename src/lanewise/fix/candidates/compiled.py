@@ -6,16 +6,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.candidates.predictions import compiled_regions, fewer_operators
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["MODES", "candidates", "compiler", "modes_for"]
 
-torch: Any = torch_part()
 
 MODES = {
     "compile": ("default", "torch.compile in its default mode: pointwise work and reductions are fused"),
@@ -133,7 +132,8 @@ def compiler(subject: Subject, mode: str) -> Callable[[Callable[..., Any]], Call
 
 
 def _compiled(subject: Subject, original: Callable[..., Any], mode: str) -> Callable[..., Any]:
-    options = dict(torch._inductor.list_mode_options(mode)) if mode != "default" else {}
+    known = torch._inductor.list_mode_options  # pyright: ignore[reportPrivateUsage]
+    options = dict(known(mode)) if mode != "default" else {}
     if subject.random:
         # Random numbers as eager draws them; otherwise results could not be compared.
         options["fallback_random"] = True

@@ -19,10 +19,10 @@ from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call
 from lanewise.fix.torch_types import Module
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Match", "candidates", "match_module"]
 
-torch: Any = torch_part()
 functional: Any = torch_part("torch.nn.functional")
 
 Fast = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -296,7 +296,8 @@ def _epilogue(module: Module, first: str, second: str, *, gelu: bool) -> Fast:
             up, down = getattr(module, first), getattr(module, second)
             rows = x.reshape(-1, x.shape[-1])
             # On a card its GELU is the one by tanh; it has no gradient.
-            inner = torch._addmm_activation(up.bias, rows, up.weight.t(), use_gelu=gelu)
+            fused = torch._addmm_activation  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+            inner = fused(up.bias, rows, up.weight.t(), use_gelu=gelu)
             return functional.linear(inner, down.weight, down.bias).view(*x.shape[:-1], -1)
 
         return forward

@@ -17,10 +17,10 @@ from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
 from lanewise.fix.time_budget import uninterrupted
 from lanewise.fix.torch_types import Device
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["candidates", "of_compiled", "with_parts"]
 
-torch: Any = torch_part()
 _pytree: Any = torch_part("torch.utils._pytree")
 _precision: Any = torch.get_float32_matmul_precision
 _deterministic: Any = torch.are_deterministic_algorithms_enabled
@@ -119,7 +119,7 @@ def _own_workspace(device: Device) -> Generator[None]:
     cuBLAS keeps one per stream. A graph that was captured with one from elsewhere writes to it for ever, also after it has
     been given back, which torch's own graphs do before each of theirs: then to somebody else's memory, or to none.
     """
-    clear: Callable[[], None] = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
+    clear: Callable[[], None] = getattr(torch_part("torch._C"), "_cuda_clearCublasWorkspaces", lambda: None)
     torch.cuda.synchronize(device)
     clear()
     try:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Several
 from lanewise.fix.candidates.predictions import conv_channels_last
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors
 from lanewise.fix.torch_types import Module, Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["candidates"]
-
-torch: Any = torch_part()
 
 
 def candidates(subject: Subject) -> list[Candidate]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.predictions import operator_appears
 from lanewise.fix.subject import Subject
 from lanewise.fix.torch_types import Optimizer
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["candidates"]
 
-torch: Any = torch_part()
 
 _SCALING = "_step_supports_amp_scaling"
 

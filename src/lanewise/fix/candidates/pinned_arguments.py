@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.predictions import kernel_named
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
 from lanewise.fix.torch_types import Device, Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["candidates"]
 
-torch: Any = torch_part()
 
 _LEAST_BYTES = 1 << 20
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Setting
 from lanewise.fix.candidates.predictions import kernel_named, operator_appears
 from lanewise.fix.gate.declared_precision import TF32
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import map_tensors, tensors_of
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["candidates"]
 
-torch: Any = torch_part()
 
 # As for TF32: the unit roundoff times the room that a network of some depth needs for it to add up.
 _BF16 = 2.0**-8 * 8.0

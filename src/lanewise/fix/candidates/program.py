@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.candidates.predictions import no_graph_recorded
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["candidates"]
-
-torch: Any = torch_part()
 
 
 def candidates(subject: Subject) -> list[Candidate]:

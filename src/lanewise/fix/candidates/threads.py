@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Setting
 from lanewise.fix.candidates.predictions import setting_is
 from lanewise.fix.subject import Subject
+from lanewise.fix.typed_torch import torch
 from lanewise.trace.cores import usable_cores
 
 __all__ = ["candidates"]
-
-torch: Any = torch_part()
 
 
 def candidates(subject: Subject) -> list[Candidate]:

@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.gate.observe import cotangents
 from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, tensors_of, values_of
 from lanewise.fix.torch_types import Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Backward"]
 
-torch: Any = torch_part()
 
 Gradients = list[Any]
 """One per input and parameter that has any; None where there is none."""
@@ -137,7 +136,7 @@ class Backward:
         call, roots, wanted = self._forward()
         inputs = [t for t in tensors_of(call) if t.requires_grad and t.is_leaf]
         back = cotangents(roots, "contiguous")
-        first = torch.autograd.grad(roots, inputs, back, create_graph=True, allow_unused=True)
+        first = list[Tensor | None](torch.autograd.grad(roots, inputs, back, create_graph=True, allow_unused=True))
         penalties = [one.square().sum() for one in first if one is not None]
         penalty: Any = torch.stack(penalties).sum() if penalties else None
         if penalty is None or not penalty.requires_grad:

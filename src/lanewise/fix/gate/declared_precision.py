@@ -10,10 +10,11 @@ from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.subject import Subject
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["TF32", "declared_precision"]
 
-torch: Any = torch_part()
+_ConvNd: Any = torch_part("torch.nn.modules.conv")._ConvNd
 
 TF32 = 2.0**-11 * 8.0
 """Unit roundoff of TF32 (10 bits of mantissa), times the room that a network of some depth needs for it to add up."""
@@ -26,7 +27,6 @@ def declared_precision(subject: Subject) -> float:
     if torch.get_float32_matmul_precision() != "highest":
         return TF32
     convolutions = any(
-        isinstance(module, torch.nn.modules.conv._ConvNd) and module.weight.dtype is torch.float32
-        for module in subject.every_module()
+        isinstance(module, _ConvNd) and module.weight.dtype is torch.float32 for module in subject.every_module()
     )
     return TF32 if convolutions and torch.backends.cudnn.allow_tf32 else 0.0

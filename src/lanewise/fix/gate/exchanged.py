@@ -6,15 +6,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import drawing
 from lanewise.fix.time_budget import uninterrupted
 from lanewise.fix.torch_types import Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["exchanged_values", "shaken_parameters"]
 
-torch: Any = torch_part()
 
 _SMALL = 1 << 16
 """Elements up to which a tensor is copied; a larger one is turned around, which needs no memory and can be undone."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.tensors import Call, drawing, map_tensors, tensors_of
 from lanewise.fix.torch_types import Generator, Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = [
     "SHAPES",
@@ -27,7 +27,6 @@ __all__ = [
     "shaken",
 ]
 
-torch: Any = torch_part()
 
 # Far from the seeds that people use: values drawn with the same one would be the recorded values once more.
 _FIRST_SEED = 7_318_000

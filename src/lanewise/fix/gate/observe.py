@@ -23,10 +23,10 @@ from lanewise.fix.tensors import (
     values_of,
 )
 from lanewise.fix.torch_types import Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Observation", "compare_form", "cotangents", "gradient_scale", "observe", "why_not_the_same"]
 
-torch: Any = torch_part()
 _pytree: Any = torch_part("torch.utils._pytree")
 _reductions: Any = torch_part("torch.multiprocessing.reductions")
 

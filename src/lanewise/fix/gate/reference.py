@@ -12,10 +12,10 @@ from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, map_tensors, tensors_of, values_of
 from lanewise.fix.torch_types import Module, Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Reference", "make_reference"]
 
-torch: Any = torch_part()
 _modes: Any = torch_part("torch.utils._python_dispatch")
 
 
@@ -115,7 +115,8 @@ class Reference:
         wanted += [parameter for parameter in seen.values() if parameter.requires_grad]
         if not roots or not wanted:
             return []
-        found = torch.autograd.grad(roots, wanted, cotangents(roots, layout, dtypes), allow_unused=True)
+        back = cotangents(roots, layout, dtypes)
+        found = list[Tensor | None](torch.autograd.grad(roots, wanted, back, allow_unused=True))
         return [None if tensor is None else values_of(tensor) for tensor in found]
 
 

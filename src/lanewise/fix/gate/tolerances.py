@@ -11,12 +11,11 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.torch_types import DType
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["NOISE", "Error", "allowed", "allowed_noise", "error_of", "floor_of", "other_masks", "rounded", "worst"]
 
-torch: Any = torch_part()
 
 _FACTOR = 2.0
 # In units of the roundoff of the type: what reordering a few operations may cost where the original happens to be exact.

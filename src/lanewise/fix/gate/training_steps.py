@@ -6,17 +6,16 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.gate.inputs import has_floats, large_values, not_finite, other_values
 from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, drawing, same_bits, tensors_of, values_of
 from lanewise.fix.torch_types import Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["StepCheck"]
 
-torch: Any = torch_part()
 
 _STEPS = 8
 _COARSE = 1e-2

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.gate.inputs import other_values
 from lanewise.fix.gate.observe import Observation, observe
 from lanewise.fix.gate.tolerances import Error, allowed, error_of
@@ -13,10 +12,10 @@ from lanewise.fix.model import Check
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, same_bits, tensors_of, values_of
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["check_evidence"]
 
-torch: Any = torch_part()
 
 Close = Callable[[Sequence[Any], Sequence[Any]], bool]
 """Of all outputs of two calls."""

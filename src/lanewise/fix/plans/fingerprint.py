@@ -11,10 +11,9 @@ from lanewise._version import __version__
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import PARTS, call_kind
 from lanewise.fix.subject import Subject
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["differences", "kinds_of", "machine_of", "structure_of"]
-
-torch: Any = torch_part()
 
 
 def machine_of(subject: Subject) -> dict[str, str]:

@@ -12,10 +12,10 @@ from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, tensors_of
 from lanewise.fix.torch_types import Tensor
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["WorkList", "work_of"]
 
-torch: Any = torch_part()
 _modes: Any = torch_part("torch.utils._python_dispatch")
 _flops: Any = torch_part("torch.utils.flop_counter")
 

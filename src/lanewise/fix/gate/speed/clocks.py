@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.torch_types import Device
+from lanewise.fix.typed_torch import torch
 from lanewise.nvml import open_device
 
 __all__ = ["MOST_APART", "clock_note", "sm_clock"]
 
-torch: Any = torch_part()
 
 MOST_APART = 0.02
 """By which the clocks of two arms may differ in a round; more is said."""

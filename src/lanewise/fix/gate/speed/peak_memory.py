@@ -11,10 +11,9 @@ from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["peak_bytes"]
-
-torch: Any = torch_part()
 
 
 def peak_bytes(subject: Subject, state: State, variant: Variant | None) -> int:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.subject import Subject
+from lanewise.fix.typed_torch import torch
 from lanewise.fix.work.worklist import WorkList
 from lanewise.measure.kernel.datasheet import peak_of
 
 __all__ = ["floor_us", "impossible"]
-
-torch: Any = torch_part()
 
 
 def floor_us(subject: Subject, work: WorkList) -> float:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.compare.statistics import Estimate, estimate, holm, judge
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.inputs import jittered
@@ -27,8 +26,6 @@ from lanewise.fix.model import ArmTime, Timing
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, same_bits, tensors_of, values_of
-
-torch: Any = torch_part()
 
 __all__ = [
     "LOOKS",
