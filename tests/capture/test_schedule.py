@@ -70,3 +70,22 @@ def test_a_program_with_enough_steps_keeps_the_plan(steps: int) -> None:
 
 def test_a_program_with_just_enough_steps_is_timed_for_fewer() -> None:
     assert Plan().fitted(30) == Plan(timed_max=13)
+
+
+@given(st.lists(st.integers(1, 500_000_000), min_size=1, max_size=30), st.sampled_from([Plan(), Plan().fitted(30)]))
+def test_ranks_of_a_job_are_timed_and_recorded_over_the_same_steps(times: list[int], plan: Plan) -> None:
+    """Whatever each of them takes: a rank that is recorded by itself is in its profiler while the others wait for it."""
+    together = plan.in_step()
+    even = [1_000_000] * len(times)
+    assert together.timed_enough(times) == together.timed_enough(even) == (len(times) >= together.timed_max)
+    assert (
+        bool(together.recorded_enough(times))
+        == bool(together.recorded_enough(even))
+        == (len(times) >= together.active_max)
+    )
+
+
+def test_in_step_a_known_number_of_steps_still_fits() -> None:
+    for steps in range(6, 60):
+        plan = Plan().fitted(steps).in_step()
+        assert plan.skip + plan.timed_max + plan.warmup + plan.active_max <= steps

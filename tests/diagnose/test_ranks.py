@@ -232,3 +232,31 @@ def test_communication_is_said_with_its_bandwidth_and_the_schedules_share() -> N
     assert (row["kind"], row["count"], row["bytes"]) == ("send and receive", 12, 4_194_304)
     assert row["of_link"] == pytest.approx(row["bus"] / 450e9)
     assert [stage["ideal"] for stage in answer["tables"]["pipelines"]["rows"]] == [pytest.approx(3 / 7)] * 4
+
+
+# -- two jobs -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_jobs_are_compared_as_jobs(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("before", "after")]
+    for folder, job in zip(folders, (next(iter(PLANTED)), GOOD), strict=True):
+        folder.mkdir()
+        folder_of(job, folder)
+    late, ms = PLANTED[next(iter(PLANTED))]
+    forth = json.loads(run("diff", *map(str, folders), "--no-cache", "--json"))
+    said = [str(block["template"]) for block in forth["statements"]["jobs"]]
+    assert "Rank {rank} was late ({more}, {cause}) and is not any more." in said
+    rows = {row["rank"]: row for row in forth["tables"]["ranks"]["rows"]}
+    assert rows[str(late)]["late"] == "before"
+    assert rows[str(late)]["host_before"] - rows[str(late)]["host"] > 0.7 * ms * 1e6
+    assert {row["kind"] for row in forth["tables"]["communication"]["rows"]} == {"all-reduce"}
+    back = run("diff", *map(str, reversed(folders)), "--no-cache")
+    assert f"Rank {late} is late now: " in back
+
+
+def test_jobs_of_other_sizes_are_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "four").mkdir()
+    four, two = folder_of(PIPELINE, tmp_path / "four"), REPOSITORY / "tests" / "data" / "ranks2"
+    said = run("diff", str(four), str(two), "--no-cache")
+    assert "The jobs have 4 and 2 ranks" in said
+    assert "what the job takes was not timed in both" in said

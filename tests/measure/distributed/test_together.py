@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lanewise.measure.distributed.bus_bandwidth import bus_factor, kind_of
-from lanewise.measure.distributed.communication_figures import link_of, traffic_of
 from lanewise.measure.distributed.communications import Communication
-from lanewise.measure.distributed.host_clocks import align_clocks
 from lanewise.measure.distributed.late_ranks import compare_ranks
-from lanewise.measure.distributed.matched_communications import match
-from lanewise.measure.distributed.pipeline_bubble import pipelines_of
 from lanewise.measure.distributed.rank_summary import RankSummary
+from lanewise.measure.distributed.together.bus_bandwidth import bus_factor, kind_of
+from lanewise.measure.distributed.together.communication_figures import link_of, traffic_of
+from lanewise.measure.distributed.together.host_clocks import align_clocks
+from lanewise.measure.distributed.together.matched_communications import match
+from lanewise.measure.distributed.together.pipeline_bubble import pipelines_of
 from tests.support.made_ranks import exchanged, made_rank
 from tests.support.real_jobs import GOOD, PIPELINE, job_summaries
 

@@ -11,6 +11,8 @@ from lanewise.cli.outputs import deliver, formats
 
 __all__ = ["diff"]
 
+_ROWS = 20
+
 
 @click.command()
 @click.argument("sides", metavar="A B [C]...", nargs=-1, required=True)
@@ -54,7 +56,8 @@ def diff(
 
     Each side is a trace, or a directory of repeated recordings of one program: with four or more runs per side the
     verdict on the step time knows how much runs differ by themselves. A baseline of `lanewise baseline save`, a report of
-    `lanewise explain --json` and a tree of `lanewise tree --to tree` are sides, too.
+    `lanewise explain --json` and a tree of `lanewise tree --to tree` are sides, too. Two folders with the ranks of a job
+    each are compared as jobs.
     """
     from lanewise.compare.compare import compare_arms
     from lanewise.compare.diff import arms_of
@@ -62,6 +65,8 @@ def diff(
 
     if len(sides) < 2:
         raise UsageError("a comparison needs two sides: lanewise diff A B")
+    if len(sides) == 2 and not (step_times or contexts) and _jobs(sides, as_json, format_, cache, output, force):
+        return
     arms = arms_of(
         sides,
         unprofiled_us=step_times,
@@ -80,3 +85,28 @@ def diff(
 
     kind = "whole diff" if verbose and form in formats("whole diff") else "diff"
     deliver(kind, form, (comparison,), output, force, printed=printed)
+
+
+def _jobs(sides: tuple[str, ...], as_json: bool, format_: str, cache: bool, output: Path | None, force: bool) -> bool:
+    """Compare two jobs if both sides are folders of one."""
+    from functools import partial
+
+    from lanewise.cli.reading.job_in import ranks_in
+
+    found = [ranks_in(side, cache=cache) for side in sides]
+    before, after = found
+    if before is None or after is None:
+        return False
+    from lanewise.diagnose.sections.jobs_beside import jobs_section
+    from lanewise.diagnose.sections.ranks import told_of_job
+    from lanewise.show.report.sections import print_sections
+    from lanewise.show.report.tables import Tables, cut_tables
+
+    section = jobs_section(told_of_job(before, cache=cache), told_of_job(after, cache=cache))
+    form = "json" if as_json else format_
+    blocks = cut_tables(section.tables, limit=None if form == "json" else _ROWS)
+    tables = Tables(after.files[0], blocks, {"jobs": section.statements})
+    deliver(
+        "tables", form, (tables,), output, force, printed=partial(print_sections, console(), {"jobs": section}, blocks)
+    )
+    return True

@@ -96,4 +96,4 @@ def _ranks_section(sources: Sequence[str], way: str | None, *, findings: bool, c
     explained = Explained(project_settings(), executor) if findings else None
     with counted("ranks read") as progress:
         found = read_ranks(sources, cache=cache, executor=executor if way else None, progress=progress)
-    return found.files[0], told_of_job(found, cache=cache, explained=explained).section
+    return found.files[0], told_of_job(found, cache=cache, explained=explained, replayed=True).section

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.sections.section import Section, Source, columns_of
-from lanewise.measure.distributed.communication_figures import Traffic, traffic_of
-from lanewise.measure.distributed.host_clocks import align_clocks
 from lanewise.measure.distributed.late_ranks import Job
-from lanewise.measure.distributed.matched_communications import Matched
-from lanewise.measure.distributed.pipeline_bubble import Pipeline, pipelines_of
+from lanewise.measure.distributed.together.communication_figures import Traffic, traffic_of
+from lanewise.measure.distributed.together.host_clocks import align_clocks
+from lanewise.measure.distributed.together.matched_communications import Matched
+from lanewise.measure.distributed.together.pipeline_bubble import Pipeline, pipelines_of
 from lanewise.report.evidence_columns import Headings
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import bandwidth, count, share, text, time

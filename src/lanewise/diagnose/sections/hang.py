@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lanewise.diagnose.sections.section import Section, Source, columns_of
-from lanewise.measure.distributed.hang import Standstill, standstills
+from lanewise.measure.distributed.together.hang import Standstill, standstills
 from lanewise.report.evidence_columns import Headings
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, text

@@ -17,7 +17,8 @@ from lanewise.measure.core import Core
 from lanewise.measure.distributed.gathering.executor import Executor
 from lanewise.measure.distributed.gathering.read_ranks import RanksRead
 from lanewise.measure.distributed.late_ranks import Job, compare_ranks
-from lanewise.measure.distributed.matched_communications import Matched, match
+from lanewise.measure.distributed.together.job_what_ifs import WhatIf, what_ifs
+from lanewise.measure.distributed.together.matched_communications import Matched, match
 from lanewise.measure.distributed.without_late import delay_of
 from lanewise.report.evidence_columns import CAUSE, DEVICE, HOST, MINE, MORE, OTHERS, WHERE, Headings, headed
 from lanewise.report.model import TableColumn, TextBlock
@@ -36,6 +37,11 @@ _RANKS: Headings = [
     TableColumn("file", "text", "file"),
 ]
 _EXCESS: Headings = [TableColumn("rank", "text", "rank"), MORE, MINE, OTHERS, CAUSE, WHERE]
+_WHAT_IF: Headings = [
+    TableColumn("what", "text", "with"),
+    TableColumn("how", "text", ""),
+    TableColumn("step", "time", "step"),
+]
 _NAMED = 5
 _UNEVEN_HOSTS = 1.25
 _AT_ONE_TIME_NS = 600e9
@@ -64,12 +70,15 @@ class Explained(NamedTuple):
     executor: Executor
 
 
-def told_of_job(found: RanksRead, *, cache: bool = True, explained: Explained | None = None) -> JobTold:
+def told_of_job(
+    found: RanksRead, *, cache: bool = True, explained: Explained | None = None, replayed: bool = False
+) -> JobTold:
     """Ranks of a job beside each other.
 
     Args:
         found: their summaries. cache: as they were read.
         explained: how each is explained, too; None where that is not asked for.
+        replayed: whether to say what the step would be with other links and with even work.
 
     Raises:
         UsageError: the ranks have nothing in common.
@@ -93,6 +102,10 @@ def told_of_job(found: RanksRead, *, cache: bool = True, explained: Explained | 
     communication = communication_section(job, together)
     tables |= communication.tables
     told = [*_late(job, delays), *_doubts(job, together), *communication.statements]
+    if replayed:
+        rows = what_ifs(job, together, lambda row: Core(read(found.files[row], cache=cache)))
+        if rows:
+            tables["what_if"] = _what_if(rows, job)
     if explained is not None:
         rows = which_ranks(found, late_rows)
         table, by_row = findings_over_ranks(found, rows, explained.settings, explained.executor, cache=cache)
@@ -239,6 +252,14 @@ def _left_out(found: RanksRead) -> list[TextBlock]:
 def _listed(things: list[Any]) -> str:
     shown = ", ".join(str(one) for one in things[:_NAMED])
     return shown if len(things) <= _NAMED else f"{shown} and {len(things) - _NAMED} more"
+
+
+def _what_if(rows: list[WhatIf], job: Job) -> Source:
+    columns = columns_of(
+        [{"what": one.what, "step": one.step_ns, "how": "at least" if one.bound else "about"} for one in rows], _WHAT_IF
+    )
+    now = f", {time(job.step_ns)} now" if job.timed else ""
+    return Source(f"The step of the job, replayed{now}", columns, _WHAT_IF)
 
 
 def _rows(job: Job) -> Any:

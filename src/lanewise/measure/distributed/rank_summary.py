@@ -16,7 +16,7 @@ from lanewise.replay.simulate import simulate
 from lanewise.replay.undistort import undistort
 from lanewise.trace.metadata import from_metadata
 
-__all__ = ["ContextTime", "RankSummary", "summarise"]
+__all__ = ["ContextTime", "RankSummary", "summarise", "with_shared"]
 
 
 class ContextTime(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +37,10 @@ class ContextTime(msgspec.Struct, frozen=True, gc=False):
     @property
     def typical_ns(self) -> float:
         """Median over the steps."""
-        return float(np.median(self.time_ns)) if self.time_ns else 0.0
+        ordered, middle = sorted(self.time_ns), len(self.time_ns) // 2
+        if not ordered:
+            return 0.0
+        return float(ordered[middle]) if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0
 
 
 class RankSummary(msgspec.Struct, frozen=True):
@@ -77,6 +80,14 @@ class RankSummary(msgspec.Struct, frozen=True):
     link: float = 0.0
     base_ns: int = 0
     began_ns: int = 0
+
+
+def with_shared(summary: RankSummary, seen: dict[Context, Context]) -> RankSummary:
+    """The same with the contexts that other ranks have, too, held once: they are most of what a summary takes."""
+    contexts = [
+        msgspec.structs.replace(one, context=seen.setdefault(one.context, one.context)) for one in summary.contexts
+    ]
+    return msgspec.structs.replace(summary, contexts=contexts)
 
 
 def summarise(core: Core) -> RankSummary:

@@ -12,7 +12,8 @@ from lanewise.measure.distributed.gathering.executor import Executor
 from lanewise.measure.distributed.gathering.one_job import newest_job
 from lanewise.measure.distributed.gathering.processes import Processes
 from lanewise.measure.distributed.gathering.rank_worker import decoded, encoded_summary, summary_of
-from lanewise.measure.distributed.rank_summary import RankSummary
+from lanewise.measure.distributed.own_work import Context
+from lanewise.measure.distributed.rank_summary import RankSummary, with_shared
 from lanewise.trace.file.flight_dump import is_flight_dump
 from lanewise.trace.file.source import resolve
 
@@ -75,9 +76,10 @@ def read_ranks(
         raise UsageError("ranks are compared with each other: give the traces of two or more, or their folder")
     found: list[tuple[str, RankSummary]] = []
     unreadable: list[tuple[str, str]] = []
+    contexts: dict[Context, Context] = {}
     for name, answer in zip(names, _all(names, cache, workers, executor), strict=True):
         if isinstance(answer, RankSummary):
-            found.append((name, answer))
+            found.append((name, with_shared(answer, contexts)))
         else:
             unreadable.append((name, answer))
         if progress is not None:

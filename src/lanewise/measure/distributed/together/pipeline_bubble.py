@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from lanewise.measure.distributed.late_ranks import Job
-from lanewise.measure.distributed.matched_communications import Matched
+from lanewise.measure.distributed.together.matched_communications import Matched
 
 __all__ = ["Pipeline", "pipelines_of"]
 

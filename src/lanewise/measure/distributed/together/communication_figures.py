@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lanewise.measure.distributed.bus_bandwidth import bus_factor, kind_of
 from lanewise.measure.distributed.communications import Communication
-from lanewise.measure.distributed.matched_communications import Matched, Seen
 from lanewise.measure.distributed.rank_summary import RankSummary
+from lanewise.measure.distributed.together.bus_bandwidth import bus_factor, kind_of
+from lanewise.measure.distributed.together.matched_communications import Matched, Seen
 
 __all__ = ["Traffic", "link_of", "traffic_of"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lanewise.measure.distributed.matched_communications import Matched
 from lanewise.measure.distributed.rank_summary import RankSummary
+from lanewise.measure.distributed.together.matched_communications import Matched
 
 __all__ = ["Clocks", "align_clocks"]
 

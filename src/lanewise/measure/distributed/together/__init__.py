@@ -1,0 +1,1 @@
+"""What the ranks of a job do together: matched, how fast, against which ideal, and where it hangs."""
