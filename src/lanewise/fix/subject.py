@@ -7,14 +7,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
 from lanewise.fix.guard.program_parts import Found, find_parts, refuse_distributed
 from lanewise.fix.tensors import Call, tensors_of, why_not_comparable
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Entry", "Kind", "Subject", "make_subject"]
 
-torch: Any = torch_part()
 
 Kind = Literal["inference", "training", "step"]
 

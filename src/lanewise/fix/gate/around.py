@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.exchanged import exchanged_values
 from lanewise.fix.gate.inputs import near, other_values
@@ -19,10 +18,10 @@ from lanewise.fix.process_settings import changed_settings, put_back, settings
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call, tensors_of, values_of
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Around", "leaves_nothing"]
 
-torch: Any = torch_part()
 
 Close = Callable[[list[Any], list[Any]], bool]
 """Of all outputs of two calls with the same arguments."""

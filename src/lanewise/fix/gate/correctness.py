@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
 from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.around import Around, leaves_nothing
@@ -39,10 +38,10 @@ from lanewise.fix.process_settings import changed_settings, put_back, settings
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import same_bits, tensors_of, values_of, why_not_comparable
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Correctness", "Result", "patches_of"]
 
-torch: Any = torch_part()
 
 _ROUNDING = 1e-2
 

@@ -13,7 +13,6 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.exchanged import exchanged_values
 from lanewise.fix.gate.inputs import has_floats, other_shapes, out_of_range, shaken
@@ -25,10 +24,10 @@ from lanewise.fix.model import Check
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, same_bits
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Edges"]
 
-torch: Any = torch_part()
 
 _PLAUSIBLE = 0.1
 """An original that is further from the truth than this, in norm, computes something else: dropout drew other numbers."""

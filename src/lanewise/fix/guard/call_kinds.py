@@ -9,11 +9,11 @@ from typing import Any
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.telling import Unlike, told
 from lanewise.fix.tensors import Call, Made, flatten
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["ALIGNED", "PARTS", "call_key", "call_kind", "why_not"]
 
-torch: Any = torch_part()
-_C: Any = torch._C
+_C: Any = torch_part("torch._C")
 _Tensor: Any = torch.Tensor
 _grad_on, _inference_on, _autocast_on = (
     torch.is_grad_enabled,

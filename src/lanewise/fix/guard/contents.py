@@ -11,12 +11,11 @@ from itertools import chain
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.telling import told
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Contents", "Inside", "cells_of", "content_of", "inside_of", "may_change"]
 
-torch: Any = torch_part()
 
 _content: Any = attrgetter("cell_contents")
 

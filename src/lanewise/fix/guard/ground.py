@@ -11,15 +11,14 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.changed import Changed, changed_among
 from lanewise.fix.guard.contents import Contents, cells_of, inside_of, may_change
 from lanewise.fix.guard.trainable import Trainable
 from lanewise.fix.telling import told
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["REASONS", "Ground"]
 
-torch: Any = torch_part()
 _Handle: Any = torch.utils.hooks.RemovableHandle
 _grad_on: Any = torch.is_grad_enabled
 

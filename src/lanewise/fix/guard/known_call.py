@@ -12,13 +12,13 @@ from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import ALIGNED
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["known_call"]
 
-torch: Any = torch_part()
 _Tensor: Any = torch.Tensor
 _grad_on = torch.is_grad_enabled
-_autocast_on: Any = getattr(torch._C, "_is_any_autocast_enabled", None)
+_autocast_on: Any = getattr(torch_part("torch._C"), "_is_any_autocast_enabled", None)
 
 _PLAIN = (str, bool, int, type(None))
 
@@ -77,7 +77,7 @@ def known_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fits | None:
 def _comparison(tensors: list[Any]) -> Callable[..., bool]:
     """Of as many tensors with what is known of these, which are not kept."""
     sizes, strides = [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors]
-    kind = torch._C._dynamo.guards.TensorGuards
+    kind = torch_part("torch._C")._dynamo.guards.TensorGuards
     return kind(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
 
 

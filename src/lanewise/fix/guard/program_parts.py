@@ -8,12 +8,11 @@ import sys
 import types
 from typing import Any, NamedTuple
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Found", "find_parts", "refuse_distributed"]
 
-torch: Any = torch_part()
 
 _DEPTH = 4
 

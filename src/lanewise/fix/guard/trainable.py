@@ -14,12 +14,11 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.memory import memory_at
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Trainable"]
 
-torch: Any = torch_part()
 _trainable: Any = attrgetter("requires_grad")
 
 _WORDS, _BYTES = 16, 160
