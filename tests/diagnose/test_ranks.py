@@ -25,7 +25,7 @@ from lanewise.report.model import TableColumn
 from tests.diagnose.distributed.jobs import rank
 from tests.support.builder import TraceBuilder
 from tests.support.corpus import REPOSITORY, trace_path
-from tests.support.made_ranks import made_rank
+from tests.support.made_ranks import exchanged, made_rank
 from tests.support.real_jobs import GOOD, PIPELINE, PLANTED, job_paths
 
 
@@ -104,6 +104,20 @@ def folder_of(job: str, folder: Path) -> Path:
     for path in job_paths(job):
         shutil.copy(path, folder)
     return folder
+
+
+def test_few_steps_in_common_are_said_to_be() -> None:
+    """Of ten steps of each rank one is in both recordings."""
+    mine, other = (
+        [exchanged("allreduce", 1000 * step, 1000 * step + 90, step=step) for step in range(first, first + 10)]
+        for first in (0, 9)
+    )
+    ranks = [made_rank(0, mine), made_rank(1, other)]
+    found = RanksRead(ranks, ["rank0.json", "rank1.json"])
+    said = [str(block) for block in section.told_of_job(found).section.statements]
+    assert any(sentence.startswith("Few steps are in all of the recordings") for sentence in said)
+    together = RanksRead([made_rank(0, mine), made_rank(1, mine)], found.files)
+    assert not any("in all of the recordings" in str(one) for one in section.told_of_job(together).section.statements)
 
 
 @pytest.mark.parametrize(("job", "matched"), [(GOOD, "12 collectives and 0"), (PIPELINE, "0 collectives and 72")])

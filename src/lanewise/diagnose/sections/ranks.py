@@ -44,6 +44,8 @@ _WHAT_IF: Headings = [
 ]
 _NAMED = 5
 _UNEVEN_HOSTS = 1.25
+_FEW_IN_COMMON = 0.5
+"""Where a larger share of what the ranks exchanged has no partner, they were recorded over other steps."""
 _AT_ONE_TIME_NS = 600e9
 """Ranks of one job are recorded within this time."""
 
@@ -190,12 +192,13 @@ def _without(job: Job, delays: list[tuple[float, float]]) -> TextBlock:
 
 def _doubts(job: Job, together: Matched) -> list[TextBlock]:
     said: list[TextBlock] = []
-    steps = [set(one.steps) for one in job.ranks if one.steps]
-    if len(steps) == len(job.ranks) and not set.intersection(*steps):
+    exchanged = sum(len(one.communications) for one in job.ranks)
+    if together.unmatched > _FEW_IN_COMMON * exchanged:
+        nothing = together.unmatched == exchanged
         said.append(
             TextBlock(
-                "No step is in all of the recordings: what each rank does by itself is compared, and of what they do "
-                "together little can be told. Record all of them over the same steps."
+                f"{'No step is' if nothing else 'Few steps are'} in all of the recordings: what each rank does by itself "
+                "is compared, and of what they do together little can be told. Record all of them over the same steps."
             )
         )
     said.append(
