@@ -482,6 +482,45 @@ def test_an_mlp_is_recognised_by_what_it_computes(activation: nn.Module, name: s
     assert match_module(nn.LayerNorm(8)) is not None
 
 
+class ChannelsFirst(nn.LayerNorm):
+    """As in ConvNeXt: images have their channels before height and width."""
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class ChannelsFirstOfImages(nn.LayerNorm):
+    """Rows as they come, images turned around."""
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x) if x.dim() < 4 else super().forward(x.transpose(1, -1)).transpose(1, -1)
+
+
+class InSinglePrecision(nn.LayerNorm):
+    """As in many a language model."""
+
+    def forward(self, x: Any) -> Any:
+        return super().forward(x.to(self.weight.dtype)).to(x.dtype)
+
+
+class Shifted(nn.RMSNorm):
+    """As in Gemma: the weight is kept as its difference from one."""
+
+    def forward(self, x: Any) -> Any:
+        return nn.functional.rms_norm(x, self.normalized_shape, 1 + self.weight, self.eps)
+
+
+def test_a_norm_of_another_class_is_taken_for_what_it_computes() -> None:
+    assert match_module(ChannelsFirst(8)) is None
+    assert match_module(ChannelsFirstOfImages(8)) is None
+    assert match_module(Shifted(8)) is None
+    found = match_module(InSinglePrecision(8))
+    assert found is not None
+    assert found.kernel == "layer_norm"
+    assert match_module(nn.LayerNorm(8, elementwise_affine=False)) is not None
+    assert match_module(nn.LayerNorm((4, 8))) is None
+
+
 def test_the_public_names() -> None:
     assert lanewise.optimize is optimize
     assert lanewise.load_plan is load_plan

@@ -80,6 +80,14 @@ def divide(x, out, n, m, T: tl.constexpr):
 
 
 @triton.jit
+def buckets(x, out, T: tl.constexpr):
+    """Converts between whole and floating-point numbers, as buckets of relative positions do, and divides none."""
+    o = tl.program_id(0) * T + tl.arange(0, T)
+    apart = tl.load(x + o).to(tl.float32)
+    tl.store(out + o, (tl.log(apart / 16.0) * 8).to(tl.int64))
+
+
+@triton.jit
 def every_third_byte(x, out, n, T: tl.constexpr):
     o = tl.program_id(0) * T + tl.arange(0, T)
     tl.store(out + o * 3, tl.load(x + o * 3))
@@ -260,6 +268,7 @@ PLANTS = [
     Plant(layer_norm, "memory", defect=False, types=BRAIN, multiples=("columns",), warps=8, T=2048),
     Plant(gelu, "memory", defect=False, T=1024),
     Plant(embedding, "memory", defect=False, types={"index": "*i64"}, multiples=("columns",), T=1024),
+    Plant(buckets, "memory", defect=False, types={"x": "*i64", "out": "*i64"}, T=1024),
     Plant(row_sum, "memory", defect=False, multiples=("columns",), T=4096),
     Plant(polynomial, "math", defect=False, T=1024),
     Plant(product, "tensor cores", defect=False, types=HALF, multiples=ALL, warps=8, BM=128, BN=128, BK=64, HOW="tf32"),

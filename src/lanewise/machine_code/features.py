@@ -41,8 +41,9 @@ MULTIPLY_ADDS = frozenset({"FFMA", "FFMA2", "HFMA2"})
 DOUBLE = frozenset({"DFMA", "DADD", "DMUL"})
 SPECIAL = frozenset({"MUFU"})
 """Of the special function unit: roots, exponentials, reciprocals."""
-CONVERSIONS = frozenset({"I2F", "F2I", "I2FP"})
-"""Between whole and floating-point numbers: what a division of whole numbers is made of."""
+CONVERSIONS = frozenset({"I2F"})
+"""Of whole numbers to floating-point ones, as they come or for a division: see `Features.divisions`."""
+_UPWARDS = "RP"
 _COMPUTING = MULTIPLY_ADDS | DOUBLE | SPECIAL | {"FMUL", "FADD", "HADD2", "HMUL2"}
 
 
@@ -79,6 +80,17 @@ class Features:
         return len(self.body)
 
     @property
+    def multiplied(self) -> int:
+        """Multiply-adds of data with data: not those of a polynomial, whose factors are constants."""
+        return sum(one.name in MULTIPLY_ADDS and all(map(_is_data, one.operands[1:])) for one in self.body)
+
+    @property
+    def divisions(self) -> int:
+        """Divisions of whole numbers that the compiler could not do by multiplying: the reciprocal that each starts from is
+        that of the divisor rounded upwards, which no other conversion is."""
+        return sum(one.name in CONVERSIONS and _UPWARDS in one.modifiers for one in self.body)
+
+    @property
     def lines(self) -> list[tuple[Place, int]]:
         """Source lines by instructions, the most first."""
         return Counter(one.place for one in self.body if one.place is not None).most_common(_LINES)
@@ -91,6 +103,12 @@ class Features:
     def number(self, names: frozenset[str]) -> int:
         """How many instructions have one of these opcodes."""
         return sum(self.count[name] for name in names)
+
+
+def _is_data(operand: str) -> bool:
+    """Whether it is a register of a thread, and not the one that is always zero."""
+    name = operand.lstrip("-|~")
+    return name.startswith("R") and not name.startswith("RZ")
 
 
 _LINES = 8

@@ -46,6 +46,8 @@ CARDS: dict[tuple[int, int], tuple[int, int, int]] = {
 # Below this share of a multiprocessor's warps there are too few loads on their way to hide the memory's latency (Little's
 # law: a data-centre card needs some 40 KiB of them per multiprocessor).
 _LOW_OCCUPANCY = 0.25
+_DIVIDES = 0.01
+"""Share of the instructions that begin a division, each of which takes some twenty."""
 _ENOUGH_BITS_IN_FLIGHT = 40 * 1024 * 8
 
 # A multiprocessor of an H100 issues 128 instructions of threads per clock and gets 14.5 bytes from memory.
@@ -133,7 +135,7 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
             features.chained.place,
         )
     atomics, double, special = (features.number(names) for names in (ATOMICS, DOUBLE, SPECIAL))
-    conversions, multiplied = features.number(CONVERSIONS), features.number(MULTIPLY_ADDS)
+    divisions, multiplied = features.divisions, features.multiplied
     if atomics and atomics >= 0.02 * features.size:
         yield Limiter(
             "atomics",
@@ -162,11 +164,11 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
             "`tl.dot` on 16-bit inputs, or on float32 with `input_precision='tf32'`; in CUDA C++ mma or CUTLASS",
             features.place_of(MULTIPLY_ADDS),
         )
-    if conversions >= 2 and special and conversions >= 0.03 * features.size:
+    if divisions and divisions >= _DIVIDES * features.size:
         yield Limiter(
             "integer division",
             True,
-            f"whole numbers are divided {where}: about 20 instructions each ({conversions} conversions)",
+            f"whole numbers are divided {where}: about 20 instructions each ({divisions} of {features.size} begin one)",
             "divide by a constant or a power of two, or carry the quotient along instead of dividing in every round",
             features.place_of(CONVERSIONS),
         )
@@ -217,7 +219,7 @@ def _most(number: int, every: int) -> bool:
 
 def _is_product(features: Features) -> bool:
     moved = sum(width * number for width, number in (features.loads + features.staged).items())
-    multiplied = features.number(MULTIPLY_ADDS)
+    multiplied = features.multiplied
     # In a product each element that is loaded is used many times; what normalises or activates uses it once or twice.
     return (
         multiplied >= 16

@@ -81,9 +81,10 @@ def communication_section(job: Job, together: Matched) -> Section:
     tables: dict[str, Source] = {}
     if traffic := traffic_of(job.ranks, together):
         told += _of_traffic(traffic)
-        tables["communication"] = Source(
-            "Communication, per step as recorded", columns_of([_row(one) for one in traffic], _TRAFFIC), _TRAFFIC
-        )
+        data = columns_of([_row(one) for one in traffic], _TRAFFIC)
+        # On a CPU neither sizes nor what is hidden are known.
+        known = [one for one in _TRAFFIC if one.type == "text" or np.isfinite(data[one.key]).any()]
+        tables["communication"] = Source("Communication, per step as recorded", data, known)
     if nodes := _nodes(job):
         told += _of_nodes(nodes)
         tables["nodes"] = Source("Nodes, the median rank of each", columns_of(nodes, _NODES), _NODES)

@@ -75,10 +75,8 @@ def candidates(subject: Subject) -> list[Candidate]:
 
 def match_module(module: Any) -> Match | None:
     """The kernel that computes what a module does; None if none is known. Run on a copy, on the host."""
-    if isinstance(module, torch.nn.LayerNorm) and len(module.normalized_shape) == 1:
-        return Match("layer_norm", module, _layer_norm(module))
-    if isinstance(module, torch.nn.RMSNorm) and len(module.normalized_shape) == 1:
-        return Match("rms_norm", module, _rms_norm(module, module.eps))
+    if isinstance(module, torch.nn.LayerNorm | torch.nn.RMSNorm):
+        return _own_norm(module)
     if (eps := _rms_eps(module)) is not None:
         return Match("rms_norm", module, _rms_norm(module, eps))
     linears = [child for child in module.children() if isinstance(child, torch.nn.Linear)]
@@ -90,6 +88,28 @@ def match_module(module: Any) -> Match | None:
     if len(linears) == 2:
         return _two_layers(module, linears)
     return _gated(module, linears) if len(linears) == 3 else None
+
+
+def _own_norm(module: Any) -> Match | None:
+    """Of one of torch's norms, or of a class derived from it, which may turn its input around first."""
+    width = module.normalized_shape
+    if len(width) != 1:
+        return None
+    layer = isinstance(module, torch.nn.LayerNorm)
+    function = torch.nn.functional.layer_norm if layer else torch.nn.functional.rms_norm
+
+    def formula(twin: Any, x: Any) -> Any:
+        return function(x, twin.normalized_shape, twin.weight, *([twin.bias] if layer else []), eps=twin.eps)
+
+    if type(module) not in (torch.nn.LayerNorm, torch.nn.RMSNorm) and not _agrees(
+        module, formula, width[0], roundoff=1e-5, shaken=True
+    ):
+        return None
+    return (
+        Match("layer_norm", module, _layer_norm(module))
+        if layer
+        else Match("rms_norm", module, _rms_norm(module, module.eps))
+    )
 
 
 def _too_few_rows(subject: Subject, matches: list[Match]) -> str:
@@ -201,15 +221,36 @@ def _agrees(
     try:
         twin = copy.deepcopy(module).to("cpu", torch.float64)
         generator = torch.Generator().manual_seed(0)
-        x = torch.randn(5, width, dtype=torch.float64, generator=generator)
         with torch.no_grad():
             for parameter in twin.parameters() if shaken else ():
                 parameter.copy_(torch.randn(parameter.shape, dtype=torch.float64, generator=generator))
-            expected, found = twin(x), formula(twin, x)
+        # What takes images may look for its channels in their second place, what takes rows in their last.
+        images = (1, width if width <= _WIDEST else 3, 1, width)
+        rows_agree = _alike(twin, formula, (5, width), roundoff)
+        return rows_agree is True and _alike(twin, formula, images, roundoff) is not False
     except Exception:
         return False
+
+
+_WIDEST = 2048
+
+
+def _alike(twin: Any, formula: Callable[[Any, Any], Any], shape: tuple[int, ...], roundoff: float) -> bool | None:
+    """Whether it computes the formula for an input of a shape; None where it takes none of that shape."""
+    x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    try:
+        with torch.no_grad():
+            found = twin(x)
+    except Exception:
+        return None
     # Training with dropout, say, does not agree with any formula.
-    return isinstance(expected, torch.Tensor) and torch.allclose(expected, found, rtol=roundoff, atol=roundoff * 1e-3)
+    with torch.no_grad():
+        expected = formula(twin, x)
+    return (
+        isinstance(found, torch.Tensor)
+        and found.shape == expected.shape
+        and torch.allclose(found, expected, rtol=roundoff, atol=roundoff * 1e-3)
+    )
 
 
 def _names(module: Module, linears: list[Any]) -> list[str]:
