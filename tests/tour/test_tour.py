@@ -96,6 +96,8 @@ def lesson_of(unit: str, within: float = 0.05, least: float = 0.0) -> Lesson:
         ("ms", 2.14, "2,140us", True),
         ("ms", 2.14, "2140", False),
         ("us", 2140.0, "2.1 ms", True),
+        ("ms", 1420.0, "1.42 s", True),
+        ("us", 1.42e6, "1.42 seconds", True),
         ("us", 2140.0, "2,140", True),
         ("us", 2.14, "2,14 µs", True),
         ("x", 1.83, "1.8x", True),

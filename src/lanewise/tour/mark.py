@@ -11,11 +11,11 @@ from lanewise.tour.lesson import Lesson, Unit
 __all__ = ["Truth", "is_right", "shown_truth"]
 
 _NUMBER = re.compile(r"([0-9][0-9.,]*)\s*([a-zµμ%×]*)", re.IGNORECASE)
-_NAMES: dict[str, Unit] = {
-    "us": "us", "µs": "us", "μs": "us", "microseconds": "us", "ms": "ms", "milliseconds": "ms", "x": "x", "×": "x",
-    "times": "x", "%": "%", "percent": "%", "calls": "calls",
+_NAMES: dict[str, str] = {
+    "us": "us", "µs": "us", "μs": "us", "microseconds": "us", "ms": "ms", "milliseconds": "ms", "s": "s", "seconds": "s",
+    "x": "x", "×": "x", "times": "x", "%": "%", "percent": "%", "calls": "calls",
 }  # fmt: skip
-_SMALLER = {("us", "ms"): 1e-3, ("ms", "us"): 1e3}
+_SMALLER = {("us", "ms"): 1e-3, ("s", "ms"): 1e3, ("ms", "us"): 1e3, ("s", "us"): 1e6}
 
 
 @dataclass(frozen=True)

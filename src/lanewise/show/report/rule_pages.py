@@ -6,6 +6,7 @@ import msgspec
 
 from lanewise.diagnose.registry import builtin_rules, find_rule
 from lanewise.diagnose.rule import Rule
+from lanewise.diagnose.rules.snippets import snippets
 
 __all__ = ["first_sentence", "meaning", "rule_json", "rule_list", "rule_markdown", "rule_text"]
 
@@ -23,7 +24,13 @@ def rule_text(code: str) -> str:
     head = f"{rule.code} {rule.name}"
     thresholds = [f"  {name} = {value}" for name, value in rule.thresholds.items()]
     tail = ["", "Thresholds (settings may change them):", *thresholds] if thresholds else []
-    return "\n".join([head, "=" * len(head), "", rule.document, *tail])
+    example = snippets().get(rule.code)
+    code_lines = [
+        line
+        for name, piece in (("Slow", example.slow), ("Fast", example.fast))
+        for line in ("", f"{name}:", *(f"    {one}".rstrip() for one in piece.strip().splitlines()))
+    ] if example else []  # fmt: skip
+    return "\n".join([head, "=" * len(head), "", rule.document, *code_lines, *tail])
 
 
 def rule_markdown(rule: Rule) -> str:
@@ -34,6 +41,9 @@ def rule_markdown(rule: Rule) -> str:
         heading, colon, rest = text.partition(": ")
         known = colon and heading in _HEADINGS
         lines += [f"**{heading}.** {rest}" if known else text, ""]
+    if example := snippets().get(rule.code):
+        for name, piece in (("Slow", example.slow), ("Fast", example.fast)):
+            lines += [f"**{name}.**", "", "```python", piece.strip(), "```", ""]
     if rule.of_tree is not None:
         lines += ["A tree of `lanewise watch` is asked the same, from sums: what it gives is a bound.", ""]
     if rule.thresholds:
@@ -62,6 +72,7 @@ def rule_json(code: str | None) -> str:
             "document": r.document,
             "thresholds": r.thresholds,
             "of_tree": r.of_tree is not None,
+            **({"slow": s.slow, "fast": s.fast} if (s := snippets().get(r.code)) else {}),
         }
         for r in rules
     ]
