@@ -1,6 +1,6 @@
 """Runs real jobs in which one rank does more than the others, records them, and asks `lanewise ranks` which and why.
 
-    python -m benchmarks.ranks --device cuda --nproc 2 -o ranks.json       six jobs on two GPUs, under six minutes
+    python -m benchmarks.ranks --device cuda --nproc 2 -o ranks.json       ten jobs and more on two GPUs, six minutes
     python -m benchmarks.ranks --only sleep,none                           on the CPU, with gloo
 
 Each job runs twice: plainly, its steps timed, and under `lanewise run`. What the plant takes by itself on the late
@@ -58,6 +58,8 @@ CASES = (
     Case("gc", "ddp", "gc", 8.0),
     Case("pipeline-sleep", "pipeline", "sleep", 6.0),
     Case("python", "ddp", "python", 4.0),
+    Case("fsdp", "fsdp", "none", 0.0),
+    Case("fsdp-sleep", "fsdp", "sleep", 5.0),
 )
 
 

@@ -118,13 +118,20 @@ def finish(device: torch.device) -> None:
 
 
 def data_parallel(args: argparse.Namespace, device: torch.device, plant: Callable[[], object]) -> Iterator[None]:
-    """DDP over a few Transformer layers."""
+    """DDP or FSDP2 over a few Transformer layers."""
     late = dist.get_rank() == args.late
     width, batch, length, layers = (512, 16, 128, 6) if device.type == "cuda" else (64, 4, 32, 3)
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True)
     model = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).to(device)
-    model = nn.parallel.DistributedDataParallel(model)
+    if args.kind == "fsdp":
+        from torch.distributed.fsdp import fully_shard
+
+        for one in model.layers:
+            fully_shard(one)
+        fully_shard(model)
+    else:
+        model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     slow = args.ms if late and args.plant == "loader" else 0.0
     batches = iter(DataLoader(Samples(batch, length * width, slow), batch_size=batch))
@@ -170,7 +177,7 @@ def pipeline(args: argparse.Namespace, device: torch.device, plant: Callable[[],
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kind", choices=("ddp", "pipeline"), default="ddp")
+    parser.add_argument("--kind", choices=("ddp", "fsdp", "pipeline"), default="ddp")
     parser.add_argument("--plant", choices=PLANTS, default="none")
     parser.add_argument("--late", type=int, default=-1)
     parser.add_argument("--ms", type=float, default=0.0)
@@ -184,7 +191,7 @@ def main() -> None:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
     plant = plant_of(args.plant, args.ms, device)
-    steps = (data_parallel if args.kind == "ddp" else pipeline)(args, device, plant)
+    steps = (pipeline if args.kind == "pipeline" else data_parallel)(args, device, plant)
     lengths: list[float] = []
     for _ in range(args.steps):
         begun = time.perf_counter()

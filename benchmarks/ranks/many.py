@@ -112,16 +112,16 @@ def main() -> None:
         environment["PYTHONPATH"] = f"{_SOURCE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
         words = [sys.executable, "-m", "lanewise", "ranks", str(folder), "--json"]
         words += ["--on", args.on] if args.on else []
-        results = {
+        results: dict[str, Any] = {
             "ranks": args.ranks,
             "megabytes_each": round(size / args.ranks / 1e6, 2),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
-            "first": measured([*words, "--no-findings"], environment),
-            "again": measured([*words, "--no-findings"], environment),
-            "with_findings": measured(words, environment),
         }
-    args.output.write_text(json.dumps(results, indent=1) + "\n")
-    print(json.dumps(results, indent=1))
+        quick = [*words, "--no-findings"]
+        for name, line in (("first", quick), ("again", quick), ("with_findings", words)):
+            results[name] = measured(line, environment)
+            print(name, results[name], flush=True)
+            args.output.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lanewise.bundled import bundled_path
-from lanewise.cli.common import console
+from lanewise.cli.common import console, counted
 from lanewise.cli.plain import WithMicro
 
 MNIST = str(bundled_path("mnist"))
@@ -104,3 +104,22 @@ def test_verbs_options_tables_and_files_are_completed() -> None:
     ).stdout
     assert "complete " in script
     assert "_LANEWISE_COMPLETE=bash_complete" in script
+
+
+def test_what_takes_long_counts_on_a_terminal_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lanewise.cli.common._PROGRESS_AFTER_S", 0.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with counted("ranks read") as advance:
+        assert advance is not None
+        advance(1, 1024)
+        advance(1024, 1024)
+    said = capsys.readouterr().err
+    assert "ranks read 1 of 1,024" in said
+    assert said.endswith("\r\x1b[2K")
+
+
+def test_in_a_pipe_nothing_is_counted() -> None:
+    with counted("ranks read") as advance:
+        assert advance is None

@@ -143,6 +143,14 @@ def test_a_slow_loader_is_named(tmp_path: Path) -> None:
     assert {rank: row["cause"] for rank, row in found.items()} == {"1": "data loading"}
 
 
+def test_a_rank_of_fsdp_that_sleeps_is_named(tmp_path: Path) -> None:
+    answer = ranks_of(tmp_path, "--kind", "fsdp", "--plant", "sleep", "--late", "1", "--ms", "30")
+    assert list(late(answer)) == ["1"]
+    assert late(answer)["1"]["cause"] == "Python"
+    assert answer["tables"]["excess"]["rows"][0]["more"] == pytest.approx(30e6, rel=0.15)
+    assert {row["kind"] for row in answer["tables"]["communication"]["rows"]} >= {"all-gather"}
+
+
 def test_a_pipeline_without_a_late_stage_is_even(tmp_path: Path) -> None:
     answer = ranks_of(tmp_path, "--kind", "pipeline")
     assert late(answer) == {}

@@ -41,8 +41,10 @@ def delay_of(core: Core, late: Late, host_factor: float) -> tuple[float, float]:
     left = np.ones(len(graph))
     own, mine = nodes[~communication], event[~communication]
     left[own] = [1.0 - share.get(one, 0.0) for one in device_contexts(core, mine)]
-    removed = np.minimum(_of_nodes(core, work, share) + _of_held(core, mine, 1.0 - left[own]), graph.gap)
-    even = np.where(graph.on_host, (graph.gap - removed) / host_factor, graph.gap)
+    # What is the rank's own is as long as it is said to be: many recorded frames in it make the graph think less of it.
+    held = np.minimum(_of_held(core, mine, 1.0 - left[own]), graph.gap)
+    removed = _of_nodes(core, work, share) + held
+    even = np.where(graph.on_host, np.maximum(graph.gap - removed, 0.0) / host_factor, graph.gap)
     before = simulate(replace(graph, gap=even + removed, duration=duration)).step_ns
     after = simulate(replace(graph, gap=even, duration=duration * left)).step_ns
     return before, max(0.0, before - after)
