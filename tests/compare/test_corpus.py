@@ -186,8 +186,8 @@ def test_moving_the_model_every_step_is_seen_as_copies_that_go() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "why"),
     [
-        ("01_matmul_add_64_warm_eager", "01_matmul_add_4096_warm_eager", "other sizes"),
-        ("01_matmul_add_64_warm_eager", "01_bmm_add_64_warm_eager", "other sizes"),
+        ("01_matmul_add_64_warm_eager", "01_matmul_add_4096_warm_eager", "different sizes"),
+        ("01_matmul_add_64_warm_eager", "01_bmm_add_64_warm_eager", "different sizes"),
         ("05_llama_train", "05_llama_prefill_stack", "backward pass"),
     ],
 )

@@ -104,7 +104,7 @@ def test_memory_names_the_holders_of_the_peak(mnist: Facts) -> None:
     assert use is not None
     section = measure_section(mnist, "memory")
     blocks = cut_tables(section.tables, limit=None)
-    assert str(section.statements[0]).startswith("At most 1.13 GB of device memory are allocated, 1.46 GB reserved of")
+    assert str(section.statements[0]).startswith("At most 1.13 GB of device memory is allocated, 1.46 GB reserved of")
     assert sum(row["bytes"] for row in blocks["memory"].rows) == use.known_at_peak
     assert blocks["memory"].rows[0]["share"] == blocks["memory"].rows[0]["bytes"] / use.peak
     assert [row["allocations"] for row in blocks["memory-steps"].rows] == use.churn["allocations"].tolist()

@@ -123,6 +123,7 @@ def cli() -> None:
     \b
     lanewise explain trace.json.gz     what the program is bound by, and what to fix first
     lanewise demo                      the same on a bundled trace
+    lanewise tour                      learn it, in twelve questions
     """
 
 

@@ -11,8 +11,8 @@ from lanewise.measure.columns import Columns
 from lanewise.measure.core import remembered
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
-from lanewise.report.evidence_columns import Headings
-from lanewise.report.model import Location, TableBlock, TableColumn, TextBlock
+from lanewise.report.evidence_columns import LINE, Headings
+from lanewise.report.model import Location, TableBlock, TextBlock
 from lanewise.trace.frames import is_user_frame, parse_frame
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -94,7 +94,7 @@ def by_line(facts: Facts, title: str, shown: Headings, *, by: str) -> list[Table
     lines = lines.take(lines[by] > 0)
     if lines.height == 0:
         return []
-    return [table_of(title, lines.sorted_by(by), [TableColumn("line", "text", "source line"), *shown], limit=5)]
+    return [table_of(title, lines.sorted_by(by), [LINE, *shown], limit=5)]
 
 
 def line_hint(facts: Facts) -> list[TextBlock]:

@@ -36,6 +36,7 @@ from lanewise.report.evidence_columns import (
     SHARE,
     START,
     TOTAL,
+    WAITING,
     WHAT,
     Headings,
     headed,
@@ -91,7 +92,7 @@ API_COLUMNS: Headings = [
     headed(COUNT, "count"),
     headed(TOTAL, "total"),
     TableColumn("self", "time", "self"),
-    TableColumn("waiting", "time", "waiting"),
+    WAITING,
     *_SPREAD,
 ]
 COPY_COLUMNS: Headings = [

@@ -14,10 +14,10 @@ from lanewise.report.model import TableColumn
 __all__ = [
     "ANNOTATION", "ANNOTATION_DURATION", "ANNOTATION_START", "BLOCKS", "BUSY", "BYTES", "CALL", "CALLS", "CAUSE",
     "COPIES", "COUNT", "DEVICE", "DEVICE_TOTAL", "DIRECTION", "DTYPE", "DURATION", "FIRST_DISPATCH", "FLOP_RATE",
-    "FUNCTION", "HOST", "HOST_SELF", "HOST_TOTAL", "INSIDE", "KERNEL", "KERNELS", "KIND", "LAUNCHES", "LONGEST",
-    "MAX", "MEDIAN", "MINE", "MODULE", "MORE", "NAME", "NUMBER", "OPERATOR", "OPERATORS", "OTHERS", "PERIOD", "ROW",
-    "SHAPES", "SHARE", "SITE", "START", "STEP", "TIME", "TOTAL", "VALUE", "WAIT", "WHAT", "WHERE", "Headings",
-    "headed",
+    "FUNCTION", "GROUP", "HOST", "HOST_SELF", "HOST_TOTAL", "INSIDE", "KERNEL", "KERNELS", "KIND", "LAUNCHES",
+    "LINE", "LONGEST", "MAX", "MEDIAN", "MINE", "MODULE", "MORE", "NAME", "NODE", "NUMBER", "OPERATOR", "OPERATORS",
+    "OTHERS", "PERIOD", "RANK", "RANKS", "ROW", "SHAPES", "SHARE", "SITE", "START", "STEP", "TIME", "TOTAL",
+    "VALUE", "WAIT", "WAITING", "WHAT", "WHERE", "Headings", "headed",
 ]  # fmt: skip
 
 ANNOTATION = TableColumn("annotation", "text", "annotation")
@@ -39,6 +39,7 @@ DURATION = TableColumn("duration", "time", "mean")
 FIRST_DISPATCH = TableColumn("first_dispatch", "time", "first operator")
 FLOP_RATE = TableColumn("flop_rate", "flop_rate", "computes")
 FUNCTION = TableColumn("function", "text", "function")
+GROUP = TableColumn("group", "text", "group")
 HOST = TableColumn("host", "time", "host time")
 HOST_SELF = TableColumn("host_self", "time", "host self")
 HOST_TOTAL = TableColumn("host_total", "time", "host total")
@@ -47,6 +48,7 @@ KERNEL = TableColumn("kernel", "text", "kernel")
 KERNELS = TableColumn("kernels", "count", "kernels")
 KIND = TableColumn("kind", "text", "kind")
 LAUNCHES = TableColumn("launches", "count", "launches")
+LINE = TableColumn("line", "text", "source line")
 LONGEST = TableColumn("longest", "time", "longest")
 MAX = TableColumn("max", "time", "max")
 MEDIAN = TableColumn("median", "time", "median")
@@ -54,11 +56,14 @@ MINE = TableColumn("mine", "time", "this rank")
 MODULE = TableColumn("module", "text", "module")
 MORE = TableColumn("more", "time", "more")
 NAME = TableColumn("name", "text", "kernel")
+NODE = TableColumn("node", "text", "node")
 NUMBER = TableColumn("number", "text", "step")
 OPERATOR = TableColumn("operator", "text", "operator")
 OPERATORS = TableColumn("operators", "count", "operators")
 OTHERS = TableColumn("others", "time", "the others")
 PERIOD = TableColumn("period", "time", "takes")
+RANK = TableColumn("rank", "text", "rank")
+RANKS = TableColumn("ranks", "text", "ranks")
 ROW = TableColumn("row", "text", "row")
 SHAPES = TableColumn("shapes", "text", "shapes")
 SHARE = TableColumn("share", "share", "share")
@@ -69,6 +74,7 @@ TIME = TableColumn("time", "time", "time")
 TOTAL = TableColumn("total", "time", "host time")
 VALUE = TableColumn("value", "text", "value")
 WAIT = TableColumn("wait", "time", "of it waiting")
+WAITING = TableColumn("waiting", "time", "waiting")
 WHAT = TableColumn("what", "text", "what")
 WHERE = TableColumn("where", "text", "where")
 

@@ -40,7 +40,7 @@ def incomparable(a: Arm, b: Arm, environment: Sequence[EnvironmentDifference]) -
         names = [" and ".join(sorted(side)) for side in types]
         reasons.append(f"matrix products are in {names[0]} and in {names[1]}")
     elif _sizes_differ(left.work, right.work):
-        reasons.append("the tensors have other sizes (the same kernels or products run on other shapes)")
+        reasons.append("the tensors have different sizes (the same kernels or products run on different shapes)")
     return reasons
 
 

@@ -128,6 +128,8 @@ def _products(changes: Sequence[Change]) -> str:
     chosen = sum(c.times for c in with_product if c.how == "kernel")
     if kept + chosen == 0:
         return ""
+    if not kept and chosen == others:
+        return f"{plural(chosen, noun)} with another kernel"
     text = f"{kept} of {plural(kept + others, noun)} the same"
     return text + (f", {chosen} with another kernel" if chosen else "")
 

@@ -13,42 +13,55 @@ from lanewise.measure.distributed.together.communication_figures import Traffic,
 from lanewise.measure.distributed.together.host_clocks import align_clocks
 from lanewise.measure.distributed.together.matched_communications import Matched
 from lanewise.measure.distributed.together.pipeline_bubble import Pipeline, pipelines_of
-from lanewise.report.evidence_columns import Headings
+from lanewise.report.evidence_columns import (
+    BYTES,
+    COUNT,
+    DEVICE,
+    GROUP,
+    HOST,
+    KIND,
+    NODE,
+    RANK,
+    RANKS,
+    WAITING,
+    Headings,
+    headed,
+)
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import bandwidth, count, share, text, time
 
 __all__ = ["communication_section"]
 
 _TRAFFIC: Headings = [
-    TableColumn("kind", "text", "collective"),
-    TableColumn("bytes", "bytes", "message"),
-    TableColumn("count", "count", "per step"),
+    headed(KIND, "collective"),
+    headed(BYTES, "message"),
+    COUNT,
     TableColumn("moving", "time", "moving"),
-    TableColumn("waiting", "time", "waiting"),
+    WAITING,
     TableColumn("exposed", "time", "exposed"),
     TableColumn("bus", "bandwidth", "bus"),
     TableColumn("of_link", "share", "of link"),
     TableColumn("hidden", "time", "hidden"),
     TableColumn("algorithm", "bandwidth", "algorithm"),
     TableColumn("ranks", "count", "ranks"),
-    TableColumn("group", "text", "group"),
+    GROUP,
 ]
 _NODES: Headings = [
-    TableColumn("node", "text", "node"),
-    TableColumn("ranks", "text", "ranks"),
-    TableColumn("host", "time", "own host time"),
-    TableColumn("device", "time", "own device time"),
+    NODE,
+    RANKS,
+    headed(HOST, "own host time"),
+    headed(DEVICE, "own device time"),
     TableColumn("most", "time", "most more than others"),
     TableColumn("on", "text", "on rank"),
 ]
 _PIPELINES: Headings = [
-    TableColumn("rank", "text", "rank"),
+    RANK,
     TableColumn("stage", "count", "stage"),
     TableColumn("idle", "share", "idle"),
     TableColumn("ideal", "share", "by the schedule"),
 ]
 _CLOCKS: Headings = [
-    TableColumn("rank", "text", "rank"),
+    RANK,
     TableColumn("ahead", "time", "clock ahead"),
     TableColumn("uncertainty", "time", "to within"),
 ]

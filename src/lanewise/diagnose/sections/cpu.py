@@ -18,6 +18,7 @@ from lanewise.report.evidence_columns import (
     FLOP_RATE,
     FUNCTION,
     INSIDE,
+    LINE,
     NUMBER,
     OPERATOR,
     OPERATORS,
@@ -150,7 +151,7 @@ def operators_source(facts: Facts) -> Source:
     headings = _OPERATORS
     if facts.health.stacks:
         columns["line"] = _texts([_line(facts, e) if row < _MOST_LOCATED else "" for row, e in enumerate(events)])
-        headings = [_OPERATORS[0], TableColumn("line", "text", "source line"), *_OPERATORS[1:]]
+        headings = [_OPERATORS[0], LINE, *_OPERATORS[1:]]
     title = "Operators on the CPU, by self time"
     if facts.trace.steps.recorded:
         return Source(f"{title} per step", Columns(columns), headings)

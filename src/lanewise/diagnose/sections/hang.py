@@ -7,7 +7,7 @@ from typing import Any
 
 from lanewise.diagnose.sections.section import Section, Source, columns_of
 from lanewise.measure.distributed.together.hang import Standstill, standstills
-from lanewise.report.evidence_columns import Headings
+from lanewise.report.evidence_columns import GROUP, Headings
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, text
 from lanewise.trace.file.flight_dump import FlightDump
@@ -19,7 +19,7 @@ _STATES = {"started": ", which is under way"}
 _HEADINGS: Headings = [
     TableColumn("operation", "text", "collective"),
     TableColumn("sequence", "count", "number"),
-    TableColumn("group", "text", "group"),
+    GROUP,
     TableColumn("missing", "text", "has not come"),
     TableColumn("there", "text", "waits"),
     TableColumn("unknown", "text", "no dump"),

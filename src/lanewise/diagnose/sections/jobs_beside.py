@@ -12,25 +12,25 @@ from lanewise.diagnose.sections.section import Section, Source, columns_of
 from lanewise.measure.distributed.late_ranks import Job
 from lanewise.measure.distributed.together.communication_figures import Traffic, traffic_of
 from lanewise.measure.distributed.together.matched_communications import match
-from lanewise.report.evidence_columns import Headings
+from lanewise.report.evidence_columns import BYTES, COUNT, DEVICE, HOST, KIND, RANK, Headings, headed
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, text, time
 
 __all__ = ["jobs_section"]
 
 _RANKS: Headings = [
-    TableColumn("rank", "text", "rank"),
+    RANK,
     TableColumn("host_before", "time", "own host time before"),
-    TableColumn("host", "time", "after"),
+    headed(HOST, "after"),
     TableColumn("device_before", "time", "own device time before"),
-    TableColumn("device", "time", "after"),
+    headed(DEVICE, "after"),
     TableColumn("late", "text", "late"),
 ]
 _COMMUNICATION: Headings = [
-    TableColumn("kind", "text", "collective"),
-    TableColumn("bytes", "bytes", "message"),
+    headed(KIND, "collective"),
+    headed(BYTES, "message"),
     TableColumn("count_before", "count", "per step before"),
-    TableColumn("count", "count", "after"),
+    headed(COUNT, "after"),
     TableColumn("moving_before", "time", "moving before"),
     TableColumn("moving", "time", "after"),
     TableColumn("bus_before", "bandwidth", "bus before"),

@@ -74,13 +74,13 @@ def peak_statement(use: MemoryUse) -> TextBlock:
     """The peak in a sentence."""
     if not use.totals:
         return TextBlock(
-            "At most {peak} of device memory are allocated on top of what was at the start, at {at}; this build of torch "
+            "At most {peak} of device memory is allocated on top of what was at the start, at {at}; this build of torch "
             "records no totals.",
             {"peak": byte_size(use.peak), "at": time(use.peak_time)},
         )
     of = " of {capacity} ({share})" if use.capacity else ""
     return TextBlock(
-        f"At most {{peak}} of device memory are allocated, {{reserved}} reserved{of}, at {{at}}.",
+        f"At most {{peak}} of device memory is allocated, {{reserved}} reserved{of}, at {{at}}.",
         {
             "peak": byte_size(use.peak),
             "reserved": byte_size(use.peak_reserved),

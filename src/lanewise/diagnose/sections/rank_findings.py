@@ -16,7 +16,7 @@ from lanewise.diagnose.settings import Settings
 from lanewise.errors import LanewiseError
 from lanewise.measure.distributed.gathering.executor import Executor
 from lanewise.measure.distributed.gathering.read_ranks import RanksRead
-from lanewise.report.evidence_columns import Headings
+from lanewise.report.evidence_columns import NAME, RANKS, WHERE, Headings, headed
 from lanewise.report.gain import helps
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, text
@@ -30,11 +30,11 @@ MOST = 32
 _NAMED = 3
 _HEADINGS: Headings = [
     TableColumn("code", "text", "code"),
-    TableColumn("name", "text", "finding"),
-    TableColumn("ranks", "text", "ranks"),
+    headed(NAME, "finding"),
+    RANKS,
     TableColumn("gain", "time", "gain, median"),
     TableColumn("most", "time", "most"),
-    TableColumn("where", "text", "on rank"),
+    headed(WHERE, "on rank"),
 ]
 
 

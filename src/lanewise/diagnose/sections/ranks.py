@@ -20,7 +20,19 @@ from lanewise.measure.distributed.late_ranks import Job, compare_ranks
 from lanewise.measure.distributed.together.job_what_ifs import WhatIf, what_ifs
 from lanewise.measure.distributed.together.matched_communications import Matched, match
 from lanewise.measure.distributed.without_late import delay_of
-from lanewise.report.evidence_columns import CAUSE, DEVICE, HOST, MINE, MORE, OTHERS, WHERE, Headings, headed
+from lanewise.report.evidence_columns import (
+    CAUSE,
+    DEVICE,
+    HOST,
+    MINE,
+    MORE,
+    OTHERS,
+    RANK,
+    WHAT,
+    WHERE,
+    Headings,
+    headed,
+)
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.reader import read
@@ -28,7 +40,7 @@ from lanewise.trace.reader import read
 __all__ = ["Explained", "JobTold", "told_of_job"]
 
 _RANKS: Headings = [
-    TableColumn("rank", "text", "rank"),
+    RANK,
     headed(HOST, "own host time"),
     headed(DEVICE, "own device time"),
     headed(MORE, "more than others"),
@@ -36,9 +48,9 @@ _RANKS: Headings = [
     TableColumn("speed", "ratio", "host while recorded"),
     TableColumn("file", "text", "file"),
 ]
-_EXCESS: Headings = [TableColumn("rank", "text", "rank"), MORE, MINE, OTHERS, CAUSE, WHERE]
+_EXCESS: Headings = [RANK, MORE, MINE, OTHERS, CAUSE, WHERE]
 _WHAT_IF: Headings = [
-    TableColumn("what", "text", "with"),
+    headed(WHAT, "with"),
     TableColumn("how", "text", ""),
     TableColumn("step", "time", "step"),
 ]

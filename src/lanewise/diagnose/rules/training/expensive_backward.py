@@ -12,7 +12,7 @@ from lanewise.diagnose.select import compute_ns
 from lanewise.diagnose.what_if.remedies import rescale
 from lanewise.measure.facts import Facts
 from lanewise.measure.training.backward_work import Backward
-from lanewise.report.evidence_columns import COUNT
+from lanewise.report.evidence_columns import COUNT, NODE
 from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.schema import ENGINE_PREFIX
@@ -121,7 +121,7 @@ def expensive_backward(
             table(
                 "Backward nodes against their forward",
                 [
-                    TableColumn("node", "text", "node"),
+                    NODE,
                     COUNT,
                     TableColumn("backward", "time", "backward"),
                     TableColumn("forward", "time", "forward"),

@@ -7,8 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import kernel_label, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.report.evidence_columns import COUNT, TIME, headed
-from lanewise.report.model import TableColumn
+from lanewise.report.evidence_columns import COUNT, NODE, TIME, headed
 from lanewise.report.quantity import count, share, time
 
 
@@ -63,7 +62,7 @@ def hidden_in_graphs(facts: Facts, *, share_from: float = 0.1) -> Outcome:
         evidence=[
             table(
                 "Device work inside graphs",
-                [TableColumn("node", "text", "device op"), headed(COUNT, "count"), TIME],
+                [headed(NODE, "device op"), headed(COUNT, "count"), TIME],
                 rows,
             )
         ],
