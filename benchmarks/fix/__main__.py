@@ -24,6 +24,7 @@ from benchmarks.fix.forked import run_one, warm_imports
 from benchmarks.fix.one import optimize_one
 from benchmarks.fix.warm import use_caches, warm
 from benchmarks.fix.workloads import WORKLOADS, missing
+from benchmarks.machine import described
 
 from lanewise.fix.time_budget import seconds_of
 
@@ -117,15 +118,7 @@ def _machine(logs: Path) -> dict[str, Any]:
     output = logs / "machine.json"
 
     def describe() -> None:
-        import torch
-
-        from lanewise.capture.machine import describe
-
-        facts = describe()
-        found = {name: facts.get(name, {}) for name in ("versions", "host", "device")}
-        if torch.cuda.is_available():
-            found["card"] = torch.cuda.get_device_name()
-        output.write_text(json.dumps(found, default=str))
+        output.write_text(json.dumps(described(), default=str))
 
     problem = run_one(describe, logs / "machine.log", 120)
     return {"unknown": problem} if problem else json.loads(output.read_text())

@@ -16,7 +16,6 @@ import importlib.util
 import json
 import math
 import os
-import platform
 import random
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.fix.forked import run_all, run_one, warm_imports
+from benchmarks.machine import described
 
 Make = Callable[[str], tuple[Any, tuple[Any, ...]]]
 
@@ -173,7 +173,7 @@ def main() -> None:
         models[name] = {"failed": problem} if problem else json.loads(output.read_text())
         print(log.read_text()[-6000:] if problem or os.environ.get("SAID") else "", file=sys.stderr)
         print(f"{name}: {told(models[name])}", flush=True)
-        result |= models[name].pop("machine", {})
+        result["machine"] = models[name].pop("machine", result.get("machine"))
         asked.output.write_text(json.dumps(result | {"totals": totals(models), "models": models}, indent=1) + "\n")
     print(json.dumps(totals(models)))
 
@@ -247,15 +247,10 @@ def _one(name: str, asked: argparse.Namespace, output: Path, folder: Path) -> No
                 "against_eager": round(others["eager"] / median(times["plan"]), 3),
                 "rounds": _ROUNDS,
                 "attempts": attempts,
-                "machine": _machine(torch, asked.device),
+                "machine": described(),
             }
         )
     )
-
-
-def _machine(torch: Any, device: str) -> dict[str, Any]:
-    found = {"python": platform.python_version(), "torch": torch.__version__, "cores": os.cpu_count()}
-    return found | ({"card": torch.cuda.get_device_name(), "cuda": torch.version.cuda} if device == "cuda" else {})
 
 
 def _bare_graph(model: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | None:

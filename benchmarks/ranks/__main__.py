@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from benchmarks.machine import described
 
 JOB = Path(__file__).with_name("job.py")
 _SOURCE = Path(__file__).parents[2] / "src"
@@ -112,8 +113,9 @@ def run_case(case: Case, args: argparse.Namespace, folder: Path, healthy: dict[s
         answer = called([sys.executable, "-m", "lanewise", "ranks", str(folder / "traces"), "--json", "--no-cache"])
         result |= judged(json.loads(answer), case, late)
     except (subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
-        output = getattr(error, "stderr", "") or ""
-        result["error"] = f"{type(error).__name__}: {error}"[:400] + str(output)[-1500:]
+        # The command names places of the machine.
+        output = str(getattr(error, "stderr", "") or error)
+        result["error"] = f"{type(error).__name__}: {output.strip().splitlines()[-1:]}"[:1500]
         result["right"] = False
     result["seconds"] = round(time.monotonic() - begun, 1)
     return result
@@ -163,7 +165,7 @@ def summary(results: list[dict[str, Any]], args: argparse.Namespace) -> dict[str
     return {
         "device": args.device,
         "nproc": args.nproc,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": described(),
         "totals": {
             "planted": len(planted),
             "rank right": sum(bool(one.get("right_rank")) for one in planted),

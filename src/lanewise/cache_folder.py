@@ -14,27 +14,25 @@ __all__ = ["cache_folder", "code_state", "state_folder"]
 
 def cache_folder() -> Path:
     """`LANEWISE_CACHE_DIR`, or a folder where the system keeps caches. It need not exist."""
-    if chosen := os.environ.get("LANEWISE_CACHE_DIR"):
-        return Path(chosen)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "lanewise"
+    return _folder("LANEWISE_CACHE_DIR", mac="Caches", variable="XDG_CACHE_HOME", otherwise=".cache")
 
 
 def state_folder() -> Path:
     """`LANEWISE_STATE_DIR`, or a folder where the system keeps what programs remember. It need not exist."""
-    if chosen := os.environ.get("LANEWISE_STATE_DIR"):
+    return _folder("LANEWISE_STATE_DIR", mac="Application Support", variable="XDG_STATE_HOME", otherwise=".local/state")
+
+
+def _folder(chosen_by: str, *, mac: str, variable: str, otherwise: str) -> Path:
+    """What a variable of ours says, or ours in the system's folder: on macOS below Library, elsewhere what a variable of
+    the system's says, or a folder below that of the user."""
+    if chosen := os.environ.get(chosen_by):
         return Path(chosen)
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Application Support")
+        base = str(Path.home() / "Library" / mac)
     else:
-        base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        base = os.environ.get(variable) or str(Path.home() / otherwise)
     return Path(base) / "lanewise"
 
 

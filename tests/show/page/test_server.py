@@ -51,7 +51,7 @@ def ask(
 
 def test_it_listens_on_the_loopback_address_only(server: PageServer) -> None:
     assert urlsplit(server.address).hostname == "127.0.0.1"
-    assert server._http.server_address[0] == "127.0.0.1"
+    assert server._server._http.server_address[0] == "127.0.0.1"
     assert len(server.token) >= 32
 
 
@@ -123,7 +123,7 @@ def test_what_is_on_screen_does_not_wait_for_slow_trees() -> None:
                 thread.join(5)
                 assert answered, path
     finally:
-        server._http.server_close()
+        server._server._http.server_close()
 
 
 def test_a_page_that_is_closed_meanwhile_and_an_answer_that_fails_leave_no_traceback(

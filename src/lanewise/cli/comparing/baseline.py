@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lanewise.cli.common import cache_option, emit, open_trace, project_settings
+from lanewise.cli.common import cache_option, emit, open_trace, project_settings, step_time_option
 
 __all__ = ["baseline"]
 
@@ -27,14 +27,7 @@ def baseline() -> None:
     help="The file.",
 )
 @click.option("--label", default="baseline", show_default=True, help="What comparisons call it.")
-@click.option(
-    "--step-time",
-    "step_time",
-    metavar="US",
-    type=click.FloatRange(min=0, min_open=True),
-    default=None,
-    help="Step time without a profiler, in microseconds, if you measured it.",
-)
+@step_time_option
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 @cache_option
 def save(sources: tuple[str, ...], output: Path, label: str, step_time: float | None, force: bool, cache: bool) -> None:

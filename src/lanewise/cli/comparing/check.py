@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option, project_settings
+from lanewise.cli.common import (
+    cache_option,
+    console,
+    emit,
+    json_option,
+    open_trace,
+    output_option,
+    project_settings,
+    step_time_option,
+)
 from lanewise.cli.outputs import deliver
 
 if TYPE_CHECKING:
@@ -35,14 +44,7 @@ __all__ = ["check"]
     default=None,
     help="File with the budgets; the nearest lanewise.toml or pyproject.toml by default.",
 )
-@click.option(
-    "--step-time",
-    "step_time",
-    metavar="US",
-    type=click.FloatRange(min=0, min_open=True),
-    default=None,
-    help="Step time without a profiler, in microseconds, if you measured it.",
-)
+@step_time_option
 @click.option(
     "--undecided",
     type=click.Choice(["pass", "fail"]),

@@ -1,33 +1,28 @@
 """The page from a local server, for traces too large to send: the browser asks for what is on screen.
 
-It listens on the loopback address only, on a port that the system chooses, behind a random path; a request that names
-another host (a page elsewhere that was made to resolve to this machine) is refused. It reads nothing but the trace,
-and source lines where it was told to.
+It reads nothing but the trace, and source lines where it was told to.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 import threading
 from collections.abc import Callable
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.diff.diff_page import Base, diff_html
-from lanewise.show.loopback import LoopbackServer
+from lanewise.show.loopback import NOT_FOUND, Answer, PrivateServer
 from lanewise.show.page.before_after import before_after_block
 from lanewise.show.page.html import page, report_html
 from lanewise.show.page.payload import overview_block, tables_block, tree_block
 from lanewise.show.page.timeline import MAX_SLICES
 from lanewise.show.page.window_queries import Windows
 
-__all__ = ["HEADERS", "PageServer"]
+__all__ = ["PageServer"]
 
 
 class PageServer:
@@ -53,24 +48,27 @@ class PageServer:
         self._inside = len(facts.trace) <= max_slices
         self._max_slices = max_slices
         self._lock = threading.Lock()
-        self._token = secrets.token_urlsafe(24)
         self._preparing: threading.Thread | None = None
-        self._http = LoopbackServer(0, self._handler())
+        self._server = PrivateServer(self._respond)
 
     @property
     def address(self) -> str:
         """What to open in a browser."""
         view = "#view=compare" if self._base is not None else ""
-        return f"http://127.0.0.1:{self._http.server_port}/{self._token}/{view}"
+        return f"{self._server.address}{view}"
+
+    @property
+    def token(self) -> str:
+        """The secret first part of every path."""
+        return self._server.token
 
     def serve(self) -> None:
         """Answer until interrupted or closed."""
-        self._http.serve_forever(poll_interval=0.2)
+        self._server.serve()
 
     def close(self) -> None:
         """Stop answering."""
-        self._http.shutdown()
-        self._http.server_close()
+        self._server.close()
 
     @cached_property
     def _page(self) -> str:
@@ -78,7 +76,7 @@ class PageServer:
             return diff_html(self._facts, self._report, self._base, max_slices=self._max_slices, sources=self._sources)
         if self._inside:
             return report_html(self._facts, self._report, max_slices=self._max_slices, sources=self._sources)
-        return page(self._report, overview_block(self._facts, self._report), {}, server=f"/{self._token}")
+        return page(self._report, overview_block(self._facts, self._report), {}, server=f"/{self.token}")
 
     @cached_property
     def _windows(self) -> Windows:
@@ -139,59 +137,12 @@ class PageServer:
             self._preparing = threading.Thread(target=self.answer, args=("timeline", {}), daemon=True)
             self._preparing.start()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                if self.headers.get("Host", "") not in server.hosts:
-                    self._send(403, "text/plain", b"this server answers to its own address only\n")
-                    return
-                url = urlsplit(self.path)
-                token, _, path = url.path.removeprefix("/").partition("/")
-                if not secrets.compare_digest(token.encode(), server.token.encode()):
-                    self._send(404, "text/plain", b"not found\n")
-                    return
-                try:
-                    found = server.answer(path, {key: values[0] for key, values in parse_qs(url.query).items()})
-                except ValueError as error:
-                    self._send(400, "text/plain", f"{error}\n".encode())
-                    return
-                except Exception as error:
-                    # The page says that there is no answer; the terminal says why.
-                    self._send(500, "text/plain", b"failed\n")
-                    raise error
-                if found is None:
-                    self._send(404, "text/plain", b"not found\n")
-                else:
-                    self._send(200, *found)
-
-            def _send(self, status: int, type_: str, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", type_)
-                self.send_header("Content-Length", str(len(body)))
-                for name, value in HEADERS:
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name is the base class's
-                """Nothing: the terminal is the user's."""
-
-        return Handler
-
-    @property
-    def token(self) -> str:
-        """The secret first part of every path."""
-        return self._token
-
-    @cached_property
-    def hosts(self) -> frozenset[str]:
-        """What a browser on this machine may call us."""
-        port = self._http.server_port
-        return frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
+    def _respond(self, path: str, query: dict[str, str]) -> Answer:
+        try:
+            found = self.answer(path, query)
+        except ValueError as error:
+            return Answer(400, "text/plain", f"{error}\n".encode())
+        return NOT_FOUND if found is None else Answer(200, *found)
 
 
 # What each path is answered from, made at its first request.
@@ -204,15 +155,6 @@ _MADE_ONCE = {
     **dict.fromkeys(("slices", "details", "measure", "search"), "_windows"),
 }
 _BINARY = "application/octet-stream"
-HEADERS = (
-    ("Cache-Control", "no-store"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-    ("X-Frame-Options", "DENY"),
-)
-"""What every answer says besides."""
 
 
 def _json(value: Any) -> tuple[str, bytes] | None:

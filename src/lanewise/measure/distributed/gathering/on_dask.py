@@ -7,12 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lanewise.errors import MissingDependencyError, UsageError
-from lanewise.measure.distributed.gathering.processes import task_of
+from lanewise.measure.distributed.gathering.processes import in_order, run_task
 
 __all__ = ["Dask"]
-
-_AHEAD = 4
-"""Tasks submitted for each thread of the cluster, so that none waits and no answers pile up."""
 
 _CONNECT = "15s"
 
@@ -31,13 +28,10 @@ class Dask:
         """See `Executor`. Raises UsageError where the cluster cannot be reached."""
         with self._client() as client:
             threads = max(1, sum(client.nthreads().values()))
-            submitted: list[Any] = []
-            for row in range(len(names)):
-                while len(submitted) < min(len(names), row + _AHEAD * threads):
-                    name = names[len(submitted)]
-                    submitted.append(client.submit(_run, task, name, cache, pure=False, retries=1))
-                yield self._answer(submitted[row])
-                submitted[row] = None  # lets go of the answer
+            for one in in_order(
+                names, threads, lambda name: client.submit(run_task, task, name, cache, pure=False, retries=1)
+            ):
+                yield self._answer(one)
 
     def _client(self) -> Any:
         if not self._address:
@@ -53,7 +47,3 @@ class Dask:
             return submitted.result()
         except self._distributed.scheduler.KilledWorker:
             return None
-
-
-def _run(task: str, name: str, cache: bool) -> bytes:
-    return task_of(task)(name, cache)

@@ -8,12 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lanewise.errors import MissingDependencyError, UsageError
-from lanewise.measure.distributed.gathering.processes import task_of
+from lanewise.measure.distributed.gathering.processes import in_order, run_task
 
 __all__ = ["Ray"]
-
-_AHEAD = 4
-"""Tasks submitted for each core of the cluster, so that none waits and no answers pile up."""
 
 _CONNECT_S = 10.0
 
@@ -41,14 +38,10 @@ class Ray:
                 raise UsageError(f"no Ray cluster at {self._address or 'this machine'}: {error}") from None
         try:
             # What reads one trace after another may end for lack of memory: once more, then it is that trace's.
-            run = ray.remote(num_cpus=1, max_retries=1)(_run)
+            run = ray.remote(num_cpus=1, max_retries=1)(run_task)
             cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
-            submitted: list[Any] = []
-            for row in range(len(names)):
-                while len(submitted) < min(len(names), row + _AHEAD * cores):
-                    submitted.append(run.remote(task, names[len(submitted)], cache))
-                yield self._answer(submitted[row])
-                submitted[row] = None  # lets go of the answer
+            for one in in_order(names, cores, lambda name: run.remote(task, name, cache)):
+                yield self._answer(one)
         finally:
             if ours:
                 ray.shutdown()
@@ -70,7 +63,3 @@ class Ray:
             raise
         except self._ray.exceptions.RayError:
             return None
-
-
-def _run(task: str, name: str, cache: bool) -> bytes:
-    return task_of(task)(name, cache)

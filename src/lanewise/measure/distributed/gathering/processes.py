@@ -15,10 +15,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-__all__ = ["Processes", "Task", "task_of"]
+__all__ = ["Processes", "Task", "in_order", "run_task", "task_of"]
 
 Task = Callable[[str, bool], bytes]
 """What is done with the name of a trace, and whether copies are kept: an answer as bytes."""
@@ -31,6 +32,27 @@ def task_of(name: str) -> Task:
     """The function behind `module:function`."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
+
+
+def run_task(task: str, name: str, cache: bool) -> bytes:
+    """Do it with one trace: what is sent to a cluster."""
+    return task_of(task)(name, cache)
+
+
+_AHEAD = 4
+
+
+def in_order(names: Sequence[str], places: int, submit: Callable[[str], Any]) -> Iterator[Any]:
+    """What was submitted for each name, in their order.
+
+    Four are under way for each place of a cluster, so that none waits and no answers pile up.
+    """
+    submitted: list[Any] = []
+    for row in range(len(names)):
+        while len(submitted) < min(len(names), row + _AHEAD * places):
+            submitted.append(submit(names[len(submitted)]))
+        yield submitted[row]
+        submitted[row] = None  # lets go of the answer
 
 
 class Processes:
