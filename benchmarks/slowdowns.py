@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from benchmarks.machine import described
-from lanewise.tree.slowing import lookout
 from tests.tree.slowing.simulated import NOISES, Program, followed
+
+from lanewise.tree.slowing import lookout
 
 STEPS, BEGIN, PLACE = 100_000, 800, 7
 
@@ -84,10 +84,10 @@ def _times(random: np.random.Generator, noise: str, steps: int) -> np.ndarray:
 def live(device: str, steps: int) -> dict[str, Any]:
     """A small transformer and a tail of cheap operators, which becomes 10 % longer."""
     import torch
+    from benchmarks.context.programs import Model
     from torch import nn
 
     import lanewise
-    from benchmarks.context.programs import Model
 
     class Tail(nn.Module):
         times = 40

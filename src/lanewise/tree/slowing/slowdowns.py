@@ -2,7 +2,7 @@
 
 Costs of contexts come as sums over a block. What most of the program has become slower by is the machine's doing and is
 taken out of each block first. Then every place that matters, with what it calls and by itself, is a series of its own
-(`evidence`). What explains a change is looked for below the place that it is seen at.
+(`sequential`). What explains a change is looked for below the place that it is seen at.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.trace.groups import weighted_median
-from lanewise.tree.slowing.evidence import REFERENCE, Evidence, threshold_of
 from lanewise.tree.slowing.growing_forest import GrowingForest
+from lanewise.tree.slowing.sequential import REFERENCE, Evidence, threshold_of
 
 __all__ = ["METRICS", "Grown", "Slowdowns"]
 
@@ -32,11 +32,13 @@ _DIFFUSE = 0.5
 """Of the step: a place that holds more, with no place inside of it that explains its change, is no place to look at."""
 _SAYS = 0.001
 """Of the step: less says nothing about how fast the machine is."""
+_LOUDEST = 3
+"""Times what an ordinary place says."""
 _BUSY = 1.5
 """A block in which most of the program takes so much longer, or less, says nothing."""
 _SPIKE = 1.5
 """Of what a context usually takes: more in one block is an interruption, and cut off there."""
-_FOLLOWS = 1.15
+_FOLLOWS = 1.25
 """By so much what it usually takes is corrected with each block, so that what stays becomes usual."""
 _INTERRUPTED = 1.15
 """A block in which interruptions are so much more of the time than they were in the reference says nothing."""
@@ -176,8 +178,9 @@ class _Series:
         total = float(self._own.sum())
         self._steady = np.flatnonzero(self._own > _SAYS * total)
         self._level = self._own[self._steady]
+        weight = np.sqrt(self._level)
         # A place that dominates the step would hide its own change.
-        self._weight = np.sqrt(self._level)
+        self._weight = np.minimum(weight, _LOUDEST * np.median(weight)) if len(weight) else weight
 
     def _drift(self, own: np.ndarray) -> float:
         """What most of the program takes longer than in the reference."""
