@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.trace.file.profiler_log import says_dropped
+from lanewise.trace.graph_capture import in_capture
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -150,13 +151,7 @@ def _launches(trace: Trace) -> tuple[int, np.ndarray]:
     """How many calls enqueue work, and those of them that have none; calls under graph capture enqueue nothing."""
     links = trace.links
     calls = links.launches
-    captured = np.zeros(len(calls), dtype=bool)
-    build = links.calls("graph_build")
-    begin = build[trace.name_mask("BeginCapture")[trace.name[build]]] if len(build) else build
-    finish = build[trace.name_mask("EndCapture")[trace.name[build]]] if len(build) else build
-    for low, high in zip(np.sort(trace.start[begin]), np.sort(trace.end[finish]), strict=False):
-        captured |= (trace.start[calls] >= low) & (trace.start[calls] <= high)
-    live = calls[~captured]
+    live = calls[~in_capture(trace, calls)]
     # A call in flight when the recording stopped has no record of its work; nor have sets and copies of zero bytes,
     # which no profiler reports: count kernel launches only.
     kernel_launch = links.names_of("launch", "graph_launch")[trace.name[live]]
