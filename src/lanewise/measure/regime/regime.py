@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.regime.start_up import start_up_calls
+from lanewise.measure.regime.cold_calls import start_up_calls
 from lanewise.measure.regime.time_classes import CLASSES
-from lanewise.trace.graph_capture import in_capture
+from lanewise.trace.health import in_capture
 from lanewise.trace.intervals import covered
 
 if TYPE_CHECKING:

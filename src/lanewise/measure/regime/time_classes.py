@@ -24,9 +24,9 @@ import numpy as np
 
 from lanewise.measure.regime.backlog import Backlog, backlog_of
 from lanewise.measure.regime.blocked import after_lost_launch, blocked_part, waits_of_launchers
+from lanewise.measure.regime.cold_calls import start_up_calls
 from lanewise.measure.regime.held import copying_from, held_gaps, submitted_late, what_ended_before
-from lanewise.measure.regime.start_up import start_up_calls
-from lanewise.trace.graph_capture import captures
+from lanewise.trace.health import captures
 from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
 

@@ -8,7 +8,7 @@ from lanewise.diagnose.evidence import locate, table, table_of
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
-from lanewise.measure.regime.start_up import COLD_CALL_NS
+from lanewise.measure.regime.cold_calls import COLD_CALL_NS
 from lanewise.measure.validity.first_step import causes_in_first_step
 from lanewise.report.evidence_columns import (
     ANNOTATION_DURATION,
