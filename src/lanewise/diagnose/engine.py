@@ -120,6 +120,8 @@ def effects_of(facts: Facts, wishes: Sequence[Wish]) -> list[Effect]:
 
 def matters(facts: Facts, effect: Effect) -> bool:
     """Whether a change gives a measurable part of the step, alone or after others: otherwise its finding is a note."""
+    if not facts.regime.measures_the_program:
+        return False
     return max(effect.gain, effect.alone) >= NOTE_BELOW * facts.unprofiled.step_ns
 
 
@@ -185,7 +187,9 @@ _NOTHING = Effect(place=0, alone=0.0, gain=0.0, low=0.0, high=0.0, leaves=0.0)
 def _finding(facts: Facts, rule: Rule, outcome: Found, effect: Effect, *, unsteady: bool) -> Finding:
     kind = rule.kind
     if kind == "problem" and not matters(facts, effect):
-        kind, effect = "note", replace(effect, gain=0.0, low=0.0, high=0.0)
+        # Of a recording of something else it is worth knowing, but what it would give cannot be told.
+        kind = "note" if facts.regime.measures_the_program else "statement"
+        effect = replace(effect, gain=0.0, low=0.0, high=0.0)
     return Finding(
         code=rule.code,
         name=rule.name,

@@ -324,6 +324,8 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
     if problems:
         first = problems[0]
         parts.append(f"Start with {first.code} ({first.name}): {gain_text(first)}.")
+    elif facts.regime.name == "undetermined" and facts.device_records == "some" and regime:
+        parts.append(f"To find out, {regime.fix}")
     elif facts.regime.name == "mixed":
         parts.append("No single fix would make the step measurably shorter.")
     elif regime and facts.device_records == "some" and regime.fix:

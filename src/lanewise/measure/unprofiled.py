@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.regime.blocked import blocked_part, waits_in_gaps
+from lanewise.measure.regime.held import copying_from, held_gaps, submitted_late
 from lanewise.measure.regime.time_classes import CLASSES, LATENCY_NS, host_part
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import Replayed, simulate
@@ -155,7 +156,11 @@ def classes_of_replay(
     transfer = subtract(merge(copies, sitting), compute)
     next_work = np.flatnonzero(~communication)
     launcher = graph.dependency[rows[next_work]]
-    launched = np.where(launcher >= 0, replayed.end[np.maximum(launcher, 0)] + LATENCY_NS, -1).astype(np.int64)
+    # A call that takes longer, as it loads a kernel say, holds up what it launches itself; not one that waits for it.
+    call = np.maximum(graph.event[np.maximum(launcher, 0)], 0)
+    waits_too = np.isin(call, graph.event[graph.on_host & (graph.own > 0)])
+    takes = np.where(waits_too, LATENCY_NS, np.maximum(trace.duration[call], LATENCY_NS))
+    launched = np.where(launcher >= 0, replayed.end[np.maximum(launcher, 0)] + takes, -1).astype(np.int64)
     gaps = subtract(Union(np.array([low]), np.array([max(high, low + 1)])), merge(compute, transfer))
     order = np.argsort(start[next_work], kind="stable")
     host, untold = host_part(gaps, start[next_work][order], launched[order], int(end.max()))
@@ -165,12 +170,21 @@ def classes_of_replay(
     untold = intersect(gaps, merge(untold, for_nothing))
     host = subtract(subtract(intersect(gaps, host), for_collective), untold)
     rest = subtract(subtract(gaps, host), untold)
+    waits_for_work = subtract(rest, spinning)
+    of_other = graph.dependency[rows[next_work]]
+    explained = (graph.second[rows[next_work]] >= 0) | ((of_other >= 0) & ~graph.on_host[np.maximum(of_other, 0)])
+    held = held_gaps(waits_for_work, start[next_work][order], explained[order])
+    if submitted_late(trace):
+        host = merge(host, held)
+    else:
+        untold = merge(untold, held)
+    waits_for_work = subtract(waits_for_work, held)
     sets = {
         "compute": compute,
         "transfer": transfer,
         "host": host,
         "communication": intersect(rest, spinning),
-        "dependency": subtract(rest, spinning),
+        "dependency": waits_for_work,
         "unknown": untold,
     }
     time = {name: float(clip(sets[name], low, high).total) for name in CLASSES}
@@ -202,7 +216,7 @@ def _blocking(trace: Trace, graph: StepGraph, replayed: Replayed) -> Union:
     work = np.maximum(graph.dependency[waits], 0)
     launch = np.where(graph.dependency[waits] >= 0, graph.dependency[work], -1)
     end = replayed.end[waits]
-    # From the call on: the driver copies to a buffer of its own before the device does anything.
-    began = np.where(launch >= 0, replayed.end[np.maximum(launch, 0)], end - graph.own[waits])
-    began = np.minimum(began, end)
+    called = np.where(launch >= 0, replayed.end[np.maximum(launch, 0)], end - graph.own[waits])
+    began = copying_from(trace, graph.event[work], called, replayed.end[work] - graph.duration[work])
+    began = np.minimum(np.where(graph.dependency[waits] >= 0, began, called), end)
     return union(np.rint(began).astype(np.int64), np.rint(end).astype(np.int64))

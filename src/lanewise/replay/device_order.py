@@ -76,8 +76,12 @@ class DeviceOrder:
         before = self._before()
         same = before > NEVER
         idle = np.where(same, start - before, 0).astype(np.float64)
-        launched = np.where(self.launch >= 0, self.trace.start[np.maximum(self.launch, 0)], -1)
+        call = np.maximum(self.launch, 0)
+        launched = np.where(self.launch >= 0, self.trace.start[call], -1)
         delay = np.where(has_launch, start - launched, 0).astype(np.float64)
+        # A call that takes so long, as it loads a kernel or the queue is full, launches at its end.
+        slow = has_launch & (self.trace.duration[call] > _DRAINED) & (self.trace.end[call] <= start)
+        launched = np.where(slow, self.trace.end[call], launched)
         # The later nodes of a graph follow its earlier ones.
         node = np.concatenate(([False], self.launch[1:] == self.launch[:-1])) if len(self) else same
         late = has_launch & (~same | (launched >= before)) & ~node

@@ -32,6 +32,8 @@ _FAR_SLOWER = 1.35
 # A device's clock with and without the profiler, in turns on a lent H200, differed by less than this, and mostly by less
 # than the other.
 _CLOCKS, _USUAL_CLOCKS = 1.3, 1.1
+# What a launch takes that loads its kernel: so long, and so many times as long as in other steps.
+_LOADS_NS, _LOADS_RATIO = 1_000_000.0, 10.0
 # Of a stretch full of Python frames at least this share is left.
 LEFT_OF_FRAMES = 0.15
 
@@ -70,7 +72,7 @@ def undistort(graph: StepGraph, costs: Costs = COSTS, *, unusual: np.ndarray | N
     """
     host = graph.on_host
     work = np.maximum(graph.gap - graph.profiler, 0.0)
-    work = np.where(host, _typical(graph, work, unusual), work)
+    work = np.where(host, _typical(graph, work, unusual, of=host), work)
     # A frame's row is nearly all that a small Python function costs while it is recorded; an operator does more.
     work = np.where(host, np.maximum(work - graph.rows[:, 2] * costs.frame, LEFT_OF_FRAMES * work), work)
     price = graph.rows[:, 0] * costs.operator + graph.rows[:, 1] * costs.call
@@ -78,6 +80,9 @@ def undistort(graph: StepGraph, costs: Costs = COSTS, *, unusual: np.ndarray | N
     gap = np.where(host, np.maximum(work - price, costs.left * work), graph.gap)
     # A lag behind a launch or a wait is the driver's work and the device's; one behind another stream is the device's.
     lag = np.where((graph.dependency != -1) & (graph.lag > 0), graph.lag * costs.latency, graph.lag)
+    # A launch that loads its kernel holds up what it launches; the same launch of another step does not.
+    often = _typical(graph, lag, unusual, of=~host)
+    lag = np.where(lag > np.maximum(_LOADS_NS, _LOADS_RATIO * often), often, lag)
     return replace(graph, gap=gap, own=np.minimum(graph.own, gap), lag=lag, profiler=np.zeros(len(graph)))
 
 
@@ -117,21 +122,21 @@ def slower(graph: StepGraph, factor: float) -> StepGraph:
     )
 
 
-def _typical(graph: StepGraph, work: np.ndarray, unusual: np.ndarray | None) -> np.ndarray:
-    """Host work with each stretch at most what it takes in the quicker ones of the steps that do the same; an unusual step
-    keeps its own."""
+def _typical(graph: StepGraph, work: np.ndarray, unusual: np.ndarray | None, *, of: np.ndarray) -> np.ndarray:
+    """What some nodes take, with each at most what it takes in the quicker ones of the steps that do the same; an unusual
+    step keeps its own."""
     if graph.steps < 2:
         return work
-    host = np.flatnonzero(graph.on_host)
-    event = graph.event[host]
+    chosen = np.flatnonzero(of)
+    event = graph.event[chosen]
     name = np.where(event >= 0, graph.trace.name[np.maximum(event, 0)].astype(np.int64), -1)
-    what = np.stack((graph.lane[host].astype(np.int64), name), axis=1)
-    order = np.argsort(graph.step[host], kind="stable")
-    bounds = np.searchsorted(graph.step[host][order], np.arange(graph.steps + 1))
+    what = np.stack((graph.lane[chosen].astype(np.int64), name), axis=1)
+    order = np.argsort(graph.step[chosen], kind="stable")
+    bounds = np.searchsorted(graph.step[chosen][order], np.arange(graph.steps + 1))
     alike: defaultdict[bytes, list[np.ndarray]] = defaultdict(list)
     for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         mine = order[first:last]
-        alike[what[mine].tobytes()].append(host[mine])
+        alike[what[mine].tobytes()].append(chosen[mine])
     result = work.copy()
     for steps in alike.values():
         if len(steps) > 1:

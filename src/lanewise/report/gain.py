@@ -54,6 +54,8 @@ def step_text(regime: RegimeSummary, *, marked: bool = True, watched: bool = Fal
     per = " per step" if marked else ""
     if watched and regime.step_us == regime.recorded_step_us:
         return f"{recorded}{per} as watched; what watching adds was not measured"
+    if regime.name == "undetermined" and not regime.unprofiled:
+        return f"{recorded}{per} as recorded"
     if watched:
         return f"about {step}{per} without watching ({low} to {high}); {recorded} as watched"
     if regime.unprofiled:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.trace.file.profiler_log import says_dropped
+from lanewise.trace.intervals import Union, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
 
-__all__ = ["Health", "examine", "silent_launches"]
+__all__ = ["Health", "captures", "examine", "in_capture", "silent_launches"]
 
 # More overlap on one stream than this is an impossible duration (trap R4); up to 15 us is rounding or programmatic
 # dependent launch (trap R5).
@@ -146,17 +147,31 @@ def silent_launches(trace: Trace) -> np.ndarray:
     return _launches(trace)[1]
 
 
+def captures(trace: Trace) -> Union:
+    """Time in which a graph is captured, ns: what is launched then is only written down, and runs once it is replayed."""
+    build = trace.links.calls("graph_build")
+    if len(build) == 0:
+        return Union.empty()
+    begin = np.sort(trace.start[build[trace.name_mask("BeginCapture")[trace.name[build]]]])
+    end = np.sort(trace.end[build[trace.name_mask("EndCapture")[trace.name[build]]]])
+    both = min(len(begin), len(end))
+    return union(begin[:both], end[:both])
+
+
+def in_capture(trace: Trace, calls: np.ndarray) -> np.ndarray:
+    """Whether each of some launches is made while a graph is captured, bool, shape (calls,)."""
+    spans = captures(trace)
+    if len(spans.start) == 0:
+        return np.zeros(len(calls), dtype=bool)
+    at = np.searchsorted(spans.start, trace.start[calls], side="right") - 1
+    return (at >= 0) & (trace.start[calls] <= spans.end[np.maximum(at, 0)])
+
+
 def _launches(trace: Trace) -> tuple[int, np.ndarray]:
     """How many calls enqueue work, and those of them that have none; calls under graph capture enqueue nothing."""
     links = trace.links
     calls = links.launches
-    captured = np.zeros(len(calls), dtype=bool)
-    build = links.calls("graph_build")
-    begin = build[trace.name_mask("BeginCapture")[trace.name[build]]] if len(build) else build
-    finish = build[trace.name_mask("EndCapture")[trace.name[build]]] if len(build) else build
-    for low, high in zip(np.sort(trace.start[begin]), np.sort(trace.end[finish]), strict=False):
-        captured |= (trace.start[calls] >= low) & (trace.start[calls] <= high)
-    live = calls[~captured]
+    live = calls[~in_capture(trace, calls)]
     # A call in flight when the recording stopped has no record of its work; nor have sets and copies of zero bytes,
     # which no profiler reports: count kernel launches only.
     kernel_launch = links.names_of("launch", "graph_launch")[trace.name[live]]

@@ -13,7 +13,13 @@ export function Findings({ report, current }: { report: Report; current: string 
   return (
     <section aria-labelledby="what-to-do">
       <h2 id="what-to-do">{on.length ? 'What to do, most to gain first' : 'What to do'}</h2>
-      {on.length === 0 && report.source.devices > 0 && <p>No single fix would make the step measurably shorter.</p>}
+      {on.length === 0 && report.source.devices > 0 && (
+        <p>
+          {report.regime.name === 'undetermined'
+            ? 'What would help cannot be told from this recording.'
+            : 'No single fix would make the step measurably shorter.'}
+        </p>
+      )}
       {on.length === 0 && report.source.devices === 0 && (
         <p>
           The diagnoses speak of the time that a GPU loses; this run has none. What the CPU's time goes to is in the{' '}

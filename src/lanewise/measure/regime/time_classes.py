@@ -5,11 +5,12 @@ The classes are those of diagnoses.md section 1, disjoint, in this priority, and
     compute        a kernel that is not communication runs
     transfer       a copy or set runs, or a host thread sits in a copy that blocks it
     host           the next compute or copy op is not launched yet, even if a communication kernel spins meanwhile;
-                   plus the launch latency of a drained stream
+                   plus the launch latency of a drained stream, and the time that a driver collects launches (Windows)
     communication  a communication kernel runs and the rest is already launched, or the host waits for that kernel
     dependency     launched, and waiting for an event, a stream or the queue
     unknown        the trace cannot tell: work launched before the recording, records that are lost, a wait for nothing
-                   that was recorded, the profiler's own stalls
+                   that was recorded, the profiler's own stalls; or it says nothing of how the program runs: the start of
+                   the device, graphs that are captured and not run
 
 A step's window on the device runs from the end of the previous step's last device op to the end of its own.
 """
@@ -23,7 +24,9 @@ import numpy as np
 
 from lanewise.measure.regime.backlog import Backlog, backlog_of
 from lanewise.measure.regime.blocked import after_lost_launch, blocked_part, waits_of_launchers
-from lanewise.trace.groups import distinct
+from lanewise.measure.regime.cold_calls import start_up_calls
+from lanewise.measure.regime.held import copying_from, held_gaps, submitted_late, what_ended_before
+from lanewise.trace.health import captures
 from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
 
@@ -54,7 +57,9 @@ class TimeClasses:
         of_step: ns per step and class, shape (steps, len(CLASSES)).
         backlog: work of earlier, unrecorded steps at the head (MEA111).
         stalls: the profiler's buffer requests that blocked a host thread (MEA103).
-        untold: the unknown time by why it is unknown: `head`, `stalls`, `unlinked`, `lost`, `blocked`.
+        untold: the unknown time by why it is unknown: `head`, `stalls`, `unlinked`, `lost`, `blocked`, `start`, `capture`,
+            `held`.
+        collected: part of `host` in which work was launched and the driver had not handed it to the device.
     """
 
     device: str
@@ -66,6 +71,7 @@ class TimeClasses:
     backlog: Backlog
     stalls: Union
     untold: dict[str, Union]
+    collected: Union
 
 
 def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeClasses:
@@ -83,6 +89,7 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
             Backlog(),
             Union.empty(),
             {},
+            Union.empty(),
         )
 
     event = trace.device_work[rows]
@@ -96,12 +103,17 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     spinning = union(start[communication], end[communication])
     busy = merge(compute, spinning, union(start[copying], end[copying]))
 
-    blocking = _blocking_copy_calls(trace, host, rows)
+    blocking, began = _blocking_copy_calls(trace, host, rows)
     # A copy that waits for a collective to end moves nothing yet.
-    sitting = subtract(union(trace.start[blocking], trace.end[blocking]), spinning)
+    sitting = subtract(union(began, trace.end[blocking]), spinning)
+    blocking = blocking[began == trace.start[blocking]]
     transfer = subtract(merge(union(start[copying], end[copying]), sitting), compute)
 
-    ready_start, ready_launched = _next_work(trace, start[~communication], launch[~communication], blocking)
+    work = trace.device_work
+    explained = what_ended_before(start, trace.lane[event], trace.end[work], trace.lane[work])
+    ready_start, ready_launched, explained = _next_work(
+        trace, host, start[~communication], launch[~communication], explained[~communication], blocking
+    )
     low = min(int(start.min()), int(trace.steps.start.min()))
     high = max(int(end.max()), int(trace.steps.end.max()))
     gaps = subtract(Union(np.array([low]), np.array([high])), merge(compute, transfer))
@@ -113,8 +125,12 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     hosts = intersect(gaps, waiting_for_host)
     waits = waits_of_launchers(trace, host, gaps, start[~communication], launch[~communication])
     for_collective, for_nothing = blocked_part(hosts, waits, spinning)
+    start_up = start_up_calls(trace, host)
     reasons = {
         "stalls": stalls,
+        "start": union(trace.start[start_up], trace.end[start_up]),
+        # Of many steps those that capture are left out, or they all do, and then that is what the program does.
+        "capture": captures(trace) if len(trace.steps) == 1 else Union.empty(),
         "head": Union(np.array([low]), np.array([backlog.until])) if backlog.there else Union.empty(),
         "lost": after_lost_launch(trace, gaps),
         "unlinked": untold,
@@ -124,17 +140,22 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     unknown = merge(*reasons.values())
     hosts = subtract(subtract(hosts, for_collective), unknown)
     rest = subtract(subtract(gaps, hosts), unknown)
+    waits_for_work = subtract(rest, spinning)
+    held = held_gaps(waits_for_work, ready_start, explained)
+    waits_for_work = subtract(waits_for_work, held)
+    held, collected = (Union.empty(), held) if submitted_late(trace) else (held, Union.empty())
+    reasons["held"], unknown, hosts = held, merge(unknown, held), merge(hosts, collected)
     sets = {
         "compute": compute,
         "transfer": transfer,
         "host": hosts,
         "communication": intersect(rest, spinning),
-        "dependency": subtract(rest, spinning),
+        "dependency": waits_for_work,
         "unknown": unknown,
     }
     window_start, window_end = _windows(trace, host, event, backlog)
     of_step = np.stack([covered(sets[name], window_start, window_end) for name in CLASSES], axis=1)
-    return TimeClasses(device, sets, busy, window_start, window_end, of_step, backlog, stalls, reasons)
+    return TimeClasses(device, sets, busy, window_start, window_end, of_step, backlog, stalls, reasons, collected)
 
 
 def _busiest_device(trace: Trace) -> tuple[np.ndarray, str]:
@@ -151,27 +172,32 @@ def _busiest_device(trace: Trace) -> tuple[np.ndarray, str]:
     return rows[np.argsort(trace.start[work[rows]], kind="stable")], str(of_lane[0][chosen])
 
 
-def _blocking_copy_calls(trace: Trace, host: Host, rows: np.ndarray) -> np.ndarray:
-    """Calls in which a host thread waits for its own copy."""
+def _blocking_copy_calls(trace: Trace, host: Host, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Calls in which a host thread waits for its own copy, and when each began to copy, ns."""
     launch = trace.links.launch[rows]
-    copies = distinct(launch[(launch >= 0) & (trace.kind[trace.device_work[rows]] == Kind.MEMCPY)], len(trace))
-    return copies[host.waiting[copies]]
+    event = trace.device_work[rows]
+    mine = (launch >= 0) & (trace.kind[event] == Kind.MEMCPY)
+    mine[mine] = host.waiting[launch[mine]]
+    copies, first = np.unique(launch[mine], return_index=True)
+    return copies, copying_from(trace, event[mine][first], trace.start[copies], trace.start[event[mine][first]])
 
 
 def _next_work(
-    trace: Trace, start: np.ndarray, launch: np.ndarray, blocking: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Start of everything that can end a gap, in order, and until when it was the host's fault; -1 where unknown.
+    trace: Trace, host: Host, start: np.ndarray, launch: np.ndarray, explained: np.ndarray, blocking: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Start of everything that can end a gap, in order, and until when it was the host's fault; -1 where unknown. And
+    whether it is known what each waited for in its queue.
 
     That is the launch's start plus the latency of a drained stream, or the launch's end where the call itself took
-    longer (it loaded a module, say).
+    longer (it loaded a module, say; a call that waits for its own work was done launching long before).
     """
     call = np.maximum(launch, 0)
-    launched = np.maximum(trace.start[call] + LATENCY_NS, trace.end[call])
+    launched = trace.start[call] + np.maximum(LATENCY_NS, np.where(host.waiting[call], 0, trace.duration[call]))
     starts = np.concatenate((start, trace.start[blocking]))
     launches = np.concatenate((np.where(launch >= 0, launched, -1), trace.start[blocking] + LATENCY_NS))
+    known = np.concatenate((explained, np.ones(len(blocking), dtype=bool)))
     order = np.argsort(starts, kind="stable")
-    return starts[order], launches[order]
+    return starts[order], launches[order], known[order]
 
 
 def host_part(gaps: Union, ready_start: np.ndarray, ready_launched: np.ndarray, last_end: int) -> tuple[Union, Union]:

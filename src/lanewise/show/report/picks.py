@@ -26,12 +26,15 @@ __all__ = [
 NOTHING_SPEAKS_AGAINST = "nothing casts doubt on these numbers"
 _FUNCTIONS = 6
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
+_TO_START_WITH = re.compile(r" Start with [A-Z]{3}\d{3} \(.*$")
 
 
 def bound_by(report: Report) -> str:
     """The verdict without what to start with, which follows by itself."""
     regime = next((finding.title for finding in report.findings if finding.kind == "regime"), "")
-    return clean(report.verdict if "cpu" in report.tables else regime or report.verdict, 700)
+    # Without device work the verdict says where the time went, or why there is none; the regime does not.
+    known = bool(report.regime.shares) and "cpu" not in report.tables
+    return clean(regime if known and regime else _TO_START_WITH.sub("", report.verdict), 700)
 
 
 def step_sentence(report: Report) -> str:

@@ -171,6 +171,8 @@ def _findings(report: Report) -> list[RenderableType]:
 def way_on(report: Report) -> str:
     """What to try where no finding gives back anything."""
     way = next((f.fix for f in report.findings if f.kind == "regime" and f.code != "REG105"), "")
+    if report.regime.name == "undetermined":
+        return f"What would help cannot be told from this recording. To find out, {way}" if way else ""
     none = "No single fix would make the step measurably shorter."
     return f"{none} Try: {way}" if way else none
 

@@ -27,6 +27,14 @@ _SPINNING = (
     "Host-bound: {share} of every {step} the next work has not been launched yet, although the GPU looks busy "
     "{busy_share} of the time: collectives are spinning."
 )
+_COLLECTED = (
+    "Host-bound: the GPU works {busy} of every {step} ({busy_share}); {collected} of the time work has been launched and "
+    "the GPU is idle: on Windows the driver collects launches before it submits them."
+)
+_ON_WINDOWS = (
+    "launch less often (larger batches, torch.compile, CUDA graphs), turn on hardware-accelerated GPU scheduling, or run "
+    "under Linux (WSL 2 included), where launches are submitted at once."
+)
 _WAITS_TOO = (
     "Device-bound: the GPU computes {share} of every {step}; it also waits for the host {host_share} of the time."
 )
@@ -41,6 +49,18 @@ _QUEUED = (
     "Device-bound: when recording began the host had run {queued} ahead of the GPU, longer than the {step} recorded after "
     "that."
 )
+_TO_FIND_OUT = {
+    "none": "record with stacks: `lanewise run --stacks` names what runs between the operators.",
+    "not recorded": "record the device's activities as well.",
+    "lost": "record fewer steps at a time, and with nothing else that profiles the device.",
+    "head": "call `torch.cuda.synchronize()` right before recording, or record some steps more and leave the first out.",
+    "stalls": "record fewer steps, or without stacks.",
+    "unlinked": "record the host's activities together with the device's, in one profiler.",
+    "blocked": "record the other processes and cards as well (`lanewise ranks` compares them).",
+    "held": "record the whole of some steps, all streams and cards, while nothing else uses the GPU.",
+    "start": "run the program for some steps before recording: a schedule with `wait` and `warmup`, or `lanewise run`.",
+    "capture": "record some steps after the capture: those that replay the graph.",
+}
 _BY_LINE = [headed(HOST, "host time in operators"), DEVICE, LAUNCHES]
 
 
@@ -70,8 +90,12 @@ def _judge(facts: Facts, name: str) -> Outcome:
         "reason": text(regime.reason),
     }
     headings = [headed(WHAT, "where the step goes"), TIME, SHARE]
-    title = None
-    if name == "host" and regime.busy_share + host > 1.02:
+    title, fix = None, _TO_FIND_OUT.get(regime.why)
+    collected = facts.classes.collected.total / max(1, int(facts.classes.of_step.sum()))
+    if name == "host" and collected >= _ALSO_FROM:
+        values["collected"] = share(collected)
+        title, fix = _COLLECTED, _ON_WINDOWS
+    elif name == "host" and regime.busy_share + host > 1.02:
         title = _SPINNING
     elif regime.queued_ns:
         title = _QUEUED
@@ -86,7 +110,7 @@ def _judge(facts: Facts, name: str) -> Outcome:
     evidence = [table("Time per step", headings, rows)] if rows else []
     if name in {"host", "mixed"}:
         evidence += by_line(facts, "Who keeps the host busy, per step", _BY_LINE, by="host")
-    return Found(values=values, title=title, evidence=evidence)
+    return Found(values=values, title=title, evidence=evidence, fix=fix)
 
 
 def _of_tree(contexts: Contexts, *, name: str) -> Outcome:
@@ -232,7 +256,8 @@ def mixed(facts: Facts) -> Outcome:
 def undetermined(facts: Facts) -> Outcome:
     """The trace cannot say what the run is bound by.
 
-    Fix: record again as the findings about the measurement say.
+    Fix: record again as the findings about the measurement say; what would answer the question depends on what is missing,
+    and the report says it.
 
     Verify: a regime is named.
     """

@@ -8,6 +8,7 @@ from lanewise.diagnose.evidence import locate, table, table_of
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, rule
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
+from lanewise.measure.regime.cold_calls import COLD_CALL_NS
 from lanewise.measure.validity.first_step import causes_in_first_step
 from lanewise.report.evidence_columns import (
     ANNOTATION_DURATION,
@@ -97,8 +98,6 @@ def cold_first_step(facts: Facts, *, ratio_from: float = 1.5, cause_share: float
     return Found(values=values, evidence=evidence, steps=[0], title=title, fix=fix)
 
 
-# Nothing that a warm program calls takes so long unless it waits.
-_COLD_CALL_NS = 50_000_000
 _COLD_PART = 0.1
 
 
@@ -108,7 +107,7 @@ def _cold_call(facts: Facts) -> Outcome:
     calls = trace.api_calls
     calls = calls[~host.waiting[calls] & (calls != host.profiler_sync)]
     length = float(trace.steps.end[0] - trace.steps.start[0])
-    long = calls[trace.duration[calls] >= max(_COLD_CALL_NS, _COLD_PART * length)]
+    long = calls[trace.duration[calls] >= max(COLD_CALL_NS, _COLD_PART * length)]
     if len(long) == 0:
         return NotApplicable("the trace marks no steps")
     worst = int(long[np.argmax(trace.duration[long])])

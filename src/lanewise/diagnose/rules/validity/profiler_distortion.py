@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lanewise.diagnose.evidence import per_step, table
-from lanewise.diagnose.rule import Clear, Found, Outcome, rule
+from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
 from lanewise.report.evidence_columns import VALUE, WHAT
 from lanewise.report.quantity import count, ratio, time
@@ -55,7 +55,8 @@ def profiler_distortion(
 
     Verify: the recorded step takes less than 1.2x the un-profiled one.
 
-    Silent: below 1.2x. Device-bound steps stay there (0.97x to 1.0x on our H100).
+    Silent: below 1.2x. Device-bound steps stay there (0.97x to 1.0x on our H100). And where the recording holds the start
+    of the program, the capture of a graph, or too little of the device's work to compute anything from.
 
     Source: pytorch/pytorch#82793; on our H100 1.1x to 2.2x for most host-bound steps, 3.1x with stacks, 3.4x for the
     replay of a 16 us graph and 5.6x for a single linear layer.
@@ -103,6 +104,8 @@ def profiler_distortion(
         if cost.ratio <= ratio_from:
             return Clear(f"the recorded step takes {cost.ratio:.2f}x the un-profiled one")
         return Found(title=_RANGE if width > range_from else None, values=values, evidence=evidence)
+    if not facts.regime.measures_the_program:
+        return NotApplicable("what the step takes without the profiler cannot be told from this recording")
     step = facts.unprofiled
     if step.distortion <= ratio_from:
         return Clear(f"without the profiler the step would be about {step.distortion:.2f}x shorter")

@@ -1,0 +1,231 @@
+"""What the first screen says of recordings that hold something else than a program at work, or too little of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lanewise.diagnose.explain import explain
+from lanewise.report.model import Report
+from lanewise.show.report.one_screen import one_screen
+from lanewise.show.report.short_markdown import short_markdown
+from tests.support.builder import TraceBuilder
+from tests.support.text import shown
+
+TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
+
+
+def screen(of: Report | TraceBuilder | str) -> str:
+    """The first screen on one line."""
+    if isinstance(of, str):
+        of = explain(TRACES / f"{of}.json.gz")
+    report = of if isinstance(of, Report) else explain(of.build())
+    return " ".join(shown(one_screen(report), width=120).split())
+
+
+# -- no device work ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("d_gpu_program_cpu_activities_only", "What the GPU did was not recorded, though the program used one"),
+        ("f_host_rows_of_gpu_program", "What the GPU did was not recorded, though the program used one"),
+        ("only_memory_of_a_gpu", "No kernel was launched"),
+    ],
+)
+def test_the_verdict_on_a_gpu_that_was_not_recorded_is_on_the_first_screen(name: str, says: str) -> None:
+    assert says in screen(name)
+    assert "holds no device work. !" not in screen(name)
+    assert "No single fix" not in screen(name)
+    assert says in short_markdown(explain(TRACES / f"{name}.json.gz")).splitlines()[0]
+
+
+def test_launches_without_any_work_are_a_recording_that_lost_it() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step(), b.op("aten::mm", head=100, tail=100):
+            b.call("cudaLaunchKernel")
+    assert "What the GPU did is missing from this recording" in screen(b)
+    assert explain(b.build()).regime.name == "undetermined"
+
+
+def test_what_a_finding_would_give_is_not_said_where_the_devices_work_is_lost() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step():
+            for _ in range(4):
+                with b.op("aten::mm", head=500, tail=100, sequence=7, forward_thread=0):
+                    b.call("cudaLaunchKernel")
+                b.call("cudaMalloc", duration=3_000)
+    of = explain(b.build())
+    assert [f.code for f in of.findings if f.kind == "problem"] == []
+    assert "MEM101" in [f.code for f in of.findings if f.kind == "statement"]
+    assert "less than 1 %" not in screen(of)
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("f_missing_records", "record fewer steps at a time"),
+        ("f_unlinked_steps", "record the host's activities together with the device's"),
+        ("f_wait_unexplained", "record the other processes and cards as well"),
+    ],
+)
+def test_where_nothing_can_be_said_the_screen_says_how_to_find_out(name: str, way: str) -> None:
+    text = screen(name)
+    assert f"What would help cannot be told from this recording. To find out, {way}" in text
+    assert "without the profiler" not in text
+    assert way in explain(TRACES / f"{name}.json.gz").verdict
+
+
+# -- the start of the device -------------------------------------------------------------------------------------------
+
+
+def cold(*long: float, steps: bool) -> TraceBuilder:
+    """So long takes the first launch of each step, or of each piece of a recording without marks; us."""
+    b = TraceBuilder()
+    for us in long:
+        with b.step() if steps else b.op("aten::conv"), b.op("aten::mm"):
+            b.launch("gemm", call=us, delay=us + 5)
+            for _ in range(20):
+                with b.op("aten::add", head=20):
+                    b.launch("add", duration=5)
+    return b
+
+
+@pytest.mark.parametrize(("long", "steps"), [((6_500, 5), False), ((6_500,), True)])
+def test_loading_kernels_is_the_start_of_a_program_and_not_what_binds_it(long: tuple[float, ...], steps: bool) -> None:
+    of = explain(cold(*long, steps=steps).build())
+    assert of.regime.name == "undetermined"
+    assert "starting the device and loading kernels (cudaLaunchKernel alone took 6.5 ms)" in of.verdict
+    assert "run the program for some steps before recording" in screen(of)
+    assert [f.code for f in of.findings if f.kind == "problem"] == []
+
+
+def test_one_step_of_many_that_loads_a_kernel_leaves_the_verdict() -> None:
+    of = explain(cold(5, 5, 5, 6_500, 5, steps=True).build())
+    assert of.regime.name == "host-bound"
+    assert of.regime.step_us < 1_000
+
+
+def test_a_launch_that_is_long_in_every_step_is_what_the_program_does() -> None:
+    of = explain(cold(6_500, 6_500, 6_500, 6_500, steps=True).build())
+    assert of.regime.name == "host-bound"
+    assert of.regime.shares["dependency"] < 0.02
+
+
+def test_a_call_of_many_seconds_that_starts_the_device_leaves_nothing_to_gain() -> None:
+    b = TraceBuilder()
+    with b.op("aten::to"):
+        b.call("cudaDeviceGetStreamPriorityRange", duration=24_000_000)
+    for _ in range(10):
+        with b.op("aten::mm", head=500_000, sequence=3, forward_thread=0):
+            b.launch("gemm", duration=1_000)
+    of = explain(b.build())
+    assert of.regime.name == "undetermined"
+    assert "cudaDeviceGetStreamPriorityRange alone took 24.0 s" in of.verdict
+    assert [f.code for f in of.findings if f.kind == "problem"] == []
+
+
+# -- the capture of a graph --------------------------------------------------------------------------------------------
+
+
+def capture(b: TraceBuilder, launches: int) -> None:
+    b.launch("fill")
+    b.call("cudaStreamBeginCapture")
+    for _ in range(launches):
+        with b.op("aten::mm", head=100, tail=20):
+            b.call("cudaLaunchKernel", duration=5)
+    b.call("cudaStreamEndCapture")
+    b.call("cudaGraphInstantiate", duration=200)
+
+
+def capturing(launches: int, *, steps: int) -> TraceBuilder:
+    b = TraceBuilder()
+    for _ in range(steps):
+        with b.step():
+            capture(b, launches)
+    return b
+
+
+def test_a_recording_of_a_capture_says_nothing_of_the_replay() -> None:
+    of = explain(capturing(40, steps=1).build())
+    assert of.regime.name == "undetermined"
+    assert "a graph is captured here: 98 % of the launches are only written down" in of.verdict
+    assert "record some steps after the capture" in screen(of)
+    assert "MEA105" not in screen(of)
+    assert [f.code for f in of.findings if f.kind == "problem"] == []
+
+
+def test_a_program_that_captures_in_every_step_is_one_that_does() -> None:
+    of = explain(capturing(40, steps=4).build())
+    assert of.regime.name == "host-bound"
+    assert "LAU108" in [f.code for f in of.findings]
+
+
+def test_a_capture_beside_much_work_leaves_the_verdict() -> None:
+    b = TraceBuilder()
+    with b.step():
+        capture(b, 3)
+        for _ in range(100):
+            with b.op("aten::mm"):
+                b.launch("gemm", duration=500)
+    assert explain(b.build()).regime.name == "device-bound"
+
+
+# -- work that does not begin ------------------------------------------------------------------------------------------
+
+
+def late(us: float, *, file: str = "train.py", other: bool = False) -> TraceBuilder:
+    """Each launch begins so much later than it could, with or without another stream that was at work until then."""
+    b = TraceBuilder()
+    for _ in range(6):
+        with b.step(), b.frame(f"{file}(3): step"):
+            for _ in range(5):
+                b.launch("gemm", duration=400, delay=us)
+                if other:
+                    b.launch("ncclDevKernel_Broadcast", duration=us - 30, stream="20")
+                b.call("cudaDeviceSynchronize", duration=us + 390)
+                b.wait(20)
+    return b
+
+
+def test_work_that_does_not_begin_waits_for_nothing_that_was_recorded() -> None:
+    of = explain(late(3_000).build())
+    assert of.regime.name == "undetermined"
+    assert of.regime.shares["dependency"] < 0.02
+    assert "launched work does not begin although nothing that was recorded runs" in of.verdict
+    assert "record the whole of some steps" in screen(of)
+
+
+@pytest.mark.parametrize("file", ["C:\\work\\train.py", "torch\\nn\\modules\\module.py"])
+def test_on_windows_the_driver_submits_late(file: str) -> None:
+    of = explain(late(3_000, file=file).build())
+    assert of.regime.name == "host-bound"
+    assert of.regime.shares["dependency"] < 0.02
+    assert "the driver collects launches before it submits them" in of.verdict
+
+
+def test_work_that_begins_as_another_stream_ends_waited_for_it() -> None:
+    of = explain(late(3_000, other=True).build())
+    assert of.regime.name == "communication-bound"
+
+
+def test_a_short_pause_between_operations_is_no_missing_record() -> None:
+    of = explain(late(60).build())
+    assert of.regime.name == "device-bound"
+
+
+def test_a_copy_that_stays_in_its_queue_moves_nothing() -> None:
+    b = TraceBuilder()
+    for _ in range(6):
+        with b.step():
+            b.launch("gemm", duration=500)
+            b.launch("held back", duration=300, delay=5_000)
+            with b.op("aten::item"):
+                b.copy("DtoH", destination="pageable", size=4, duration=2, delay=5_400, call=5_410)
+    of = explain(b.build())
+    assert of.regime.shares["transfer"] < 0.1
+    assert of.regime.shares["unknown"] > 0.5
