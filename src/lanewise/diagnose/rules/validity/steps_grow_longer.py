@@ -8,7 +8,7 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.measure.validity.growth import LEAST_VALUES, Growth, growth_of
+from lanewise.measure.validity.trend import LEAST_VALUES, Growth, growth_of
 from lanewise.report.evidence_columns import CALLS, NUMBER, PERIOD, Headings, headed
 from lanewise.report.quantity import count, share, time
 
