@@ -45,6 +45,7 @@ NOT_HERE = {
     "--perfetto": "the same",
     "--snapshot": "a memory snapshot of a GPU: tests/measure/memory",
     "fix .*--apply": "minutes: tests/edit",
+    "sweep ": "a recording for each value: tests/sweep",
     "--install-hook": "changes this environment: tests/cli/test_watch_asked.py",
     "kernel .*": "compiled, which needs Triton: tests/machine_code",
     "plan.json": "a plan of optimize: tests/show/plan",

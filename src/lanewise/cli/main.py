@@ -22,6 +22,7 @@ __all__ = ["OTHER_WORDS", "VERBS", "cli", "main"]
 # verb -> its one line of help. Its command is the attribute of its name in the module of its name.
 VERBS: dict[str, str] = {
     "run": "Run a program unchanged, record it soundly, and explain it.",
+    "sweep": "Record a program at several batch sizes: where its regime changes, and was predicted to.",
     "watch": "Run a program and collect its calling-context tree, light enough to leave on.",
     "explain": "Say what a trace is bound by, what each problem costs, and what to do.",
     "view": "Show a trace on an interactive page, or write it to one file to send.",
@@ -46,7 +47,7 @@ VERBS: dict[str, str] = {
 
 # verb -> the room that its module is in; the others are beside this file.
 _ROOMS: dict[str, str] = {
-    **dict.fromkeys(("run", "watch"), "recording."),
+    **dict.fromkeys(("run", "sweep", "watch"), "recording."),
     **dict.fromkeys(("explain", "view", "table", "ranks", "tree", "chain", "export", "kernel", "sql"), "reading."),
     **dict.fromkeys(("diff", "check", "baseline"), "comparing."),
     **dict.fromkeys(("predict", "fix"), "changing."),

@@ -1,4 +1,4 @@
-"""Reports and predictions as JSON: the public schemas, as the structs define them."""
+"""Reports, predictions and sweeps as JSON: the public schemas, as the structs define them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from lanewise.report.model import Report
 from lanewise.report.prediction import Prediction
+from lanewise.report.swept import Sweep
 
-__all__ = ["prediction_json", "report_json", "to_plain"]
+__all__ = ["prediction_json", "report_json", "sweep_json", "to_plain"]
 
 
 def report_json(report: Report) -> str:
@@ -21,6 +22,11 @@ def report_json(report: Report) -> str:
 def prediction_json(prediction: Prediction) -> str:
     """The prediction, indented."""
     return msgspec.json.format(msgspec.json.encode(to_plain(prediction)), indent=2).decode()
+
+
+def sweep_json(sweep: Sweep) -> str:
+    """The sweep, indented."""
+    return msgspec.json.format(msgspec.json.encode(to_plain(sweep)), indent=2).decode()
 
 
 def to_plain(value: Any) -> Any:

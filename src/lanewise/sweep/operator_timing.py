@@ -1,0 +1,324 @@
+"""Times the operators of a recorded step by themselves, with the arguments that they would have at other batch sizes.
+
+A process of its own: `python -I -c "... main()"` reads an `Order` on standard input and writes a `Timed` a line, as it
+goes, so that an operator that crashes costs itself and the rest of this process, not what was timed before.
+"""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from lanewise.capture.lazy_torch import torch_part
+from lanewise.measure.signatures import Tensor
+from lanewise.sweep.growth import Growth
+
+__all__ = ["WHOLE", "Call", "Given", "Order", "Timed", "main"]
+
+_DTYPES = {
+    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "long int": "int64",
+    "long": "int64", "int": "int32", "short": "int16", "signed char": "int8", "unsigned char": "uint8", "bool": "bool",
+}  # fmt: skip
+_PRODUCTS = {"mm": 0, "addmm": 1, "addmm_": 1}
+"""Matrix products, and where their first factor stands."""
+
+WHOLE = -1
+"""In place of a call: all that could be timed, one after another."""
+
+_WARM_STEPS, _LEAST_STEPS, _MOST_STEPS, _AT_LEAST_S = 2, 6, 200, 0.3
+_GRAPH_CALLS, _REPLAYS = 10, 7
+
+
+class Given(msgspec.Struct, frozen=True):
+    """One argument: its tensors, `several` if it is a list of them; else its value as `text`, "" if that is not known."""
+
+    tensors: list[Tensor]
+    several: bool
+    text: str
+
+
+class Call(msgspec.Struct, frozen=True):
+    """An operator of one step.
+
+    Attributes:
+        name: of the operator. arguments: None where they were not recorded.
+        parent: place of the one around it, -1 for none. turn: when it is called, among all.
+        kept: whether what it makes is kept for a backward pass.
+    """
+
+    name: str
+    arguments: list[Given] | None
+    parent: int
+    turn: int = 0
+    kept: bool = False
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What to time.
+
+    Attributes:
+        calls: the operators of a step, parents first. skip: calls not to be tried.
+        batch: the batch size of the recording. sizes: the batch sizes to time at, that of the recording first.
+        parameters: shapes of the program's parameters.
+        device: `cpu`, or the device that the operators run on.
+        threads: of a CPU that operators use; 0 for torch's own choice.
+    """
+
+    calls: list[Call]
+    skip: list[int]
+    batch: int
+    sizes: list[int]
+    parameters: list[tuple[int, ...]]
+    device: str
+    threads: int
+
+
+class Timed(msgspec.Struct, frozen=True):
+    """A call, or `WHOLE`, and its times at each size, seconds; none where it is about to be tried."""
+
+    call: int
+    seconds: list[float]
+
+
+class _CannotTellError(Exception):
+    """The arguments of a call cannot be made from what was recorded."""
+
+
+def main() -> None:
+    """Read an order, write what was timed."""
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    torch = torch_part()
+    if order.threads:
+        torch.set_num_threads(order.threads)
+
+    def say(timed: Timed) -> None:
+        sys.stdout.buffer.write(msgspec.json.encode(timed) + b"\n")
+        sys.stdout.buffer.flush()
+
+    with torch.no_grad():
+        for timed in _Timing(torch, order).run():
+            say(timed)
+
+
+_Made = tuple[Any, list[Any], dict[str, Any]]
+"""An operator with its arguments."""
+
+
+class _Timing:
+    def __init__(self, torch: Any, order: Order) -> None:
+        self._torch = torch
+        self._order = order
+        self._on_device = order.device != "cpu"
+        self._growth = [Growth(order.batch, size, frozenset(order.parameters)) for size in order.sizes]
+        self._known: dict[bytes, tuple[Any, list[float]] | None] = {}
+        self._buffers: dict[Any, Any] = {}
+
+    def run(self) -> Iterator[Timed]:
+        """Each call that has a kernel of its own, from the outermost in, as those inside of one are part of it; on a CPU
+        then all of them one after another."""
+        part: set[int] = set()
+        found: dict[int, Any] = {}
+        for place, call in enumerate(self._order.calls):
+            if call.parent in part:
+                part.add(place)
+            elif place not in self._order.skip and call.arguments is not None:
+                key = msgspec.json.encode((call.name, call.arguments))
+                if key not in self._known:
+                    yield Timed(place, [])
+                    self._known[key] = None
+                    with suppress(Exception):
+                        self._known[key] = self._tried(call.name, call.arguments)
+                if (known := self._known[key]) is not None:
+                    part.add(place)
+                    found[place] = known[0]
+                    yield Timed(place, known[1])
+        if found and not self._on_device:
+            yield Timed(WHOLE, [self._in_turn(found, growth) for growth in self._growth])
+
+    def _tried(self, name: str, arguments: list[Given]) -> tuple[Any, list[float]] | None:
+        """The operator of a call, and its seconds at each size; None where the call cannot be made."""
+        operator = self._operator(name, arguments)
+        if operator is None:
+            return None
+        found: list[float] = []
+        for growth in self._growth:
+            args, named = self._arguments(operator, arguments, growth)
+            self._buffers.clear()
+            if self._on_device:
+                found.append(_on_device(self._torch, lambda args=args, named=named: operator(*args, **named)))
+            else:
+                begun = time.perf_counter()
+                operator(*args, **named)
+                found.append(time.perf_counter() - begun)
+        return operator, found
+
+    def _in_turn(self, found: dict[int, Any], growth: Growth) -> float:
+        """Seconds that all calls take one after another, as in a step: what a backward pass needs is kept until the end."""
+        calls: list[tuple[_Made, bool]] = []
+        for place in sorted(found, key=lambda place: self._order.calls[place].turn):
+            call = self._order.calls[place]
+            args, named = self._arguments(found[place], call.arguments or [], growth)
+            calls.append(((found[place], args, named), call.kept))
+        self._buffers.clear()
+        seconds: list[float] = []
+        begun = time.perf_counter()
+        while len(seconds) < _LEAST_STEPS or (len(seconds) < _MOST_STEPS and time.perf_counter() - begun < _AT_LEAST_S):
+            kept: list[Any] = []
+            start = time.perf_counter()
+            for (operator, args, named), keep in calls:
+                made = operator(*args, **named)
+                if keep:
+                    kept.append(made)
+            del kept
+            seconds.append(time.perf_counter() - start)
+        return statistics.quantiles(seconds[_WARM_STEPS:], n=4)[0]
+
+    def _operator(self, name: str, arguments: list[Given]) -> Any:
+        """The overload that was called, if it has a kernel of its own."""
+        space, _, word = name.partition("::")
+        packet = getattr(getattr(self._torch.ops, space), word)
+        has = self._torch._C._dispatch_has_kernel_for_dispatch_key
+        for overload in packet.overloads():
+            operator = getattr(packet, overload)
+            if not _fits(operator._schema.arguments, arguments) or has(operator.name(), "CompositeImplicitAutograd"):
+                continue
+            with suppress(Exception):
+                args, named = self._arguments(operator, arguments, self._growth[0])
+                operator(*args, **named)
+                return operator
+        return None
+
+    def _arguments(self, operator: Any, recorded: list[Given], growth: Growth) -> tuple[list[Any], dict[str, Any]]:
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        shapes = _product_shapes(operator, recorded, growth)
+        for place, argument in enumerate(operator._schema.arguments):
+            value = self._value(argument, recorded, place, growth, shapes.get(place))
+            if argument.kwarg_only:
+                named[argument.name] = value
+            else:
+                positional.append(value)
+        self._make_indices(operator, positional)
+        return positional, named
+
+    def _value(
+        self, argument: Any, recorded: list[Given], place: int, growth: Growth, shape: tuple[int, ...] | None
+    ) -> Any:
+        given = recorded[place]
+        if given.tensors:
+            shapes = [shape or growth.argument(argument.name, one.shape) for one in given.tensors]
+            made = [self._tensor(*each, (place, at)) for at, each in enumerate(zip(given.tensors, shapes, strict=True))]
+            return made if given.several else made[0]
+        if "Tensor" in str(argument.type):
+            return None
+        value = _parsed(given.text) if given.text else None
+        if value is None:
+            if argument.has_default_value():
+                return argument.default_value
+            raise _CannotTellError(argument.name)
+        if isinstance(value, list):
+            return growth.sizes(argument.name, value)
+        # Types are recorded by number: the default, that of the other arguments, is what they mostly are.
+        if argument.name == "dtype" and argument.has_default_value():
+            return argument.default_value
+        return value
+
+    def _tensor(self, recorded: Tensor, shape: tuple[int, ...], place: tuple[int, int]) -> Any:
+        torch = self._torch
+        if recorded.dtype not in _DTYPES:
+            raise _CannotTellError(recorded.dtype)
+        dtype = getattr(torch, _DTYPES[recorded.dtype])
+        strides = recorded.strides if recorded.strides and len(recorded.strides) == len(shape) else None
+        order = sorted(range(len(shape)), key=lambda at: -strides[at]) if strides else list(range(len(shape)))
+        stored = [1 if strides and strides[at] == 0 and shape[at] > 1 else shape[at] for at in order]
+        key = (dtype, tuple(stored), place)
+        if key in self._buffers:
+            made = self._buffers[key]
+        elif dtype.is_floating_point:
+            made = torch.rand(stored, device=self._order.device).add_(0.5).to(dtype)
+        else:
+            made = torch.zeros(stored, dtype=dtype, device=self._order.device)
+        # Calls of one step pass memory on: tensors of its own for each would be more than a cache holds.
+        self._buffers[key] = made
+        return made.permute([order.index(at) for at in range(len(shape))]).expand(shape)
+
+    def _make_indices(self, operator: Any, args: list[Any]) -> None:
+        """Indices that point to different rows: all of them at one would be quicker than any program's."""
+        word = operator._schema.name.partition("::")[2]
+        bounds = {
+            "embedding": lambda: (1, args[0].shape[0]),
+            "embedding_dense_backward": lambda: (1, int(args[2])),
+            "nll_loss_forward": lambda: (1, args[0].shape[-1]),
+            "nll_loss_backward": lambda: (2, args[1].shape[-1]),
+        }
+        if word in bounds:
+            place, bound = bounds[word]()
+            args[place] = self._torch.randint(0, max(1, bound), args[place].shape, device=self._order.device)
+
+
+def _fits(arguments: Any, recorded: list[Given]) -> bool:
+    """Whether the schema of an overload takes what was recorded."""
+    if len(arguments) != len(recorded):
+        return False
+    for argument, given in zip(arguments, recorded, strict=True):
+        kind = str(argument.type)
+        several = "List[Tensor]" in kind or "List[Optional[Tensor]]" in kind
+        if not given.tensors:
+            fits = kind != "Tensor"
+        else:
+            fits = "Tensor" in kind and several == given.several
+        if not fits:
+            return False
+    return True
+
+
+def _product_shapes(operator: Any, recorded: list[Given], growth: Growth) -> dict[int, tuple[int, ...]]:
+    """Shapes that must fit each other, by argument: those of a matrix product."""
+    at = _PRODUCTS.get(operator._schema.name.partition("::")[2])
+    if at is None:
+        return {}
+    left, right = recorded[at].tensors[0], recorded[at + 1].tensors[0]
+    transposed = left.strides is not None and left.strides[0] == 1 and left.strides[1] > 1
+    grown = growth.product(left.shape, right.shape, left_is_transposed=transposed)
+    added = recorded[0].tensors[0] if at else None
+    shapes = dict(zip((at, at + 1), grown, strict=True))
+    if added is not None:
+        whole = (grown[0][0], grown[1][1])
+        shapes[0] = added.shape if len(added.shape) < 2 or added.shape[0] == 1 else whole
+    return shapes
+
+
+def _parsed(text: str) -> Any:
+    """The value that a recorded text spells; None for none."""
+    with suppress(ValueError, SyntaxError):
+        return ast.literal_eval(text)
+    return None
+
+
+def _on_device(torch: Any, call: Callable[[], Any]) -> float:
+    """Seconds that the device works for a call: from a graph, so that the host does not hold it up."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(_GRAPH_CALLS):
+            call()
+    graph.replay()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    found: list[float] = []
+    for _ in range(_REPLAYS):
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        found.append(begin.elapsed_time(end) / 1e3 / _GRAPH_CALLS)
+    return sorted(found)[len(found) // 4]

@@ -1,0 +1,151 @@
+"""What a step takes at other batch sizes, from one recording: its operators are timed again as they would be then."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from lanewise.diagnose.what_if.hardware import other_batch
+from lanewise.diagnose.what_if.named import Named
+from lanewise.diagnose.what_if.predict import predict_named
+from lanewise.measure.facts import Facts
+from lanewise.replay.apply import apply
+from lanewise.replay.best_first import Wish
+from lanewise.replay.change import Change, pace, scale
+from lanewise.replay.simulate import simulate
+from lanewise.search import installed_first
+from lanewise.sweep.operator_timing import WHOLE, Order, Timed
+from lanewise.sweep.recorded_step import FirstStep, first_step, threads_of
+
+__all__ = ["Predicted", "alone", "predicted_sizes"]
+
+_MAIN = "import sys; sys.path[:] = {search!r}; from lanewise.sweep.operator_timing import main; main()"
+_ATTEMPTS, _LIMIT_S = 5, 300.0
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A step at another batch size, us.
+
+    Attributes:
+        step_us: what it takes. regime: by name, "" without a device. device_us: what the device alone needs, None without.
+    """
+
+    step_us: float
+    regime: str
+    device_us: float | None
+
+
+def alone(facts: Facts, change: Change) -> tuple[float, float]:
+    """What a step with a change would take if the device, and if the host, took no time; us."""
+    graph = facts.unprofiled.graph
+    work = facts.trace.device_work
+    without_device = simulate(apply(graph, change + scale(work, 0.0))).step_ns
+    without_host = simulate(apply(graph, change + pace(0.0))).step_ns
+    return without_device / 1e3, without_host / 1e3
+
+
+def predicted_sizes(facts: Facts, sizes: Sequence[int]) -> tuple[list[Predicted], float] | None:
+    """The step at each of some batch sizes, the first of which is that of the recording, and which share of the operators'
+    time it is known of how it grows. None where no operator could be timed."""
+    step = first_step(facts)
+    found = _timed(facts, step, sizes)
+    if not found:
+        return None
+    whole = found.pop(WHOLE, None)
+    share = _timed_share(facts, step, found)
+    if facts.on_cpu:
+        if whole is None:
+            return None
+        total = np.array(whole) * 1e6
+        now = facts.unprofiled.step_ns / 1e3
+        return [Predicted(now + more, "", None) for more in (total - total[0]).tolist()], share
+    return [_with_device(facts, step, found, place, size / sizes[0]) for place, size in enumerate(sizes)], share
+
+
+def _timed(facts: Facts, step: FirstStep, sizes: Sequence[int]) -> dict[int, list[float]]:
+    """Seconds at each size by call; of what can be timed."""
+    order = Order(
+        calls=step.calls,
+        skip=step.skip,
+        batch=sizes[0],
+        sizes=list(sizes),
+        parameters=step.parameters,
+        device="cpu" if facts.on_cpu else "cuda",
+        threads=threads_of(facts) if facts.on_cpu else 0,
+    )
+    search = [str(Path(__file__).resolve().parents[2]), *installed_first()]
+    found: dict[int, list[float]] = {}
+    for _ in range(_ATTEMPTS):
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-I", "-c", _MAIN.format(search=search)],
+                input=msgspec.json.encode(order),
+                stdout=subprocess.PIPE,
+                stderr=None if os.environ.get("LANEWISE_DEBUG") else subprocess.DEVNULL,
+                timeout=_LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return found
+        lines = [msgspec.json.decode(line, type=Timed) for line in ended.stdout.splitlines()]
+        found |= {line.call: line.seconds for line in lines if line.seconds}
+        if ended.returncode == 0 or not lines:
+            return found
+        # It crashed in the last call that it tried: once more, without that one.
+        order = msgspec.structs.replace(order, skip=[*order.skip, lines[-1].call])
+    return found
+
+
+def _timed_share(facts: Facts, step: FirstStep, found: dict[int, list[float]]) -> float:
+    known = set(found) | set(step.skip)
+    for place, call in enumerate(step.calls):
+        if call.parent in known:
+            known.add(place)
+    own = facts.host.self_time[step.events].astype(np.float64)
+    if not facts.on_cpu:
+        own = facts.host.accumulate(facts.device_time_of_call)[step.events].astype(np.float64)
+        own -= np.bincount(
+            [call.parent for call in step.calls if call.parent >= 0],
+            weights=[own[place] for place, call in enumerate(step.calls) if call.parent >= 0],
+            minlength=len(own),
+        )
+    operators = np.array([call.name.startswith("aten::") for call in step.calls])
+    total = float(own[operators].sum())
+    timed = np.isin(np.arange(len(own)), list(known)) & operators
+    return float(own[timed].sum()) / total if total else 0.0
+
+
+def _with_device(facts: Facts, step: FirstStep, found: dict[int, list[float]], place: int, factor: float) -> Predicted:
+    change = _grown(facts, step, found, place, factor)
+    prediction = predict_named(facts, [Named(f"batch={factor:g}x", "", Wish(change, 0.0))])
+    return Predicted(prediction.predicted.step_us, prediction.predicted.regime, alone(facts, change)[1])
+
+
+def _grown(facts: Facts, step: FirstStep, found: dict[int, list[float]], place: int, factor: float) -> Change:
+    """Device work of all steps as it would be: as timed, else as its grid says, unchanged where it is for parameters."""
+    trace, parent = facts.trace, facts.host.parent
+    rest = other_batch(facts, factor)
+    events = trace.device_work
+    by = np.ones(len(trace))
+    by[rest.scaled] = rest.scaled_by
+    every = facts.steady_events(np.flatnonzero(np.isin(trace.name, np.unique(trace.name[step.events]))))
+    _, group = facts.signatures.groups(every)
+    group_of = dict(zip(every.tolist(), group.tolist(), strict=True))
+    ratio = {group_of[int(step.events[call])]: seconds[place] / seconds[0] for call, seconds in found.items()}
+    ratio |= {group_of[int(step.events[call])]: 1.0 for call in step.skip}
+    for event, launch in zip(events.tolist(), trace.links.launch.tolist(), strict=True):
+        at = int(parent[launch]) if launch >= 0 else -1
+        while at >= 0:
+            if (known := ratio.get(group_of.get(at, -1))) is not None:
+                by[event] = known
+                break
+            at = int(parent[at])
+    return scale(events, by[events])

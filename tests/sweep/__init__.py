@@ -1,0 +1,1 @@
+"""A program at several batch sizes."""

@@ -1,0 +1,60 @@
+"""Operators are timed by themselves, as they would be at other batch sizes."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+pytest.importorskip("torch")
+
+from lanewise.measure.signatures import Tensor
+from lanewise.sweep.operator_timing import WHOLE, Call, Given, Order, main
+
+
+def given(*shape: int, strides: tuple[int, ...] | None = None, dtype: str = "float") -> Given:
+    return Given([Tensor(shape, dtype, strides)], False, "")
+
+
+def value(text: str) -> Given:
+    return Given([], False, text)
+
+
+X, W, BIAS, NONE = given(1, 64), given(256, 64), given(256), value("")
+CALLS = [
+    Call("autograd::engine::evaluate_function: X", None, -1),
+    Call("aten::linear", [X, W, BIAS], 0),
+    Call("aten::addmm", [BIAS, X, given(64, 256, strides=(1, 64)), value("1"), value("1")], 1),
+    Call("aten::expand", [BIAS, value("[1, 256]"), value("False")], 2),
+    Call("aten::mul", [given(1, 4096), given(1, 4096)], -1),
+    Call("aten::zeros", [value("[1, 4096]"), NONE, NONE, NONE, NONE], -1),
+    Call("aten::nll_loss_forward", [given(1, 10), given(1, dtype="long int"), NONE, value("1"), value("-100")], -1),
+    Call("mine::unknown", [X], -1),
+    Call("aten::relu", [given(1, 8, dtype="of_another_world")], -1),
+]
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
+    order = Order(CALLS, [], 1, [1, 256], [(256, 64), (256,)], "cpu", 0)
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(msgspec.json.encode(order))))
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))
+    main()
+    monkeypatch.undo()
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    return {line["call"]: line["seconds"] for line in lines if line["seconds"]}
+
+
+def test_the_outermost_with_a_kernel_is_timed_and_the_rest_left_out(timed: dict[int, list[float]]) -> None:
+    # `linear` only calls `addmm`, of which `expand` is a part; what cannot be made is left out.
+    assert set(timed) == {2, 4, 5, 6, WHOLE}
+
+
+def test_together_they_take_longer_with_more_to_do(timed: dict[int, list[float]]) -> None:
+    small, large = timed[WHOLE]
+    assert large > 4 * small > 0
