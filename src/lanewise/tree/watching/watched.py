@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from lanewise.tree.slowing.slowdown import Period, Slowdown
+
 __all__ = ["Distortion", "Watched", "joined", "one_step"]
 
 
@@ -47,6 +49,8 @@ class Watched:
         losses: what was dropped, cut or guessed, by name (see docs/watch.md); only what is not zero.
         checks: what was verified at the start, by name: "" if all is well, else what is wrong.
         distortion: None if it was not measured.
+        slowdowns: places that became slower while it ran. history: the run in up to some hundred stretches, in their order;
+            empty where it was not followed, and of several collections.
     """
 
     way: str = "native"
@@ -64,6 +68,12 @@ class Watched:
     losses: dict[str, int] = field(default_factory=dict[str, int])
     checks: dict[str, str] = field(default_factory=dict[str, str])
     distortion: Distortion | None = None
+    slowdowns: tuple[Slowdown, ...] = ()
+    history: tuple[Period, ...] = ()
+
+
+_MOST_SLOWDOWNS = 64
+"""Of several collections together: a sum is as small as one of them."""
 
 
 def joined(parts: Sequence[Watched | None]) -> Watched | None:
@@ -87,6 +97,8 @@ def joined(parts: Sequence[Watched | None]) -> Watched | None:
         callbacks=sum(part.callbacks for part in known),
         losses=losses,
         distortion=known[0].distortion if len(known) == 1 else None,
+        slowdowns=tuple(found for part in known for found in part.slowdowns)[:_MOST_SLOWDOWNS],
+        history=known[0].history if len(known) == 1 else (),
     )
 
 
