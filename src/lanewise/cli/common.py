@@ -140,7 +140,7 @@ def open_fleet(sources: Sequence[str], way: str | None = None) -> tuple[Tree, in
     for source in sources:
         inside = trees_below(source) if Path(source).is_dir() else [Path(source)] if is_tree(source) else []
         if not inside:
-            raise UsageError(f"{source} is no tree, and holds none: trees and traces are not added up")
+            raise UsageError(f"{source} is no tree, and holds none: explain trees and traces apart")
         paths += inside
     paths = list(dict.fromkeys(paths))
     with counted("trees read") as progress:
