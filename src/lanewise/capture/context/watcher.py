@@ -205,6 +205,7 @@ class Watcher:
 
     def _watched(self, collector: Collector) -> Watched:
         callbacks, losses = collector.counts()
+        energy = self._pace.energy
         return Watched(
             way=collector.way,
             reason=self._reason,
@@ -221,6 +222,9 @@ class Watcher:
             losses=losses,
             checks=collector.checks,
             distortion=self._pace.distortion(*self._noticing),
+            joules=round(energy.joules, 3) if energy else 0.0,
+            joule_steps=energy.steps if energy else 0,
+            joule_seconds=round(energy.seconds, 6) if energy else 0.0,
         )
 
     def _failed(self, error: BaseException) -> None:

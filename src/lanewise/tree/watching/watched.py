@@ -47,6 +47,8 @@ class Watched:
         losses: what was dropped, cut or guessed, by name (see docs/watch.md); only what is not zero.
         checks: what was verified at the start, by name: "" if all is well, else what is wrong.
         distortion: None if it was not measured.
+        joules: what the device drew after the first step, by its own counter, J; 0.0 if it does not count.
+        joule_steps, joule_seconds: over how many steps, and how long.
     """
 
     way: str = "native"
@@ -64,6 +66,9 @@ class Watched:
     losses: dict[str, int] = field(default_factory=dict[str, int])
     checks: dict[str, str] = field(default_factory=dict[str, str])
     distortion: Distortion | None = None
+    joules: float = 0.0
+    joule_steps: int = 0
+    joule_seconds: float = 0.0
 
 
 def joined(parts: Sequence[Watched | None]) -> Watched | None:
@@ -86,6 +91,9 @@ def joined(parts: Sequence[Watched | None]) -> Watched | None:
         seconds=sum(part.seconds for part in known),
         callbacks=sum(part.callbacks for part in known),
         losses=losses,
+        joules=sum(part.joules for part in known),
+        joule_steps=sum(part.joule_steps for part in known),
+        joule_seconds=sum(part.joule_seconds for part in known),
         distortion=known[0].distortion if len(known) == 1 else None,
     )
 
