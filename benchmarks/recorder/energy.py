@@ -1,8 +1,8 @@
 """Joules per step as `lanewise run` and `lanewise watch` say, against the card's counter over many more steps.
 
-`python -m benchmarks.recorder.energy --out FILE [--seconds 20]`, on a machine with an NVIDIA card. Each program runs by itself
-first and reads the counter (NVML) before and after a long stretch of steps; then once under each verb. In turns, twice, as a
-card that gets warmer draws more.
+`python -m benchmarks.recorder.energy --out FILE [--seconds 20]`, on a machine with an NVIDIA card. Each program runs by
+itself first and reads the counter (NVML) before and after a long stretch of steps; then once under each verb. In turns,
+twice, as a card that gets warmer draws more.
 """
 
 from __future__ import annotations
