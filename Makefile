@@ -15,7 +15,7 @@ HAS := $(VENV)/has
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup torch demo tour test test-all lint thresholds types layers docs docs-check docs-site page page-built page-pictures readers check \
+.PHONY: help setup torch triton demo tour test test-all lint thresholds types layers docs docs-check docs-site page page-built page-pictures readers check \
   nightly hooks bench-reader bench-diagnosis clean
 
 help: ## list these targets
@@ -39,6 +39,15 @@ ifneq ($(TORCH),none)
 	@echo "$(TORCH)" >$(HAS)-torch
 endif
 
+# Kernels are tested on the CPU in its interpreter; CPU builds of torch come without it, and it is made for Linux alone.
+triton: torch
+ifneq ($(TORCH),none)
+	@test -f $(HAS)-triton || $(BIN)/python -c 'import triton' 2>/dev/null || \
+	  { echo "Getting Triton ..."; $(PIP) install 'triton>=3.8'; } || \
+	  echo "There is no Triton for this machine: tests of kernels are left out."
+	@touch $(HAS)-triton
+endif
+
 $(HAS)-tour: pyproject.toml | $(HAS)-python
 	@echo "Installing lanewise with what edits programs ..."
 	@LANEWISE_PAGE=skip $(PIP) install -e '.[fix]'
@@ -49,7 +58,7 @@ $(HAS)-dev: pyproject.toml | $(HAS)-python
 	@$(PIP) install -e '.[dev]'
 	@touch $@ $(HAS)-lanewise
 
-setup: torch $(HAS)-dev ## make the virtual environment with everything that development needs, torch for the CPU too
+setup: torch triton $(HAS)-dev ## make the virtual environment with everything that development needs, torch for the CPU too
 
 demo: $(HAS)-lanewise ## explain a bundled H100 trace (and record a CPU program if torch is installed)
 	@$(BIN)/lanewise demo

@@ -57,7 +57,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_job_and_its_ranks_have_a_tree_each(project: Path) -> None:
-    assert {path.name for path in project.glob("*.lw")} == {"train.lw", "job-rank0.lw", "job-rank1.lw", "serve.lw"}
+    assert {path.name for path in project.glob("*.lw")} == {
+        "train.lw", "job-rank0.lw", "job-rank1.lw", "serve.lw", "cache.lw",
+    }  # fmt: skip
     assert load(project / "train.lw").info.step_count >= 50
     assert load(project / "monday.lwtree").info.step_count > load(project / "job-rank0.lw").info.step_count
 
@@ -77,6 +79,17 @@ def test_what_left_for_other_tools_is_there(project: Path) -> None:
     )
     assert (project / "monday.parquet").read_bytes()[:4] == b"PAR1"
     assert (project / "monday.pb.gz").read_bytes()[:2] == b"\x1f\x8b"
+
+
+def test_a_program_that_becomes_slower_says_so(project: Path) -> None:
+    watched = load(project / "cache.lw").info.watched
+    assert watched is not None
+    assert len(watched.history) >= 12
+    said = (project / "said.txt").read_text()
+    assert "MEA115  Steps grow longer" in said
+    # On a busy machine blocks are left out, and the place may not be certain.
+    assert f'lanewise_slowdowns_total{{source="cache"}} {len(watched.slowdowns)}.0' in said
+    assert all("forward" in found.path for found in watched.slowdowns)
 
 
 def test_what_was_said_speaks_of_the_program(project: Path) -> None:

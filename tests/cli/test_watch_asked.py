@@ -177,6 +177,16 @@ def test_modules_beside_the_script_are_the_programs(python: Path, tmp_path: Path
     assert (watched.stdout, watched.returncode) == (plain.stdout, plain.returncode)
 
 
+def test_a_path_that_names_the_installed_packages_changes_nothing(python: Path, tmp_path: Path) -> None:
+    """As on many clusters. What we loaded is what the program loads: numpy can be loaded once by a process."""
+    numpy = pytest.importorskip("numpy")
+    script = written(tmp_path, PROGRAM)
+    packages = Path(numpy.__file__).parents[1]
+    result = said(python, "-m", "lanewise", "watch", "-o", "run.lw", script, cwd=tmp_path, PYTHONPATH=str(packages))
+    assert result.returncode == 7, result.stderr
+    assert (tmp_path / "run.lw").exists()
+
+
 def test_the_hook_goes_as_it_came(python: Path) -> None:
     removed = said(python, "-m", "lanewise", "watch", "--remove-hook")
     assert removed.stdout.startswith("removed ")

@@ -1,6 +1,8 @@
 """Kernels are tested on a CUDA device where there is one, in Triton's interpreter on CPU tensors otherwise.
 
-Without torch or triton nothing here is collected. Triton 3.6's interpreter needs numpy < 2.4.
+Without torch or triton nothing here is collected. Triton 3.6's interpreter needs numpy < 2.4; 3.8's runs with 2.4.
+
+Interpreted, a row of thousands of values takes seconds: of each test one such row is fast, the others are slow tests.
 """
 
 from __future__ import annotations
@@ -8,9 +10,20 @@ from __future__ import annotations
 import importlib.util
 import os
 import warnings
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
 
 import numpy
 import pytest
+
+_WIDE = 8000
+"""Values of a row."""
+
+
+def _release(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])
+
 
 _HAVE = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
 collect_ignore_glob: list[str] = []
@@ -20,7 +33,7 @@ else:
     import torch
 
     if not torch.cuda.is_available():
-        if tuple(int(part) for part in numpy.__version__.split(".")[:2]) >= (2, 4):
+        if _release(numpy.__version__) >= (2, 4) and _release(version("triton")) < (3, 8):
             collect_ignore_glob.append("*test_*.py")
         os.environ["TRITON_INTERPRET"] = "1"
 
@@ -30,9 +43,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     import torch
 
+    if torch.cuda.is_available():
+        return
+    begun: set[str] = set()
     for item in items:
-        if "gpu" in item.keywords and not torch.cuda.is_available():
+        if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if "tests/kernels" not in item.nodeid or max(_sizes(params), default=0) < _WIDE:
+            continue
+        test = item.nodeid.split("[")[0]
+        if test in begun:
+            item.add_marker(pytest.mark.slow)
+        begun.add(test)
+
+
+def _sizes(value: Any) -> Iterator[int]:
+    """Every whole number in the parameters of a test."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif isinstance(value, int):
+        yield value
+        return
+    elif not isinstance(value, tuple | list):
+        return
+    for one in value:
+        yield from _sizes(one)
 
 
 @pytest.fixture

@@ -27,6 +27,21 @@ def test_operators_are_well_formed(device):
         torch.library.opcheck(getattr(torch.ops.lanewise, name).default, args, test_utils=checks)
 
 
+# What a fake tensor only warns of is an error when torch.compile traces.
+@pytest.mark.filterwarnings("error:Accessing the data pointer")
+@pytest.mark.parametrize("rms", [False, True])
+def test_backward_operators_can_be_traced(device, rms):
+    x, dy, ds = (torch.randn(4, 64, device=device) for _ in range(3))
+    w, mean, rstd = torch.randn(64, device=device), torch.zeros(4, device=device), torch.ones(4, device=device)
+    for name, args in {
+        "softmax_backward": (dy, x, 1.0),
+        "norm_backward": (dy, ds, x, w, mean, rstd, rms, True, not rms),
+    }.items():
+        torch.library.opcheck(
+            getattr(torch.ops.lanewise, name).default, args, test_utils=("test_schema", "test_faketensor")
+        )
+
+
 def test_operators_have_the_gradients_of_the_functions(device):
     x, r = (torch.randn(4, 40, device=device, requires_grad=True) for _ in range(2))
     w, b = (torch.randn(40, device=device, requires_grad=True) for _ in range(2))

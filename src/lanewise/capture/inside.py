@@ -31,8 +31,18 @@ def begin(text: str, before: frozenset[str]) -> None:
     _apart.path[:] = sys.path
     loaded = {_root(name) for name in sys.modules} - {_root(name) for name in before}
     candidates = (loaded | _NEEDED_LATER) - {"lanewise"}
-    _apart.roots = {name for name in candidates if PathFinder.find_spec(name, asked["searches"]) is not None}
+    _apart.roots = {name for name in candidates if _is_another(name, asked["searches"])}
     _apart.ours = _taken_out()
+
+
+def _is_another(name: str, searches: list[str]) -> bool:
+    """Whether the program would import another module by this name than we do. The same one is shared: PYTHONPATH may name
+    the folder that it is installed in, and there are modules that a process can load only once, such as numpy."""
+    theirs = PathFinder.find_spec(name, searches)
+    if theirs is None:
+        return False
+    ours = getattr(sys.modules.get(name), "__spec__", None) or PathFinder.find_spec(name)
+    return ours is None or ours.origin != theirs.origin
 
 
 @contextlib.contextmanager

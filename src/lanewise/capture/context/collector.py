@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lanewise.capture.context.native import Native
 from lanewise.capture.context.profiler_windows import EVERY, Windows
@@ -12,6 +12,7 @@ from lanewise.errors import LanewiseError
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
+    from lanewise.tree.slowing.lookout import Sums
     from lanewise.tree.watching.watched import Watched
 
 __all__ = ["WAYS", "Collector", "choose"]
@@ -60,6 +61,14 @@ class Collector(Protocol):
 
     def tree(self, watched: Watched, *, source: str, lines: bool) -> Tree:
         """What there is so far."""
+        ...
+
+    def sums(self) -> Sums:
+        """What all contexts have cost so far; of a collector that is not `windowed`."""
+        ...
+
+    def contexts(self) -> dict[str, Any]:
+        """What they are: columns of each thread, names and sites; of a collector that is not `windowed`."""
         ...
 
     def counts(self) -> tuple[int, dict[str, int]]:

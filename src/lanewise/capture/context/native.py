@@ -157,8 +157,7 @@ class Native:
 
         self._module.device_flush()
         raw = self._module.snapshot()
-        tick, ns = self._module.clock()
-        per_tick = (ns - self._begun[1]) / max(tick - self._begun[0], 1)
+        per_tick = self._ns_per_tick()
         threads = [
             CollectedThread(
                 index=one["index"],
@@ -185,6 +184,22 @@ class Native:
         )
         return tree_of(collected, watched, source=source, lines=lines)
 
+    def sums(self) -> Sums:
+        """See `Collector`."""
+        device = self.device == "collected"
+        if device:
+            self._module.device_flush()
+        threads, leaves = self._module.sums(device)
+        return Sums(threads, leaves, self._ns_per_tick())
+
+    def contexts(self) -> dict[str, Any]:
+        """See `Collector`."""
+        return self._module.snapshot()
+
+    def _ns_per_tick(self) -> float:
+        tick, ns = self._module.clock()
+        return (ns - self._begun[1]) / max(tick - self._begun[0], 1)
+
     def counts(self) -> tuple[int, dict[str, int]]:
         """Operators folded so far, and losses that are not zero."""
         raw = self._module.snapshot()
@@ -199,6 +214,14 @@ class Native:
         }
         losses = {name: number for name, number in found.items() if number}
         return sum(one["callbacks"] for one in raw["threads"]), losses
+
+
+class Sums(NamedTuple):
+    """As of `lanewise.tree.slowing.lookout`."""
+
+    threads: list[tuple[int, bytes, bytes]]
+    leaves: list[tuple[Any, ...]]
+    ns_per_tick: float
 
 
 class _Early(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -24,13 +25,15 @@ class Pace:
 
     Args:
         turns: which steps are watched.
+        look: called at the end of some watched steps, with the steps so far and those watched of them; returns the number
+            of watched steps at which to call again.
 
     Attributes:
         steps_seen: boundaries so far. steps_on: how many of the steps before them were watched.
         start_up_steps: how many of these belong to the start-up.
     """
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, look: Callable[[int, int], int] | None = None) -> None:
         self.steps_seen = 0
         self.steps_on = 0
         self._turns = turns
@@ -46,6 +49,8 @@ class Pace:
         self.start_up_steps = 0
         self._counter: Callable[[], float | None] | None = None
         self._first_joules: tuple[float, float, int] | None = None
+        self._look = look
+        self._look_at = sys.maxsize
 
     @property
     def energy(self) -> Energy | None:
@@ -96,7 +101,7 @@ class Pace:
                 return
             self._owner = weakref.ref(mark)
         step = self.steps_seen
-        if step < self._quiet_until:
+        if step < self._quiet_until and self.steps_on + self._on < self._look_at:
             # Most steps by far: a tiny one would take as long as what follows.
             self.steps_seen = step + 1
             self.steps_on += self._on
@@ -111,6 +116,9 @@ class Pace:
                 collector.started_up()
                 self._count_energy()
                 self.start_up_steps = int(self._on)
+            if self._look is not None and self.steps_seen > self._turns.settled and self._on:
+                if self.steps_on >= self._look_at or self._look_at == sys.maxsize:
+                    self._look_at = self._look(self.steps_seen, self.steps_on)
             self._switch(self._turns.watched(step + 1))
             self._warming = collector.windowed and not self._on and self._turns.watched(step + 2)
             if self._warming:

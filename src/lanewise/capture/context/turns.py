@@ -56,6 +56,11 @@ class Turns:
     def _before(self) -> int:
         return max(self.steps, 2)
 
+    @property
+    def settled(self) -> int:
+        """The first step after those that say what watching costs; with a duty cycle, after the first ones."""
+        return self.skip if self.every else self.skip + 2 * self.pairs
+
     def quiet_until(self, step: int) -> int:
         """The first step, from `step` on, at whose begin or end there is something to do."""
         place = step - self.skip

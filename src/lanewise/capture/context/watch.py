@@ -11,12 +11,16 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lanewise.capture.context.collector import WAYS
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS
 from lanewise.capture.context.turns import Turns
 from lanewise.capture.context.watcher import Watcher
 from lanewise.errors import MissingDependencyError, UsageError
+
+if TYPE_CHECKING:
+    from lanewise.tree.slowing.slowdown import Slowdown
 
 __all__ = ["watch"]
 
@@ -35,6 +39,8 @@ def watch(
     max_nodes: int = 200_000,
     save_every: float = SAVE_EVERY_SECONDS,
     source: str = "",
+    alerts: bool = True,
+    on_slowdown: Callable[[Slowdown], None] | None = None,
     log: Callable[[str], None] = lambda _: None,
 ) -> Watcher:
     """Watches a stretch of a program: `with lanewise.watch("run.lw") as watcher:`.
@@ -51,6 +57,8 @@ def watch(
         max_nodes: contexts in all; what comes after is counted under `<truncated>`.
         save_every: seconds between two writes of the file, as long as they are cheap; 0 for none before the end.
         source: name of the program, for the tree.
+        alerts: follow what each place takes, and say when one becomes slower.
+        on_slowdown: is called then, on the thread that makes the steps.
         log: is told what takes time and what goes wrong.
 
     Raises:
@@ -78,5 +86,7 @@ def watch(
         step_on=step_on,
         save_every=save_every,
         source=source,
+        alerts=alerts,
+        on_slowdown=on_slowdown,
         log=log,
     )

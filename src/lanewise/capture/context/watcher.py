@@ -29,6 +29,8 @@ from lanewise.tree.watching.watched import Watched
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
+    from lanewise.tree.slowing.lookout import Lookout
+    from lanewise.tree.slowing.slowdown import Slowdown
 
 __all__ = ["Watcher"]
 
@@ -53,12 +55,16 @@ class Watcher:
         step_on: str | None = None,
         save_every: float = SAVE_EVERY_SECONDS,
         source: str = "",
+        alerts: bool = True,
+        on_slowdown: Callable[[Slowdown], None] | None = None,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
         # The program may change its working directory.
         self.out = out.absolute() if out is not None else None
         self.problem = ""
-        self._pace = Pace(turns or Turns())
+        self._pace = Pace(turns or Turns(), self._look if alerts else None)
+        self._lookout: Lookout | None = None
+        self._on_slowdown = on_slowdown
         self._way = way
         self._frames = frames
         self._device = device
@@ -127,6 +133,8 @@ class Watcher:
                         self._noticing = cost_of_noticing(self._finder.source)
                 collector.close()
                 self._tree = self._read(collector)
+            if self._lookout is not None:
+                self._lookout.close()
         except Exception as error:
             self._failed(error)
         self._finder.uninstall()
@@ -182,6 +190,33 @@ class Watcher:
         except Exception as error:
             self._failed(error)
 
+    # -- what becomes slower -------------------------------------------------------------------------------------------
+
+    def _look(self, seen: int, watched: int) -> int:
+        """A step ended; see `Lookout.look`. What goes wrong here ends the looking, and not the collection."""
+        collector = self._collector
+        try:
+            if collector is None or collector.windowed:
+                return sys.maxsize - 1
+            if self._lookout is None:
+                with our_modules():
+                    from lanewise.capture.context.sites import frame_name
+                    from lanewise.tree.slowing.lookout import Lookout
+
+                self._lookout = Lookout(collector, frame_name, self._slower)
+            return self._lookout.look(seen, watched)
+        except Exception as error:
+            self._log(f"what becomes slower is not followed any more: {type(error).__name__}: {error}")
+            return sys.maxsize - 1
+
+    def _slower(self, found: Slowdown) -> None:
+        with our_modules():
+            from lanewise.tree.watching.watched_text import slowdown_line
+
+        self._log(slowdown_line(found))
+        if self._on_slowdown is not None:
+            self._on_slowdown(found)
+
     # -- ours ----------------------------------------------------------------------------------------------------------
 
     def _torch_is_ready(self) -> None:
@@ -225,6 +260,8 @@ class Watcher:
             joules=round(energy.joules, 3) if energy else 0.0,
             joule_steps=energy.steps if energy else 0,
             joule_seconds=round(energy.seconds, 6) if energy else 0.0,
+            slowdowns=tuple(self._lookout.found) if self._lookout is not None else (),
+            history=self._lookout.history if self._lookout is not None else (),
         )
 
     def _failed(self, error: BaseException) -> None:

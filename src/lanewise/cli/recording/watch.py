@@ -68,6 +68,12 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     help="Leave out 20 early steps in turn, to measure what watching costs.",
 )
 @click.option(
+    "--alerts/--no-alerts",
+    default=True,
+    show_default=True,
+    help="Follow what each place takes, and say when one becomes slower.",
+)
+@click.option(
     "--way",
     type=click.Choice(["auto", "native", "windows"]),
     default="auto",
@@ -123,7 +129,7 @@ def _watch(program: Program, given: dict[str, Any]) -> NoReturn:
     out = asked if given["force"] else free_path(asked.parent, asked.stem, asked.suffix)
     if out != asked and not given["quiet"]:
         say(f"{asked} exists, so the tree goes to {out}; --force overwrites")
-    names = ("steps", "frames", "device", "lines", "measure", "way", "step_on", "save_every")
+    names = ("steps", "frames", "device", "lines", "measure", "alerts", "way", "step_on", "save_every")
     options = {name: given[name] for name in names} | {"every": given["every"] or 0, "source": program.name}
     order = {"out": str(out), "quiet": given["quiet"], "options": options}
     become(program, "lanewise.cli.recording.watched", order)

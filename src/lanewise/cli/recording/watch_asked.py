@@ -38,6 +38,7 @@ _DEFAULTS: dict[str, Any] = {
     "device": True,
     "lines": False,
     "measure": True,
+    "alerts": True,
     "way": "auto",
     "step_on": "",
     "save_every": 5.0,

@@ -186,11 +186,16 @@ def _memory_of(tensor: Tensor) -> Any:
 
 def _still_there(memories: Sequence[Any]) -> tuple[bool, ...]:
     """Which of them somebody still holds; what only waits for the garbage collector does not count."""
-    alive = [memory is not None and not memory.expired() for memory in memories]
-    if any(alive):
-        gc.collect()
-        alive = [memory is not None and not memory.expired() for memory in memories]
-    return tuple(alive)
+
+    def alive() -> tuple[bool, ...]:
+        return tuple(memory is not None and not memory.expired() for memory in memories)
+
+    # What a call has made is young: a whole collection takes a third of a second in a process with a compiler in it.
+    for generation in (1, 2):
+        if not any(alive()):
+            break
+        gc.collect(generation)
+    return alive()
 
 
 def _hooks_of_parts(subject: Subject) -> list[Any]:

@@ -126,10 +126,14 @@ def norm_backward(
     if need_w or need_b:
         sums = (partial.dw, partial.db, dx if dw is None else dw, dx if db is None else db)
         second = given.launch(ADD_UP_KERNEL, sums, _adding_up(partial.programs, cols, need_w, need_b))
-    views = grad.data_ptr() == dy.data_ptr() and (ds is None or more.data_ptr() == ds.data_ptr())
-    if partial.launched is not None and views:
+    if partial.launched is not None and _same_memory(grad, dy) and (ds is None or _same_memory(more, ds)):
         _keep(kind, (dy, ds, x, w, mean, rstd), NormGrads(dx, dw, db), partial, second)
     return NormGrads(dx, dw, db)
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Not asked while traced: fake tensors have none."""
+    return one.data_ptr() == other.data_ptr()
 
 
 def _shape(x: torch.Tensor, cols: int, rms: bool, traced: bool) -> Layout | None:

@@ -39,6 +39,8 @@ def prometheus(tree: Tree) -> str:
         losses: list[Sample] = [
             ({**source, "what": name}, float(number)) for name, number in sorted(watched.losses.items())
         ]
+        slower = [(source, float(len(watched.slowdowns)))]
+        families.append(("lanewise_slowdowns_total", "counter", "Places that became slower while it ran.", slower))
         families.append(("lanewise_losses_total", "counter", "What was dropped, cut or guessed.", losses))
     families += [
         _by_phase(tree, source, "host", "Host time"),

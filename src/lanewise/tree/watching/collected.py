@@ -24,7 +24,15 @@ from lanewise.tree.rebuild import combine, drop_empty
 from lanewise.tree.watching.start_up import START_UP_MARK
 from lanewise.tree.watching.watched import Watched
 
-__all__ = ["MODULE_SEPARATOR", "Collected", "CollectedKind", "CollectedLeaf", "CollectedThread", "tree_of"]
+__all__ = [
+    "MODULE_SEPARATOR",
+    "Collected",
+    "CollectedKind",
+    "CollectedLeaf",
+    "CollectedThread",
+    "module_names",
+    "tree_of",
+]
 
 MODULE_SEPARATOR = "\x1f"
 """Between network, path and class in the name of a module's context."""
@@ -333,7 +341,7 @@ def _texts(
         line_row = np.array([add(f"line {line}") for line in collected.lines] or [0], dtype=np.int64)
         detail_of[frame] = line_row[name[frame]]
     used = np.unique(name[module])
-    named = _module_names([str(collected.names[int(row)]) for row in used.tolist()])
+    named = module_names([str(collected.names[int(row)]) for row in used.tolist()])
     path_row, class_row = np.zeros(len(collected.names), np.int64), np.zeros(len(collected.names), np.int64)
     for row, (path, cls) in zip(used.tolist(), named, strict=True):
         path_row[row], class_row[row] = add(path), add(cls)
@@ -356,7 +364,7 @@ def _texts(
     return list(rows), text_of, detail_of
 
 
-def _module_names(described: Sequence[str]) -> list[tuple[str, str]]:
+def module_names(described: Sequence[str]) -> list[tuple[str, str]]:
     """Path and class of modules. The network's name is part of the path only where there are several networks."""
     parts = [(*text.split(MODULE_SEPARATOR), "", "")[:3] for text in described]
     networks = sorted({network for network, _, _ in parts})

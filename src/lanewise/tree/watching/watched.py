@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from lanewise.tree.slowing.slowdown import Period, Slowdown
+
 __all__ = ["Distortion", "Watched", "joined", "one_step"]
 
 
@@ -49,6 +51,8 @@ class Watched:
         distortion: None if it was not measured.
         joules: what the device drew after the first step, by its own counter, J; 0.0 if it does not count.
         joule_steps, joule_seconds: over how many steps, and how long.
+        slowdowns: places that became slower while it ran. history: the run in up to some hundred stretches, in their order;
+            empty where it was not followed, and of several collections.
     """
 
     way: str = "native"
@@ -69,6 +73,12 @@ class Watched:
     joules: float = 0.0
     joule_steps: int = 0
     joule_seconds: float = 0.0
+    slowdowns: tuple[Slowdown, ...] = ()
+    history: tuple[Period, ...] = ()
+
+
+_MOST_SLOWDOWNS = 64
+"""Of several collections together: a sum is as small as one of them."""
 
 
 def joined(parts: Sequence[Watched | None]) -> Watched | None:
@@ -95,6 +105,8 @@ def joined(parts: Sequence[Watched | None]) -> Watched | None:
         joule_steps=sum(part.joule_steps for part in known),
         joule_seconds=sum(part.joule_seconds for part in known),
         distortion=known[0].distortion if len(known) == 1 else None,
+        slowdowns=tuple(found for part in known for found in part.slowdowns)[:_MOST_SLOWDOWNS],
+        history=known[0].history if len(known) == 1 else (),
     )
 
 

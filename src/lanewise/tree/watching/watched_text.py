@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lanewise.tree.slowing.slowdown import Slowdown
 from lanewise.tree.watching.watched import Watched
 
-__all__ = ["cost_lines", "loss_lines", "watched_lines"]
+__all__ = ["cost_lines", "loss_lines", "slowdown_line", "watched_lines"]
 
 _LOSSES = {
     "truncated": "operators beyond the limit of contexts",
@@ -38,8 +39,14 @@ _NO_DEVICE = ("not collected: no device was used", "not collected: this torch is
 
 
 def watched_lines(watched: Watched) -> list[str]:
-    """One line on what was watched, one on what it cost, then one for each loss and each check that failed."""
-    return [_what(watched), *_energy_lines(watched), *cost_lines(watched), *loss_lines(watched)]
+    """A line on what was watched, one on what it cost, one for each slower place, each loss and each check that failed."""
+    return [
+        _what(watched),
+        *_energy_lines(watched),
+        *cost_lines(watched),
+        *map(slowdown_line, watched.slowdowns),
+        *loss_lines(watched),
+    ]
 
 
 def cost_lines(watched: Watched) -> list[str]:
@@ -79,6 +86,24 @@ def loss_lines(watched: Watched) -> list[str]:
     if watched.reason:
         lines.append(f"not the native collector: {watched.reason}")
     return lines
+
+
+def slowdown_line(found: Slowdown) -> str:
+    """What became slower, by how much and since when."""
+    what = f"{found.what} of its own" if found.alone else found.what
+    more = f"+{found.after / found.before - 1:.0%}" if found.before > 0 else "new"
+    times = f"{_time(found.after)} of {what} per step instead of {_time(found.before)} ({more})"
+    line = f"slower since step {found.since:,}: {' > '.join(found.path)}: {times}"
+    if found.calls_before and abs(found.calls_after / found.calls_before - 1) > _CALLS_DIFFER:
+        line += f", entered {found.calls_after:,.4g} times instead of {found.calls_before:,.4g}"
+    return line + (f", at {found.file}:{found.line}" if found.file else "")
+
+
+_CALLS_DIFFER = 0.02
+
+
+def _time(ns: float) -> str:
+    return f"{ns / 1e6:,.2f} ms" if ns >= 1e6 else f"{ns / 1e3:,.1f} us"
 
 
 def _what(watched: Watched) -> str:

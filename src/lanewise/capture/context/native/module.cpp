@@ -290,6 +290,42 @@ PyObject* snapshot(PyObject*, PyObject*) {
                        "names", read_names(), "sites", read_sites(), "losses", read_losses());
 }
 
+// The part of it that grows with every step: [(index of the thread, calls, ticks)], and device work only if asked for.
+PyObject* sums(PyObject*, PyObject* args) {
+  int device = 0;
+  if (!PyArg_ParseTuple(args, "p", &device)) return nullptr;
+  struct Part {
+    uint32_t index;
+    std::vector<uint64_t> calls;
+    std::vector<uint64_t> ticks;
+  };
+  std::vector<Part> parts;
+  {
+    std::lock_guard<std::mutex> lock(threads.mutex());
+    for (Thread* thread : threads.everyone()) {
+      if (thread->session != session_number()) continue;
+      const uint32_t size = thread->tree.size();
+      Part part{thread->tree.index(), std::vector<uint64_t>(size), std::vector<uint64_t>(size)};
+      for (uint32_t id = 0; id < size; ++id) {
+        const Node& node = *thread->tree.at(id);
+        part.calls[id] = node.calls.load(std::memory_order_relaxed);
+        part.ticks[id] = node.ticks.load(std::memory_order_relaxed);
+      }
+      parts.push_back(std::move(part));
+    }
+  }
+  PyObject* list = PyList_New(0);
+  for (const Part& part : parts) {
+    PyObject* one = Py_BuildValue("(INN)", part.index, bytes_of(part.calls), bytes_of(part.ticks));
+    if (one == nullptr || list == nullptr || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+    if (list == nullptr) return nullptr;
+  }
+  if (!device) return Py_BuildValue("(N[])", list);
+  PyObject* leaves = read_device();
+  return Py_BuildValue("(NN)", list, leaves);
+}
+
 // Frames of this thread as the walk sees them: [(code, offset of the instruction, module or None)], innermost first.
 PyObject* frames(PyObject*, PyObject* args) {
   int raw = 1;
@@ -354,6 +390,7 @@ PyMethodDef methods[] = {
     {"device_off", device_off, METH_NOARGS, "Wait for the device's records and let go of it."},
     {"device_detach", device_detach, METH_NOARGS, "Take CUPTI out of the process: '' or why not."},
     {"snapshot", snapshot, METH_NOARGS, "All trees as they are now, as columns."},
+    {"sums", sums, METH_VARARGS, "Calls and ticks of all threads, and device work if asked for."},
     {"endings_on", endings_on_now, METH_NOARGS, "Take the signals that would end the process."},
     {"endings_off", endings_off_now, METH_NOARGS, "Give them back; one that came meanwhile ends the process."},
     {"wait_ending", wait_for_ending, METH_VARARGS, "The signal that ends the process, 0 after so many seconds."},

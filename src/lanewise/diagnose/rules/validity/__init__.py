@@ -1,1 +1,1 @@
-"""Diagnoses of the validity family."""
+"""Diagnoses of the validity family. More than fifteen files: one for each rule."""

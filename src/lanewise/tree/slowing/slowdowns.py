@@ -1,0 +1,263 @@
+"""Blocks of steps -> the places that have become slower since some step.
+
+Costs of contexts come as sums over a block. What most of the program has become slower by is the machine's doing and is
+taken out of each block first. Then every place that matters, with what it calls and by itself, is a series of its own
+(`sequential`). What explains a change is looked for below the place that it is seen at.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lanewise.trace.groups import weighted_median
+from lanewise.tree.slowing.growing_forest import GrowingForest
+from lanewise.tree.slowing.sequential import REFERENCE, Evidence, threshold_of
+
+__all__ = ["METRICS", "Grown", "Slowdowns"]
+
+METRICS = {"host": "host time", "device": "device time"}
+"""Costs that are followed, ns, with what a reader calls them."""
+
+_WORTH = 0.02
+"""Of the step: less is not followed."""
+_SERIES = 256
+_CHAIN = 0.98
+_EXPLAINS = 0.7
+"""Of what a place has become slower by, from which on one inside of it is the one to name."""
+_DIFFUSE = 0.5
+"""Of the step: a place that holds more, with no place inside of it that explains its change, is no place to look at."""
+_SAYS = 0.001
+"""Of the step: less says nothing about how fast the machine is."""
+_LOUDEST = 3
+"""Times what an ordinary place says."""
+_BUSY = 1.5
+"""A block in which most of the program takes so much longer, or less, says nothing."""
+_SPIKE = 1.5
+"""Of what a context usually takes: more in one block is an interruption, and cut off there."""
+_FOLLOWS = 1.25
+"""By so much what it usually takes is corrected with each block, so that what stays becomes usual."""
+_INTERRUPTED = 1.15
+"""A block in which interruptions are so much more of the time than they were in the reference says nothing."""
+_RECENT = 32
+_MOST = 20
+
+Block = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A place that has become slower; as `Slowdown`, with the node instead of names, and blocks instead of steps."""
+
+    node: int
+    metric: str
+    alone: bool
+    before: float
+    after: float
+    since: int
+
+
+class Slowdowns:
+    """What becomes slower in a program whose contexts are in a forest.
+
+    Args:
+        forest: grows while blocks come in.
+
+    Attributes:
+        found: how many were. blocks: how many came in.
+    """
+
+    def __init__(self, forest: GrowingForest) -> None:
+        self.found = 0
+        self._forest = forest
+        self.blocks = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """A reference is taken from here on."""
+        self._first: list[Block] = []
+        self._series: list[_Series] = []
+        self._busy = 0
+
+    def block(self, sums: Block) -> list[Grown]:
+        """One more block: ns per step of each node by itself, in some metrics.
+
+        Returns:
+            What is certain now and was not before; a place that is reported is followed from its new level on.
+        """
+        self.blocks += 1
+        if self.found >= _MOST:
+            return []
+        if len(self._first) < REFERENCE:
+            self._first.append(sums)
+            if len(self._first) == REFERENCE:
+                self._follow()
+            return []
+        found: list[Grown] = []
+        busy = False
+        for series in self._series:
+            if series.block(sums, self.blocks):
+                found += series.grown()
+            busy |= series.busy
+        self._busy = self._busy + 1 if busy else 0
+        if self._busy > REFERENCE:
+            # Another machine, or another program, than the one that the reference is of.
+            self._begin()
+        self.found += len(found)
+        return found
+
+    def _follow(self) -> None:
+        self._series = [
+            series for metric in self._first[0] if (series := _Series(self._forest, metric, self._first)).count
+        ]
+        self._first = self._first[:1] * REFERENCE  # only its length is looked at from now on
+
+
+def _padded(values: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate((values, np.zeros(size - len(values)))) if len(values) < size else values
+
+
+class _Series:
+    """The places that matter in one metric.
+
+    Attributes:
+        count: how many. busy: whether the last block said nothing.
+    """
+
+    def __init__(self, forest: GrowingForest, metric: str, first: list[Block]) -> None:
+        self.busy = False
+        self._forest, self._metric = forest, metric
+        size = len(forest)
+        own = np.stack([_padded(block[metric], size) for block in first])
+        self._steady = np.empty(0, np.int64)
+        self._own = self._usual = np.median(own, axis=0)
+        cut = np.minimum(own, _SPIKE * self._usual)
+        self._interrupted = float(np.median(own.sum(axis=1) / np.maximum(cut.sum(axis=1), 1.0)))
+        own = cut
+        self._weigh()
+        own = own / np.array([self._drift(row) for row in own])[:, None]
+        self._own = np.median(own, axis=0)
+        self._weigh()
+        whole = forest.inclusive(own)
+        self._whole = np.median(whole, axis=0)
+        self._node, self._alone = self._worth()
+        self.count = len(self._node)
+        if self.count:
+            values = np.where(self._alone, own[:, self._node], whole[:, self._node])
+            self._reference = np.median(values, axis=0)
+            self._evidence = Evidence(threshold_of(values / self._reference))
+        self._recent: deque[tuple[int, np.ndarray]] = deque(maxlen=_RECENT)
+        self._certain = np.zeros(self.count, dtype=bool)
+        self._begun = len(first)
+
+    def _worth(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which nodes are followed, and whether by themselves; a place that only leads to another one is not."""
+        step = float(self._own.sum())
+        if step <= 0:
+            return np.empty(0, np.int64), np.empty(0, bool)
+        parent = np.array(self._forest.parent, dtype=np.int64)
+        largest = np.zeros(len(parent))
+        inside = parent >= 0
+        np.maximum.at(largest, parent[inside], self._whole[inside])
+        matters = self._whole >= _WORTH * step
+        whole = np.flatnonzero(matters & (largest < _CHAIN * self._whole))
+        alone = np.flatnonzero((self._own >= _WORTH * step) & (largest > (1 - _CHAIN) * self._whole))
+        node = np.concatenate((whole, alone))
+        by_itself = np.concatenate((np.zeros(len(whole), bool), np.ones(len(alone), bool)))
+        cost = np.where(by_itself, self._own[node], self._whole[node])
+        # A median may be zero where most blocks have nothing.
+        kept = np.argsort(-cost, kind="stable")[:_SERIES]
+        kept = kept[cost[kept] > 0]
+        return node[kept], by_itself[kept]
+
+    def _weigh(self) -> None:
+        """Which contexts tell how fast the machine is, and how much each of them says."""
+        total = float(self._own.sum())
+        self._steady = np.flatnonzero(self._own > _SAYS * total)
+        self._level = self._own[self._steady]
+        weight = np.sqrt(self._level)
+        # A place that dominates the step would hide its own change.
+        self._weight = np.minimum(weight, _LOUDEST * np.median(weight)) if len(weight) else weight
+
+    def _drift(self, own: np.ndarray) -> float:
+        """What most of the program takes longer than in the reference."""
+        if not len(self._steady):
+            return 1.0
+        return max(1e-9, weighted_median(own[self._steady] / self._level, self._weight))
+
+    def _uninterrupted(self, own: np.ndarray) -> tuple[np.ndarray, bool]:
+        """A block without its interruptions, and whether they are most of what is unusual in it."""
+        if len(self._usual) < len(own):
+            # What is new is usual from its first block on, and corrected as the rest.
+            self._usual = np.concatenate((self._usual, own[len(self._usual) :]))
+        new = (self._usual == 0) & (own > 0)
+        self._usual[new] = own[new]
+        cut = np.minimum(own, _SPIKE * self._usual)
+        self._usual = np.where(own > self._usual, self._usual * _FOLLOWS, self._usual / _FOLLOWS)
+        return cut, float(own.sum()) > _INTERRUPTED * self._interrupted * float(cut.sum())
+
+    def block(self, sums: Block, number: int) -> bool:
+        """Whether anything is certain after one more block."""
+        own, interrupted = self._uninterrupted(sums[self._metric])
+        drift = self._drift(own)
+        self.busy = interrupted or not 1 / _BUSY <= drift <= _BUSY
+        if self.busy:
+            return False
+        own = own / drift
+        self._recent.append((number, own))
+        values = np.where(self._alone, own[self._node], self._forest.inclusive(own, self._node))
+        self._certain = self._evidence.block(values / self._reference)
+        return bool(self._certain.any())
+
+    def grown(self) -> list[Grown]:
+        """What explains that which is certain, dearest first; followed from its new level on."""
+        size = len(self._forest)
+        own_before, whole_before = _padded(self._own, size), _padded(self._whole, size)
+        found: dict[tuple[int, bool], Grown] = {}
+        for row in np.flatnonzero(self._certain).tolist():
+            # Blocks of this metric: some were left out, so that the latest are counted from the end.
+            streak = self._evidence.blocks - int(self._evidence.since[row])
+            latest = list(self._recent)[-max(4, min(streak, _RECENT)) :]
+            stacked = np.stack([_padded(block, size) for _, block in latest])
+            own, whole = np.median(stacked, axis=0), np.median(self._forest.inclusive(stacked), axis=0)
+            node, alone, diffuse = int(self._node[row]), bool(self._alone[row]), False
+            if not alone:
+                node, alone, diffuse = self._explaining(node, whole - whole_before, own - own_before)
+            before, after = (own_before, own) if alone else (whole_before, whole)
+            self._settle(node, own, whole, row)
+            if diffuse and before[node] > _DIFFUSE * own_before.sum():
+                continue
+            since = latest[0][0] - 1 - max(0, streak - len(latest))
+            found.setdefault(
+                (node, alone),
+                Grown(node, self._metric, alone, float(before[node]), float(after[node]), max(self._begun, since)),
+            )
+        return sorted(found.values(), key=lambda one: one.before - one.after)
+
+    def _explaining(self, node: int, whole: np.ndarray, own: np.ndarray) -> tuple[int, bool, bool]:
+        """The innermost place below a node that holds most of what it has become slower by; whether that is its own, beside
+        what it calls; and whether nothing holds most of it."""
+        while True:
+            excess = whole[node]
+            if own[node] >= _EXPLAINS * excess:
+                return node, bool(self._forest.children(node)), False
+            inner = [child for child in self._forest.children(node) if whole[child] >= _EXPLAINS * excess]
+            if not inner:
+                return node, False, True
+            node = inner[0]
+
+    def _settle(self, node: int, own: np.ndarray, whole: np.ndarray, row: int) -> None:
+        """What has been reported, and what shows it as well, is followed from its new level on."""
+        related = np.zeros(self.count, dtype=bool)
+        related[row] = True
+        above = {node}
+        at = node
+        while (at := self._forest.parent[at]) >= 0:
+            above.add(at)
+        related |= np.isin(self._node, list(above)) | self._evidence.suspected()
+        level = np.where(self._alone, own[self._node], whole[self._node])
+        self._reference = np.where(related & (level > 0), np.maximum(level, self._reference), self._reference)
+        self._evidence.forget(related)

@@ -1,0 +1,88 @@
+"""A running program whose module becomes slower says so: on standard error, in its tree, in what is explained of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import lanewise  # noqa: E402
+from lanewise.diagnose.of_tree.explain_tree import explain_tree  # noqa: E402
+from lanewise.tree.slowing import lookout  # noqa: E402
+from lanewise.tree.slowing.slowdown import Slowdown  # noqa: E402
+from lanewise.tree.tree_file import load  # noqa: E402
+from tests.capture.context.paths import calls  # noqa: E402
+
+
+class Sleeper(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0005
+
+    def forward(self, x: Any) -> Any:
+        # Asleep on purpose: a busy machine changes little about it.
+        x = x + 1
+        time.sleep(self.seconds)
+        return x * 2
+
+
+def run(model: Any, steps: int, change: int = -1) -> None:
+    x = torch.ones(4, 4)
+    with torch.no_grad():
+        for step in range(steps):
+            if step == change:
+                model[1].seconds *= 2
+            model(x)
+
+
+@pytest.fixture
+def _asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout, "_CROWDED", 1e9)
+    monkeypatch.setattr(lookout, "_COST", 1e9)
+
+
+@pytest.mark.usefixtures("_asleep")
+def test_a_module_that_becomes_slower_is_named(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(*[Sleeper() for _ in range(5)])
+    said: list[str] = []
+    told: list[Slowdown] = []
+    with lanewise.watch(tmp_path / "run.lw", way="native", save_every=0, on_slowdown=told.append, log=said.append):
+        run(model, 640, change=520)
+    # On a busy machine other changes may be found before.
+    (found,) = [one for one in told if one.since >= 480]
+    line = next(text for text in said if text.startswith(f"slower since step {found.since}"))
+    assert "forward" in line
+    assert "test_slower_places.py" in line
+    assert "1" in found.path
+    assert found.since <= 540
+    assert 520 < found.at <= 620
+    watched = load(tmp_path / "run.lw").info.watched
+    assert watched is not None
+    assert watched.slowdowns == tuple(told)
+    report = explain_tree(load(tmp_path / "run.lw"))
+    finding = next(one for one in report.findings if one.code == "MEA116")
+    assert finding.location is not None
+    assert finding.location.file.endswith("test_slower_places.py")
+
+
+def test_what_goes_wrong_in_looking_ends_only_the_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout.Lookout, "look", lambda *_: 1 / 0)
+    said: list[str] = []
+    watcher = lanewise.watch(way="native", measure=False, log=said.append)
+    with watcher:
+        run(torch.nn.Linear(4, 4), 100)
+    assert [text for text in said if "not followed any more" in text]
+    assert watcher.problem == ""
+    assert calls(watcher.tree, "aten::linear") == 100
+
+
+def test_without_alerts_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout.Lookout, "look", lambda *_: 1 / 0)
+    said: list[str] = []
+    with lanewise.watch(way="native", measure=False, alerts=False, log=said.append):
+        run(torch.nn.Linear(4, 4), 100)
+    assert not [text for text in said if "followed" in text]

@@ -1,0 +1,144 @@
+"""What becomes slower is named within a hundred steps; healthy programs of several kinds of noise say nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lanewise.tree.slowing import lookout
+from lanewise.tree.slowing.lookout import Lookout
+from lanewise.tree.slowing.sequential import CERTAIN, REFERENCE, Evidence, threshold_of
+from tests.tree.slowing.simulated import NOISES, Program, followed
+
+BEGIN = 800
+PLACE = 7
+NAMED = ("layers.1", "aten::op2")
+
+
+def shares(random: np.random.Generator, places: int = 50) -> np.ndarray:
+    """ns of each place in a step of 10 ms; the one that is slowed down takes 5 % of it."""
+    share = random.dirichlet(np.full(places, 2.0)) * 1e7
+    share[PLACE] = 5e5
+    return share
+
+
+@pytest.fixture(autouse=True)
+def _blocks_as_long_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step here takes no time, so that looking would seem to take all of it."""
+    monkeypatch.setattr(lookout, "_COST", 1e9)
+
+
+@pytest.mark.parametrize("noise", ["quiet", "noisy", "interrupted", "periodic", "wandering"])
+def test_ten_percent_of_one_place_are_reported_within_a_hundred_steps(noise: str) -> None:
+    random = np.random.default_rng(3)
+    times = NOISES[noise](random, BEGIN + 110, 50)
+    times[BEGIN:, PLACE] *= 1.1
+    (found,) = followed(Program(), times * shares(random))
+    assert found.path[-2:] == NAMED
+    assert found.path[0] == "train"
+    assert (found.file, found.line) == ("train.py", 3)
+    assert BEGIN < found.at <= BEGIN + 100
+    assert abs(found.since - BEGIN) <= 24
+    assert found.after / found.before == pytest.approx(1.1, abs=0.04)
+
+
+@pytest.mark.parametrize("noise", list(NOISES))
+def test_a_healthy_program_says_nothing(noise: str) -> None:
+    random = np.random.default_rng(4)
+    # 10,000 steps here; benchmarks/slowdowns.py has a hundred times as many.
+    times = np.maximum(NOISES[noise](random, 10_000, 50), 0.1)
+    assert followed(Program(), times * shares(random)) == []
+
+
+def test_a_machine_that_becomes_slower_is_no_place() -> None:
+    random = np.random.default_rng(5)
+    times = NOISES["quiet"](random, BEGIN + 800, 50)
+    times[BEGIN:] *= 1.3
+    assert followed(Program(), times * shares(random)) == []
+
+
+def test_growth_is_found_where_it_is() -> None:
+    random = np.random.default_rng(6)
+    times = NOISES["quiet"](random, 3_000, 50)
+    times[BEGIN:, PLACE] *= np.linspace(1, 1.4, 3_000 - BEGIN)
+    found = followed(Program(), times * shares(random))
+    assert {one.path[-2:] for one in found} == {NAMED}
+    assert found[0].at < BEGIN + 600
+
+
+def test_what_is_called_more_often_says_so() -> None:
+    random = np.random.default_rng(7)
+    times, calls = NOISES["quiet"](random, BEGIN + 200, 50), np.ones((BEGIN + 200, 50), np.int64)
+    times[BEGIN:, PLACE] *= 2
+    calls[BEGIN:, PLACE] = 2
+    (found,) = followed(Program(), times * shares(random), calls)
+    assert (found.calls_before, found.calls_after) == (1.0, pytest.approx(2.0, abs=0.3))
+
+
+def test_a_new_operator_is_named_and_not_the_module_around_it() -> None:
+    random = np.random.default_rng(8)
+    times, share = NOISES["quiet"](random, BEGIN + 300, 50), shares(random)
+    times[:BEGIN, PLACE] = 0
+    share[PLACE] = 1e6
+    (found,) = followed(Program(), times * share)
+    assert found.path[-2:] == NAMED
+    assert found.before == 0
+    assert found.after == pytest.approx(1e6, rel=0.1)
+
+
+def test_a_reported_place_is_followed_from_its_new_level_on() -> None:
+    random = np.random.default_rng(9)
+    times = NOISES["quiet"](random, BEGIN + 1_200, 50)
+    times[BEGIN:, PLACE] *= 1.2
+    times[BEGIN + 600 :, PLACE] *= 1.3
+    found = followed(Program(), times * shares(random))
+    assert [one.path[-2:] for one in found] == [NAMED, NAMED]
+    assert found[1].since >= BEGIN + 500
+
+
+def test_blocks_in_which_others_have_the_processor_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = iter(range(0, 10**15, 10**12))
+    monkeypatch.setattr(Lookout, "_waited", lambda _: next(waited))
+    random = np.random.default_rng(10)
+    times = NOISES["quiet"](random, BEGIN + 300, 50)
+    times[BEGIN:, PLACE] *= 3
+    assert followed(Program(), times * shares(random)) == []
+
+
+def test_evidence_grows_no_faster_than_it_may_where_nothing_changes() -> None:
+    """The bound that the false-alarm rate comes from: on average, evidence after n blocks is at most n."""
+    random = np.random.default_rng(11)
+    series, blocks = 4_000, 60
+    evidence = Evidence(np.full(series, 1.0))
+    for _ in range(blocks):
+        # The worst that is allowed: each block exceeds its threshold with the probability that is bet against.
+        evidence.block(np.where(random.random(series) < 0.2, 1.1, 0.9))
+    won = evidence._won
+    assert won.mean() <= 2 * blocks
+    assert (won >= CERTAIN).sum() == 0
+
+
+def test_a_series_that_wanders_gets_a_higher_threshold() -> None:
+    random = np.random.default_rng(12)
+    still = 1 + 0.01 * random.standard_normal((REFERENCE, 1))
+    moving = still + 0.06 * np.sin(np.linspace(0, 12, REFERENCE))[:, None]
+    low, high = threshold_of(np.hstack((still, moving)))
+    assert low == 1.05
+    assert high > 1.1
+
+
+def test_the_history_is_bounded_and_complete() -> None:
+    random = np.random.default_rng(13)
+    program = Program()
+    times = np.cumsum(NOISES["quiet"](random, 20_000, 50) * shares(random), axis=0)
+    follows = Lookout(program, lambda code: "train.py(3): train", lambda _: None)
+    at = 0
+    while at < len(times):
+        program.ticks[program.leaves] = times[at]
+        program.calls[program.leaves] = at
+        at = follows.look(at, at)
+    history = follows.history
+    assert 32 <= len(history) <= 128
+    assert len({period.steps for period in history}) == 1
+    assert sum(period.steps for period in history) > 18_000
+    assert all(period.calls == 50 * period.watched for period in history)
