@@ -43,12 +43,21 @@ CHILDREN = {
     "with ProcessPoolExecutor(2) as pool: list(pool.map(burn, [1.5, 1.5]))\n",
     "subprocess": "import subprocess, sys\nsubprocess.run([sys.executable, '-c', "
     "'import time\\nwhile time.process_time() < 1.5: pass'])\n",
+    "running": "import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', "
+    "'import time\\nwhile time.process_time() < 1.5: pass\\ntime.sleep(2)'])\ntime.sleep(2.5)\n",
     "os.fork": "import os\npid = os.fork()\nif pid == 0: burn(1.5); os._exit(0)\nos.waitpid(pid, 0)\n",
 }
 
 
 @pytest.mark.parametrize(
-    "kind", ["fork", "os.fork", "subprocess", *(pytest.param(one, marks=pytest.mark.slow) for one in ("spawn", "pool"))]
+    "kind",
+    [
+        "fork",
+        "os.fork",
+        "subprocess",
+        "running",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("spawn", "pool")),
+    ],
 )
 def test_child_processes_are_said(shell: Shell, kind: str) -> None:
     main = "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in CHILDREN[kind].splitlines())

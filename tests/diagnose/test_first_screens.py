@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lanewise.diagnose.explain import explain
+from lanewise.diagnose.explain import explain, facts_of, report_of
 from lanewise.report.model import Report
 from lanewise.show.report.one_screen import one_screen
 from lanewise.show.report.short_markdown import short_markdown
+from lanewise.trace.reader import read
+from lanewise.trace.schema import Kind
 from tests.support.builder import TraceBuilder
+from tests.support.corpus import PUBLIC
 from tests.support.text import shown
 
 TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
@@ -229,3 +232,172 @@ def test_a_copy_that_stays_in_its_queue_moves_nothing() -> None:
     of = explain(b.build())
     assert of.regime.shares["transfer"] < 0.1
     assert of.regime.shares["unknown"] > 0.5
+
+
+# -- what to do --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("b_sync_without_wait", "Fix: take resize (preprocess.py:23) out of the loop"),
+        ("m_gap_named_after_daemon", "Fix: find out what this waits for"),
+        ("k_rank0_no_collective_args", "Fix: record with stacks"),
+    ],
+)
+def test_the_change_fits_what_fills_the_gap(name: str, says: str) -> None:
+    assert says in screen(name)
+    assert "gc.freeze" not in screen(name)
+
+
+def test_each_change_leaves_less_than_the_one_above() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for at in range(60):
+                with b.op(f"aten::op{at * at * at % 53}", head=25, tail=10):
+                    b.launch(f"small{at % 7}", duration=4)
+            with b.op("aten::mm", head=20):
+                b.launch("few_blocks", duration=150, grid=(4, 1, 1))
+            with b.op("aten::item"):
+                b.copy("DtoH", destination="pageable", size=4, duration=2)
+    of = explain(b.build())
+    problems = [f for f in of.findings if f.kind == "problem" and f.recoverable_us_per_step > 0]
+    # Many launches are what binds it; that a kernel has few blocks costs nothing before they are mended.
+    assert [f.code for f in problems][:2] == ["LAU101", "KER106"]
+    left = of.regime.step_us
+    for one in problems:
+        left -= one.recoverable_us_per_step
+        assert one.leaves_us_per_step == pytest.approx(left, abs=0.01)
+
+
+def test_a_device_that_computes_all_the_time_is_shown_with_its_kernels() -> None:
+    text = screen("c_deepep_overlapped")
+    assert "Kernels that take most" in text
+    assert "25 % 24 5.90 ms deep_ep::internode::combine" in text
+
+
+def test_where_changes_give_little_the_screen_says_what_most_of_the_step_is() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            b.launch("gemm", duration=3_000)
+            b.launch("few_blocks", duration=400, grid=(16, 1, 1))
+            b.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", duration=6_000, stream="20", delay=3_400)
+            b.call("cudaDeviceSynchronize", duration=9_410)
+    of = explain(b.build())
+    assert of.regime.name == "communication-bound"
+    assert [f.code for f in of.findings if f.kind == "problem"]
+    assert "compare the ranks' traces" in screen(of)
+
+
+def test_few_launches_of_a_mixed_run_have_a_way_on() -> None:
+    assert "No single fix" not in screen("f_privateuse1_runtime")
+    assert "LAU111" in screen("f_privateuse1_runtime")
+
+
+def test_graph_nodes_are_no_launches() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(25):
+                with b.op("aten::add", head=40):
+                    b.launch("small", duration=4)
+            b.launch(["a", "b", "c"], duration=4)
+    of = explain(b.build())
+    title = next(f.title for f in of.findings if f.code == "LAU101")
+    assert title.startswith("25 launches per step for kernels of about 4.00 us")
+
+
+def test_a_wait_for_work_from_before_the_recording_is_no_cost_of_the_readback() -> None:
+    text = screen("a_leak_on_second_stream")
+    assert "463.1 ms" not in text.split("MEA111")[1]
+
+
+def test_readbacks_that_differ_much_are_not_given_by_a_typical_one() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for us in (10, 10, 10, 4_000):
+                b.launch("gemm", duration=us)
+                with b.op("aten::item"), b.op("aten::_local_scalar_dense"):
+                    b.copy("DtoH", destination="pageable", size=4, duration=2, delay=us + 10, call=us + 14)
+    title = next(f.title for f in explain(b.build()).findings if f.code == "SYN101")
+    assert "each time" not in title
+    assert "of it once" in title
+
+
+def test_a_wait_for_a_collective_gives_at_most_what_does_not_need_it() -> None:
+    of = explain(TRACES / "f_sync_on_collective.json.gz")
+    wait = next(f for f in of.findings if f.code == "SYN105")
+    assert wait.bound
+    assert "let the stream wait for the collective" in wait.fix
+
+
+def test_a_replay_that_takes_longer_than_the_recording_is_not_believed() -> None:
+    path = PUBLIC / "HTA/mtia_inference_trace/mtia_inference_rank_0.json.gz"
+    if not path.exists():
+        pytest.skip("a public trace")
+    facts = facts_of(read(path))
+    assert not facts.unprofiled.faithful
+    of = report_of(facts)
+    assert of.regime.shares["compute"] == pytest.approx(0.88, abs=0.01)
+    idle = of.regime.step_us * (1 - of.regime.shares["compute"])
+    assert [f.code for f in of.findings if f.kind == "problem"] == ["SYN105"]
+    assert all(f.bound and f.recoverable_us_per_step <= idle for f in of.findings if f.kind == "problem")
+
+
+def compiled(*, region: bool) -> TraceBuilder:
+    """Pointwise chains and views, in compiled code or not."""
+    b = TraceBuilder()
+    half = "c10::Half"
+    for _ in range(4):
+        with b.step(), b.op("## Call CompiledFxGraph x ##" if region else "aten::mine"):
+            for _ in range(6):
+                for name in ("add", "mul", "add"):
+                    with b.op(f"aten::{name}", dims=[[1 << 20]] * 2, types=[half] * 2, head=5):
+                        b.launch("vectorized_elementwise_kernel", duration=40)
+                for _ in range(5):
+                    with b.op("aten::view", head=30):
+                        pass
+    return b
+
+
+@pytest.mark.parametrize("region", [True, False])
+def test_compiled_code_is_not_told_to_compile(region: bool) -> None:
+    of = explain(compiled(region=region).build())
+    fixes = {f.code: f.fix for f in of.findings if f.kind == "problem"}
+    assert ("LAU102" in fixes) is not region
+    assert any("`torch.compile`" in fix for fix in fixes.values()) is not region
+    assert fixes["LAU105"].startswith("hoist" if region else "`torch.compile`")
+
+
+# -- what was not seen -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "part"), [("other-threads", "one of several threads"), ("child-processes", "one of several processes")]
+)
+def test_a_verdict_on_a_part_of_the_program_says_so(code: str, part: str) -> None:
+    b = TraceBuilder(
+        metadata={"lanewise": {"schema": 1, "faults": [{"code": code, "sentence": "others worked, too; see them so"}]}}
+    )
+    for _ in range(3):
+        with b.step(), b.op("aten::mm"):
+            b.wait(500)
+    text = screen(b)
+    assert f"What was recorded, {part}, ran on the CPU" in text
+    assert "others worked, too; see them so" in text
+    assert "Everything ran" not in text
+
+
+def test_workers_of_a_data_loader_are_no_other_part_of_the_program() -> None:
+    fault = {"code": "child-processes", "sentence": "2 child processes ran"}
+    b = TraceBuilder(metadata={"lanewise": {"schema": 1, "faults": [fault]}})
+    for _ in range(3):
+        with b.step():
+            b.slice("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", Kind.ANNOTATION, b.now, 300)
+            b.wait(301)
+            with b.op("aten::mm"):
+                b.wait(500)
+    assert "Everything ran on the CPU" in screen(b)

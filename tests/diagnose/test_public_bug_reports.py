@@ -288,7 +288,7 @@ def test_launches_of_a_private_back_end_are_launches() -> None:
 def test_a_gap_is_named_after_the_function_whose_many_frames_fill_it() -> None:
     told = finding(report("f_bubble_of_many_frames"), "LAU110")
     assert told is not None
-    assert told.title.endswith("the time goes into socket.py(10): recv.")
+    assert told.title.endswith("the time goes into recv (socket.py:10).")
     assert "with_stack" not in str(told.evidence)
 
 

@@ -234,7 +234,7 @@ def test_a_gap_of_many_short_calls_has_their_name() -> None:
             b.launch("gemm")
     gap = finding(explain(b.build()), "LAU110")
     assert gap is not None
-    assert "socket.py(10): recv" in gap.title
+    assert "recv (socket.py:10)" in gap.title
 
 
 # -- families ------------------------------------------------------------------------------------------------------------

@@ -154,7 +154,9 @@ class Recording:
         all_threads = nothing or (self._session is not None and self._session.flags.all_threads)
         found = self._unseen.faults(all_threads=all_threads)
         if found and self.facts is not None and self.trace is not None and not self.problem and not self._aside:
-            self.facts = replace(self.facts, faults=[*self.facts.faults, *found])
+            # Children, or other threads, are where the work is, if none was here.
+            known = [fault for fault in self.facts.faults if fault.code != "nothing-recorded"]
+            self.facts = replace(self.facts, faults=[*known, *found])
             try:
                 self._first_part = rewrite_facts(self.trace, to_json(self.facts), self._first_part)
             except LanewiseError as error:

@@ -17,7 +17,9 @@ from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Ou
 from lanewise.diagnose.settings import Settings, check_settings
 from lanewise.measure.facts import Facts
 from lanewise.measure.regime.regime import REGIMES
+from lanewise.measure.regime.time_classes import WORK
 from lanewise.replay.best_first import Effect, Wish, best_first
+from lanewise.replay.change import Change
 from lanewise.replay.undistort import COSTS
 from lanewise.report.model import Block, Check, Finding, TableBlock
 
@@ -115,7 +117,39 @@ def wish_of(rule: Rule, outcome: Found) -> Wish | None:
 def effects_of(facts: Facts, wishes: Sequence[Wish]) -> list[Effect]:
     """What each of these gives, the best made first; what is only worth a note counts in no other's."""
     step = facts.unprofiled
-    return best_first(step.graph, step.step_ns, wishes, factor=host_factor(facts), least_ns=NOTE_BELOW * step.step_ns)
+    effects = best_first(
+        step.graph, step.step_ns, wishes, factor=host_factor(facts), least_ns=NOTE_BELOW * step.step_ns
+    )
+    if step.faithful:
+        return effects
+    # The replay takes longer than the recording did: what it gives back beyond the device's idle time was never lost.
+    idle = step.step_ns - sum(facts.steps.class_ns.get(name, 0.0) for name in WORK)
+    return [
+        effect if _touches_work(facts, wish.change) else _at_most(effect, idle)
+        for wish, effect in zip(wishes, effects, strict=True)
+    ]
+
+
+def _touches_work(facts: Facts, change: Change) -> bool:
+    """Whether a change takes away or changes work of the device."""
+    gone = change.gone[facts.launches_inside[change.gone] > 0]
+    return bool(len(gone) or len(change.shorter) or len(change.scaled))
+
+
+def _at_most(effect: Effect, ns: float) -> Effect:
+    most = max(0.0, ns)
+    return replace(
+        effect,
+        alone=min(effect.alone, most),
+        gain=min(effect.gain, most),
+        low=min(effect.low, most),
+        high=min(effect.high, most),
+    )
+
+
+def _with_doubt(facts: Facts, outcome: Found) -> Found:
+    """A finding of a recording whose replay takes longer than it did: what it gives is a bound."""
+    return outcome if facts.unprofiled.faithful else replace(outcome, bound=True, confidence="low")
 
 
 def matters(facts: Facts, effect: Effect) -> bool:
@@ -163,22 +197,33 @@ def _rank(facts: Facts, found: list[tuple[Rule, Found]]) -> list[Finding]:
     # Without a steady state a gain per step rests on little (MEA110).
     unsteady = any(rule.code == "MEA110" for rule, _ in found)
     findings = [
-        _finding(facts, rule, outcome, of_rule.get(rule.code, _NOTHING), unsteady=unsteady) for rule, outcome in found
+        _finding(facts, rule, _with_doubt(facts, outcome), of_rule.get(rule.code, _NOTHING), unsteady=unsteady)
+        for rule, outcome in found
     ]
     return in_order(findings, [rule for rule, _ in found], facts.unprofiled.step_ns)
 
 
 def in_order(findings: Iterable[Finding], rules: Iterable[Rule], step_ns: float) -> list[Finding]:
-    """Findings in the order in which they are shown: a remedy for anything after what names a cause that matters."""
+    """Findings in the order in which they are shown: a remedy for anything after what names a cause that matters by itself.
+    What each leaves is the step after it and those shown before it."""
     late = {rule.code for rule in rules if rule.general}
     enough = NAMES_A_CAUSE_FROM * step_ns / 1e3
 
     def place(finding: Finding) -> tuple[int, bool, float, float, str]:
-        cause = finding.code not in late and finding.recoverable_us_per_step >= enough
         gain, alone = finding.recoverable_us_per_step, finding.alone_us_per_step
-        return _ORDER[finding.kind], not cause, -gain, -alone, finding.code
+        cause = finding.code not in late and min(gain, alone) >= enough
+        # Causes stand as they were made, the best first: what the next gives is after those before it.
+        first = -finding.leaves_us_per_step if cause else -gain
+        return _ORDER[finding.kind], not cause, first, -alone, finding.code
 
-    return sorted(findings, key=place)
+    shown: list[Finding] = []
+    left = step_ns / 1e3
+    for finding in sorted(findings, key=place):
+        if finding.kind == "problem":
+            left = max(0.0, left - finding.recoverable_us_per_step)
+            finding = structs.replace(finding, leaves_us_per_step=round(left, 3))
+        shown.append(finding)
+    return shown
 
 
 _NOTHING = Effect(place=0, alone=0.0, gain=0.0, low=0.0, high=0.0, leaves=0.0)

@@ -10,6 +10,7 @@ from lanewise.diagnose.sections.cpu import cpu_sentence, functions_source, opera
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
+from lanewise.measure.launch.bubbles import loader_rows
 from lanewise.measure.launch.dispatch_chain import Link
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
@@ -44,6 +45,7 @@ from lanewise.report.evidence_columns import (
 from lanewise.report.gain import gain_text, helps
 from lanewise.report.model import Finding, RegimeSummary, SourceSummary, TableBlock, TableColumn
 from lanewise.report.quantity import format_quantity
+from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import Kind
 
 __all__ = [
@@ -358,8 +360,24 @@ def _cpu_sentence(facts: Facts) -> str:
         case "cut off":
             ran = "The file is cut off, and nothing of a GPU stands before that: whether one worked cannot be said."
         case _:
-            ran = f"Everything ran on the CPU{where}."
+            ran = f"{_who_ran(facts)} ran on the CPU{where}."
     return f"{ran} {cpu_sentence(facts)}"
+
+
+# What the recorder says was not seen, and what that leaves.
+_WORKERS = "_MultiProcessingDataLoaderIter"
+_PART = {"other-threads": "one of several threads", "child-processes": "one of several processes"}
+
+
+def _who_ran(facts: Facts) -> str:
+    recorded = from_metadata(facts.trace.metadata)
+    known = {fault.code for fault in (recorded.faults if recorded else ())}
+    loads = loader_rows(facts)
+    if facts.trace.name_mask(_WORKERS)[facts.trace.name[loads]].any():
+        # The children load what this process computes with: the time that it waits for them is in the recording.
+        known -= {"child-processes"}
+    parts = [part for code, part in _PART.items() if code in known]
+    return f"What was recorded, {' of '.join(parts)}," if parts else "Everything"
 
 
 def _only_memory(facts: Facts, where: str) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DEVICE_SPREAD", "Unprofiled", "classes_of_replay", "without_profiler"]
 
+_FAITHFUL = 1.15
+"""The replay of a whole recording may take so many times as long as it did, before its classes are not believed."""
 _AGAIN = 2
 """One slow step may be an accident, or the profiler's."""
 
@@ -45,6 +47,8 @@ class Unprofiled:
         class_ns: time per class (`idle.CLASSES`) in a step, ns; sums to `step_ns`. Empty without device work.
         host_scale: the host's work without the profiler over the same as recorded.
         weighed: whether slow steps come again and count with all others: the step is the mean one then.
+        faithful: whether the recorded graph, replayed, takes about as long as the recording did: what streams wait for is
+            inferred, and where it is not, the replay does not say where the time goes either.
     """
 
     graph: StepGraph
@@ -57,6 +61,7 @@ class Unprofiled:
     class_ns: dict[str, float]
     host_scale: float
     weighed: bool
+    faithful: bool
 
     @property
     def distortion(self) -> float:
@@ -90,7 +95,8 @@ def without_profiler(
     unusual = _in_run(trace, recorded, slow)
     again = not timed_ns and np.count_nonzero(unusual) >= _AGAIN
     graph = undistort(recorded, costs, unusual=unusual if again else None)
-    recorded_ns = min(simulate(recorded).step_ns, period_ns)
+    again_ns = simulate(recorded).step_ns
+    recorded_ns = min(again_ns, period_ns)
     timed = float(timed_ns or 0)
     if timed:
         graph = scaled_to(graph, timed)
@@ -115,6 +121,7 @@ def without_profiler(
         class_ns=classes_of_replay(trace, graph, replayed, step_ns, device, communicating) if device else {},
         host_scale=min(1.0, after / before) if before else 1.0,
         weighed=bool(again),
+        faithful=again_ns <= _FAITHFUL * recorded_ns,
     )
 
 

@@ -25,8 +25,8 @@ def run(views: int, *, copies: bool = False) -> TraceBuilder:
 def test_views_take_a_good_part_of_the_step() -> None:
     result = found("LAU105", run(21).build())
     assert title("LAU105", result) == (
-        "42 operators per step only change how memory is described (210.0 us, 21 % of the host's time) and start "
-        "nothing on the device."
+        "42 operators per step only change how memory is described (210.0 us, 21 % of the host's time) and "
+        "compute nothing."
     )
     assert result.gain_ns == pytest.approx(210_000)
 

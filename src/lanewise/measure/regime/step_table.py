@@ -110,13 +110,17 @@ def measure_steps(
     period_ns = float(np.median(period[chosen])) if count else 0.0
     if unprofiled.weighed:
         period_ns = float(period[chosen].mean())
+    class_ns = unprofiled.class_ns
+    if class_ns and not unprofiled.faithful:
+        spent = classes.of_step[chosen].sum(axis=0) / max(1, int(classes.of_step[chosen].sum()))
+        class_ns = {name: float(spent[i]) * unprofiled.step_ns for i, name in enumerate(CLASSES)}
     return StepTable(
         Columns(columns),
         steady,
         period_ns,
         unprofiled.step_ns,
         unprofiled.timed,
-        unprofiled.class_ns,
+        class_ns,
         unprofiled.host_scale,
     )
 

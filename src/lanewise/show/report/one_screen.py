@@ -14,12 +14,14 @@ from lanewise.report.gain import cost_text, gain_text, saves_text
 from lanewise.report.model import Finding, Report
 from lanewise.show.report.markdown import location_text
 from lanewise.show.report.picks import (
+    KERNELS,
     NOTHING_SPEAKS_AGAINST,
     bound_by,
     busiest,
     command,
     doubts,
     first_change,
+    longest_kernels,
     step_sentence,
     to_do,
     vouched_for,
@@ -35,6 +37,8 @@ LINES = 25
 _FINDINGS = 3
 _LEAST = 3
 """Lines of a finding: what, how much, the change."""
+_LITTLE = 0.1
+"""Less than this share of the step is little to gain."""
 _DOUBTS = 3
 """Where there is little to do, there is room for what is not known."""
 
@@ -68,12 +72,19 @@ def _drawn(report: Report, width: int) -> RenderableType:
     parts.append(Text())
     most = Group(*parts, Text(), *_next(report, len(on), width))
     room = LINES - 1 - len(Console(width=width).render_lines(most))  # the prompt takes one
-    least = _LEAST + any(saves_text(finding) for finding in on[:_FINDINGS])
-    shown = on[: max(1, min(_FINDINGS, room // least))]
-    for number, finding in enumerate(shown, 1):
-        parts += _finding(number, finding, width, room // len(shown))
     if not on:
         parts += _without_findings(report, width)[:room]
+    least = _LEAST + any(saves_text(finding) for finding in on[:_FINDINGS])
+    little = on and sum(finding.recoverable_us_per_step for finding in on) < _LITTLE * report.regime.step_us
+    rest = _rest(report, width) if little else []
+    rest = rest[: max(0, room - least * min(len(on), 2))]
+    # A heading alone says nothing.
+    rest = rest if len(rest) >= _LEAST else []
+    room -= len(rest)
+    shown = on[: max(1, min(_FINDINGS, room // least))]
+    changes = [_finding(number, finding, width, room // len(shown)) for number, finding in enumerate(shown, 1)]
+    parts += [line for change in changes for line in change]
+    parts += rest
     return Group(*parts, Text(), *_next(report, len(on) - len(shown), width))
 
 
@@ -112,12 +123,30 @@ def _finding(number: int, finding: Finding, width: int, room: int) -> list[Text]
 def _without_findings(report: Report, width: int) -> list[Text]:
     found = busiest(report)
     if found is None:
-        return _lines(way_on(report), width, most=4)
+        return [*_lines(way_on(report), width, most=4), *_kernels(report, width)]
     title, rows = found
+    return [*_listed(title, rows, width), *_lines(TRY_ON_THE_CPU, width, most=2)]
+
+
+def _rest(report: Report, width: int) -> list[Text]:
+    """Where the findings give little: what the most of the step is, and what to do about that."""
+    if report.regime.name == "device-bound":
+        return _kernels(report, width)
+    way = way_on(report, none="Most of the step goes into something else. ")
+    return [Text(), *_lines(way, width, most=3)]
+
+
+def _kernels(report: Report, width: int) -> list[Text]:
+    """What the device computes, where that is what takes the time."""
+    rows = longest_kernels(report)
+    return [Text(), *_listed(KERNELS, rows, width)] if rows else []
+
+
+def _listed(title: str, rows: list[tuple[list[str], str]], width: int) -> list[Text]:
     lines = _lines(f"{title}:", width, style="bold")
     for numbers, name in rows:
         lines += _lines(f"{' '.join(number.rjust(9) for number in numbers)}  {name}", width, indent=1)
-    return [*lines, *_lines(TRY_ON_THE_CPU, width, most=2)]
+    return lines
 
 
 def _next(report: Report, more: int, width: int) -> list[Text]:

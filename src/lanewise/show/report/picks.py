@@ -6,18 +6,21 @@ import re
 import shlex
 from collections import Counter
 
+from lanewise.measure.kernel_names import short_name
 from lanewise.report.gain import helps, step_text
 from lanewise.report.model import Finding, Report
 from lanewise.report.quantity import format_quantity
 from lanewise.show.safe_text import cell, clean
 
 __all__ = [
+    "KERNELS",
     "NOTHING_SPEAKS_AGAINST",
     "bound_by",
     "busiest",
     "command",
     "doubts",
     "first_change",
+    "longest_kernels",
     "step_sentence",
     "to_do",
     "vouched_for",
@@ -25,6 +28,8 @@ __all__ = [
 
 NOTHING_SPEAKS_AGAINST = "nothing casts doubt on these numbers"
 _FUNCTIONS = 6
+_KERNELS = 5
+KERNELS = "Kernels that take most: share of the GPU's time, how many, mean time"
 _SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
 _TO_START_WITH = re.compile(r" Start with [A-Z]{3}\d{3} \(.*$")
 
@@ -84,6 +89,21 @@ def busiest(report: Report) -> tuple[str, list[tuple[list[str], str]]] | None:
         for row in shown
     ]
     return clean(block.title), rows
+
+
+def longest_kernels(report: Report) -> list[tuple[list[str], str]]:
+    """Numbers and name of the kernels that take most, where the device sets the pace; numbers as in the heading below."""
+    block = report.tables.get("kernels")
+    known = {column.key for column in block.columns} if block is not None else set[str]()
+    if block is None or report.regime.name != "device-bound" or not known >= {"name", "share", "count", "mean"}:
+        return []
+    return [
+        (
+            [format_quantity("share", row["share"]), f"{row['count']:,}", format_quantity("time", row["mean"])],
+            cell(short_name(str(row["name"]), 80)),
+        )
+        for row in block.rows[:_KERNELS]
+    ]
 
 
 def command(verb: str, report: Report) -> str:

@@ -170,13 +170,12 @@ def _findings(report: Report) -> list[RenderableType]:
     return parts
 
 
-def way_on(report: Report) -> str:
-    """What to try where no finding gives back anything."""
+def way_on(report: Report, none: str = "No single fix would make the step measurably shorter. ") -> str:
+    """What to try where no finding gives back anything, which `none` says."""
     way = next((f.fix for f in report.findings if f.kind == "regime" and f.code != "REG105"), "")
     if report.regime.name == "undetermined":
         return f"What would help cannot be told from this recording. To find out, {way}" if way else ""
-    none = "No single fix would make the step measurably shorter."
-    return f"{none} Try: {way}" if way else none
+    return f"{none}Try: {way}" if way else none.rstrip()
 
 
 def _finding(number: int, finding: Finding) -> RenderableType:

@@ -8,6 +8,7 @@ from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, Saving, rule
 from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.what_if.gap_fixes import fix_of_gap
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.bubbles import LOADER, host_bubbles
 from lanewise.measure.regime.python_functions import function_label
@@ -46,6 +47,7 @@ def _of_tree(contexts: Contexts, *, from_us: float, share_from: float) -> Outcom
             "where": text(function_label(tree.label(worst))[:_LONGEST_NAME]),
         },
         title=_PASSES,
+        fix=fix_of_gap(tree.label(worst), stacks=True),
         saves=Saving(np.where(own >= least, own, 0.0), np.zeros(len(tree))),
         confidence="medium",
         evidence=[
@@ -90,8 +92,8 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
 
     Costs: the length of these gaps.
 
-    Fix: move the work out of the loop or to worker processes, log less often, run `gc.freeze()` after start-up and
-    collect between steps.
+    Fix: depends on what fills the gap, and the finding says it: take work out of the loop or give it to worker processes,
+    write less often, run `gc.freeze()` after start-up, or look at what another thread or process does meanwhile.
 
     Verify: the gap is gone.
 
@@ -150,8 +152,9 @@ def host_bubble(facts: Facts, *, from_us: float = 500.0, share_from: float = 0.0
             "per": per(facts),
             "times": counted(len(length) / facts.steady_count, "gap", "gaps"),
             "longest": time(float(length.max())),
-            "where": text(trace.name_of(frame)[:_LONGEST_NAME] if frame >= 0 else nowhere),
+            "where": text(function_label(trace.name_of(frame))[:_LONGEST_NAME] if frame >= 0 else nowhere),
         },
+        fix=fix_of_gap(trace.name_of(frame) if frame >= 0 else "", stacks=facts.health.stacks),
         change=cut(np.append(bubbles.start, tail[0]), np.append(bubbles.end, tail[1])),
         evidence=evidence,
         steps=np.unique(bubbles.step).tolist() if trace.steps.recorded else (),

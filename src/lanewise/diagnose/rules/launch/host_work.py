@@ -11,6 +11,7 @@ from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.rules.launch import many_tiny_kernels
 from lanewise.diagnose.select import counted, of_step, per
+from lanewise.diagnose.what_if.fitting import host_matters, mostly_compiled
 from lanewise.diagnose.what_if.remedies import replayed
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import overlap
@@ -19,6 +20,11 @@ from lanewise.report.quantity import share, text, time
 from lanewise.trace.schema import Kind
 
 _SHOWN = 8
+_IN_COMPILED_CODE = (
+    'let the compiled code replay itself: `torch.compile(..., mode="reduce-overhead")` starts a region with one launch. '
+    "Look at the operators listed here for what stays outside; a larger batch gives the device more to do for the "
+    "same host time."
+)
 
 
 def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
@@ -60,7 +66,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
     "host-work",
     of_tree=_of_tree,
     general=True,
-    title="Operators spend {inside} {per} on the host, most of it in {operator} ({part} of that), to make {launches}.",
+    title="Operators spend {inside} {per} on the host, the most in {operator} ({part} of that), to make {launches}.",
 )
 def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     """The host sets the pace, and not by starting many short kernels.
@@ -83,7 +89,7 @@ def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     Source: common practice.
     """
     trace, host = facts.trace, facts.host
-    if facts.regime.name != "host":
+    if facts.regime.name != "host" and not (facts.regime.name == "mixed" and host_matters(facts)):
         return NotApplicable("the host does not set the pace")
     calls = facts.steady_events(facts.launches.call)
     steps = facts.steady_count
@@ -112,6 +118,7 @@ def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
             "part": share(float(own[top[0]]) / max(1.0, float(own.sum()))),
             "launches": counted(len(calls) / steps, "launch", "launches"),
         },
+        fix=_IN_COMPILED_CODE if mostly_compiled(facts, calls) else None,
         change=replayed(facts, calls) + overlap(silent),
         bound=True,
         evidence=[table("Operators by their own host time", [OPERATOR, COUNT, headed(TIME, "host time")], rows)],

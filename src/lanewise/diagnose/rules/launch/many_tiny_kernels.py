@@ -70,8 +70,7 @@ def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     "many-tiny-kernels",
     general=True,
     of_tree=_of_tree,
-    title="{launches} launches {per}, {kernels} of them for kernels of about {median_kernel}; each launch costs the host "
-    "{host_cost}.",
+    title="{launches} launches {per} for kernels of about {median_kernel}; each launch costs the host {host_cost}.",
 )
 def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_below_us: float = 10.0) -> Outcome:
     """The host cannot start kernels as fast as the device finishes them.
@@ -98,7 +97,9 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
     # Copies have causes of their own: how long a kernel takes says nothing of them.
     kernels = trace.of(Kind.KERNEL)
     starting = trace.links.launch[np.searchsorted(trace.device_work, kernels)]
-    starting = np.unique(starting[starting >= 0])
+    # The nodes of a graph are started by one call for all of them.
+    single = (starting >= 0) & ~trace.links.names_of("graph_launch")[trace.name[np.maximum(starting, 0)]]
+    kernels, starting = kernels[single], np.unique(starting[single])
     calls = facts.steady_events(starting)
     launches = per_step(facts, starting)
     kernels = facts.steady_events(kernels)

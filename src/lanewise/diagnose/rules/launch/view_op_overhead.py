@@ -7,6 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import host_window, line_hint, locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
+from lanewise.diagnose.what_if.fitting import mostly_in_regions
 from lanewise.diagnose.what_if.remedies import remove
 from lanewise.measure.facts import Facts
 from lanewise.report.evidence_columns import COUNT, OPERATOR, TIME, headed
@@ -14,12 +15,17 @@ from lanewise.report.quantity import share, time
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
+_IN_COMPILED_CODE = (
+    "hoist them out of the loop, and give weights the layout in which they are used: they stand in compiled code, which "
+    "keeps those that its library calls need."
+)
+
 
 @rule(
     "LAU105",
     "view-op-overhead",
-    title="{operators} {per} only change how memory is described ({time}, {share} of the host's time) and start "
-    "nothing on the device.",
+    title="{operators} {per} only change how memory is described ({time}, {share} of the host's time) and "
+    "compute nothing.",
 )
 def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
     """Operators that move no data take a good part of the host's time.
@@ -77,6 +83,7 @@ def view_op_overhead(facts: Facts, *, share_from: float = 0.20) -> Outcome:
             "per": per(facts),
         },
         change=remove(facts, events),
+        fix=_IN_COMPILED_CODE if mostly_in_regions(facts, events) else None,
         evidence=[
             table(
                 "Operators that move no data, by self time", [OPERATOR, COUNT, headed(TIME, "self time per step")], rows

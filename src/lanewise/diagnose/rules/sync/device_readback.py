@@ -24,6 +24,18 @@ _GENERATION_TITLE = (
     "The stop test of the generation loop reads {values} {per} back from the GPU; the host stops {cost} for each."
 )
 
+_ONCE = "The host asks the GPU for {values} {per} and stops for {total}."
+_UNEVEN = "The host asks the GPU for {values} {per} and stops for {total} in all, {longest} of it once."
+# The times of all add up to so much more than as many typical ones.
+_UNEVEN_FROM = 1.5
+
+
+def _title(cost: np.ndarray, number: float) -> str | None:
+    """The sentence that fits how long the host stops: once, or for times that differ much; None for times alike."""
+    if number <= 1:
+        return _ONCE
+    return _UNEVEN if float(cost.mean()) > _UNEVEN_FROM * float(np.median(cost)) else None
+
 
 def _of_tree(contexts: Contexts, *, per_step_from: float) -> Outcome:
     if not contexts.has_device:
@@ -91,7 +103,10 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
     number = len(found.root) / steps
     if number < per_step_from:
         return Clear(f"{number:.1f} readbacks per step" if number else "the host reads no device values")
-    cost = trace.duration[found.root]
+    # What it waits for work from before the recording is no cost of the program.
+    backlog = facts.classes.backlog
+    before = np.clip((backlog.until if backlog.there else 0) - trace.start[found.root], 0, trace.duration[found.root])
+    cost = trace.duration[found.root] - before
     waited = facts.host.wait_inside[found.root]
     end = trace.end[found.root]
     launches = np.sort(trace.start[facts.launches.call])
@@ -120,9 +135,10 @@ def device_readback(facts: Facts, *, per_step_from: float = 1.0) -> Outcome:
             "per": per(facts),
             "cost": time(float(np.median(cost))),
             "total": time(total),
+            "longest": time(float(cost.max())),
         },
         # What is chosen is looked up for the next token; a detector chooses, too, and looks nothing up.
-        title=_GENERATION_TITLE if 2 <= tokens <= min(number, fed_back + 1) else None,
+        title=_GENERATION_TITLE if 2 <= tokens <= min(number, fed_back + 1) else _title(cost, number),
         change=remove(facts, found.root),
         evidence=[
             table(

@@ -14,9 +14,14 @@ from lanewise.measure.facts import Facts
 from lanewise.report.evidence_columns import CALL, COUNT, SITE, WAIT, headed
 from lanewise.report.model import TableColumn
 from lanewise.report.quantity import share, time
-from lanewise.trace.intervals import covered
+from lanewise.trace.intervals import covered, union
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
+
+_OF_A_COLLECTIVE = (
+    "let the stream wait for the collective and not the host (`work.wait()`, `stream.wait_event()`), and do first what "
+    "does not need its result."
+)
 
 
 @rule(
@@ -82,6 +87,10 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             }
         )
     rows.sort(key=lambda row: -row["after"])
+    spinning = trace.device_work[facts.is_family("communication")]
+    spins = covered(union(trace.start[spinning], trace.end[spinning]), trace.start[waits], trace.end[waits])
+    # What follows may need what the collective brings: how much of it could begin before, the trace does not say.
+    collective = float(spins.sum()) > 0.5 * float(trace.duration[waits].sum())
     return Found(
         values={
             "waits": counted(len(waits) / steps, "wait", "waits"),
@@ -91,6 +100,8 @@ def explicit_synchronize(facts: Facts, *, share_from: float = 0.01) -> Outcome:
             "share": share(of_step(facts, idle)),
         },
         change=remove(facts, waits),
+        bound=collective,
+        fix=_OF_A_COLLECTIVE if collective else None,
         evidence=[
             table(
                 "Waits, and how late the host is after them",
