@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 from lanewise.bundled import bundled_path
 from lanewise.cli.main import cli
-from lanewise.diagnose.costs import cost_of
 from lanewise.diagnose.explain import explain, facts_of
 from lanewise.diagnose.settings import Settings, load_settings
 from lanewise.errors import UsageError
 from lanewise.report.gain import cost_text, saves_text
 from lanewise.report.model import Cost, Report
+from lanewise.report.priced import cost_of
 from lanewise.show.report.one_screen import LINES
 from lanewise.trace.metadata import Energy
 from lanewise.trace.reader import read

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 
 from lanewise._version import __version__
-from lanewise.diagnose.costs import cost_of, priced
 from lanewise.diagnose.engine import diagnose
 from lanewise.diagnose.health_notes import health_notes, settings_notes
 from lanewise.diagnose.of_tree.explain_tree import explain_tree
@@ -25,6 +24,7 @@ from lanewise.measure.distributed.job import job_of
 from lanewise.measure.facts import Facts
 from lanewise.measure.prefetch import measured_ahead
 from lanewise.report.model import SCHEMA, Report, StepsSummary
+from lanewise.report.priced import cost_of, priced
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import opened

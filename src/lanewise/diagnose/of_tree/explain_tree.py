@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from lanewise._version import __version__
-from lanewise.diagnose.costs import cost_of, priced
 from lanewise.diagnose.evidence import table
 from lanewise.diagnose.health_notes import settings_notes
 from lanewise.diagnose.of_tree.ranked_contexts import diagnose_tree
@@ -52,6 +51,7 @@ from lanewise.report.model import (
     TableBlock,
     TableColumn,
 )
+from lanewise.report.priced import cost_of, priced
 from lanewise.report.quantity import format_quantity
 from lanewise.trace.metadata import Energy
 from lanewise.tree.flat import flat
