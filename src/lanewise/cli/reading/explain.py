@@ -17,6 +17,7 @@ from lanewise.cli.common import (
     open_ranks,
     open_trace,
     output_option,
+    price_option,
     print_or_write,
     project_settings,
     step_time_option,
@@ -54,6 +55,7 @@ __all__ = ["explain"]
 @click.option("--full", is_flag=True, help="The whole report, not only its first screen: as into a file.")
 @click.option("-v", "--verbose", is_flag=True, help="The same, with every check that found nothing, and why.")
 @step_time_option
+@price_option
 @cache_option
 @output_option
 def explain(
@@ -65,6 +67,7 @@ def explain(
     full: bool,
     verbose: bool,
     step_time: float | None,
+    price: float | None,
     cache: bool,
     output: Path | None,
     force: bool,
@@ -84,7 +87,7 @@ def explain(
     from lanewise.diagnose.report_cache import explained
     from lanewise.report.model import Note
 
-    settings = project_settings(select, ignore)
+    settings = project_settings(select, ignore, price=price)
     source, *others = sources
     if any(holds_trees(each) for each in sources):
         _show(_of_trees(sources, settings, step_time), as_json, format_, full, verbose, output, force)
