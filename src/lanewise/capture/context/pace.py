@@ -13,7 +13,7 @@ from lanewise.capture.context.profiler_windows import EVERY
 from lanewise.capture.context.turns import StepTimes, Turns
 from lanewise.capture.machine import energy_counter
 from lanewise.capture.thread_identity import ThreadMark, this_thread
-from lanewise.capture.timing.budget import Budget
+from lanewise.capture.timing.watch_budget import Budget
 from lanewise.trace.metadata import Energy
 from lanewise.tree.watching.watched import Distortion
 

@@ -17,7 +17,7 @@ from lanewise.capture.context.collector import WAYS
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS
 from lanewise.capture.context.turns import Turns
 from lanewise.capture.context.watcher import Watcher
-from lanewise.capture.timing.budget import Budget
+from lanewise.capture.timing.watch_budget import Budget
 from lanewise.errors import MissingDependencyError, UsageError
 
 if TYPE_CHECKING:

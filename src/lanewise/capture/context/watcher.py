@@ -24,7 +24,7 @@ from lanewise.capture.context.pace import Pace
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
 from lanewise.capture.context.turns import Turns
 from lanewise.capture.inside import our_modules
-from lanewise.capture.timing.budget import Budget
+from lanewise.capture.timing.watch_budget import Budget
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.tree.watching.watched import Watched
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from lanewise.capture.timing.budget import Budget
+from lanewise.capture.timing.watch_budget import Budget
 from lanewise.cli.main import cli
 from lanewise.cli.recording.watch_asked import read_options, read_share
 from lanewise.tree.slowing.growing_forest import GrowingForest, RawThread
