@@ -372,6 +372,24 @@ def test_compiled_code_is_not_told_to_compile(region: bool) -> None:
     assert fixes["LAU105"].startswith("hoist" if region else "`torch.compile`")
 
 
+def test_what_the_cpu_computes_comes_before_smaller_causes() -> None:
+    problems = [f.code for f in explain(TRACES / "g_host_after_last_kernel.json.gz").findings if f.kind == "problem"]
+    assert problems[0] == "LAU112"
+
+
+def test_more_work_than_launches_is_no_share_of_the_launches() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step():
+            b.call("cudaLaunchKernel")
+            for at in range(20):
+                b.kernel(f"k{at}", b.now + 10 * at, 8)
+            b.wait(300)
+    told = next(f.title for f in explain(b.build()).findings if f.code == "MEA108")
+    assert "of 3 launches (100 %)" not in told
+    assert told.startswith("57 device ops have no launch in the trace")
+
+
 # -- what was not seen -------------------------------------------------------------------------------------------------
 
 
