@@ -40,6 +40,12 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long
   *bits = 0x100000004;
   return 0;
 }
+int nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *mj) {
+  static unsigned long long drawn = 5000000000ULL;
+  drawn += 1500;
+  *mj = drawn;
+  return POWER_LIMIT || !known(device);
+}
 int nvmlSystemGetDriverVersion(char *text, unsigned length) { snprintf(text, length, "580.1"); return 0; }
 """
 
@@ -68,6 +74,10 @@ def test_a_device_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert device is not None
         assert device.sm_mhz() == 1980.0
         assert device.reading() == nvml.Reading(1980, 3201, 350.5, 700.0, 41, 0x100000004)
+        before = device.energy_j()
+        assert before is not None
+        assert before > 5_000_000
+        assert device.energy_j() == pytest.approx(before + 1.5)
     assert nvml.open_device("another") is None
 
 
@@ -77,6 +87,7 @@ def test_what_is_refused_is_not_guessed(tmp_path: Path, monkeypatch: pytest.Monk
     device = nvml.open_device("1234")
     assert device is not None
     assert device.reading() is None
+    assert device.energy_j() is None
     assert device.sm_mhz() == 1980.0
 
 

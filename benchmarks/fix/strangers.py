@@ -143,22 +143,27 @@ def main() -> None:
     parser.add_argument(
         "--warm", type=float, default=120.0, help="seconds for compiling ahead what plans are held against"
     )
+    parser.add_argument(
+        "--theirs", type=Path, help="folder of what was compiled ahead: made if it is not there, used again if it is"
+    )
     parser.add_argument("--seconds", type=float, default=36000.0, help="no model is begun after that")
     parser.add_argument("-o", "--output", type=Path, default=Path("strangers.json"))
     asked = parser.parse_args()
     began = time.monotonic()
     warm_imports(("transformers", "torchvision", "timm"))
     folder = Path(tempfile.mkdtemp(prefix="lanewise-strangers-"))
+    theirs = asked.theirs or folder / "theirs"
     names = [name for name in asked.only if not MODELS[name][0] or importlib.util.find_spec(MODELS[name][0])]
     jobs = [
         (
-            lambda name=name, mode=mode: _ahead(name, mode, asked.device, folder / "theirs"),
+            lambda name=name, mode=mode: _ahead(name, mode, asked.device, theirs),
             folder / f"{name}-{mode}.log",
         )
         for mode in ("reduce-overhead", "default")
         for name in names
     ]
-    run_all(jobs, max(2, (os.cpu_count() or 2) - 2), asked.warm)
+    if not theirs.exists():
+        run_all(jobs, max(2, (os.cpu_count() or 2) - 2), asked.warm)
     result: dict[str, Any] = {
         "budget": asked.budget,
         "command": f"python -m benchmarks.fix.strangers --budget {asked.budget}",
@@ -169,7 +174,7 @@ def main() -> None:
         if time.monotonic() - began > asked.seconds:
             break
         output, log = folder / f"{name}.json", folder / f"{name}.log"
-        problem = run_one(lambda name=name, output=output: _one(name, asked, output, folder), log, 600)
+        problem = run_one(lambda name=name, output=output: _one(name, asked, output, folder, theirs), log, 600)
         models[name] = {"failed": problem} if problem else json.loads(output.read_text())
         print(log.read_text()[-6000:] if problem or os.environ.get("SAID") else "", file=sys.stderr)
         print(f"{name}: {told(models[name])}", flush=True)
@@ -199,7 +204,7 @@ def _use(caches: Path) -> None:
     os.environ["TRITON_CACHE_DIR"] = str(caches / "triton")
 
 
-def _one(name: str, asked: argparse.Namespace, output: Path, folder: Path) -> None:
+def _one(name: str, asked: argparse.Namespace, output: Path, folder: Path, theirs: Path) -> None:
     """Optimize a model, then time the plan against what is made in one line."""
     _use(folder / "ours" / name)
     import torch
@@ -218,7 +223,7 @@ def _one(name: str, asked: argparse.Namespace, output: Path, folder: Path) -> No
         spent = time.monotonic() - began
         torch._dynamo.reset()
         arms: dict[str, Callable[..., Any]] = {"eager": model}
-        _use(folder / "theirs")
+        _use(theirs)
         for arm, mode in (("compile", "default"), ("reduce-overhead", "reduce-overhead")):
             began = time.monotonic()
             compiled = torch.compile(model, mode=mode)

@@ -46,6 +46,12 @@ class Device:
         """Clock of the multiprocessors now, MHz; 0 if it cannot be read."""
         return float(self._number("nvmlDeviceGetClockInfo", _CLOCK_SM) or 0)
 
+    def energy_j(self) -> float | None:
+        """What the device has drawn since the driver was loaded, J; None where it does not count. The counter moves in
+        jumps, some tens of milliseconds apart."""
+        counted = self._number("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong)
+        return None if counted is None else counted / 1e3
+
     def reading(self) -> Reading | None:
         """Everything at once; None if any of it cannot be read."""
         numbers = [

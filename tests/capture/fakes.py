@@ -7,7 +7,7 @@ import threading
 from lanewise.capture.accelerator import Device
 from lanewise.capture.schedule import Plan
 from lanewise.capture.timing.clock import StepClock
-from lanewise.capture.window import Window
+from lanewise.capture.window import Meter, Window
 
 
 class FakeTime:
@@ -111,6 +111,7 @@ class Bench:
         self.again = False
         self.of_all_threads = False
         self.stopped_on: list[int] = []
+        self.meter: Meter | None = None
         self.time = FakeTime()
         self.device = FakeDevice(self.time, "cpu")
         self.window = Window(
@@ -120,6 +121,7 @@ class Bench:
             annotation=FakeAnnotation(self.log),
             recorded=self._recorded,
             done=lambda: self.log.append("done"),
+            meter=lambda: self.meter,
             now=self.time.now,
         )
 

@@ -24,7 +24,7 @@ from lanewise.fix.trial.attempt import _unfinished
 from lanewise.fix.trial.confidence import confidence, margin, profiler_note
 from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
 from lanewise.fix.trial.ledger import Kept, Ledger
-from lanewise.fix.trial.shares import likeliest_first, most_s, needed_s, reserve_s, share_of
+from lanewise.fix.trial.shares import captured_first, likeliest_first, most_s, needed_s, reserve_s, share_of
 
 
 def candidate(name: str) -> Candidate:
@@ -291,6 +291,18 @@ def test_in_a_short_time_the_likeliest_is_tried_first() -> None:
     assert short == ["fused", "compile", "compile-cuda-graph", "layout", "threads"]
 
 
+def test_with_time_for_one_compilation_its_graph_comes_first() -> None:
+    graph, compiler = candidate("cuda-graph"), replace(candidate("compile"), compiles=True)
+    after = replace(candidate("compile-cuda-graph"), follows="compile")
+    every = [graph, compiler, after, candidate("other")]
+    assert captured_first(every, 80.0) == every
+    short = captured_first(every, 38.0)
+    assert [one.name for one in short] == ["cuda-graph", "compile-cuda-graph", "compile", "other"]
+    assert (short[1].compiles, short[1].follows) == (True, "")
+    assert captured_first([graph, after], 38.0) == [graph, after], "what it takes up was tried before"
+    assert most_s(short[1], short[1:], 30.0, 0.0, judging_s=2.0) == pytest.approx(30)
+
+
 def test_with_time_for_one_compilation_it_gets_all_but_what_its_graph_needs() -> None:
     compiler = replace(candidate("compile"), compiles=True)
     every = [
@@ -301,7 +313,8 @@ def test_with_time_for_one_compilation_it_gets_all_but_what_its_graph_needs() ->
     ]
     assert most_s(compiler, every, 30.0, 0.0, judging_s=2.0) == pytest.approx(27), "a stopped one gives nothing"
     assert most_s(compiler, every, 90.0, 0.0, judging_s=2.0) == pytest.approx(54)
-    assert reserve_s(40, call_s=1e-4, arms=5, records=False) == pytest.approx(3.0)
+    assert reserve_s(50, call_s=1e-4, arms=5, records=False) == pytest.approx(3.0)
+    assert reserve_s(40, call_s=1e-2, arms=5, records=False) == pytest.approx(3.2)
 
 
 def test_the_last_compiler_gets_what_nothing_else_needs() -> None:

@@ -19,8 +19,8 @@ def test_fixed_costs_and_work_meet_where_they_are_equal(fixed: float, each: floa
     found = crossover_of_steps(SIZES, steps(fixed, each))
     assert found is not None
     assert found.where == "within"
-    assert found.at == pytest.approx(fixed / each, rel=0.01)
-    assert found.fixed_us == pytest.approx(fixed, rel=0.01)
+    assert found.at == pytest.approx(fixed / each, rel=0.03)
+    assert found.fixed_us == pytest.approx(fixed, rel=0.02)
 
 
 def test_noise_of_a_few_percent_moves_it_by_as_little() -> None:
@@ -38,13 +38,13 @@ def test_a_first_value_that_was_disturbed_is_not_what_is_fixed() -> None:
 
 @pytest.mark.parametrize(
     ("fixed", "each", "where", "at"),
-    [(400.0, 0.01, "none", None), (1.0, 10.0, "below", None), (4000.0, 10.0, "beyond", 400.0)],
+    [(400.0, 0.01, "none", None), (5.0, 10.0, "below", 0.5), (4000.0, 10.0, "beyond", 400.0)],
 )
 def test_outside_of_the_values_it_is_said_where(fixed: float, each: float, where: str, at: float | None) -> None:
     found = crossover_of_steps(SIZES, steps(fixed, each))
     assert found is not None
     assert found.where == where
-    assert found.at == (None if at is None else pytest.approx(at, rel=0.01))
+    assert found.at == (None if at is None else pytest.approx(at, rel=0.03))
 
 
 def test_one_value_tells_nothing() -> None:

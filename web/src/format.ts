@@ -59,6 +59,15 @@ export function formatQuantity(type: QuantityType | string, value: unknown): str
 
 export const formatTime = (ns: number): string => formatQuantity('time', ns)
 
+/** As lanewise/report/gain.py writes them. */
+export function formatJoules(value: number): string {
+  if (value >= 1e3) return `${Number((value / 1e3).toPrecision(3))} kJ`
+  return value >= 0.1 ? `${Number(value.toPrecision(3))} J` : `${Number((value * 1e3).toPrecision(2))} mJ`
+}
+
+export const formatDollars = (value: number): string =>
+  value >= 0.1 ? `$${grouped(value, 2)}` : `$${Number(value.toPrecision(2))}`
+
 function scaled(value: number, units: [number, string][]): string {
   const smallest = units[units.length - 1][1]
   if (value === 0) return smallest === 'ns' ? '0 us' : `0 ${smallest}`

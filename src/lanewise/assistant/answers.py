@@ -21,7 +21,7 @@ from lanewise.diagnose.report_cache import explained
 from lanewise.diagnose.settings import load_settings
 from lanewise.diagnose.what_if.predict import predict_of
 from lanewise.errors import InputError, LanewiseError, UsageError
-from lanewise.report.gain import gain_text, helps, why_not
+from lanewise.report.gain import gain_text, helps, saves_text, why_not
 from lanewise.report.model import Finding, Report
 from lanewise.show.diff.diff_markdown import whole_diff_markdown
 from lanewise.show.page.source_lines import SourceLines
@@ -243,7 +243,8 @@ def _line(finding: Finding) -> str:
     if finding.kind in {"validity", "regime"}:
         gain = "about the recording" if finding.kind == "validity" else "what binds it"
     else:
-        gain = gain_text(finding) if helps(finding) else why_not(finding)
+        saves = saves_text(finding)
+        gain = f"{gain_text(finding)}{f'; {saves}' if saves else ''}" if helps(finding) else why_not(finding)
     where = location_text(finding)
     at = f" At {escape(where, 120)}." if where else ""
     return f"- {finding.code} {finding.name} ({gain}): {escape(finding.title, 400)}{at}"

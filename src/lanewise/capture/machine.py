@@ -18,7 +18,7 @@ from typing import Any
 
 from lanewise import nvml
 
-__all__ = ["clocks", "command_line", "describe"]
+__all__ = ["clocks", "command_line", "describe", "energy_counter"]
 
 _VARIABLES = re.compile(
     r"^(TORCH|PYTORCH|TRITON|CUDA|CUBLAS|CUDNN|NCCL|OMP|MKL|KINETO|TEARDOWN_CUPTI|DISABLE_CUPTI|NVIDIA_TF32|HIP|ROCR)"
@@ -61,6 +61,14 @@ def clocks() -> dict[str, Any]:
         if _cuda_in_use():
             return _nvml_clocks() or _smi_clocks()
     return {}
+
+
+def energy_counter() -> Callable[[], float | None] | None:
+    """Reads what the device in use has drawn so far, J; None where that cannot be read."""
+    with contextlib.suppress(Exception):
+        if _cuda_in_use() and (device := nvml.open_device(_uuid())) is not None and device.energy_j() is not None:
+            return device.energy_j
+    return None
 
 
 def _private(word: str) -> str:

@@ -32,8 +32,9 @@ from lanewise.capture.profiling.own_profiler import OwnProfiler
 from lanewise.capture.profiling.profiler import Flags, Session, has_rows, profiler_is_running
 from lanewise.capture.profiling.unseen import Unseen
 from lanewise.capture.schedule import Plan
+from lanewise.capture.timing.energy import open_meter
 from lanewise.capture.timing.watchdog import Watchdog
-from lanewise.capture.window import Window
+from lanewise.capture.window import Phase, Window
 from lanewise.errors import LanewiseError
 from lanewise.trace.metadata import Fault, Recorded, to_json
 
@@ -183,6 +184,7 @@ class Recording:
             annotation=StepAnnotation(),
             recorded=self._recorded,
             done=self._done,
+            meter=open_meter,
         )
 
     def _attach(self, device: Device, all_threads: bool) -> tuple[Session, TraceSize]:
@@ -234,14 +236,27 @@ class Recording:
     def _done(self) -> None:
         """Recording is over: leave the program alone, and end it if that was asked for."""
         self.finder.uninstall()
+        self._add_energy()
         if not self._aside:
             self._own.uninstall()
         self._save()
         if self.options.stop and not self._ending:
             raise StopProgram
 
+    def _add_energy(self) -> None:
+        energy = self.window.measured.energy
+        if energy is not None and self.facts is not None and self.trace is not None and not self.problem:
+            self.facts = replace(self.facts, energy=energy)
+            try:
+                self._first_part = rewrite_facts(self.trace, to_json(self.facts), self._first_part)
+            except LanewiseError as error:
+                self._log(str(error))
+
     def _step_aside(self) -> None:
         """The program starts a profiler of its own: keep what there is, and let it have the process."""
+        if self.window.phase is Phase.METERED:
+            self.window.finish("profiler")
+            return
         if not self._aside:
             self._log("the program profiles itself: its own recording is explained instead")
         self._aside = True

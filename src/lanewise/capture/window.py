@@ -1,7 +1,8 @@
-"""The course of a recording: pass the first steps, time some, warm the profiler up, record, stop.
+"""The course of a recording: pass the first steps, time some, warm the profiler up, record, count energy, stop.
 
 A `Window` is told of every step boundary, from whatever found it, and does the rest. Timing comes before any profiler
-has started in the process, because a process that ever had one attached stays slower.
+has started in the process, because a process that ever had one attached stays slower. Energy comes last: its counter
+moves so rarely that it takes seconds of steps, and a program may not have as many.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lanewise.capture.thread_identity import ThreadMark, this_thread
 from lanewise.capture.timing.clock import StepClock, round_trip_ns
 from lanewise.capture.timing.distortion import ratio_interval
 from lanewise.errors import LanewiseError
-from lanewise.trace.metadata import StepTimes
+from lanewise.trace.metadata import Energy, StepTimes
 
 _LONGEST = 10.0
 """A step, or a program without any, is cut after so many times the length that all recorded steps may have."""
@@ -30,7 +31,7 @@ _TINY_NS = 1_000_000
 _LONGEST_WAIT = 1.0
 """Seconds that the thread of the steps has to come to the end of one, if another thread ends the recording."""
 
-__all__ = ["Annotation", "Measured", "Phase", "Profiler", "Window"]
+__all__ = ["Annotation", "Measured", "Meter", "Phase", "Profiler", "Window"]
 
 
 class Phase(enum.Enum):
@@ -40,6 +41,7 @@ class Phase(enum.Enum):
     TIMED = "timed"
     WARMUP = "warmup"
     ACTIVE = "active"
+    METERED = "metered"
     DONE = "done"
 
 
@@ -71,6 +73,17 @@ class Size(Protocol):
     def predicted(self, *, inside: bool = False) -> int: ...
 
 
+class Meter(Protocol):
+    """Counts what the device draws; see `energy.Meter`."""
+
+    def boundary(self) -> bool:
+        """A step ended; whether that was enough of them."""
+        ...
+
+    @property
+    def energy(self) -> Energy | None: ...
+
+
 class Measured:
     """What a window found out; fields stay None where the program did not get that far."""
 
@@ -83,6 +96,7 @@ class Measured:
         self.active = 0
         self.unfinished: int | None = None
         self.stopped_by = ""
+        self.energy: Energy | None = None
 
     @property
     def distortion(self) -> float | None:
@@ -106,6 +120,7 @@ class Window:
         annotation: marks steps in the trace.
         recorded: called at the boundary where recording has stopped; if it answers True, steps are recorded once more.
         done: called once, when recording is over; whatever is installed in the program can go.
+        meter: counts what the device draws in the steps after the recorded ones, if it can.
         now: the host clock, nanoseconds.
     """
 
@@ -118,6 +133,7 @@ class Window:
         annotation: Annotation,
         recorded: Callable[[], bool],
         done: Callable[[], None],
+        meter: Callable[[], Meter | None] = lambda: None,
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.plan = plan
@@ -129,6 +145,8 @@ class Window:
         self._annotation = annotation
         self._recorded = recorded
         self._done = done
+        self._make_meter = meter
+        self._meter: Meter | None = None
         self._now = now
         self._owner: weakref.ref[ThreadMark] | None = None
         self._moved = False
@@ -313,10 +331,16 @@ class Window:
         if reason:
             if self._end_rows(reason):
                 self._begin_warmup()
+            elif (meter := self._make_meter()) is not None:
+                self.phase, self._meter = Phase.METERED, meter
             else:
                 self._become_done()
         else:
             self._annotation.begin(self.steps)
+
+    def _count_energy(self) -> None:
+        if self._meter is not None and self._meter.boundary():
+            self._become_done()
 
     # -- transitions ---------------------------------------------------------------------------------------------
 
@@ -390,6 +414,8 @@ class Window:
 
     def _become_done(self) -> None:
         self.phase = Phase.DONE
+        if self._meter is not None:
+            self.measured.energy = self._meter.energy
         done, self._done = self._done, _nothing
         try:
             done()
@@ -419,4 +445,5 @@ _ON_BOUNDARY: dict[Phase, Callable[[Any], None]] = {
     Phase.TIMED: Window._time,  # pyright: ignore[reportPrivateUsage]
     Phase.WARMUP: Window._warm_up,  # pyright: ignore[reportPrivateUsage]
     Phase.ACTIVE: Window._record,  # pyright: ignore[reportPrivateUsage]
+    Phase.METERED: Window._count_energy,  # pyright: ignore[reportPrivateUsage]
 }

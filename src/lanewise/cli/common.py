@@ -36,6 +36,7 @@ __all__ = [
     "open_ranks",
     "open_trace",
     "output_option",
+    "price_option",
     "print_or_write",
     "project_settings",
     "step_row",
@@ -73,6 +74,17 @@ def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def price_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--price`."""
+    return click.option(
+        "--price",
+        metavar="DOLLARS",
+        type=click.FloatRange(0),
+        help="Price of an hour of what runs the steps: says what a step costs, and what each finding would save.  "
+        "[default: the project's]",
+    )(command)
+
+
 def step_time_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--step-time`."""
     return click.option(
@@ -85,11 +97,16 @@ def step_time_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def project_settings(select: Sequence[str] = (), ignore: Sequence[str] = (), *, start: Path | None = None) -> Settings:
+def project_settings(
+    select: Sequence[str] = (), ignore: Sequence[str] = (), *, start: Path | None = None, price: float | None = None
+) -> Settings:
     """What every verb that explains obeys: the settings of the project, under what its command line asks for."""
+    from dataclasses import replace
+
     from lanewise.diagnose.settings import load_settings, narrowed
 
-    return narrowed(load_settings(start=start), select, ignore)
+    settings = narrowed(load_settings(start=start), select, ignore)
+    return settings if price is None else replace(settings, price=price)
 
 
 def open_trace(source: str, *, cache: bool) -> Trace:

@@ -24,6 +24,8 @@ from lanewise.measure.distributed.job import job_of
 from lanewise.measure.facts import Facts
 from lanewise.measure.prefetch import measured_ahead
 from lanewise.report.model import SCHEMA, Report, StepsSummary
+from lanewise.report.priced import cost_of, priced
+from lanewise.trace.metadata import from_metadata
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import opened
 from lanewise.tree.model import Tree
@@ -75,6 +77,8 @@ def _report(facts: Facts, settings: Settings | None) -> Report:
     settings = settings or Settings()
     findings, checks = diagnose(facts, settings)
     steps = facts.trace.steps
+    recorded = from_metadata(facts.trace.metadata)
+    cost = cost_of(facts.steps.step_ns / 1e3, recorded.energy if recorded is not None else None, settings.price)
     return Report(
         schema=SCHEMA,
         version=__version__,
@@ -88,10 +92,11 @@ def _report(facts: Facts, settings: Settings | None) -> Report:
             gaps=gap_block(facts),
         ),
         regime=regime_summary(facts, findings),
-        findings=findings,
+        findings=priced(findings, cost),
         checks=checks,
         tables=report_tables(facts),
         chain=chain_block(facts),
         verdict=verdict(facts, findings),
         statements=report_statements(facts),
+        cost=cost,
     )

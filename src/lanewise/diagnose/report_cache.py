@@ -91,7 +91,7 @@ def keep_report(report: Report, trace: Trace, settings: Settings, unprofiled_us:
 
 def _name(settings: Settings, unprofiled_us: float | None) -> str:
     thresholds = sorted((code, sorted(values.items())) for code, values in settings.thresholds.items())
-    asked = repr((settings.select, settings.ignore, thresholds, settings.source, unprofiled_us))
+    asked = repr((settings.select, settings.ignore, thresholds, settings.price, settings.source, unprofiled_us))
     return f"{_PREFIX}{_code()}-{zlib.crc32(asked.encode()):08x}.msgpack"
 
 

@@ -3,6 +3,7 @@
 [tool.lanewise]
 select = ["LAU", "SYN"]                  # codes, or beginnings of codes; all by default
 ignore = ["SYN105"]
+price = 2.5                              # dollars per hour of what runs the steps
 [tool.lanewise.thresholds]
 LAU101 = { launches_from = 50 }          # `lanewise rule LAU101` lists what a rule has
 """
@@ -24,7 +25,7 @@ from lanewise.project_file import find_file, key_name, read_section, shown
 
 __all__ = ["Settings", "check_settings", "load_settings", "narrowed"]
 
-_KEYS = ("select", "ignore", "thresholds")
+_KEYS = ("select", "ignore", "thresholds", "price")
 _OTHER_KEYS = ("budget",)
 
 
@@ -37,12 +38,14 @@ class Settings:
         ignore: code prefixes to leave out.
         thresholds: code -> {keyword: value}, overriding the rule's defaults.
         source: the file that they come from, as messages name it; "" without one.
+        price: of an hour of what runs the steps, dollars; 0 for none.
     """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     source: str = ""
+    price: float = 0.0
 
     def wants(self, rule: Rule) -> bool:
         """Whether a rule runs. Regime rules always do: everything else is ranked by them."""
@@ -83,6 +86,7 @@ def load_settings(path: str | Path | None = None, *, start: str | Path | None = 
         select=_codes(section.get("select", []), where("select")),
         ignore=_codes(section.get("ignore", []), where("ignore")),
         thresholds=_thresholds(section.get("thresholds", {}), where),
+        price=_price(section.get("price", 0.0), where("price")),
         source=name,
     )
     check_settings(settings, where)
@@ -145,6 +149,12 @@ def _thresholds(value: Any, where: Callable[..., str]) -> dict[str, dict[str, An
         code.upper(): _as(table, values, where("thresholds", code), "a table, such as { launches_from = 50 }")
         for code, values in rules.items()
     }
+
+
+def _price(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise UsageError(f"{where} is the price of an hour in dollars, such as 2.5")
+    return float(value)
 
 
 _T = TypeVar("_T")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lanewise.report.model import Finding, RegimeSummary
+from lanewise.report.model import Cost, Finding, RegimeSummary
 from lanewise.report.quantity import format_quantity
 
-__all__ = ["gain_text", "helps", "step_text", "why_not"]
+__all__ = ["cost_text", "gain_text", "helps", "saves_text", "step_text", "why_not"]
 
 
 def helps(finding: Finding) -> bool:
@@ -61,3 +61,36 @@ def step_text(regime: RegimeSummary, *, marked: bool = True, watched: bool = Fal
     if regime.unprofiled:
         return f"{step}{per} without the profiler, as measured; {recorded} as recorded"
     return f"about {step}{per} without the profiler ({low} to {high}); {recorded} as recorded"
+
+
+def cost_text(cost: Cost | None) -> str:
+    """ "0.93 J per step (186 W), $1.94 per million steps ($2.50 per hour)"; "" where neither is known."""
+    if cost is None:
+        return ""
+    parts: list[str] = []
+    if cost.joules_per_step:
+        parts.append(f"{_joules(cost.joules_per_step)} per step ({cost.watts:,.0f} W)")
+    if cost.dollars_per_hour:
+        price = _dollars(cost.dollars_per_hour)
+        parts.append(f"{_dollars(cost.dollars_per_million_steps)} per million steps ({price} per hour)")
+    return ", ".join(parts)
+
+
+def saves_text(finding: Finding) -> str:
+    """ "saves at most 0.4 J per step, $0.83 per million steps"; "" where neither is known."""
+    parts: list[str] = []
+    if finding.joules_per_step:
+        parts.append(f"at most {_joules(finding.joules_per_step)} per step")
+    if finding.dollars_per_million_steps:
+        parts.append(f"{_dollars(finding.dollars_per_million_steps)} per million steps")
+    return f"saves {', '.join(parts)}" if parts else ""
+
+
+def _joules(value: float) -> str:
+    if value >= 1e3:
+        return f"{value / 1e3:.3g} kJ"
+    return f"{value:.3g} J" if value >= 0.1 else f"{value * 1e3:.2g} mJ"
+
+
+def _dollars(value: float) -> str:
+    return f"${value:,.2f}" if value >= 0.1 else f"${value:.2g}"

@@ -16,6 +16,7 @@ __all__ = [
     "SCHEMA",
     "Block",
     "Check",
+    "Cost",
     "Finding",
     "Location",
     "Note",
@@ -120,6 +121,8 @@ class Finding(msgspec.Struct, frozen=True):
         steps: numbers of the recorded steps it was seen in.
         places: where in the trace it is, steady steps first.
         per_step: whether its numbers are per step though none has a number: those of a tree that was watched.
+        joules_per_step: what it would save at most, J: what the device draws on average for as long; 0 if not known.
+        dollars_per_million_steps: what it would save at the price of the time; 0 without one.
     """
 
     code: str
@@ -141,6 +144,8 @@ class Finding(msgspec.Struct, frozen=True):
     kind: Literal["validity", "regime", "problem", "statement", "note"] = "problem"
     places: list[Place] = msgspec.field(default_factory=list[Place])
     per_step: bool = False
+    joules_per_step: float = 0.0
+    dollars_per_million_steps: float = 0.0
 
     def __repr__(self) -> str:
         return f"<Finding {self.code} {self.name}: {self.title[:_LONGEST]!r}>"
@@ -209,6 +214,21 @@ class StepsSummary(msgspec.Struct, frozen=True):
     gaps: TableBlock | None = None
 
 
+class Cost(msgspec.Struct, frozen=True):
+    """What a step costs; 0 for what is not known.
+
+    Attributes:
+        joules_per_step: what one device draws in a step, by its own counter, J. watts: on average.
+        dollars_per_hour: the price of an hour of what runs the steps, as it was given.
+        dollars_per_million_steps: what follows from it and the step without the profiler.
+    """
+
+    joules_per_step: float = 0.0
+    watts: float = 0.0
+    dollars_per_hour: float = 0.0
+    dollars_per_million_steps: float = 0.0
+
+
 class Report(Shown, msgspec.Struct, frozen=True):
     """Everything that `explain` says, as data. `statements`: what was measured besides, where it says something."""
 
@@ -224,6 +244,7 @@ class Report(Shown, msgspec.Struct, frozen=True):
     chain: TableBlock | None = None
     verdict: str = ""
     statements: list[TextBlock] = msgspec.field(default_factory=list[TextBlock])
+    cost: Cost | None = None
 
     def __repr__(self) -> str:
         about = f"{self.source.path[-_LONGEST:]!r}: {self.verdict[:_LONGEST]!r}, {len(self.findings)} findings"

@@ -49,11 +49,13 @@ class Crossover(msgspec.Struct, frozen=True):
             known more closely than by `where`.
         where: `within` the values, `below` the first, `beyond` the last; `none` where the step does not grow.
         fixed_us: what a step takes whatever the value, us.
+        scatter: by which share the steps differ from fixed costs and work on average.
     """
 
     where: Literal["within", "below", "beyond", "none"]
     fixed_us: float
     at: float | None = None
+    scatter: float = 0.0
 
 
 class Sweep(Shown, msgspec.Struct, frozen=True):

@@ -17,35 +17,34 @@ from lanewise.report.swept import Crossover
 
 __all__ = ["crossover_of_steps", "crossover_with_device"]
 
-_RISES = 1.5
-"""The fixed part is told from a rise of this factor: noise of a few percent does not matter much in it."""
 _GROWS = 1.15
 """A step that grows by less than this over all values does not grow."""
+_FURTHEST, _TRIED = 100.0, 1201
+"""A crossover is looked for up to this factor beyond the values, at so many places."""
 
 
 def crossover_of_steps(sizes: Sequence[float], steps: Sequence[float]) -> Crossover | None:
-    """The crossover of `fixed + work`, from at least two batch sizes, ascending, and what a step takes with each, us."""
+    """The crossover of `fixed + work`, from at least two batch sizes, ascending, and what a step takes with each, us.
+
+    The two are those from which the steps differ least, in proportion and without squares: one recording that was disturbed
+    moves nothing.
+    """
     if len(sizes) < 2:
         return None
     # No step takes less with more to do: that one did was another program's doing, or the clock's.
-    steps = np.minimum.accumulate(np.asarray(steps)[::-1])[::-1].tolist()
-    first, last = steps[0], steps[-1]
-    if last < _GROWS * first:
-        return Crossover("none", round(min(steps), 3))
-    at = next((place for place, step in enumerate(steps) if step >= _RISES * first), len(steps) - 1)
-    slope = (steps[at] - first) / (sizes[at] - sizes[0])
-    fixed = first - slope * sizes[0]
-    if fixed <= 0 or first >= 2 * fixed:
-        return Crossover("below", round(max(0.0, fixed), 3))
-    target = 2 * fixed
-    for (size, step), (next_size, next_step) in pairwise(zip(sizes, steps, strict=True)):
-        if step < target <= next_step:
-            return Crossover(
-                "within", round(fixed, 3), _rounded(size + (next_size - size) * (target - step) / (next_step - step))
-            )
-    slope = (last - steps[-2]) / (sizes[-1] - sizes[-2])
-    beyond = sizes[-1] + (target - last) / slope if slope > 0 else None
-    return Crossover("beyond", round(fixed, 3), None if beyond is None else _rounded(beyond))
+    took = np.minimum.accumulate(np.asarray(steps, dtype=np.float64)[::-1])[::-1]
+    size = np.asarray(sizes, dtype=np.float64)
+    if took[-1] < _GROWS * took[0]:
+        return Crossover("none", round(float(took[0]), 3))
+    tried = np.geomspace(size[0] / _FURTHEST, size[-1] * _FURTHEST, _TRIED)
+    apart = np.log(took)[None] - np.log(tried[:, None] + size[None])
+    each = np.median(apart, axis=1)
+    scatter = np.abs(apart - each[:, None]).mean(axis=1)
+    best = int(np.argmin(scatter))
+    at, fixed = float(tried[best]), float(tried[best] * math.exp(each[best]))
+    where = "below" if at < size[0] else "beyond" if at > size[-1] else "within"
+    known = 0 < best < _TRIED - 1
+    return Crossover(where, round(fixed, 3), _rounded(at) if known else None, round(float(scatter[best]), 3))
 
 
 def crossover_with_device(sizes: Sequence[float], host: Sequence[float], device: Sequence[float]) -> Crossover | None:

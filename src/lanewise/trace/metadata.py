@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["KEY", "SCHEMA", "Fault", "Recorded", "StepTimes", "from_metadata", "to_json"]
+__all__ = ["KEY", "SCHEMA", "Energy", "Fault", "Recorded", "StepTimes", "from_metadata", "to_json"]
 
 KEY = "lanewise"
 """Top-level key of the trace file."""
@@ -47,6 +47,16 @@ class StepTimes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """What the device drew over a stretch of the run without a profiler, by its own counter; J. `steps` may be a few that
+    were not complete, `seconds` is wall time."""
+
+    joules: float
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One thing that went wrong while recording, or may have: a stable code and one sentence for the reader."""
 
@@ -77,6 +87,7 @@ class Recorded:
         command: the command line, relative to the working directory, or [] when redacted.
         rank, world_size: of a distributed job, else None. node: number of the machine among those of the job.
         environment: versions, device, clocks, settings; see `lanewise.capture.machine`.
+        energy: what the device drew over the steps that followed; None where it does not count, or too few followed.
         modules: path and class of the program's modules, in the order of `named_modules()`; a path "" begins the next
             outermost one. Empty where none was seen or the list would be too long.
         faults: what went wrong, most important first.
@@ -104,6 +115,7 @@ class Recorded:
     world_size: int | None = None
     node: int | None = None
     environment: dict[str, Any] = field(default_factory=dict[str, Any])
+    energy: Energy | None = None
     modules: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     faults: list[Fault] = field(default_factory=list[Fault])
 
@@ -162,6 +174,15 @@ def _times(value: Any) -> StepTimes | None:
         method=method or "",
         times_us=tuple(time for time in times if time is not None),
     )
+
+
+def _energy(value: Any) -> Energy | None:
+    if not isinstance(value, Mapping):
+        return None
+    joules, steps, seconds = _positive(value.get("joules")), _whole(value.get("steps")), _positive(value.get("seconds"))
+    if joules is None or seconds is None or steps is None or steps < 1:
+        return None
+    return Energy(joules=joules, steps=steps, seconds=seconds)
 
 
 def _flags(value: Any) -> dict[str, bool] | None:
@@ -223,6 +244,7 @@ _FIELDS: dict[str, Any] = {
     "world_size": _whole,
     "node": _whole,
     "environment": _facts,
+    "energy": _energy,
     "modules": _modules,
     "faults": _faults,
 }

@@ -83,6 +83,16 @@ export interface Finding {
   location: Location | null
   kind: 'validity' | 'regime' | 'problem' | 'statement' | 'note'
   places: Place[]
+  /** What it would save: at most so many joules; dollars at the price that was given. 0 where that is not known. */
+  joules_per_step: number
+  dollars_per_million_steps: number
+}
+
+export interface Cost {
+  joules_per_step: number
+  watts: number
+  dollars_per_hour: number
+  dollars_per_million_steps: number
 }
 
 export interface Check {
@@ -116,6 +126,8 @@ export interface Report {
   health: Note[]
   /** What was measured besides, where it says something. */
   statements: TextBlock[]
+  /** What a step costs, where it is known. */
+  cost: Cost | null
   steps: { source: string; count: number; steady: number[]; table: TableBlock; gaps: TableBlock | null }
   regime: {
     code: string

@@ -1,7 +1,7 @@
 // Findings as cards: what, what it costs, what to gain, how to fix it, the evidence, and the way to its place.
 
 import type { Finding, Report } from '../data/report'
-import { clean, formatQuantity, formatTime } from '../format'
+import { clean, formatDollars, formatJoules, formatQuantity, formatTime } from '../format'
 import { Evidence } from '../parts/evidence'
 import { hashOf } from '../route'
 
@@ -80,6 +80,7 @@ export function Card({ finding, step, open, current, inner }: CardProps) {
               {!finding.bound &&
                 `, ${formatTime(finding.low_us_per_step * 1e3)} to ${formatTime(finding.high_us_per_step * 1e3)}`}
               , leaving {formatTime(finding.leaves_us_per_step * 1e3)}
+              {saves(finding)}
               {finding.confidence !== 'high' && <span class="dim"> · {finding.confidence} confidence</span>}
             </>
           ) : (
@@ -133,6 +134,14 @@ export function Card({ finding, step, open, current, inner }: CardProps) {
 /** Whether mending it would shorten the step by a measurable part. */
 export function helps(finding: Finding): boolean {
   return finding.kind === 'problem' && finding.recoverable_us_per_step > 0
+}
+
+/** What mending it would save besides time. */
+function saves({ joules_per_step, dollars_per_million_steps }: Finding): string {
+  const parts: string[] = []
+  if (joules_per_step > 0) parts.push(`at most ${formatJoules(joules_per_step)} per step`)
+  if (dollars_per_million_steps > 0) parts.push(`${formatDollars(dollars_per_million_steps)} per million steps`)
+  return parts.length ? `; saves ${parts.join(', ')}` : ''
 }
 
 export function why(finding: Finding): string {

@@ -3,7 +3,7 @@
 import { useEffect } from 'preact/hooks'
 import { tree } from '../data/load'
 import type { Overview as Facts, Finding, Note, Report } from '../data/report'
-import { clean, formatQuantity, formatTime, versionText } from '../format'
+import { clean, formatDollars, formatJoules, formatQuantity, formatTime, versionText } from '../format'
 import { ClassBar, ClassLegend } from '../parts/classes'
 import { filled } from '../parts/evidence'
 import { DataTable } from '../parts/table'
@@ -69,16 +69,28 @@ function StepTime({ report }: { report: Report }) {
         {formatTime(regime.step_low_us * 1e3)} to {formatTime(regime.step_high_us * 1e3)}); as recorded{' '}
         {formatTime(regime.recorded_step_us * 1e3)}
         {regime.as_recorded !== regime.name && `, which would look ${clean(regime.as_recorded)}`}.{' '}
-        <code class="option">--step-time</code> makes it exact.
+        <code class="option">--step-time</code> makes it exact.{costOf(report)}
       </p>
     )
   return (
     <p class="dim">
       Step time without the profiler {formatTime(regime.step_us * 1e3)}; as recorded{' '}
       {formatTime(regime.recorded_step_us * 1e3)}, {formatQuantity('ratio', regime.recorded_step_us / regime.step_us)}
-      {regime.as_recorded !== regime.name && `, which would look ${clean(regime.as_recorded)}`}.
+      {regime.as_recorded !== regime.name && `, which would look ${clean(regime.as_recorded)}`}.{costOf(report)}
     </p>
   )
+}
+
+/** What a step costs in energy and money, as a sentence. */
+function costOf({ cost }: Report): string {
+  const parts: string[] = []
+  if (cost && cost.joules_per_step > 0)
+    parts.push(`${formatJoules(cost.joules_per_step)} per step (${Math.round(cost.watts)} W)`)
+  if (cost && cost.dollars_per_hour > 0)
+    parts.push(
+      `${formatDollars(cost.dollars_per_million_steps)} per million steps (${formatDollars(cost.dollars_per_hour)} per hour)`,
+    )
+  return parts.length ? ` It costs ${parts.join(' and ')}.` : ''
 }
 
 const MARKS: Record<Note['level'], [string, string]> = {

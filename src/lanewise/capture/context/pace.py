@@ -11,7 +11,9 @@ from dataclasses import replace
 from lanewise.capture.context.collector import Collector
 from lanewise.capture.context.profiler_windows import EVERY
 from lanewise.capture.context.turns import StepTimes, Turns
+from lanewise.capture.machine import energy_counter
 from lanewise.capture.thread_identity import ThreadMark, this_thread
+from lanewise.trace.metadata import Energy
 from lanewise.tree.watching.watched import Distortion
 
 __all__ = ["Pace"]
@@ -45,8 +47,21 @@ class Pace:
         self._last = 0
         self._quiet_until = 0
         self.start_up_steps = 0
+        self._counter: Callable[[], float | None] | None = None
+        self._first_joules: tuple[float, float, int] | None = None
         self._look = look
         self._look_at = sys.maxsize
+
+    @property
+    def energy(self) -> Energy | None:
+        """What the device has drawn since the first step ended; None where it does not count, or no step followed."""
+        if self._counter is None or self._first_joules is None or (joules := self._counter()) is None:
+            return None
+        before, at, steps = self._first_joules
+        drawn, followed = joules - before, self.steps_seen - steps
+        if drawn <= 0 or followed < 1:
+            return None
+        return Energy(joules=drawn, steps=followed, seconds=time.perf_counter() - at)
 
     @property
     def every(self) -> int:
@@ -99,6 +114,7 @@ class Pace:
         try:
             if not step:
                 collector.started_up()
+                self._count_energy()
                 self.start_up_steps = int(self._on)
             if self._look is not None and self.steps_seen > self._turns.settled and self._on:
                 if self.steps_on >= self._look_at or self._look_at == sys.maxsize:
@@ -111,6 +127,11 @@ class Pace:
         finally:
             # The step after a quiet stretch has no beginning that was timed.
             self._last = time.perf_counter_ns() if step + 1 >= self._quiet_until else 0
+
+    def _count_energy(self) -> None:
+        self._counter = energy_counter()
+        joules = None if self._counter is None else self._counter()
+        self._first_joules = None if joules is None else (joules, time.perf_counter(), self.steps_seen)
 
     def end(self) -> None:
         """Off, for good."""

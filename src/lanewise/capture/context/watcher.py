@@ -240,6 +240,7 @@ class Watcher:
 
     def _watched(self, collector: Collector) -> Watched:
         callbacks, losses = collector.counts()
+        energy = self._pace.energy
         return Watched(
             way=collector.way,
             reason=self._reason,
@@ -256,6 +257,9 @@ class Watcher:
             losses=losses,
             checks=collector.checks,
             distortion=self._pace.distortion(*self._noticing),
+            joules=round(energy.joules, 3) if energy else 0.0,
+            joule_steps=energy.steps if energy else 0,
+            joule_seconds=round(energy.seconds, 6) if energy else 0.0,
             slowdowns=tuple(self._lookout.found) if self._lookout is not None else (),
             history=self._lookout.history if self._lookout is not None else (),
         )

@@ -15,6 +15,7 @@ from lanewise.cli.common import (
     open_ranks,
     open_trace,
     output_option,
+    price_option,
     print_or_write,
     project_settings,
     step_time_option,
@@ -52,6 +53,7 @@ __all__ = ["explain"]
 @click.option("--full", is_flag=True, help="The whole report, not only its first screen: as into a file.")
 @click.option("-v", "--verbose", is_flag=True, help="The same, with every check that found nothing, and why.")
 @step_time_option
+@price_option
 @cache_option
 @output_option
 def explain(
@@ -63,6 +65,7 @@ def explain(
     full: bool,
     verbose: bool,
     step_time: float | None,
+    price: float | None,
     cache: bool,
     output: Path | None,
     force: bool,
@@ -83,7 +86,7 @@ def explain(
     from lanewise.report.model import Note
     from lanewise.tree.tree_file import is_tree
 
-    settings = project_settings(select, ignore)
+    settings = project_settings(select, ignore, price=price)
     source, *others = sources
     if any(is_tree(each) for each in sources):
         _show(_of_trees(sources, settings, step_time), as_json, format_, full, verbose, output, force)

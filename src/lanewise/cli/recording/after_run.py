@@ -34,7 +34,7 @@ __all__ = ["Afterwards", "explained_beside", "how_it_ended", "main", "print_repo
 _MAIN = """
 import sys; sys.path[:] = {search!r}
 from lanewise.cli.recording.after_run import main
-main(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else None)
+main(*sys.argv[1:])
 """
 """The report is made with the modules that were there before the program, whatever lies in its folder."""
 
@@ -72,7 +72,8 @@ def start(order: dict[str, Any]) -> None:
 
     roll = roll_call(options.out.absolute(), os.environ)
     recording = Recording(options, log=log, saved=roll.wrote if roll is not None else lambda _: None)
-    Afterwards(recording, roll, explain=order["explain"], as_json=order["as_json"], log=log).register()
+    told = {name: order[name] for name in ("explain", "as_json", "price")}
+    Afterwards(recording, roll, **told, log=log).register()
     recording.start()
 
 
@@ -92,12 +93,14 @@ class Afterwards:
         *,
         explain: bool,
         as_json: bool,
+        price: float | None,
         log: Callable[[str], None],
     ) -> None:
         self._recording = recording
         self._roll = roll
         self._explain = explain
         self._as_json = as_json
+        self._price = price
         self._log = log
         self._process = os.getpid()
         # The program may go elsewhere; the project is where the command was given.
@@ -178,8 +181,7 @@ class Afterwards:
     def _print_report(self) -> None:
         words = [self._recording.shown, "json" if self._as_json else "text", self._project]
         unprofiled = self._recording.window.measured.unprofiled
-        if unprofiled is not None:
-            words.append(str(unprofiled.median_us))
+        words += ["" if known is None else str(known) for known in (unprofiled and unprofiled.median_us, self._price)]
         self._in_a_process_of_its_own(_MAIN, words)
 
     def _in_a_process_of_its_own(
@@ -221,28 +223,32 @@ def _why_nothing(recording: Recording, *, elsewhere: bool) -> str:
     return f"{ended}; --whole records programs of any length"
 
 
-def main(path: str, form: str, project: str, unprofiled_us: float | None) -> None:
+def main(path: str, form: str, project: str, unprofiled_us: str, price: str) -> None:
     """Explain the trace at `path` by the settings of the project in a folder or above: its data beside the trace, the
-    report on standard output (`text` or `json`)."""
+    report on standard output (`text` or `json`). The step without the profiler, us, and the price of an hour are "" where
+    they are not known."""
     from lanewise.cli.plain import replace_what_cannot_be_encoded
     from lanewise.errors import LanewiseError
 
     replace_what_cannot_be_encoded()
     try:
-        report = explained_beside(path, project, unprofiled_us)
+        timed, paid = (float(text) if text else None for text in (unprofiled_us, price))
+        report = explained_beside(path, project, timed, price=paid)
     except LanewiseError as error:
         sys.exit(f"lanewise: cannot explain the trace: {error}")
     print_report(report, form)
 
 
-def explained_beside(path: str, project: str, unprofiled_us: float | None = None) -> Report:
+def explained_beside(
+    path: str, project: str, unprofiled_us: float | None = None, *, price: float | None = None
+) -> Report:
     """The report on a trace by the settings of a project, written beside it. LanewiseError where it cannot be read."""
     from lanewise.cli.common import project_settings
     from lanewise.diagnose.explain import explain
     from lanewise.show.report.json import report_json
     from lanewise.trace.reader import read
 
-    settings = project_settings(start=Path(project))
+    settings = project_settings(start=Path(project), price=price)
     trace = read(path)
     # What was timed is a step; a recording in which none ended has no use for it.
     timed = unprofiled_us if trace.steps.recorded else None

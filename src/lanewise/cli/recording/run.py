@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from lanewise.cli.common import price_option
 from lanewise.cli.plain import as_given
 from lanewise.cli.recording.first_words import what_to_type
 from lanewise.errors import MissingDependencyError, UsageError
@@ -93,6 +94,7 @@ class RunCommand(click.Command):
 )
 @click.option("--name", metavar="NAME", help="First part of the files' names.  [default: the script's name]")
 @click.option("--redact", is_flag=True, help="Leave the command line out of the trace.")
+@price_option
 @click.option("--explain/--no-explain", default=True, show_default=True, help="Print the report when the program ends.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the report's data on stdout, after the program's own output."
@@ -230,6 +232,7 @@ def _record(program: Program, given: dict[str, Any]) -> NoReturn:
         "options": asdict(_options(program, given)) | {"out": str(given["out"])},
         "explain": given["explain"],
         "as_json": given["as_json"],
+        "price": given["price"],
         "quiet": given["quiet"],
     }
     become(program, "lanewise.cli.recording.after_run", order)

@@ -51,7 +51,9 @@ from lanewise.report.model import (
     TableBlock,
     TableColumn,
 )
+from lanewise.report.priced import cost_of, priced
 from lanewise.report.quantity import format_quantity
+from lanewise.trace.metadata import Energy
 from lanewise.tree.flat import flat
 from lanewise.tree.model import NodeKind, Tree
 from lanewise.tree.watching.watched_text import cost_lines, loss_lines
@@ -76,6 +78,7 @@ def explain_tree(tree: Tree, *, path: str = "", size: int = 0, settings: Setting
     settings = settings or Settings()
     contexts = Contexts(tree)
     findings, checks = diagnose_tree(contexts, settings)
+    cost = cost_of(contexts.step.ns / 1e3 if contexts.marked else 0.0, _energy(contexts), settings.price)
     return Report(
         schema=SCHEMA,
         version=__version__,
@@ -88,11 +91,19 @@ def explain_tree(tree: Tree, *, path: str = "", size: int = 0, settings: Setting
             table=_steps(contexts),
         ),
         regime=_regime(contexts, findings),
-        findings=findings,
+        findings=priced(findings, cost),
         checks=checks,
         tables=_tables(contexts),
         verdict=_verdict(contexts, findings),
+        cost=cost,
     )
+
+
+def _energy(contexts: Contexts) -> Energy | None:
+    watched = contexts.whole.info.watched
+    if watched is None or not watched.joules or not watched.joule_steps:
+        return None
+    return Energy(joules=watched.joules, steps=watched.joule_steps, seconds=watched.joule_seconds)
 
 
 def _source(contexts: Contexts, path: str, size: int) -> SourceSummary:

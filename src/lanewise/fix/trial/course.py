@@ -21,7 +21,7 @@ from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.final import decide, decide_again, hold_contest
 from lanewise.fix.trial.ledger import Ledger
 from lanewise.fix.trial.outcome import make_plan, untried_plan
-from lanewise.fix.trial.shares import LAST_GRACE, PREPARE_SHARE, TIMING_S, likeliest_first
+from lanewise.fix.trial.shares import LAST_GRACE, PREPARE_SHARE, TIMING_S, captured_first, likeliest_first
 from lanewise.fix.trial.variant_memory import Peaks
 from lanewise.fix.trial.workbench import Bench, make_bench
 
@@ -63,7 +63,7 @@ def run_trial(
         state.restore()
     try:
         peaks = Peaks(bench)
-        candidates = likeliest_first(_candidates(bench, known, only, extra), clock.left)
+        candidates = captured_first(likeliest_first(_candidates(bench, known, only, extra), clock.left), clock.left)
         for at, candidate in enumerate(candidates):
             clock.tell(f"{candidate.name}: {candidate.what}")
             try_candidate(bench, ledger, peaks, known, candidate, candidates[at:])

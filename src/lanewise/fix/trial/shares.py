@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from lanewise.fix.candidates.candidate import Candidate
 
-__all__ = ["LAST_GRACE", "PREPARE_SHARE", "TIMING_S", "likeliest_first", "most_s", "needed_s", "reserve_s", "share_of"]
+__all__ = [
+    "LAST_GRACE",
+    "PREPARE_SHARE",
+    "TIMING_S",
+    "captured_first",
+    "gate_s",
+    "likeliest_first",
+    "most_s",
+    "needed_s",
+    "reserve_s",
+    "share_of",
+]
 
 PREPARE_SHARE = 0.5
 """Of the budget, for learning how results can be verified; the checks are never made weaker to save time."""
 
-_RESERVE_SHARE = 0.25
-"""Of the budget, at most, for everything that comes after the candidates."""
+_RESERVE_SHARE, _SHORT_RESERVE_SHARE = 0.25, 0.08
+"""Of the budget, at most, for everything that comes after the candidates: few rounds show what a compiler gives."""
+
+_GATE_SHARE, _SHORT_GATE_SHARE = 0.08, 0.03
+"""Of the budget, for checking candidates with more seeds than every kind of input needs."""
 
 LAST_GRACE = 0.15
 """Of the budget, by which the last step may run over it."""
@@ -45,6 +60,26 @@ def likeliest_first(candidates: Sequence[Candidate], left: float) -> list[Candid
         return 0 if one.family in ("program", "optimizer") else 1 if one.alternative or one.follows else 2
 
     return sorted(candidates, key=rank)
+
+
+def captured_first(candidates: Sequence[Candidate], left: float) -> list[Candidate]:
+    """The same, in another order where there is time for one compilation: a graph of the compiled program comes before that
+    program by itself, which it nearly always beats, and compiles it."""
+    if left >= _ONE_COMPILATION_S:
+        return list(candidates)
+    graphs, names = {one.follows: one for one in candidates if one.follows}, {one.name for one in candidates}
+    found: list[Candidate] = []
+    for one in candidates:
+        if one.name in graphs:
+            found += [dataclasses.replace(graphs[one.name], compiles=one.compiles, follows=""), one]
+        elif one.follows not in names:
+            found.append(one)
+    return found
+
+
+def gate_s(seconds: float) -> float:
+    """Seconds of a budget for checking with more seeds."""
+    return (_SHORT_GATE_SHARE if seconds < _ONE_COMPILATION_S else _GATE_SHARE) * seconds
 
 
 def share_of(candidate: Candidate, untried: Sequence[Candidate]) -> float:
@@ -84,14 +119,15 @@ def most_s(
 
 def reserve_s(seconds: float, *, call_s: float, arms: int, records: bool = True) -> float:
     """Seconds of a budget that are kept for comparing all ways in turns, and for recording before and after: what these
-    are expected to take, and a quarter of the budget at most.
+    are expected to take, and a quarter of the budget at most (less of a short one, where nothing is recorded).
 
     Args:
         call_s: what a call of the program takes. arms: ways to run it that are compared. records: whether it is recorded.
     """
     compared = arms * _ROUNDS * max(_ROUND_S, 4 * call_s)
     recorded = _RECORD_S + _RECORDED_CALLS * call_s if records else 0.0
-    return min(_RESERVE_SHARE * seconds, compared + recorded)
+    share = _SHORT_RESERVE_SHARE if seconds < _ONE_COMPILATION_S and not records else _RESERVE_SHARE
+    return min(share * seconds, compared + recorded)
 
 
 def _weight(candidate: Candidate) -> float:

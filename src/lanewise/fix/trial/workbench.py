@@ -12,15 +12,13 @@ from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import copy_call
 from lanewise.fix.time_budget import Budget
-from lanewise.fix.trial.shares import reserve_s
+from lanewise.fix.trial.shares import gate_s, reserve_s
 from lanewise.fix.work.worklist import WorkList, work_of
 
 __all__ = ["LONGEST_TIMING_S", "Bench", "make_bench"]
 
 LONGEST_TIMING_S = 6.0
 """For one candidate, seconds."""
-
-_GATE_SHARE = 0.08
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def make_bench(
 ) -> Bench:
     """Run the program a few times to learn how its results can be verified and what it computes."""
     clock.tell(f"{subject.name}: checking how its results can be verified")
-    gate = Correctness(subject, state, seconds=_GATE_SHARE * clock.seconds)
+    gate = Correctness(subject, state, seconds=gate_s(clock.seconds))
     work = work_of(subject, state)
     floor, call_s = floor_us(subject, work), _call_s(subject, state)
     return Bench(subject, state, clock, goal, list(allow), gate, work, floor, call_s, records)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lanewise.report.gain import gain_text, why_not
+from lanewise.report.gain import gain_text, saves_text, why_not
 from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TextBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.safe_text import clean
@@ -75,7 +75,8 @@ def finding_markdown(finding: Finding, *, blocks: int | None = 2, rows: int = 5)
     """
     gain = ""
     if finding.recoverable_us_per_step > 0:
-        gain = f" ({gain_text(finding)})"
+        saves = saves_text(finding)
+        gain = f" ({gain_text(finding)}{f'; {saves}' if saves else ''})"
     elif finding.kind in {"problem", "note"}:
         gain = f" ({why_not(finding)})"
     lines = [f"### {finding.code} {finding.name}{gain}", "", escape(finding.title, 400), ""]

@@ -10,7 +10,7 @@ import textwrap
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from lanewise.report.gain import gain_text
+from lanewise.report.gain import cost_text, gain_text, saves_text
 from lanewise.report.model import Finding, Report
 from lanewise.show.report.markdown import location_text
 from lanewise.show.report.picks import (
@@ -65,6 +65,8 @@ def _drawn(report: Report, width: int) -> RenderableType:
         parts.append(class_bar(shares, width))
     if step := step_sentence(report):
         parts += _lines(step, width, indent=2, style="dim")
+    if cost := cost_text(report.cost):
+        parts += _lines(cost, width, indent=2, style="dim")
     on = to_do(report)
     parts += _trust(report, width, 1 if len(on) > 1 else _DOUBTS)
     parts.append(Text())
@@ -72,13 +74,14 @@ def _drawn(report: Report, width: int) -> RenderableType:
     room = LINES - 1 - len(Console(width=width).render_lines(most))  # the prompt takes one
     if not on:
         parts += _without_findings(report, width)[:room]
+    least = _LEAST + any(saves_text(finding) for finding in on[:_FINDINGS])
     little = on and sum(finding.recoverable_us_per_step for finding in on) < _LITTLE * report.regime.step_us
     rest = _rest(report, width) if little else []
-    rest = rest[: max(0, room - _LEAST * min(len(on), 2))]
+    rest = rest[: max(0, room - least * min(len(on), 2))]
     # A heading alone says nothing.
     rest = rest if len(rest) >= _LEAST else []
     room -= len(rest)
-    shown = on[: max(1, min(_FINDINGS, room // _LEAST))]
+    shown = on[: max(1, min(_FINDINGS, room // least))]
     changes = [_finding(number, finding, width, room // len(shown)) for number, finding in enumerate(shown, 1)]
     parts += [line for change in changes for line in change]
     parts += rest
@@ -99,11 +102,17 @@ def _trust(report: Report, width: int, most: int) -> list[Text]:
 
 def _finding(number: int, finding: Finding, width: int, room: int) -> list[Text]:
     """What, how much and where, and the change, in `room` lines or less: three at least."""
-    title = _lines(f"{number}  {clean(finding.title, 500)}", width, most=2 if room > 3 else 1, hang=3, style="bold")
     where, gain, code = clean(location_text(finding), 120), gain_text(finding), f" [{finding.code}]"
+    saves = saves_text(finding)
+    if saves and len(gain) + len(saves) + len(code) + 5 <= width:
+        gain, saves = f"{gain}; {saves}", ""
     if where and len(gain) + len(where) + len(code) + 9 <= width:
         gain, where = f"{gain} · at {where}", ""
-    lines = [*title, *_lines(gain, width, indent=3, style="cyan", end=code)]
+    most = 2 if room > _LEAST + bool(saves) else 1
+    lines = _lines(f"{number}  {clean(finding.title, 500)}", width, most=most, hang=3, style="bold")
+    lines += _lines(gain, width, indent=3, style="cyan", end=code)
+    if saves and len(lines) + 1 < room:
+        lines += _lines(saves, width, indent=3, style="cyan")
     if where and len(lines) + 1 < room:
         lines += _lines(f"at {where}", width, indent=3, style="dim")
     if change := first_change(finding):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lanewise.report.gain import gain_text
+from lanewise.report.gain import cost_text, gain_text, saves_text
 from lanewise.report.model import Finding, Report
 from lanewise.show.report.markdown import escape, location_text
 from lanewise.show.report.picks import (
@@ -32,6 +32,7 @@ def short_markdown(report: Report, *, commands: bool = True) -> str:
     lines = [f"# {escape(bound_by(report), 600)}", ""]
     lines += [f"`{clean(report.source.path, 80).replace('`', '?')}`: {escape(' · '.join(head_facts(report)), 300)}", ""]
     lines += [f"- Step: {step}" for step in [step_sentence(report)] if step]
+    lines += [f"- Cost: {cost}" for cost in [cost_text(report.cost)] if cost]
     lines += [*_trust(report), "", "## What to do", ""]
     on = to_do(report)
     for number, finding in enumerate(on[:_FINDINGS], 1):
@@ -56,7 +57,8 @@ def _finding(number: int, finding: Finding) -> list[str]:
     """What, how much and where, the change: a line each."""
     where = location_text(finding)
     at = f", at {escape(where, 120)}" if where else ""
-    lines = [f"{number}. **{escape(finding.title, 300)}** ({finding.code})", f"   - {gain_text(finding)}{at}"]
+    saves = f"; {saves_text(finding)}" if saves_text(finding) else ""
+    lines = [f"{number}. **{escape(finding.title, 300)}** ({finding.code})", f"   - {gain_text(finding)}{at}{saves}"]
     if change := first_change(finding):
         lines.append(f"   - Fix: {shorten(change, 300)}")
     return lines

@@ -15,6 +15,7 @@ from lanewise.show.safe_text import clean
 __all__ = ["render_sweep"]
 
 _ENOUGH = 0.9
+_SCATTERED = 0.15
 
 
 def render_sweep(sweep: Sweep) -> RenderableType:
@@ -23,6 +24,11 @@ def render_sweep(sweep: Sweep) -> RenderableType:
     if sweep.timed_share is not None and sweep.timed_share < _ENOUGH:
         share = format_quantity("share", sweep.timed_share)
         notes.append(f"Only {share} of the operators' time is known of how it grows: the prediction is that uncertain.")
+    if sweep.measured is not None and sweep.measured.scatter > _SCATTERED:
+        share = format_quantity("share", sweep.measured.scatter)
+        notes.append(
+            f"The steps are {share} off fixed costs and work on average: measure on an idle machine, or more values."
+        )
     notes += [
         f"{clean(sweep.name)}={clean(one.value)}: nothing was recorded: {clean(one.failed, 200)}"
         for one in sweep.points

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lanewise.measure.kernel_names import short_name
-from lanewise.report.gain import gain_text, helps, why_not
+from lanewise.report.gain import cost_text, gain_text, helps, saves_text, why_not
 from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TextBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.report.markdown import location_text
@@ -101,6 +101,8 @@ def _verdict(report: Report) -> list[RenderableType]:
         if regime.shares and regime.as_recorded != regime.name:
             note += f", which would look {regime.as_recorded}"
         lines.append(Text(note, style="dim"))
+    if cost := cost_text(report.cost):
+        lines.append(Text(f"  {cost}", style="dim"))
     lines += [_indented(Text(clean(str(statement), 500), style="dim")) for statement in report.statements]
     return lines
 
@@ -181,7 +183,8 @@ def way_on(report: Report, none: str = "No single fix would make the step measur
 def _finding(number: int, finding: Finding) -> RenderableType:
     head = Text.assemble((f"  {number}  ", "bold"), (f"{finding.code} ", "bold cyan"), (finding.name, "cyan"))
     if finding.recoverable_us_per_step > 0:
-        head.append(f"   {gain_text(finding)}", style="bold")
+        saves = saves_text(finding)
+        head.append(f"   {gain_text(finding)}{f'; {saves}' if saves else ''}", style="bold")
         if finding.confidence != "high":
             head.append(f" ({finding.confidence} confidence)", style="dim")
     body: list[RenderableType] = [Text(clean(finding.title, 500))]

@@ -49,6 +49,8 @@ class Watched:
         losses: what was dropped, cut or guessed, by name (see docs/watch.md); only what is not zero.
         checks: what was verified at the start, by name: "" if all is well, else what is wrong.
         distortion: None if it was not measured.
+        joules: what the device drew after the first step, by its own counter, J; 0.0 if it does not count.
+        joule_steps, joule_seconds: over how many steps, and how long.
         slowdowns: places that became slower while it ran. history: the run in up to some hundred stretches, in their order;
             empty where it was not followed, and of several collections.
     """
@@ -68,6 +70,9 @@ class Watched:
     losses: dict[str, int] = field(default_factory=dict[str, int])
     checks: dict[str, str] = field(default_factory=dict[str, str])
     distortion: Distortion | None = None
+    joules: float = 0.0
+    joule_steps: int = 0
+    joule_seconds: float = 0.0
     slowdowns: tuple[Slowdown, ...] = ()
     history: tuple[Period, ...] = ()
 
@@ -96,6 +101,9 @@ def joined(parts: Sequence[Watched | None]) -> Watched | None:
         seconds=sum(part.seconds for part in known),
         callbacks=sum(part.callbacks for part in known),
         losses=losses,
+        joules=sum(part.joules for part in known),
+        joule_steps=sum(part.joule_steps for part in known),
+        joule_seconds=sum(part.joule_seconds for part in known),
         distortion=known[0].distortion if len(known) == 1 else None,
         slowdowns=tuple(found for part in known for found in part.slowdowns)[:_MOST_SLOWDOWNS],
         history=known[0].history if len(known) == 1 else (),

@@ -40,7 +40,13 @@ _NO_DEVICE = ("not collected: no device was used", "not collected: this torch is
 
 def watched_lines(watched: Watched) -> list[str]:
     """A line on what was watched, one on what it cost, one for each slower place, each loss and each check that failed."""
-    return [_what(watched), *cost_lines(watched), *map(slowdown_line, watched.slowdowns), *loss_lines(watched)]
+    return [
+        _what(watched),
+        *_energy_lines(watched),
+        *cost_lines(watched),
+        *map(slowdown_line, watched.slowdowns),
+        *loss_lines(watched),
+    ]
 
 
 def cost_lines(watched: Watched) -> list[str]:
@@ -108,3 +114,10 @@ def _what(watched: Watched) -> str:
     if watched.callbacks:
         parts.append(f"{watched.callbacks:,} operators and scopes")
     return ", ".join(parts)
+
+
+def _energy_lines(watched: Watched) -> list[str]:
+    if not watched.joules or not watched.joule_steps or not watched.joule_seconds:
+        return []
+    per_step, watts = watched.joules / watched.joule_steps, watched.joules / watched.joule_seconds
+    return [f"the device drew {per_step:.3g} J per step, {watts:,.0f} W on average, by its own counter"]

@@ -1,0 +1,56 @@
+"""What a step costs, and what a finding would save of it: energy by the device's counter, money by the price of an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from lanewise.report.model import Cost, Finding
+from lanewise.trace.metadata import Energy
+
+__all__ = ["cost_of", "priced"]
+
+_S_PER_HOUR = 3600.0
+
+
+def cost_of(step_us: float, energy: Energy | None, price: float) -> Cost | None:
+    """What a step costs; None where nothing is known of it.
+
+    Args:
+        step_us: the step without the profiler, us; 0 where there is none.
+        energy: what the device drew. price: of an hour, dollars; 0 for none.
+    """
+    if not step_us or (energy is None and not price):
+        return None
+    return Cost(
+        joules_per_step=0.0 if energy is None else float(f"{energy.joules / energy.steps:.4g}"),
+        watts=0.0 if energy is None else round(energy.joules / energy.seconds, 1),
+        dollars_per_hour=price,
+        dollars_per_million_steps=_dollars(step_us, price),
+    )
+
+
+def priced(findings: Sequence[Finding], cost: Cost | None) -> list[Finding]:
+    """Findings with what they would save.
+
+    A device that waits draws less than one that works, and how much less was not measured: what it draws on average is an
+    upper bound for time in which it waits.
+    """
+    if cost is None:
+        return list(findings)
+    return [
+        structs.replace(
+            finding,
+            joules_per_step=float(f"{cost.watts * finding.recoverable_us_per_step / 1e6:.3g}"),
+            dollars_per_million_steps=_dollars(finding.recoverable_us_per_step, cost.dollars_per_hour),
+        )
+        if finding.recoverable_us_per_step > 0
+        else finding
+        for finding in findings
+    ]
+
+
+def _dollars(us: float, price: float) -> float:
+    """The price of so much time in each of a million steps: 1 us a million times is a second."""
+    return float(f"{us * price / _S_PER_HOUR:.4g}")
