@@ -92,6 +92,13 @@ def test_a_program_that_becomes_slower_says_so(project: Path) -> None:
     assert all("forward" in found.path for found in watched.slowdowns)
 
 
+def test_the_fleet_is_the_sum_of_its_days(project: Path) -> None:
+    whole = load(project / "november.lwtree")
+    assert whole.info.trees == 3
+    days = [load(project / name).info.step_count for name in ("monday.lwtree", "tuesday.lwtree")]
+    assert whole.info.step_count == sum(days)
+
+
 def test_what_was_said_speaks_of_the_program(project: Path) -> None:
     said = (project / "said.txt").read_text()
     assert "2 trees" in said

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lanewise.diagnose.settings import Settings
     from lanewise.measure.facts import Facts
     from lanewise.trace.model import Trace
+    from lanewise.tree.model import Tree
 
 __all__ = [
     "STDOUT",
@@ -32,7 +33,9 @@ __all__ = [
     "console",
     "counted",
     "emit",
+    "holds_trees",
     "json_option",
+    "open_fleet",
     "open_ranks",
     "open_trace",
     "output_option",
@@ -138,6 +141,42 @@ def open_ranks(sources: Sequence[str], *, cache: bool, step_time: float | None =
     first, *others = names
     mine = facts_of(open_trace(first, cache=cache), unprofiled_us=step_time)
     return job_of([mine, *(facts_of(open_trace(name, cache=cache)) for name in others)])
+
+
+def open_fleet(sources: Sequence[str], way: str | None = None) -> tuple[Tree, int]:
+    """The sum of tree files, and of those in folders; how many there are. Those that cannot be read are named.
+
+    Raises:
+        UsageError: a source that is no tree. InputError: a single file, or none of all, can be read.
+    """
+    from lanewise.measure.distributed.gathering.executor import executor_for
+    from lanewise.tree.fleet import merge_fleet, trees_below
+    from lanewise.tree.tree_file import is_tree
+
+    paths: list[Path] = []
+    for source in sources:
+        inside = trees_below(source) if Path(source).is_dir() else [Path(source)] if is_tree(source) else []
+        if not inside:
+            raise UsageError(f"{source} is no tree, and holds none: explain trees and traces apart")
+        paths += inside
+    paths = list(dict.fromkeys(paths))
+    with counted("trees read") as progress:
+        fleet = merge_fleet(paths, executor_for(way) if way else None, progress=progress)
+    if fleet.unreadable:
+        more = f" and {len(fleet.unreadable) - 1} more" if len(fleet.unreadable) > 1 else ""
+        click.echo(
+            f"lanewise: {fleet.files:,} of {len(paths):,} trees are read; left out: {fleet.unreadable[0][1]}{more}",
+            err=True,
+        )
+    return fleet.tree, len(paths)
+
+
+def holds_trees(source: str) -> bool:
+    """Whether a source is a tree file, or a folder with trees in it or in its folders."""
+    from lanewise.tree.fleet import trees_below
+    from lanewise.tree.tree_file import is_tree
+
+    return bool(trees_below(source)) if Path(source).is_dir() else is_tree(source)
 
 
 def step_row(trace: Trace, number: int | None) -> int | None:

@@ -12,7 +12,7 @@ from lanewise.compare.model import Comparison
 from lanewise.compare.sides.arm import Arm, short_labels
 from lanewise.compare.sides.baseline import is_baseline, load_baseline
 from lanewise.compare.sides.from_report import is_report, load_report
-from lanewise.compare.sides.from_tree import load_tree
+from lanewise.compare.sides.from_tree import load_tree, load_trees
 from lanewise.compare.sides.run import Run, measure_run
 from lanewise.diagnose.engine import diagnose
 from lanewise.diagnose.explain import facts_of
@@ -33,7 +33,6 @@ Side = str | os.PathLike[str] | Trace | Sequence[Trace]
 # How far the profiler distorts and how much kernel times vary is what a comparison itself deals with.
 _IGNORED = ("MEA105", "MEA107")
 _ENDINGS = (".pt.trace.json.gz", ".json.gz", ".pt.trace.json", ".json", ".gz", ".trace", ".lwtree", ".lw")
-_TREES = (".lw", ".lwtree")
 
 
 def diff(
@@ -101,8 +100,7 @@ def _stored(side: Side, label: str) -> Arm | None:
         return None
     path = Path(side)
     if path.is_dir():
-        trees = [found for found in sorted(path.iterdir()) if found.suffix in _TREES and is_tree(found)]
-        return Arm(label, [run for found in trees for run in load_tree(found, label).runs]) if trees else None
+        return load_trees(path, label)
     if not path.is_file():
         return None
     if is_baseline(path):

@@ -123,9 +123,11 @@ def per_step(tree: Tree) -> Tree:
 
 
 def _merged_info(infos: Sequence[TreeInfo]) -> TreeInfo:
-    sources = list(dict.fromkeys(info.source for info in infos if info.source))
-    first = infos[0]
-    names = sources[0] if len(sources) == 1 else f"{len(infos)} trees" if sources else ""
+    first, trees = infos[0], sum(info.trees for info in infos)
+    # A sum of sums is named as the sum of all: however they are grouped, the result is the same.
+    sums = any(info.trees > 1 and info.source == f"{info.trees} trees" for info in infos)
+    sources = {info.source for info in infos if info.source}
+    names = f"{trees} trees" if sums or len(sources) > 1 else "".join(sources)
     # A collection counts its steps itself, so that several of them simply add up.
     same_steps = len({info.steps for info in infos}) == 1 and all(info.watched is None for info in infos)
     return TreeInfo(
@@ -135,6 +137,7 @@ def _merged_info(infos: Sequence[TreeInfo]) -> TreeInfo:
         steps=tuple(sorted({step for info in infos for step in info.steps})),
         # Steps of one run that were built apart add up to one run; equal steps are several runs or ranks.
         runs=sum(info.runs for info in infos) if same_steps else max(info.runs for info in infos),
+        trees=trees,
         device_total=sum(info.device_total for info in infos),
         unlinked=sum(info.unlinked for info in infos),
         backward=sum(info.backward for info in infos),

@@ -130,7 +130,7 @@ class TreeInfo:
         producer: what built it.
         placement: "ran" where backward operators stand where they ran, "forward" under their forward operator.
         steps: numbers of the recorded steps in it; empty if the trace marks none.
-        runs: number of trees merged into it.
+        runs: recordings of the same steps merged into it. trees: all trees merged into it.
         device_total: device time of the trace (the part selected), ns.
         unlinked: device work without a known launch, number of kernels, copies and sets.
         backward: backward operators with a sequence number, linked: those whose forward operator is known.
@@ -149,6 +149,7 @@ class TreeInfo:
     placement: str = "ran"
     steps: tuple[int, ...] = ()
     runs: int = 1
+    trees: int = 1
     device_total: int = 0
     unlinked: int = 0
     backward: int = 0

@@ -43,8 +43,8 @@ class _File(msgspec.Struct):
     metrics: dict[str, _Column]
 
 
-def dumps(tree: Tree) -> bytes:
-    """The bytes of a tree file."""
+def dumps(tree: Tree, *, quick: bool = False) -> bytes:
+    """The bytes of a tree file; `quick` ones are larger."""
     content = _File(
         minor=_MINOR,
         info=tree.info,
@@ -52,7 +52,7 @@ def dumps(tree: Tree) -> bytes:
         columns={name: _pack(getattr(tree, name)) for name in _COLUMNS},
         metrics={name: _pack(tree.metrics[name]) for name in METRICS},
     )
-    return MAGIC + bytes([_MAJOR]) + zlib.compress(msgspec.msgpack.encode(content), 9)
+    return MAGIC + bytes([_MAJOR]) + zlib.compress(msgspec.msgpack.encode(content), 1 if quick else 9)
 
 
 def loads(data: bytes, source: str = "the file") -> Tree:

@@ -11,7 +11,9 @@ from lanewise.cli.common import (
     cache_option,
     console,
     emit,
+    holds_trees,
     json_option,
+    open_fleet,
     open_ranks,
     open_trace,
     output_option,
@@ -75,8 +77,8 @@ def explain(
     TRACE is a profiler trace (.json or .json.gz), a directory of them (the newest is taken; of a job of several ranks the
     late rank, or else the first), or - for standard input.
     Further traces are those of the other ranks of the same job, recorded over the same steps: they tell waiting for a
-    late rank from moving data. A tree of lanewise watch is explained as well, several of them as their sum: it has sums
-    and no timeline, so that gains are bounds.
+    late rank from moving data. A tree of lanewise watch is explained as well, several of them or a folder of them as
+    their sum: it has sums and no timeline, so that gains are bounds.
     """
     from msgspec.structs import replace
 
@@ -84,11 +86,10 @@ def explain(
     from lanewise.diagnose.explain import report_of
     from lanewise.diagnose.report_cache import explained
     from lanewise.report.model import Note
-    from lanewise.tree.tree_file import is_tree
 
     settings = project_settings(select, ignore, price=price)
     source, *others = sources
-    if any(is_tree(each) for each in sources):
+    if any(holds_trees(each) for each in sources):
         _show(_of_trees(sources, settings, step_time), as_json, format_, full, verbose, output, force)
         return
     source, said = (source, "") if others else _of_a_job(source, cache)
@@ -139,18 +140,13 @@ def _of_trees(sources: tuple[str, ...], settings: Settings, step_time: float | N
     """The report on the sum of some trees. UsageError where a trace stands among them."""
     from lanewise.diagnose.of_tree.explain_tree import explain_tree
     from lanewise.errors import UsageError
-    from lanewise.tree.algebra import merge
-    from lanewise.tree.tree_file import is_tree, load
 
-    trace = next((each for each in sources if not is_tree(each)), None)
-    if trace is not None:
-        raise UsageError(f"{trace} is no tree: explain trees and traces apart")
     if step_time is not None:
         raise UsageError("--step-time speaks of a trace: a tree of lanewise watch measures what watching costs itself")
-    trees = [load(each) for each in sources]
-    path = sources[0] if len(sources) == 1 else f"{len(sources)} trees"
-    size = Path(path).stat().st_size if len(sources) == 1 else 0
-    return explain_tree(trees[0] if len(trees) == 1 else merge(trees), path=path, size=size, settings=settings)
+    tree, files = open_fleet(sources)
+    path = sources[0] if len(sources) == 1 else f"{files} trees"
+    size = Path(path).stat().st_size if files == 1 and Path(path).is_file() else 0
+    return explain_tree(tree, path=path, size=size, settings=settings)
 
 
 def _show(

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import cache_option, console, emit, json_option, open_trace, output_option
+from lanewise.cli.common import (
+    cache_option,
+    console,
+    emit,
+    holds_trees,
+    json_option,
+    open_fleet,
+    open_trace,
+    output_option,
+)
 from lanewise.cli.outputs import deliver, formats, written
 
 if TYPE_CHECKING:
@@ -100,6 +109,14 @@ _FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "hatchet", "prom
     default=None,
     help="Write another format; `tree` keeps the whole tree for later.",
 )
+@click.option(
+    "--on",
+    "way",
+    metavar="WHERE",
+    default=None,
+    help="What adds up very many trees: processes (this machine, the default), ray or dask; ray=ADDRESS and dask=ADDRESS "
+    "for a cluster that runs already.",
+)
 @json_option
 @cache_option
 @output_option
@@ -122,6 +139,7 @@ def tree(
     limit: int,
     roots: tuple[Path, ...],
     format_: str | None,
+    way: str | None,
     as_json: bool,
     cache: bool,
     output: Path | None,
@@ -130,20 +148,23 @@ def tree(
     """Device time, copies, launches and host time at their place in the program.
 
     Every kernel stands under the Python frames, modules and operators that launched it; backward work under the line
-    whose forward pass caused it. TRACE may also be a tree saved with --to tree; several are added up.
+    whose forward pass caused it. TRACE may also be a tree of lanewise watch, or saved with --to tree, or a folder of such
+    trees (and folders in it: processes, ranks, days); several are added up.
     """
     from lanewise.errors import UsageError
     from lanewise.tree import algebra, views
     from lanewise.tree.watching.start_up import start_up_of, with_start_up
 
     format_ = "json" if as_json else format_
-    whole = _load(sources, steps, streams, cache)
+    whole = _load(sources, steps, streams, cache, way)
     if format_ != "tree" or baseline is not None:
         everything, whole = whole, with_start_up(whole, start_up)
     else:
         everything = whole
     if baseline is not None:
-        before = with_start_up(_load((baseline,), steps, streams, cache), start_up)
+        before = with_start_up(
+            _load((baseline,), steps, streams, cache, way if holds_trees(baseline) else None), start_up
+        )
         whole = algebra.subtract(algebra.per_step(whole), algebra.per_step(before))
     if format_ == "tree":
         emit(written("tree", "tree", whole), output, force)
@@ -186,25 +207,24 @@ def tree(
         screen.print(tree_text(shown, rows, metric, width=screen.width, roots=roots))
 
 
-def _load(sources: tuple[str, ...], steps: tuple[int, ...], streams: tuple[str, ...], cache: bool) -> Tree:
+def _load(
+    sources: tuple[str, ...], steps: tuple[int, ...], streams: tuple[str, ...], cache: bool, way: str | None
+) -> Tree:
     from lanewise.errors import UsageError
-    from lanewise.tree.tree_file import is_tree, load
-
-    trees: list[Tree] = []
-    for source in sources:
-        if is_tree(source):
-            if steps or streams:
-                raise UsageError(f"{source} is a saved tree: steps and streams can only be chosen from its trace")
-            trees.append(load(source))
-        else:
-            from lanewise.tree.build import build_tree
-
-            trees.append(build_tree(open_trace(source, cache=cache), steps=steps or None, streams=streams or None))
-    if len(trees) == 1:
-        return trees[0]
     from lanewise.tree.algebra import merge
 
-    return merge(trees)
+    saved = [source for source in sources if holds_trees(source)]
+    traces = [source for source in sources if source not in saved]
+    if saved and (steps or streams):
+        raise UsageError(f"{saved[0]} is a saved tree: steps and streams can only be chosen from its trace")
+    if way and not saved:
+        raise UsageError("--on says what reads saved trees: there is none among the sources")
+    trees = [open_fleet(saved, way)[0]] if saved else []
+    for source in traces:
+        from lanewise.tree.build import build_tree
+
+        trees.append(build_tree(open_trace(source, cache=cache), steps=steps or None, streams=streams or None))
+    return trees[0] if len(trees) == 1 else merge(trees)
 
 
 def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, output: Path | None, force: bool) -> None:
