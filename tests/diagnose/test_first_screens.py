@@ -204,11 +204,31 @@ def test_work_that_does_not_begin_waits_for_nothing_that_was_recorded() -> None:
 
 
 @pytest.mark.parametrize("file", ["C:\\work\\train.py", "torch\\nn\\modules\\module.py"])
-def test_on_windows_the_driver_submits_late(file: str) -> None:
-    of = explain(late(3_000, file=file).build())
+@pytest.mark.parametrize("us", [3_000, 1_500])
+def test_on_windows_the_driver_submits_late(file: str, us: float) -> None:
+    of = explain(late(us, file=file).build())
     assert of.regime.name == "host-bound"
     assert of.regime.shares["dependency"] < 0.02
     assert "the driver collects launches before it submits them" in of.verdict
+
+
+def test_on_windows_short_delays_are_the_drivers_too() -> None:
+    def shares(file: str) -> dict[str, float]:
+        b = TraceBuilder()
+        for _ in range(6):
+            with b.step(), b.frame(f"{file}(3): step"):
+                for _ in range(8):
+                    b.launch("gemm", duration=40, delay=120)
+                    b.call("cudaDeviceSynchronize", duration=170)
+        return explain(b.build()).regime.shares
+
+    assert shares("C:\\work\\train.py")["dependency"] < 0.02 < shares("/work/train.py")["dependency"]
+
+
+def test_the_recorder_says_on_which_system_it_ran() -> None:
+    b = late(3_000)
+    b.metadata["lanewise"] = {"schema": 1, "environment": {"host": {"system": "Windows"}}}
+    assert explain(b.build()).regime.name == "host-bound"
 
 
 def test_work_that_begins_as_another_stream_ends_waited_for_it() -> None:
@@ -370,6 +390,24 @@ def test_compiled_code_is_not_told_to_compile(region: bool) -> None:
     assert ("LAU102" in fixes) is not region
     assert any("`torch.compile`" in fix for fix in fixes.values()) is not region
     assert fixes["LAU105"].startswith("hoist" if region else "`torch.compile`")
+
+
+def test_what_the_cpu_computes_comes_before_smaller_causes() -> None:
+    problems = [f.code for f in explain(TRACES / "g_host_after_last_kernel.json.gz").findings if f.kind == "problem"]
+    assert problems[0] == "LAU112"
+
+
+def test_more_work_than_launches_is_no_share_of_the_launches() -> None:
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step():
+            b.call("cudaLaunchKernel")
+            for at in range(20):
+                b.kernel(f"k{at}", b.now + 10 * at, 8)
+            b.wait(300)
+    told = next(f.title for f in explain(b.build()).findings if f.code == "MEA108")
+    assert "of 3 launches (100 %)" not in told
+    assert told.startswith("57 device ops have no launch in the trace")
 
 
 # -- what was not seen -------------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ def run(load: float, *, kernel: float = 5.0, workers: bool = False, step: float 
 def test_the_device_waits_for_the_batch() -> None:
     result = found("OPT103", run(400).build())
     assert title("OPT103", result) == (
-        "The step waits 400.0 us for its next batch (40 %) while the device is idle; it is loaded in the training "
-        "process itself, without workers."
+        "The step waits 400.0 us for its next batch (40 %) while the device is idle; it is loaded in the same "
+        "process, without workers."
     )
     assert result.gain_ns == pytest.approx(400_000)
 

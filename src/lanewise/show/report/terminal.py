@@ -72,7 +72,9 @@ def head_facts(report: Report) -> list[str]:
     facts = [clean(source.device, 60) or unnamed]
     if source.devices > 1:
         facts.append(f"{source.devices} devices")
-    facts.append(f"a tree of {source.contexts:,} contexts" if of_tree else f"{source.events:,} events")
+    facts.append(
+        f"a tree of {source.contexts:,} contexts" if of_tree else f"{source.events:,} event{'s' * (source.events != 1)}"
+    )
     if report.steps.count:
         left_out = 0 if of_tree else report.steps.count - len(report.steps.steady)
         facts.append(

@@ -38,7 +38,7 @@ def computed_on_cpu(facts: Facts, *, share_from: float = 0.05) -> Outcome:
     A layer that was never moved, a tensor that was brought to the host for one operation, pre- or post-processing that is
     matrix work: the device would need a hundredth of the time.
 
-    Costs: the host time of these operators, at most: the device takes some of it.
+    Costs: the host time of these operators; the device would take a little of it.
 
     Fix: move what they are computed from to the device (`module.to(device)`, `tensor.to(device)` once, outside the loop).
     What has to stay on the CPU, let another thread or process compute ahead of time.
@@ -80,7 +80,7 @@ def computed_on_cpu(facts: Facts, *, share_from: float = 0.05) -> Outcome:
             "operator": text(found[0]["operator"]),
         },
         change=cheaper(rows, 0.0),
-        bound=True,
+        spread=0.3,
         evidence=[table("Operators on the CPU", [OPERATOR, COUNT, headed(TIME, "self time")], found)],
         location=locate(facts, int(rows[np.argmax(own)])),
         events=rows.tolist(),

@@ -54,9 +54,7 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
 def _who(names: Iterable[str]) -> Quantity:
     single = any("SingleProcess" in name for name in names)
     return text(
-        "it is loaded in the training process itself, without workers"
-        if single
-        else "worker processes load it, but too slowly"
+        "it is loaded in the same process, without workers" if single else "worker processes load it, but too slowly"
     )
 
 
