@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -105,3 +107,16 @@ def test_of_a_program_without_any_of_them_nothing_is_said(shell: Shell) -> None:
         ran = shell.run(*words, shell.script(STEPS))
         assert ran.trace is not None
         assert not any(word in ran.err for word in ("child process", "other threads")), ran.err
+
+
+def test_a_recorder_in_the_program_says_what_other_threads_did(shell: Shell) -> None:
+    body = (
+        "import lanewise\nwith lanewise.record(whole=True) as recorder:\n    torch.eye(3)\n"
+        "    thread = threading.Thread(target=burn, args=(1.0,)); thread.start(); thread.join()\n"
+        "recorder.stop()\nprint('FAULTS', [fault.code for fault in recorder.recorded.faults])\n"
+    )
+    name = shell.script(WORK + BUSY + "import threading\n" + body)
+    ran = subprocess.run(
+        [sys.executable, name], cwd=shell.folder, env=shell.environment, capture_output=True, text=True, timeout=120
+    )
+    assert "FAULTS ['other-threads']" in ran.stdout, ran.stderr

@@ -204,11 +204,31 @@ def test_work_that_does_not_begin_waits_for_nothing_that_was_recorded() -> None:
 
 
 @pytest.mark.parametrize("file", ["C:\\work\\train.py", "torch\\nn\\modules\\module.py"])
-def test_on_windows_the_driver_submits_late(file: str) -> None:
-    of = explain(late(3_000, file=file).build())
+@pytest.mark.parametrize("us", [3_000, 1_500])
+def test_on_windows_the_driver_submits_late(file: str, us: float) -> None:
+    of = explain(late(us, file=file).build())
     assert of.regime.name == "host-bound"
     assert of.regime.shares["dependency"] < 0.02
     assert "the driver collects launches before it submits them" in of.verdict
+
+
+def test_on_windows_short_delays_are_the_drivers_too() -> None:
+    def shares(file: str) -> dict[str, float]:
+        b = TraceBuilder()
+        for _ in range(6):
+            with b.step(), b.frame(f"{file}(3): step"):
+                for _ in range(8):
+                    b.launch("gemm", duration=40, delay=120)
+                    b.call("cudaDeviceSynchronize", duration=170)
+        return explain(b.build()).regime.shares
+
+    assert shares("C:\\work\\train.py")["dependency"] < 0.02 < shares("/work/train.py")["dependency"]
+
+
+def test_the_recorder_says_on_which_system_it_ran() -> None:
+    b = late(3_000)
+    b.metadata["lanewise"] = {"schema": 1, "environment": {"host": {"system": "Windows"}}}
+    assert explain(b.build()).regime.name == "host-bound"
 
 
 def test_work_that_begins_as_another_stream_ends_waited_for_it() -> None:

@@ -93,12 +93,14 @@ class Recorder:
         if recording is None:
             return
         recording.finish(reason)
+        unseen = recording.add_unseen()
         self.path, self.recorded = recording.trace, recording.facts
         if self.path is None:
             self.problem = recording.problem or (
                 f"nothing was recorded: it ended after {max(recording.window.steps, 0)} steps, before recording began "
                 "(record(quick=True) needs 8 steps, record(whole=True) none)"
             )
+            self.problem = "; ".join([self.problem, *(fault.sentence for fault in unseen)])
 
     def step(self) -> None:
         """A step ended here. From the first call on, only these calls count."""

@@ -149,13 +149,15 @@ class Recording:
         self.finder.remove_late()
 
     def add_unseen(self) -> list[Fault]:
-        """At the very end of the process: what no recording of it shows, added to the trace where there is one."""
+        """When the program, or what it wanted recorded, has ended: what no recording of it shows, added to the trace where
+        there is one. Safe to call twice."""
         nothing = self.facts is None
         all_threads = nothing or (self._session is not None and self._session.flags.all_threads)
         found = self._unseen.faults(all_threads=all_threads)
         if found and self.facts is not None and self.trace is not None and not self.problem and not self._aside:
             # Children, or other threads, are where the work is, if none was here.
-            known = [fault for fault in self.facts.faults if fault.code != "nothing-recorded"]
+            told = {"nothing-recorded", *(fault.code for fault in found)}
+            known = [fault for fault in self.facts.faults if fault.code not in told]
             self.facts = replace(self.facts, faults=[*known, *found])
             try:
                 self._first_part = rewrite_facts(self.trace, to_json(self.facts), self._first_part)

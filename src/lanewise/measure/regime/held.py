@@ -12,8 +12,10 @@ from lanewise.trace.metadata import from_metadata
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
 
-__all__ = ["HELD_NS", "copying_from", "held_gaps", "submitted_late", "what_ended_before"]
+__all__ = ["COLLECTED_NS", "HELD_NS", "copying_from", "held_gaps", "submitted_late", "what_ended_before"]
 
+COLLECTED_NS = 5_000
+"""Where the driver collects launches it holds them back for tens of microseconds, too."""
 HELD_NS = 100_000
 """Work in a queue begins a microsecond after what it waits for; so long after, that was something else."""
 
@@ -39,17 +41,17 @@ def what_ended_before(start: np.ndarray, lane: np.ndarray, other_end: np.ndarray
     return result
 
 
-def held_gaps(gaps: Union, ready_start: np.ndarray, explained: np.ndarray) -> Union:
+def held_gaps(gaps: Union, ready_start: np.ndarray, explained: np.ndarray, *, from_ns: int = HELD_NS) -> Union:
     """Those of some gaps that end with work of which nothing recorded says why it did not begin before.
 
     Args:
         gaps: time in which launched work does not run, ns. ready_start: start of all work, in order. explained: whether
-            it is known what each waited for.
+            it is known what each waited for. from_ns: shorter ones are the queue's own pauses.
     """
     row = np.searchsorted(ready_start, gaps.end, side="left")
     ends = row < len(ready_start)
     held = ends & ~explained[np.minimum(row, len(ready_start) - 1)] if len(ready_start) else ends
-    held &= gaps.end - gaps.start > HELD_NS
+    held &= gaps.end - gaps.start > from_ns
     return union(gaps.start[held], gaps.end[held])
 
 
