@@ -50,7 +50,9 @@ export function App({ data }: { data: PageData }) {
           {clean(failure.value, 500)}
         </p>
       )}
-      {at.view === 'overview' && <Overview report={data.report} facts={data.overview} finding={at.finding} />}
+      {at.view === 'overview' && (
+        <Overview report={data.report} facts={data.overview} finding={at.finding} summary={data.summary} />
+      )}
       {at.view === 'timeline' && <TimelineView report={data.report} server={data.server} />}
       {at.view === 'calls' && <Calls server={data.server} />}
       {at.view === 'predicted' && (

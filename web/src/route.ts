@@ -1,4 +1,4 @@
-// The address of a view: #view=timeline&finding=LAU101&t=1000-2000 (ns). Every link in the page is such a hash.
+// The address of a view: #view=timeline&finding=LAU101&t=1000-2000&slice=42 (ns). Every link in the page is such a hash.
 
 import { signal } from '@preact/signals'
 
@@ -9,11 +9,13 @@ export interface Route {
   view: View
   finding: string
   range: [number, number] | null
+  /** What is selected: a slice of the page, or an event of the server; -1 for nothing. */
+  slice: number
   table: string
   search: string
 }
 
-const EMPTY: Route = { view: 'overview', finding: '', range: null, table: '', search: '' }
+const EMPTY: Route = { view: 'overview', finding: '', range: null, slice: -1, table: '', search: '' }
 
 /** Anything may stand in a hash: what is not understood is left out. */
 export function parseRoute(hash: string): Route {
@@ -24,7 +26,8 @@ export function parseRoute(hash: string): Route {
   route.finding = /^[A-Z]{3}\d{3}$/.test(params.get('finding') ?? '') ? (params.get('finding') as string) : ''
   if (range && Number(range[1]) < Number(range[2])) route.range = [Number(range[1]), Number(range[2])]
   if (VIEWS.includes(view as View)) route.view = view as View
-  else if (route.finding || route.range) route.view = 'timeline'
+  else if (route.finding || route.range || params.has('slice')) route.view = 'timeline'
+  if (/^\d{1,12}$/.test(params.get('slice') ?? '')) route.slice = Number(params.get('slice'))
   route.table = (params.get('table') ?? '').slice(0, 40)
   route.search = (params.get('search') ?? '').slice(0, 200)
   return route
@@ -36,6 +39,7 @@ export function hashOf(change: Partial<Route>): string {
   if (route.view !== 'overview' || route.finding || route.range) params.set('view', route.view)
   if (route.finding) params.set('finding', route.finding)
   if (route.range) params.set('t', route.range.map((time) => Math.max(0, Math.round(time))).join('-'))
+  if (route.slice >= 0) params.set('slice', String(route.slice))
   if (route.table) params.set('table', route.table)
   if (route.search) params.set('search', route.search)
   return `#${params.toString()}`

@@ -163,3 +163,46 @@ def test_windows_need_steps() -> None:
     with lanewise.watch(way="windows") as watcher:
         torch.ones(1).add(1)
     assert "no window has been folded" in watcher.problem
+
+
+def test_a_budget_is_kept_to_and_modules_and_phases_are_right() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(16, 16) for _ in range(4))
+
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = layer(x).relu()
+            return x
+
+    net, x = Net(), torch.randn(8, 16)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watcher = lanewise.watch(way="native", budget=0.05)
+    with watcher:
+        for _ in range(1_500):
+            optimizer.zero_grad()
+            net(x).square().mean().backward()
+            optimizer.step()
+    tree = watcher.tree
+    watched = tree.info.watched
+    assert watcher.problem == ""
+    assert watched is not None
+    assert watched.budget == 0.05
+    assert watched.every >= 14
+    assert watched.steps == 8
+    assert 40 <= watched.steps_watched <= 750
+    assert watched.steps_watched % 8 == 0
+    assert 0 < watched.sampling_error < 0.5
+    # As many of everything as steps were watched, in each phase and module.
+    assert calls(tree, "aten::linear") == 4 * watched.steps_watched
+    assert {f"layers.{at}" for at in range(4)} <= names(tree)
+    frame = tree.frame()
+    assert {"forward", "backward", "optimizer"} <= set(frame["phase"])
+
+
+def test_a_budget_stands_in_the_place_of_every() -> None:
+    with pytest.raises(lanewise.UsageError):
+        lanewise.watch(budget=0.01, every=50)
+    with pytest.raises(lanewise.UsageError):
+        lanewise.watch(budget=2.0)

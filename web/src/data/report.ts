@@ -167,6 +167,8 @@ export interface PageData {
   server: string
   /** Whether the page compares two runs. */
   compared: boolean
+  /** The report in forty lines of Markdown, to paste. */
+  summary: string
 }
 
 /** What the tables block carries. */

@@ -2,6 +2,7 @@
 
 import { signal } from '@preact/signals'
 import type { Place } from '../data/report'
+import type { Timeline } from '../data/timeline'
 import { formatQuantity } from '../format'
 import { type Cause, causeAt, type Details, type Measured, readable, refOf, type SliceRef } from './details'
 import { bandAt, initiallyFolded, type Layout, layoutOf, RULER, STEPS, STICKY } from './layout'
@@ -50,6 +51,9 @@ export class Controller {
   private pointers = new Map<number, { x: number; y: number }>()
   private pressed = new Set<string>()
   private pointerX = 0
+  private pointerY = 0
+  /** What the hover card was made from: once any of it is another, the card is made again. */
+  private hoverFor: [Viewport, number, Timeline, Layout] | null = null
   private frame = 0
   private lastKeyFrame = 0
   private isDark = false
@@ -103,6 +107,7 @@ export class Controller {
       stop.abort()
       resize.disconnect()
       cancelAnimationFrame(this.frame)
+      clearTimeout(this.noteTimer)
       this.frame = 0
       this.canvas = null
     }
@@ -162,6 +167,7 @@ export class Controller {
     } catch {
       this.selected.value = null
     }
+    this.noteSoon()
     this.draw()
   }
 
@@ -170,7 +176,14 @@ export class Controller {
     this.measured.value = null
     this.range = null
     this.hovered = null
+    this.noteSoon()
     this.draw()
+  }
+
+  /** Selects what an address names; shows it unless the address says what to show. */
+  async selectId(id: number, reveal: boolean): Promise<void> {
+    const slice = await this.source.byId(id).catch(() => null)
+    if (slice) await this.select(slice, reveal)
   }
 
   async search(text: string): Promise<void> {
@@ -201,10 +214,19 @@ export class Controller {
     const { canvas, painter } = this
     if (!canvas || !painter) return
     this.heldKeys(now)
+    this.keepHover()
     const scene = this.scene()
     if (scene.width < 2 || scene.height < 2) return
     this.source.want(this.view, this.plot())
     painter.paint(scene)
+  }
+
+  /** The card says what is under the pointer, also when the picture moved and the pointer did not. */
+  private keepHover(): void {
+    const made = this.hoverFor
+    if (!made || !this.hover.peek()) return
+    const now = [this.view, this.scroll, this.source.current, this.layout] as const
+    if (now.some((value, i) => value !== made[i])) this.setHover(this.hoverAt(this.pointerX, this.pointerY))
   }
 
   private scene(): Scene {
@@ -238,7 +260,10 @@ export class Controller {
       other.view = { from: view.from + offset, to: view.to + offset }
       other.draw()
     }
-    if (!noted) return
+    if (noted) this.noteSoon()
+  }
+
+  private noteSoon(): void {
     clearTimeout(this.noteTimer)
     this.noteTimer = window.setTimeout(() => this.onView(this.view), 400)
   }
@@ -306,6 +331,7 @@ export class Controller {
   private move(event: PointerEvent): void {
     const { offsetX: x, offsetY: y } = event
     this.pointerX = x
+    this.pointerY = y
     if (this.pointers.has(event.pointerId)) this.pointers.set(event.pointerId, { x, y })
     const { gesture } = this
     if (!gesture) {
@@ -362,6 +388,7 @@ export class Controller {
   private setHover(hover: Hover | null): void {
     if (!hover && !this.hover.peek()) return
     this.hover.value = hover
+    this.hoverFor = hover && [this.view, this.scroll, this.source.current, this.layout]
     this.hovered = hover?.slice ?? null
     this.draw()
   }

@@ -37,6 +37,15 @@ const HEADING = { light: '#f1f3f6', dark: '#1c2229' }
 
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
 
+/** A name to write over a slice. */
+interface Label {
+  x: number
+  y: number
+  width: number
+  text: string
+  faint: boolean
+}
+
 export class Painter {
   private picture: ImageData | null = null
   private pixels = new Uint32Array(0)
@@ -46,6 +55,8 @@ export class Painter {
   private causes: Slices | null = null
   private shares: CauseShares | null = null
   private causesFor: Column | null = null
+  private drawn: readonly unknown[] | null = null
+  private labels: Label[] = []
   private readonly context: CanvasRenderingContext2D
 
   constructor(private readonly canvas: HTMLCanvasElement) {
@@ -71,24 +82,45 @@ export class Painter {
       this.paletteFor = [scene.timeline, scene.dark]
     }
     const palette = this.palette as Palette
+    const drawn = [
+      scene.timeline,
+      scene.layout,
+      scene.view,
+      scene.scroll,
+      width,
+      height,
+      scene.dark,
+      scene.found,
+    ] as const
+    // To point at something changes only what is drawn over the slices.
+    if (this.drawn && drawn.every((value, i) => value === this.drawn?.[i])) {
+      this.show(scene, ratio)
+      return
+    }
+    this.drawn = drawn
     this.pixels.fill(palette.background)
     const left = Math.round(GUTTER * ratio)
     const plot = Math.max(1, width - left)
     if (this.line.pixels.length !== plot) this.line = lineOf(plot)
-    const labels = this.slices(scene, palette, ratio, width, height, left)
+    this.labels = this.slices(scene, palette, ratio, width, height, left)
     this.causeLine(scene, palette, ratio, width, left)
     this.curveColumns(scene, ratio, width, height, left)
+    this.show(scene, ratio)
+  }
+
+  private show(scene: Scene, ratio: number): void {
+    if (!this.picture) return
     this.context.setTransform(1, 0, 0, 1, 0, 0)
     this.context.putImageData(this.picture, 0, 0)
     this.context.setTransform(ratio, 0, 0, ratio, 0, 0)
-    this.over(scene, labels)
+    this.over(scene, this.labels)
   }
 
   /** The rows; returns the labels to write over them. */
   private slices(scene: Scene, palette: Palette, ratio: number, width: number, height: number, left: number) {
     const { timeline, layout, view, scroll, found } = scene
     const { slices } = timeline
-    const labels: { x: number; y: number; width: number; text: string; faint: boolean }[] = []
+    const labels: Label[] = []
     const { waits } = timeline
     const colourOf = (slice: number): number => {
       if (waits[slice]) return palette.wait
@@ -181,7 +213,7 @@ export class Painter {
     }
   }
 
-  private over(scene: Scene, labels: { x: number; y: number; width: number; text: string; faint: boolean }[]): void {
+  private over(scene: Scene, labels: Label[]): void {
     const { context: c } = this
     const { width, height, dark } = scene
     const ink = dark ? INK.dark : INK.light
@@ -507,6 +539,7 @@ export class Painter {
     const plot = width - GUTTER
     const { step_start, step_end, step_number, step_steady } = timeline.columns
     let free = -Infinity
+    const labels: { x: number; end: number; number: number; text: string }[] = []
     for (let i = 0; i < step_start.length; i++) {
       const a = GUTTER + xOf(view, plot, step_start[i])
       const b = GUTTER + xOf(view, plot, step_end[i])
@@ -517,10 +550,41 @@ export class Painter {
       c.fillStyle = ink
       const regime = timeline.extra.regimes[i] ?? ''
       const text = `#${step_number[i]}${step_steady[i] ? '' : ' *'}${b - a > 170 && regime !== 'undetermined' ? `  ${regime}` : ''}`
-      const x = Math.max(a, GUTTER) + 4
-      if (Math.min(b, width) - x > text.length * characterWidth(c)) c.fillText(text, x, RULER + STEPS / 2)
+      labels.push({ x: Math.max(a, GUTTER) + 4, end: Math.min(b, width), number: step_number[i], text })
     }
+    this.stepLabels(labels, ink, scene.width)
     c.strokeStyle = line
+  }
+
+  /** Every number where it fits into its step; where they do not, those of every second, fifth, tenth ... step. */
+  private stepLabels(
+    labels: { x: number; end: number; number: number; text: string }[],
+    ink: string,
+    width: number,
+  ): void {
+    const { context: c } = this
+    const character = characterWidth(c)
+    c.fillStyle = ink
+    const fits = labels.filter(({ x, end, text }) => end - x > text.length * character)
+    if (fits.length === labels.length) {
+      for (const { x, text } of fits) c.fillText(text, x, RULER + STEPS / 2)
+      return
+    }
+    const room = (Math.max(...labels.map(({ number }) => `#${number}`.length)) + 2) * character + 8
+    const each = labels.length > 1 ? (labels[labels.length - 1].x - labels[0].x) / (labels.length - 1) : width
+    let every = 1
+    for (const factor of [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000]) {
+      every = factor
+      if (factor * Math.max(each, 0.01) >= room) break
+    }
+    let free = -Infinity
+    for (const { x, number } of labels) {
+      const text = `#${number}`
+      const end = x + text.length * character
+      if (number % every !== 0 || x < free || end > width) continue
+      c.fillText(text, x, RULER + STEPS / 2)
+      free = end + 6
+    }
   }
 
   private causeWords(scene: Scene): void {

@@ -82,6 +82,29 @@ export function colourOf(kind: string): string {
   return FAMILY[kind] ?? more[kind] ?? OTHER
 }
 
+/** The colours that a timeline uses, with what they stand for. */
+export function colourKeys({ columns, extra, slices }: Timeline): { colour: string; what: string }[] {
+  const kinds = new Set<number>(slices.kind)
+  const keys: { colour: string; what: string }[] = []
+  const add = (there: boolean, colour: string, what: string) => there && keys.push({ colour, what })
+  if (kinds.has(KIND.KERNEL)) {
+    const families = new Set<number>()
+    for (let i = 0; i < slices.count; i++)
+      if (slices.kind[i] === KIND.KERNEL) families.add(columns.name_family[slices.name[i]])
+    for (const family of [...families].sort((a, b) => a - b))
+      add(true, FAMILY[extra.families[family]] ?? FAMILY.other, `kernels: ${extra.families[family] ?? 'other'}`)
+  }
+  add(kinds.has(KIND.MEMCPY), COPY, 'copies')
+  add(kinds.has(KIND.MEMSET), SET, 'sets')
+  add(kinds.has(KIND.OPERATOR), OPERATORS[0], 'operators')
+  add(kinds.has(KIND.PYTHON), PYTHON[0], 'Python')
+  add(kinds.has(KIND.ANNOTATION) || kinds.has(KIND.GPU_ANNOTATION), ANNOTATION, 'annotations')
+  add(kinds.has(KIND.RUNTIME) || kinds.has(KIND.DRIVER), LAUNCH, 'launches')
+  add(kinds.has(KIND.RUNTIME) || kinds.has(KIND.DRIVER), API, 'other calls of the driver')
+  add(columns.waiting?.length > 0, WAIT, 'waits for the device')
+  return keys
+}
+
 export function paletteOf(timeline: Timeline, dark: boolean): Palette {
   const { extra, slices } = timeline
   const colours: string[] = []

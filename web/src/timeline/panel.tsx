@@ -8,6 +8,7 @@ import { CLASS_WORDS, ClassBar } from '../parts/classes'
 import { hashOf } from '../route'
 import { Prose, why } from '../views/findings'
 import { type Details, kindWords, type Measured, readable, type SliceRef } from './details'
+import { colourKeys } from './palette'
 
 interface SliceProps {
   timeline: Timeline
@@ -302,9 +303,28 @@ export function Guide({ timeline, findings }: { timeline: Timeline; findings: Fi
             </ul>
           </>
         )}
+        <ColourKey timeline={timeline} />
         <Left timeline={timeline} />
       </div>
     </div>
+  )
+}
+
+/** What the colours of the lanes stand for, as far as they are there. */
+function ColourKey({ timeline }: { timeline: Timeline }) {
+  const keys = colourKeys(timeline)
+  if (keys.length === 0) return null
+  return (
+    <details class="small" open>
+      <summary>Colours</summary>
+      <ul class="legend" data-testid="colours">
+        {keys.map(({ colour, what }) => (
+          <li key={what}>
+            <span class="swatch" style={{ background: colour }} /> {what}
+          </li>
+        ))}
+      </ul>
+    </details>
   )
 }
 

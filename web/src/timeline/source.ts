@@ -21,6 +21,8 @@ export interface Source {
   details(slice: SliceRef): Promise<Details | null>
   measure(from: number, to: number): Promise<Measured>
   search(text: string): Promise<Found>
+  /** The slice that an address names. */
+  byId(id: number): Promise<SliceRef | null>
   /** The slice of an event that a finding names. */
   ofEvent(event: number): Promise<SliceRef | null>
 }
@@ -47,6 +49,10 @@ export class InPage implements Source {
   async search(text: string): Promise<Found> {
     const { slices, total } = this.base.search(text)
     return { slices: slices.map((slice) => refOf(this.base, slice)), total, names: matching(this.base.names, text) }
+  }
+
+  async byId(id: number): Promise<SliceRef | null> {
+    return id < this.base.slices.count ? refOf(this.base, id) : null
   }
 
   async ofEvent(event: number): Promise<SliceRef | null> {
@@ -117,6 +123,10 @@ export class Remote implements Source {
   async search(text: string): Promise<Found> {
     const found = await this.json<{ slices: SliceRef[]; total: number }>(`search?text=${encodeURIComponent(text)}`)
     return { ...found, names: matching(this.base.names, text) }
+  }
+
+  async byId(id: number): Promise<SliceRef | null> {
+    return this.ofEvent(id)
   }
 
   async ofEvent(event: number): Promise<SliceRef | null> {

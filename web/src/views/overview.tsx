@@ -5,12 +5,21 @@ import { tree } from '../data/load'
 import type { Overview as Facts, Finding, Note, Report } from '../data/report'
 import { clean, formatDollars, formatJoules, formatQuantity, formatTime, versionText } from '../format'
 import { ClassBar, ClassLegend } from '../parts/classes'
+import { Copy } from '../parts/copy'
 import { filled } from '../parts/evidence'
 import { DataTable } from '../parts/table'
 import { hashOf } from '../route'
 import { Findings, Prose } from './findings'
 
-export function Overview({ report, facts, finding }: { report: Report; facts: Facts; finding: string }) {
+interface OverviewProps {
+  report: Report
+  facts: Facts
+  finding: string
+  /** The report in forty lines of Markdown. */
+  summary: string
+}
+
+export function Overview({ report, facts, finding, summary }: OverviewProps) {
   useEffect(() => {
     if (finding) document.getElementById(`finding-${finding}`)?.scrollIntoView({ block: 'center' })
   }, [finding])
@@ -31,6 +40,9 @@ export function Overview({ report, facts, finding }: { report: Report; facts: Fa
         {report.statements.map((statement, i) => (
           <p key={i}>{clean(filled(statement.template, statement.values), 600)}</p>
         ))}
+        <p class="tools">
+          <Copy text={summary} label="Copy summary" />
+        </p>
       </section>
       <Trust report={report} />
       <Findings report={report} current={finding} />

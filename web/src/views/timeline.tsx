@@ -1,12 +1,13 @@
 // The timeline view: canvas, search, hover card and panel. Pixels are drawn in timeline/painter.ts.
 
-import { useSignal } from '@preact/signals'
+import { signal, useSignal } from '@preact/signals'
 import { useEffect, useMemo, useRef } from 'preact/hooks'
 import { failure, timeline as loaded } from '../data/load'
 import type { Report } from '../data/report'
 import type { Timeline } from '../data/timeline'
 import { clean, formatTime } from '../format'
 import { CLASS_WORDS } from '../parts/classes'
+import { Divider } from '../parts/divider'
 import { dark } from '../parts/top'
 import { note, route } from '../route'
 import { Controller, type Hover } from '../timeline/controller'
@@ -35,6 +36,7 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
   const canvas = useRef<HTMLCanvasElement>(null)
   const search = useRef<HTMLInputElement>(null)
   const text = useSignal('')
+  const panel = panelHeight
   const controller = useMemo(() => {
     const source = server
       ? new Remote(
@@ -47,7 +49,12 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
         )
       : new InPage(timeline, timeline.extra.places ?? {})
     const made: Controller = new Controller(source, (view) =>
-      note({ view: 'timeline', finding: route.peek().finding, range: [view.from, view.to] }),
+      note({
+        view: 'timeline',
+        finding: route.peek().finding,
+        range: [view.from, view.to],
+        slice: made.selected.peek()?.slice.id ?? -1,
+      }),
     )
     return made
   }, [timeline, server])
@@ -69,6 +76,10 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
   }, [controller, at])
 
   useEffect(() => {
+    if (at.slice >= 0) void controller.selectId(at.slice, !at.range)
+  }, [controller, at.slice])
+
+  useEffect(() => {
     if (!at.search) return
     text.value = at.search
     void controller.search(at.search).then(() => controller.nextMatch(1))
@@ -77,6 +88,7 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
   const { hover, selected, measured, place, found } = controller
   return (
     <main id="main" class="timeline">
+      <h1 class="out-of-sight">Timeline</h1>
       <div class="timeline-tools">
         <input
           ref={search}
@@ -127,7 +139,8 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
         />
         {hover.value && <HoverCard hover={hover.value} timeline={timeline} />}
       </div>
-      <section class="panel" aria-live="polite" aria-label="Selection">
+      <Divider label="Height of the panel" size={panel.value} onSize={(size) => (panel.value = size)} />
+      <section class="panel" style={{ height: `${panel.value}px` }} aria-live="polite" aria-label="Selection">
         {measured.value ? (
           <MeasurePanel measured={measured.value} />
         ) : selected.value ? (
@@ -159,6 +172,9 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
     </main>
   )
 }
+
+/** Of the panel below the lanes, px: the same while the page is open. */
+const panelHeight = signal(232)
 
 /** Widest hover card, px: as in the style sheet. */
 const CARD = 370

@@ -13,6 +13,7 @@ from lanewise.capture.context.profiler_windows import EVERY
 from lanewise.capture.context.turns import StepTimes, Turns
 from lanewise.capture.machine import energy_counter
 from lanewise.capture.thread_identity import ThreadMark, this_thread
+from lanewise.capture.timing.watch_budget import Budget
 from lanewise.trace.metadata import Energy
 from lanewise.tree.watching.watched import Distortion
 
@@ -33,7 +34,7 @@ class Pace:
         start_up_steps: how many of these belong to the start-up.
     """
 
-    def __init__(self, turns: Turns, look: Callable[[int, int], int] | None = None) -> None:
+    def __init__(self, turns: Turns | Budget, look: Callable[[int, int], int] | None = None) -> None:
         self.steps_seen = 0
         self.steps_on = 0
         self._turns = turns
@@ -51,6 +52,7 @@ class Pace:
         self._first_joules: tuple[float, float, int] | None = None
         self._look = look
         self._look_at = sys.maxsize
+        self._switching = 0
 
     @property
     def energy(self) -> Energy | None:
@@ -81,7 +83,7 @@ class Pace:
     def begin(self, collector: Collector) -> None:
         """The first step begins."""
         self._collector = collector
-        if collector.windowed and not self._turns.every:
+        if isinstance(self._turns, Turns) and collector.windowed and not self._turns.every:
             self._turns = replace(self._turns, every=EVERY)
         self._quiet_until = 0
         self._switch(self._turns.watched(0))
@@ -117,9 +119,17 @@ class Pace:
                 self._count_energy()
                 self.start_up_steps = int(self._on)
             if self._look is not None and self.steps_seen > self._turns.settled and self._on:
-                if self.steps_on >= self._look_at or self._look_at == sys.maxsize:
+                due = self.steps_on >= self._look_at or self._look_at == sys.maxsize
+                # A window is looked at as a whole.
+                if due and not (self._turns.every and self._turns.watched(step + 1)):
+                    begin = time.perf_counter_ns()
                     self._look_at = self._look(self.steps_seen, self.steps_on)
+                    self._switching += time.perf_counter_ns() - begin
             self._switch(self._turns.watched(step + 1))
+            if isinstance(self._turns, Budget):
+                self._turns.ended(step + 1, *self._times.both, self._switching)
+                if not self._on:
+                    self._switching = 0
             self._warming = collector.windowed and not self._on and self._turns.watched(step + 2)
             if self._warming:
                 collector.ready()
@@ -150,10 +160,12 @@ class Pace:
         collector = self._collector
         if collector is None or on == self._on:
             return
+        begin = time.perf_counter_ns()
         if on:
-            self._on_since = time.perf_counter_ns()
             collector.on()
+            self._on_since = begin
         else:
             collector.off()
             self._on_ns += time.perf_counter_ns() - self._on_since
+        self._switching += time.perf_counter_ns() - begin
         self._on = on

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lanewise.capture.timing.clock import quantile
@@ -82,6 +83,11 @@ class StepTimes:
     def add(self, ns: int, *, on: bool) -> None:
         """A step took so long."""
         (self._on if on else self._off).append(ns)
+
+    @property
+    def both(self) -> tuple[Sequence[int], Sequence[int]]:
+        """Times of watched steps, and of the others, ns; the latest ones."""
+        return self._on, self._off
 
     @property
     def short(self) -> bool:

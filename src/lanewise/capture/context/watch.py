@@ -17,6 +17,7 @@ from lanewise.capture.context.collector import WAYS
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS
 from lanewise.capture.context.turns import Turns
 from lanewise.capture.context.watcher import Watcher
+from lanewise.capture.timing.watch_budget import Budget
 from lanewise.errors import MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def watch(
     *,
     every: int = 0,
     steps: int = 1,
+    budget: float = 0.0,
     frames: bool = True,
     device: bool = True,
     lines: bool = False,
@@ -48,6 +50,8 @@ def watch(
     Args:
         out: file for the tree, written when it stops and meanwhile; an existing one is overwritten.
         every, steps: watch `steps` of every `every` steps; all of them with `every` 0.
+        budget: share of the run's time that watching may cost, 0.01 for 1 %: how often to watch follows from what it has
+            cost so far; 0 for none. Shares then come with their sampling error.
         frames: collect Python frames and modules.
         device: collect kernels, copies and sets of a CUDA device; the native collector can be told not to.
         lines: tell apart from which line of a function something is called.
@@ -68,6 +72,8 @@ def watch(
         raise UsageError(f"way is one of {', '.join(WAYS)}")
     if every < 0 or steps < 1 or (every and steps > every):
         raise UsageError("every must be 0 or more, and steps between 1 and every")
+    if budget and (every or not 0.001 <= budget <= 0.5):
+        raise UsageError("budget is between 0.001 and 0.5 (0.01 for 1 %), and stands in the place of every")
     if not 1000 <= max_nodes <= 250_000:
         raise UsageError("max_nodes must be between 1,000 and 250,000")
     if "torch" not in sys.modules:
@@ -77,7 +83,7 @@ def watch(
             raise MissingDependencyError("watching needs torch, which is not installed here: pip install torch")
     return Watcher(
         Path(out) if out is not None else None,
-        turns=Turns(every=every, steps=steps, pairs=20 if measure else 0),
+        turns=Budget(budget) if budget else Turns(every=every, steps=steps, pairs=20 if measure else 0),
         way=way,
         frames=frames,
         device=device,

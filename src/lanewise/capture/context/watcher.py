@@ -24,6 +24,7 @@ from lanewise.capture.context.pace import Pace
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
 from lanewise.capture.context.turns import Turns
 from lanewise.capture.inside import our_modules
+from lanewise.capture.timing.watch_budget import Budget
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.tree.watching.watched import Watched
 
@@ -46,7 +47,7 @@ class Watcher:
         self,
         out: Path | None = None,
         *,
-        turns: Turns | None = None,
+        turns: Turns | Budget | None = None,
         way: str = "auto",
         frames: bool = True,
         device: bool = True,
@@ -62,7 +63,10 @@ class Watcher:
         # The program may change its working directory.
         self.out = out.absolute() if out is not None else None
         self.problem = ""
-        self._pace = Pace(turns or Turns(), self._look if alerts else None)
+        self._turns = turns or Turns()
+        sampled = isinstance(self._turns, Budget) or self._turns.every > 0
+        self._pace = Pace(self._turns, self._look if alerts or sampled else None)
+        self._alerts = alerts
         self._lookout: Lookout | None = None
         self._on_slowdown = on_slowdown
         self._way = way
@@ -203,11 +207,16 @@ class Watcher:
                     from lanewise.capture.context.sites import frame_name
                     from lanewise.tree.slowing.lookout import Lookout
 
-                self._lookout = Lookout(collector, frame_name, self._slower)
+                self._lookout = Lookout(collector, frame_name, self._slower, follow=self._alerts)
             return self._lookout.look(seen, watched)
         except Exception as error:
             self._log(f"what becomes slower is not followed any more: {type(error).__name__}: {error}")
             return sys.maxsize - 1
+
+    def _sampling_error(self) -> float:
+        """See `Watched`; of a watcher that watches every step none."""
+        lookout = self._lookout
+        return lookout.sampling_error if lookout is not None and self._pace.every else -1.0
 
     def _slower(self, found: Slowdown) -> None:
         with our_modules():
@@ -260,6 +269,8 @@ class Watcher:
             joules=round(energy.joules, 3) if energy else 0.0,
             joule_steps=energy.steps if energy else 0,
             joule_seconds=round(energy.seconds, 6) if energy else 0.0,
+            budget=self._turns.share if isinstance(self._turns, Budget) else 0.0,
+            sampling_error=self._sampling_error(),
             slowdowns=tuple(self._lookout.found) if self._lookout is not None else (),
             history=self._lookout.history if self._lookout is not None else (),
         )

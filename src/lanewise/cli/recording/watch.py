@@ -32,6 +32,17 @@ def _removed(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
         _told(ctx, remove_hook)
 
 
+def _share(_: click.Context, __: click.Parameter, text: str | None) -> float:
+    from lanewise.cli.recording.watch_asked import read_share
+
+    try:
+        return read_share(text) if text is not None else 0.0
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no share of the run's time between 0.1% and 50%: 1%, for example"
+        ) from None
+
+
 def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     """Change the hook, say what was done, and end."""
     from lanewise.cli.recording.watch_asked import hook_file
@@ -55,6 +66,12 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
 @click.option("--every", metavar="N", type=click.IntRange(1), help="Watch only some of every N steps.")
 @click.option(
     "--steps", metavar="K", type=click.IntRange(1), default=1, show_default=True, help="How many of every N steps."
+)
+@click.option(
+    "--budget",
+    metavar="SHARE",
+    callback=_share,
+    help="What watching may cost, as 1% of the run's time: how often to watch follows from what it has cost so far.",
 )
 @click.option("--frames/--no-frames", default=True, show_default=True, help="Collect Python frames and modules.")
 @click.option(
@@ -123,13 +140,15 @@ def _watch(program: Program, given: dict[str, Any]) -> NoReturn:
     from lanewise.capture.say import say
     from lanewise.capture.script import become
 
+    if given["budget"] and given["every"]:
+        raise UsageError("--budget chooses how often to watch: leave out --every")
     asked: Path = given["out"] or Path(f"{program.name}{rank_suffix(os.environ)}.lw")
     if not asked.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {asked.parent} for the file")
     out = asked if given["force"] else free_path(asked.parent, asked.stem, asked.suffix)
     if out != asked and not given["quiet"]:
         say(f"{asked} exists, so the tree goes to {out}; --force overwrites")
-    names = ("steps", "frames", "device", "lines", "measure", "alerts", "way", "step_on", "save_every")
+    names = ("steps", "budget", "frames", "device", "lines", "measure", "alerts", "way", "step_on", "save_every")
     options = {name: given[name] for name in names} | {"every": given["every"] or 0, "source": program.name}
     order = {"out": str(out), "quiet": given["quiet"], "options": options}
     become(program, "lanewise.cli.recording.watched", order)

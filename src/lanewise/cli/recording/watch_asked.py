@@ -13,7 +13,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-__all__ = ["OPTIONS", "VARIABLE", "hook_file", "install_hook", "remove_hook", "start_if_asked"]
+__all__ = ["OPTIONS", "VARIABLE", "hook_file", "install_hook", "read_share", "remove_hook", "start_if_asked"]
 
 VARIABLE = "LANEWISE_WATCH"
 OPTIONS = "LANEWISE_WATCH_OPTIONS"
@@ -34,6 +34,7 @@ _LAUNCHERS = ("lanewise", "torchrun", "accelerate", "deepspeed", "torch.distribu
 _DEFAULTS: dict[str, Any] = {
     "every": 0,
     "steps": 1,
+    "budget": 0.0,
     "frames": True,
     "device": True,
     "lines": False,
@@ -136,9 +137,18 @@ def _read(name: str, value: str, kind: type) -> Any:
             raise ValueError(f"{OPTIONS}: {name} is yes or no, not {value!r}")
         return value.lower() in ("yes", "1", "true")
     try:
-        return kind(value)
+        return read_share(value) if name == "budget" else kind(value)
     except ValueError:
         raise ValueError(f"{OPTIONS}: {name} is a number, not {value!r}") from None
+
+
+def read_share(text: str) -> float:
+    """`1%`, `1 %` or `0.01` as 0.01. ValueError for what is no share between 0.1 % and 50 %."""
+    percent = text.strip().endswith("%")
+    share = float(text.strip().rstrip("%")) / (100 if percent else 1)
+    if not 0.001 <= share <= 0.5:
+        raise ValueError(text)
+    return share
 
 
 def _searches() -> list[str]:

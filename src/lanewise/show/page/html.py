@@ -15,6 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from lanewise.errors import MissingDependencyError
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
@@ -22,6 +24,7 @@ from lanewise.show.page.before_after import before_after_block
 from lanewise.show.page.payload import overview_block, tables_block, timeline_block, tree_block
 from lanewise.show.page.timeline import MAX_SLICES
 from lanewise.show.report.json import to_plain
+from lanewise.show.report.short_markdown import short_markdown
 from lanewise.show.safe_text import clean
 
 __all__ = ["Bundle", "bundle", "document", "json_for_html", "page", "report_blocks", "report_html"]
@@ -90,8 +93,17 @@ def page(
     plain = to_plain(report)
     # A page is sent to others: the folders of this machine stay here.
     plain["source"]["path"] = re.split(r"[/\\]", report.source.path)[-1]
-    data = {"report": plain, "overview": overview, "server": server, "compared": compared}
-    return document(clean(report.verdict, 120) or "a trace", report.verdict, data, blocks, connects=bool(server))
+    named = structs.replace(report, source=structs.replace(report.source, path=plain["source"]["path"]))
+    data = {
+        "report": plain,
+        "overview": overview,
+        "server": server,
+        "compared": compared,
+        "summary": short_markdown(named),
+    }
+    name = plain["source"]["path"]
+    title = f"{clean(name, 60)}: {clean(report.verdict, 100)}" if name else report.verdict
+    return document(title or "a trace", report.verdict, data, blocks, connects=bool(server))
 
 
 def document(
@@ -125,7 +137,7 @@ def document(
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name=viewport content="width=device-width, initial-scale=1">',
         '<meta name=color-scheme content="light dark">\n<meta name=referrer content=no-referrer>',
-        f"<title>lanewise: {name}</title>",
+        f"<title>{name} · lanewise</title>",
         f"<style>{style}</style>\n</head>\n<body>",
         f"<div id=app><noscript><p>{said}</p><p>The page needs JavaScript.</p></noscript></div>",
         f'<script type="application/json" id="data">{json_for_html(data)}</script>',

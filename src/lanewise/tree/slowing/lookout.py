@@ -14,6 +14,7 @@ import numpy as np
 
 from lanewise.trace.frames import is_library, parse_frame
 from lanewise.tree.slowing.growing_forest import GrowingForest, RawThread
+from lanewise.tree.slowing.sampling import Sampling
 from lanewise.tree.slowing.sequential import REFERENCE
 from lanewise.tree.slowing.slowdown import MOST_PERIODS, Period, Slowdown
 from lanewise.tree.slowing.slowdowns import METRICS, Grown, Slowdowns
@@ -69,17 +70,26 @@ class Lookout:
 
     Args:
         source: what is looked at. frame_name: text of a function, `train.py(12): main`.
-        told: is called with what was found.
+        told: is called with what was found. follow: look for what becomes slower, and not for the error of shares alone.
 
     Attributes:
         found: so far. blocks: how many there were. crowded: those that were left out as others had the processor.
     """
 
-    def __init__(self, source: Source, frame_name: Callable[[CodeType], str], told: Callable[[Slowdown], None]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        frame_name: Callable[[CodeType], str],
+        told: Callable[[Slowdown], None],
+        *,
+        follow: bool = True,
+    ) -> None:
         self.found: list[Slowdown] = []
         self._source, self._frame_name, self._told = source, frame_name, told
         self._forest = GrowingForest()
         self._slowdowns = Slowdowns(self._forest)
+        self._follow = follow
+        self._sampling = Sampling(self._forest)
         self._before: dict[int, np.ndarray] = {}
         self._device_before: dict[tuple[int, int, int, int], int] = {}
         self.blocks = self.crowded = 0
@@ -101,6 +111,11 @@ class Lookout:
         if self._schedule >= 0:
             os.close(self._schedule)
             self._schedule = -1
+
+    @property
+    def sampling_error(self) -> float:
+        """By how much shares of host time may differ from those of all steps; see `Sampling.error`."""
+        return self._sampling.error()
 
     @property
     def history(self) -> tuple[Period, ...]:
@@ -134,7 +149,8 @@ class Lookout:
             return
         steps = look.watched - last.watched
         self._remember(Period(look.seen - last.seen, look.time - last.time, steps, max(0, calls)))
-        if self._batches >= _WARM and not self._crowded(last, look):
+        self._sampling.add(costs["host"])
+        if self._follow and self._batches >= _WARM and not self._crowded(last, look):
             end = _End(look.seen, look.watched, {index: calls for index, calls, _ in look.sums.threads})
             self._block({name: values / steps for name, values in costs.items()}, end, now)
 

@@ -43,6 +43,9 @@ class Watched:
         steps_seen, steps_watched: step boundaries that went by, and those with the collector on.
         start_up_steps: how many of the watched ones count as start-up: the first, which is known only when it has ended.
         every, steps: duty cycle: `steps` of `every` steps; 0, 0 for all.
+        budget: share of the run's time that watching may cost, if that was asked for; else 0.
+        sampling_error: by how much the share of a place in the watched steps differs from that in all steps at most, with
+            95 % confidence for each place; -1 where all steps were watched, or too few to tell.
         seconds: wall time with the collector on.
         callbacks: operators, backward functions and scopes folded.
         callback_ns: what folding one costs on this machine, ns, measured at the start; 0 if unknown.
@@ -64,6 +67,8 @@ class Watched:
     start_up_steps: int = 0
     every: int = 0
     steps: int = 0
+    budget: float = 0.0
+    sampling_error: float = -1.0
     seconds: float = 0.0
     callbacks: int = 0
     callback_ns: float = 0.0
@@ -75,6 +80,14 @@ class Watched:
     joule_seconds: float = 0.0
     slowdowns: tuple[Slowdown, ...] = ()
     history: tuple[Period, ...] = ()
+
+
+def _mean_error(parts: Sequence[Watched]) -> float:
+    weights = [part.steps_watched / max(1, sum(one.steps_watched for one in parts)) for part in parts]
+    if all(part.sampling_error < 0 for part in parts):
+        return -1.0
+    squares = (weight * max(0.0, part.sampling_error) for weight, part in zip(weights, parts, strict=True))
+    return round(sum(square**2 for square in squares) ** 0.5, 5)
 
 
 _MOST_SLOWDOWNS = 64
@@ -105,6 +118,8 @@ def joined(parts: Sequence[Watched | None]) -> Watched | None:
         joule_steps=sum(part.joule_steps for part in known),
         joule_seconds=sum(part.joule_seconds for part in known),
         distortion=known[0].distortion if len(known) == 1 else None,
+        # Independent samples: what each is off by adds up as squares do.
+        sampling_error=_mean_error(known),
         slowdowns=tuple(found for part in known for found in part.slowdowns)[:_MOST_SLOWDOWNS],
         history=known[0].history if len(known) == 1 else (),
     )

@@ -113,7 +113,12 @@ def _what(watched: Watched) -> str:
         parts.append(f"{watched.steps_watched:,} of {watched.steps_seen:,} steps")
     if watched.callbacks:
         parts.append(f"{watched.callbacks:,} operators and scopes")
-    return ", ".join(parts)
+    if watched.budget:
+        parts.append(f"{watched.steps} of {watched.every:,} at the end, for a budget of {watched.budget:.1%}")
+    line = ", ".join(parts)
+    if watched.sampling_error >= 0:
+        line += f"; shares are within {100 * watched.sampling_error:.1f} points of those of all steps (95 %)"
+    return line
 
 
 def _energy_lines(watched: Watched) -> list[str]:

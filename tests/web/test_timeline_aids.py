@@ -1,0 +1,155 @@
+"""What helps to read a timeline: cards that are never stale, the selection in the address, colours, step numbers, room."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from lanewise.diagnose.explain import facts_of, report_of
+from lanewise.show.page.html import report_html
+from lanewise.show.page.server import PageServer
+from tests.web.traces import training
+from tests.web.waiting import until
+
+Open = Callable[..., Any]
+_GUTTER = 190
+_CAUSES = 58
+_TEXTS = """() => {
+  const { fillText, putImageData } = CanvasRenderingContext2D.prototype
+  window.frames_ = 0
+  CanvasRenderingContext2D.prototype.putImageData = function (...all) {
+    window.drawn = []
+    window.frames_++
+    return putImageData.apply(this, all)
+  }
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+    if (text) window.drawn.push([text, x, y])
+    return fillText.call(this, text, x, y, ...rest)
+  }
+}"""
+
+
+def test_the_hover_card_follows_the_picture_and_not_only_the_pointer(page_of: Open) -> None:
+    page = page_of(training(), "#view=timeline").page
+    canvas = page.locator(".canvas-box canvas")
+    box = canvas.bounding_box()
+    # From one class of time to the next: the card names what is there.
+    page.mouse.move(box["x"] + _GUTTER + 300, box["y"] + _CAUSES)
+    page.locator(".hover-card").wait_for()
+    said = page.locator(".hover-card").inner_text()
+    page.keyboard.down("d")
+    until(page, f"document.querySelector('.hover-card')?.innerText !== {said!r}")
+    page.keyboard.up("d")
+    page.wait_for_timeout(200)
+    page.keyboard.press("0")
+    page.wait_for_timeout(200)
+    assert page.locator(".hover-card").inner_text() == said
+
+
+def test_a_selection_stands_in_the_address_and_comes_back(page_of: Open) -> None:
+    watched = page_of(training(), "#view=timeline")
+    page = watched.page
+    page.locator("input[type=search]").fill("aten::mul")
+    page.keyboard.press("Enter")
+    page.locator("section.panel .slice-name, section.panel h2 bdi").first.wait_for()
+    named = page.locator("section.panel").inner_text().splitlines()[0]
+    until(page, r"/slice=\d+/.test(location.hash)")
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    watched.ready()
+    until(page, "document.querySelector('section.panel h2')")
+    page.wait_for_timeout(300)
+    assert page.locator("section.panel").inner_text().splitlines()[0] == named
+    page.locator(".canvas-box canvas").focus()
+    page.keyboard.press("Escape")
+    until(page, "!location.hash.includes('slice=')")
+
+
+def test_a_selection_comes_back_from_a_server_too(open_page: Open) -> None:
+    facts = facts_of(training())
+    event = int(facts.trace.device_work[3])
+    server = PageServer(facts, report_of(facts), max_slices=10)
+    threading.Thread(target=server.serve, daemon=True).start()
+    try:
+        page = open_page(f"{server.address}#view=timeline&slice={event}").page
+        until(page, "document.querySelector('section.panel')?.innerText.includes('mul_kernel')")
+    finally:
+        server.close()
+
+
+def test_numbers_of_steps_do_not_end_at_nine(page_of: Open) -> None:
+    page = page_of(training(steps=120), "#view=timeline").page
+    page.evaluate(_TEXTS)
+    page.locator(".canvas-box canvas").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("-")
+    page.wait_for_timeout(300)
+    drawn = page.evaluate("window.drawn")
+    numbers = sorted(int(text[1:].split()[0]) for text, _, y in drawn if text.startswith("#") and 26 < y < 46)
+    assert len(numbers) > 5
+    assert max(numbers) > 99
+    places = sorted((x, len(text) * 5) for text, x, y in drawn if text.startswith("#") and 26 < y < 46)
+    assert all(left + wide < right for (left, wide), (right, _) in pairwise(places))
+
+
+def test_a_key_says_what_the_colours_are(page_of: Open) -> None:
+    page = page_of(training(), "#view=timeline").page
+    key = page.get_by_test_id("colours").inner_text()
+    for what in ("kernels: ", "operators", "launches"):
+        assert what in key
+    assert "sets" not in key
+
+
+def test_the_panel_takes_the_room_that_it_is_given(page_of: Open) -> None:
+    page = page_of(training(), "#view=timeline").page
+    panel, canvas = page.locator("section.panel"), page.locator(".canvas-box canvas")
+    before, lanes = panel.bounding_box()["height"], canvas.bounding_box()["height"]
+    divider = page.get_by_role("separator")
+    divider.focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowUp")
+    page.wait_for_timeout(100)
+    assert panel.bounding_box()["height"] == before + 96
+    assert canvas.bounding_box()["height"] == lanes - 96
+    box = divider.bounding_box()
+    page.mouse.move(box["x"] + 300, box["y"] + 3)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 300, box["y"] + 103, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(100)
+    assert abs(panel.bounding_box()["height"] - (before - 4)) < 3
+
+
+def test_pointing_draws_no_slice_again(page_of: Open) -> None:
+    page = page_of(training(), "#view=timeline").page
+    box = page.locator(".canvas-box canvas").bounding_box()
+    page.evaluate(
+        "() => { const { fill } = Uint32Array.prototype; window.fills = 0;"
+        "Uint32Array.prototype.fill = function (...all) { window.fills++; return fill.apply(this, all) } }"
+    )
+    for x in range(200, 900, 50):
+        page.mouse.move(box["x"] + x, box["y"] + 140)
+        page.wait_for_timeout(30)
+    assert page.evaluate("window.fills") == 0
+    page.keyboard.press("+")
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.fills") > 0
+
+
+def test_the_summary_is_copied_and_the_tab_names_the_file(open_page: Open, tmp_path: Path) -> None:
+    facts = facts_of(training())
+    report = report_of(facts)
+    path = tmp_path / "report.html"
+    path.write_text(report_html(facts, report), encoding="utf-8")
+    page = open_page(path.as_uri(), permissions=["clipboard-read", "clipboard-write"]).page
+    page.get_by_role("button", name="Copy summary").click()
+    page.get_by_text("Copied.").wait_for()
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert text.startswith("# ")
+    assert report.findings[0].code in text or report.verdict[:30] in text
+    assert page.title().endswith(" · lanewise")
+    assert page.title().startswith(facts.trace.reading.source.rsplit("/", 1)[-1] or report.verdict[:20])
