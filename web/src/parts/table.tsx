@@ -135,6 +135,7 @@ function Heading(props: {
   const { column, tools, sort, onSort } = props
   const active = sort?.key === column.key
   const kind = column.type === 'text' ? 'text' : 'number'
+  if (!column.label.trim()) return <td class={kind} />
   if (!tools) return <th class={kind}>{clean(column.label)}</th>
   return (
     <th class={kind} aria-sort={active ? (sort?.down ? 'descending' : 'ascending') : 'none'}>

@@ -43,14 +43,16 @@ def static_page(title: str, eyebrow: str, sections: Sequence[tuple[str, Iterable
         "base-uri 'none'; form-action 'none'\">",
         '<meta name=viewport content="width=device-width, initial-scale=1">',
         '<meta name=color-scheme content="light dark">\n<meta name=referrer content=no-referrer>',
-        f"<title>lanewise: {html.escape(clean(title, 120))}</title>",
+        f"<title>{html.escape(clean(title, 120))} · lanewise</title>",
         f"<style>{style}</style>\n</head>\n<body>\n<main class=overview>",
         f"<section><p class=eyebrow>{html.escape(clean(eyebrow, 200))}</p><h1>{html.escape(clean(title, 600))}</h1>"
         "</section>",
     ]
     for heading, markup in sections:
-        head = f"<h2>{html.escape(clean(heading, 200))}</h2>" if heading else ""
-        parts.append(f"<section>{head}{''.join(markup)}</section>")
+        head, body = f"<h2>{html.escape(clean(heading, 200))}</h2>" if heading else "", "".join(markup)
+        # Below the title no level is left out: whoever walks from heading to heading would look for it.
+        body = body if heading else body.replace("<h3>", "<h2>").replace("</h3>", "</h2>")
+        parts.append(f"<section>{head}{body}</section>")
     return "\n".join([*parts, "</main>\n</body>\n</html>\n"])
 
 
@@ -70,7 +72,8 @@ def table_html(block: TableBlock, *, mark: str = "") -> str:
         rows.append(f"<tr>{''.join(cells)}</tr>")
     more = f"<p class=dim>{block.omitted:,} more row{'s' * (block.omitted > 1)}</p>" if block.omitted else ""
     body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return f"<h3>{html.escape(clean(block.title))}</h3><div class=wide>{body}</div>{more}"
+    title = html.escape(clean(block.title))
+    return f'<h3>{title}</h3><div class=wide tabindex=0 role=region aria-label="{title}">{body}</div>{more}'
 
 
 def lines_html(lines: Iterable[str]) -> str:
