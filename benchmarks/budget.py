@@ -30,7 +30,7 @@ from lanewise.tree.model import PHASES, Tree
 from lanewise.tree.views import top_down
 from lanewise.tree.watching.start_up import with_start_up
 
-ROUNDS = 12
+ROUNDS = 4
 
 
 def main() -> None:

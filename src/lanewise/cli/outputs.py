@@ -32,6 +32,7 @@ _OUTPUTS = {
     ("tree", "tree"): "lanewise.tree.tree_file:dumps",
     ("tree", "json"): "lanewise.show.tree.tree_json:tree_json",
     ("tree", "pprof"): "lanewise.show.tree.pprof:pprof",
+    ("tree", "otlp"): "lanewise.show.tree.otlp:otlp",
     ("tree", "collapsed"): "lanewise.show.tree.collapsed:collapsed",
     ("tree", "hatchet"): "lanewise.show.tree.hatchet:hatchet",
     ("tree", "speedscope"): "lanewise.show.tree.speedscope:speedscope",

@@ -48,7 +48,7 @@ _METRICS = (
     "allocated",
     "allocations",
 )
-_FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "hatchet", "prometheus", "csv", "parquet")
+_FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "otlp", "hatchet", "prometheus", "csv", "parquet")
 
 
 @click.command()

@@ -17,9 +17,9 @@ from lanewise.show.safe_text import clean
 from lanewise.trace.frames import parse_frame
 from lanewise.tree.model import PHASES, NodeKind, Tree
 
-__all__ = ["pprof"]
+__all__ = ["SAMPLE_TYPES", "pprof", "source_of"]
 
-_SAMPLE_TYPES = (
+SAMPLE_TYPES = (
     ("device", "nanoseconds"),
     ("count", "count"),
     ("host", "nanoseconds"),
@@ -27,16 +27,17 @@ _SAMPLE_TYPES = (
     ("bytes", "bytes"),
     ("allocated", "bytes"),
 )
+"""Metrics in a profile, with their units."""
 
 
 def pprof(tree: Tree) -> bytes:
     """The bytes of a `.pb.gz` file, the same for equal trees. UsageError for a tree of differences."""
     table = _Strings()
-    values = np.stack([tree.value(metric) for metric, _ in _SAMPLE_TYPES], axis=1)
+    values = np.stack([tree.value(metric) for metric, _ in SAMPLE_TYPES], axis=1)
     if values.size and values.min() < 0:
         raise UsageError("this tree is a difference: pprof files hold costs, not changes of costs")
     body = bytearray()
-    for metric, unit in _SAMPLE_TYPES:
+    for metric, unit in SAMPLE_TYPES:
         body += _message(1, _number(1, table[metric]) + _number(2, table[unit]))
     location_of_key: dict[tuple[int, int, int], int] = {}
     location_of_node = [
@@ -56,7 +57,7 @@ def pprof(tree: Tree) -> bytes:
     # Readers want a mapping; the whole program is one.
     body += _message(3, _number(1, 1) + _number(5, table[clean(tree.info.source, 200) or "program"]) + _number(7, 1))
     for (kind, name, detail), location in location_of_key.items():
-        function, file, line = _source(kind, tree.strings[name], tree.strings[detail])
+        function, file, line = source_of(kind, tree.strings[name], tree.strings[detail])
         body += _message(4, _number(1, location) + _number(2, 1) + _message(4, _number(1, location) + _number(2, line)))
         body += _message(5, _number(1, location) + _number(2, table[function]) + _number(3, table[function])
                          + _number(4, table[file]) + _number(5, line))  # fmt: skip
@@ -67,7 +68,8 @@ def pprof(tree: Tree) -> bytes:
     return gzip.compress(bytes(body), compresslevel=9, mtime=0)
 
 
-def _source(kind: int, name: str, detail: str) -> tuple[str, str, int]:
+def source_of(kind: int, name: str, detail: str) -> tuple[str, str, int]:
+    """Function, file and line that a reader of profiles is told of a context."""
     if kind == NodeKind.FRAME:
         frame = parse_frame(name)
         return frame.function, frame.file, max(frame.line, 0)
