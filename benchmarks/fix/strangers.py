@@ -16,7 +16,6 @@ import importlib.util
 import json
 import math
 import os
-import random
 import sys
 import tempfile
 import time
@@ -25,12 +24,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.fix.arms import bare_graph, in_turns
 from benchmarks.fix.forked import run_all, run_one, warm_imports
 from benchmarks.machine import described
 
 Make = Callable[[str], tuple[Any, tuple[Any, ...]]]
 
-_ROUNDS, _BLOCK_S = 30, 0.02
+_ROUNDS = 30
 
 
 def _timm(name: str, batch: int, size: int = 224) -> Make:
@@ -231,9 +231,9 @@ def _one(name: str, asked: argparse.Namespace, output: Path, folder: Path, their
             compiled(*inputs)
             arms[arm] = compiled
             say(f"{arm}: made in {time.monotonic() - began:.1f} s")
-        if asked.device == "cuda" and (graph := _bare_graph(model, inputs)) is not None:
+        if asked.device == "cuda" and (graph := bare_graph(model, inputs)) is not None:
             arms["graph"] = graph
-        times = _in_turns(model, plan, arms, inputs)
+        times = in_turns(model, plan, arms, inputs, _ROUNDS)
     others = {arm: median(one) for arm, one in times.items() if arm != "plan"}
     best = min(others, key=others.__getitem__)
     pairs = sorted(b / p for b, p in zip(times[best], times["plan"], strict=True))
@@ -256,69 +256,6 @@ def _one(name: str, asked: argparse.Namespace, output: Path, folder: Path, their
             }
         )
     )
-
-
-def _bare_graph(model: Any, inputs: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Inputs are copied in; the result lies where the next replay will write; nothing is asked."""
-    import torch
-
-    mine = [one.clone() for one in inputs]
-    stream = torch.cuda.Stream()
-    try:
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                model(*mine)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = model(*mine)
-    except RuntimeError:
-        return None
-
-    def call(*args: Any) -> Any:
-        for at, one in enumerate(args):
-            mine[at].copy_(one)
-        graph.replay()
-        return result
-
-    return call
-
-
-def _in_turns(
-    model: Any, plan: Any, arms: dict[str, Callable[..., Any]], inputs: tuple[Any, ...]
-) -> dict[str, list[float]]:
-    """Microseconds a call, of blocks of calls in a row, in random order."""
-    import torch
-
-    wait = torch.cuda.synchronize if inputs[0].is_cuda else lambda: None
-
-    def block(call: Callable[..., Any], count: int) -> float:
-        wait()
-        began = time.perf_counter()
-        for _ in range(count):
-            call(*inputs)
-        wait()
-        return (time.perf_counter() - began) / count * 1e6
-
-    def timed(arm: str, count: int) -> float:
-        if arm != "plan":
-            return block(arms[arm], count)
-        plan.apply()
-        try:
-            block(model, 2)
-            return block(model, count)
-        finally:
-            plan.undo()
-
-    every = [*arms, "plan"]
-    counts = {arm: max(3, int(_BLOCK_S * 1e6 / timed(arm, 3))) for arm in every}
-    times: dict[str, list[float]] = {arm: [] for arm in every}
-    chance = random.Random(0)
-    for _ in range(_ROUNDS):
-        chance.shuffle(every)
-        for arm in every:
-            times[arm].append(timed(arm, counts[arm]))
-    return times
 
 
 def totals(models: dict[str, Any]) -> dict[str, Any]:

@@ -297,6 +297,16 @@ def test_a_device_that_computes_all_the_time_is_shown_with_its_kernels() -> None
     assert "25 % 24 5.90 ms deep_ep::internode::combine" in text
 
 
+def test_products_are_not_told_to_be_fused() -> None:
+    text = screen("p_head_then_busy")
+    assert "Try: compute less, or with quicker kernels for these shapes: 100 % of it is matrix products" in text
+    b = TraceBuilder()
+    for _ in range(3):
+        with b.step():
+            b.launch("vectorized_elementwise_kernel", duration=900)
+    assert "fuse pointwise operations" in screen(b)
+
+
 def test_where_changes_give_little_the_screen_says_what_most_of_the_step_is() -> None:
     b = TraceBuilder()
     for _ in range(4):
@@ -314,6 +324,18 @@ def test_where_changes_give_little_the_screen_says_what_most_of_the_step_is() ->
 def test_few_launches_of_a_mixed_run_have_a_way_on() -> None:
     assert "No single fix" not in screen("f_privateuse1_runtime")
     assert "LAU111" in screen("f_privateuse1_runtime")
+
+
+def test_replays_that_wait_for_the_host_have_a_way_on() -> None:
+    b = TraceBuilder()
+    for _ in range(6):
+        with b.step(head=0, tail=0):
+            b.launch(["a", "b", "c"], duration=9, call=20, delay=22)
+            b.wait(50)
+    of = explain(b.build())
+    assert of.regime.name == "mixed"
+    assert "Try: give the device more to do per launch: a larger batch, more in each graph" in screen(of)
+    assert "more in each graph" in of.verdict
 
 
 def test_graph_nodes_are_no_launches() -> None:

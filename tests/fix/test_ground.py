@@ -439,6 +439,29 @@ def test_a_patched_module_can_be_traced_and_exported() -> None:
     assert torch.allclose(torch.export.export(net, (X,)).module()(X), expected)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda net: torch.compile(net, backend="eager")(X),
+        lambda net: torch.jit.trace(net, X)(X),
+        lambda net: torch.export.export(net, (X,)).module()(X),
+        lambda net: torch.fx.symbolic_trace(net)(X),
+        lambda net: torch.func.functional_call(net, dict(net.named_parameters()), (X,)),
+        lambda net: copy.deepcopy(net)(X),
+    ],
+    ids=["compile", "trace", "export", "fx", "functional call", "copy"],
+)
+def test_what_else_is_done_with_a_module_does_not_end_its_fast_path(use: Callable[[Any], object]) -> None:
+    """`torch.compile` notes on a module that it has wrapped it."""
+    net = nn.Linear(4, 4).eval().requires_grad_(False)
+    patch = patched(net, (X,))
+    use(net)
+    patch.dispatch.hits, before = 0, dict(patch.dispatch.fallbacks)
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (1, before)
+
+
 def test_nothing_is_kept_alive_by_being_guarded() -> None:
     net = Net().eval()
     patched(net, (X,))

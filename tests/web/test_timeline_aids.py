@@ -8,8 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lanewise.diagnose.explain import facts_of, report_of
+from lanewise.show.page import window_queries
 from lanewise.show.page.html import report_html
+from lanewise.show.page.series import queue_series
 from lanewise.show.page.server import PageServer
 from tests.web.traces import training
 from tests.web.waiting import until
@@ -153,3 +157,30 @@ def test_the_summary_is_copied_and_the_tab_names_the_file(open_page: Open, tmp_p
     assert report.findings[0].code in text or report.verdict[:30] in text
     assert page.title().endswith(" · lanewise")
     assert page.title().startswith(facts.trace.reading.source.rsplit("/", 1)[-1] or report.verdict[:20])
+
+
+def test_a_served_queue_is_exact_where_one_looks(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window_queries, "THINNED", 12)
+    facts = facts_of(training(30))
+    (whole,) = queue_series(facts, 10**9)
+    at = len(whole.time) // 2
+    low, high = int(whole.time[at - 8]), int(whole.time[at + 8])
+    server = PageServer(facts, report_of(facts), max_slices=10)
+    threading.Thread(target=server.serve, daemon=True).start()
+    try:
+        page = open_page(f"{server.address}#t={low}-{high}").page
+        until(page, "performance.getEntriesByType('resource').some(e => e.name.includes('/slices'))")
+        page.wait_for_timeout(400)
+        box = page.locator(".canvas-box canvas").bounding_box()
+        lane = box["y"] + 120
+        width = box["width"] - _GUTTER
+        for point in range(at - 5, at + 5):
+            middle = (int(whole.time[point]) + int(whole.time[point + 1])) / 2
+            if whole.time[point + 1] - whole.time[point] < (high - low) / 100:
+                continue
+            page.mouse.move(box["x"] + _GUTTER + (middle - low) / (high - low) * width, lane)
+            page.locator(".hover-card").wait_for()
+            page.wait_for_timeout(40)
+            assert page.locator(".hover-card").inner_text() == f"launched and waiting: {whole.value[point]}"
+    finally:
+        server.close()

@@ -108,6 +108,8 @@ COPY_COLUMNS: Headings = [
 ]
 
 _MAX_CHAIN = 16
+# From this share of a mixed step on, what waits for the host has a way on of its own.
+_HOST_TOO = 0.2
 
 
 def source_summary(facts: Facts) -> SourceSummary:
@@ -329,7 +331,8 @@ def verdict(facts: Facts, findings: list[Finding]) -> str:
     elif facts.regime.name == "undetermined" and facts.device_records == "some" and regime:
         parts.append(f"To find out, {regime.fix}")
     elif facts.regime.name == "mixed":
-        parts.append("No single fix would make the step measurably shorter.")
+        way = f" Try: {regime.fix}" if regime and facts.regime.shares.get("host", 0.0) >= _HOST_TOO else ""
+        parts.append(f"No single fix would make the step measurably shorter.{way}")
     elif regime and facts.device_records == "some" and regime.fix:
         parts.append(f"{_WAY_ON.get(facts.regime.name, '')}{regime.fix[0].upper()}{regime.fix[1:]}")
     return " ".join(parts)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from lanewise.measure.facts import Facts
+from lanewise.show.page import window_queries
 from lanewise.show.page.packing import unpack
+from lanewise.show.page.series import queue_series
 from lanewise.show.page.window_queries import Windows
 from lanewise.trace.schema import Kind
 from tests.web.traces import training
@@ -86,3 +88,33 @@ def test_the_overview_carries_no_slices_but_all_rows(facts: Facts) -> None:
     assert len(columns["start"]) == 0
     assert len(columns["row_lane"]) > 3
     assert extra["total"] == len(facts.trace)
+
+
+@pytest.mark.parametrize("pixel", [1.0, 700.0, 30_000.0])
+def test_a_curve_of_a_window_shows_in_every_pixel_what_all_points_would(
+    facts: Facts, monkeypatch: pytest.MonkeyPatch, pixel: float
+) -> None:
+    monkeypatch.setattr(window_queries, "THINNED", 20)
+    (whole,) = queue_series(facts, 10**9)
+    span = int(whole.time[-1])
+    low, high = span // 3, span // 2
+    columns, _ = unpack(Windows(facts).slices(low, high, pixel))
+    time, value = columns["time:queue"], columns["value:queue"]
+    assert len(time) <= len(whole.time)
+    # As a page draws it: of each pixel the highest value. Points are moved by less than a pixel of the window's.
+    for at in np.arange(low, high - 4 * pixel, max(4 * pixel, (high - low) / 200)):
+        some = peak(time, value, at, at + 4 * pixel)
+        assert peak(whole.time, whole.value, at + pixel, at + 3 * pixel) <= some
+        assert some <= peak(whole.time, whole.value, at, at + 4 * pixel)
+    assert value.max() == whole.value[(whole.time >= time[0]) & (whole.time < high)].max()
+
+
+def peak(time: np.ndarray, value: np.ndarray, low: float, high: float) -> float:
+    first, last = np.searchsorted(time, (low, high), side="left")
+    before = value[first - 1] if first else -1
+    return float(max(before, value[first:last].max(initial=-1)))
+
+
+def test_a_curve_that_the_overview_has_whole_is_not_sent_again(facts: Facts) -> None:
+    columns, _ = unpack(Windows(facts).slices(0, int(facts.trace.end.max()), 1))
+    assert not [name for name in columns if name.startswith("time:")]

@@ -406,7 +406,7 @@ export class Controller {
     }
     const band = this.layout.bands[bandAt(this.layout, y - STICKY + this.scroll)]
     if (band?.kind === 'series') {
-      const series = source.base.series[band.series]
+      const series = source.current.series[band.series]
       let i = -1
       for (let low = 0, high = series.time.length; low < high; ) {
         const middle = (low + high) >>> 1

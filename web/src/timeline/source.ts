@@ -1,7 +1,8 @@
 // Where slices come from: the page itself, or the local server, a window at a time. Both answer the same questions.
 
 import { fetchBlock } from '../data/load'
-import { Timeline, type TimelineExtra } from '../data/timeline'
+import { lowerBound, Timeline, type TimelineExtra } from '../data/timeline'
+import type { Column } from '../data/unpack'
 import { type Details, detailsOf, type Measured, measure, refOf, type SliceRef } from './details'
 import { perPixel, type Viewport } from './viewport'
 
@@ -101,7 +102,12 @@ export class Remote implements Source {
         const pixel = next.pixel / 2
         const block = await fetchBlock<TimelineExtra>(`${this.server}/slices?from=${from}&to=${to}&pixel=${pixel}`)
         const { base } = this
-        this.current = new Timeline({ ...base.columns, ...block.columns }, base.extra)
+        this.current = new Timeline({ ...base.columns, ...block.columns, ...curvesOf(base, block.columns) }, base.extra)
+        // A curve is as high as its highest point anywhere.
+        this.current.series.forEach((series, i) => {
+          series.low = base.series[i].low
+          series.high = base.series[i].high
+        })
         this.loaded = { view: { from: middle - length / 2, to: middle + length / 2 }, pixel }
         this.changed()
       }
@@ -139,6 +145,28 @@ export class Remote implements Source {
     if (!response.ok) throw new Error(`${path.split('?')[0]}: ${response.status}`)
     return (await response.json()) as T
   }
+}
+
+/** The curves of the whole, with what a window knows more exactly in its place. */
+function curvesOf(base: Timeline, window: Record<string, Column>): Record<string, Column> {
+  const columns: Record<string, Column> = {}
+  for (const { info, time, value } of base.series) {
+    const [times, values] = [window[`time:${info.key}`], window[`value:${info.key}`]]
+    if (!times || times.length === 0) continue
+    const before = lowerBound(time, times[0])
+    const after = lowerBound(time, times[times.length - 1] + 1)
+    columns[`time:${info.key}`] = spliced(time, times, before, after)
+    columns[`value:${info.key}`] = spliced(value, values, before, after)
+  }
+  return columns
+}
+
+function spliced(whole: Column, part: Column, before: number, after: number): Float64Array {
+  const all = new Float64Array(before + part.length + whole.length - after)
+  all.set(whole.subarray(0, before))
+  all.set(part, before)
+  all.set(whole.subarray(after), before + part.length)
+  return all
 }
 
 function matching(names: string[], text: string): Uint8Array {

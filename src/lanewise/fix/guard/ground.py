@@ -28,9 +28,17 @@ REASONS = ("training mode", "attributes", "hooks", "parts", "parameters", "buffe
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _HELD = {"_parameters": "parameters", "_buffers": "buffers", "_modules": "parts"}
 
-# What is looked at by itself, and what decides about saving and loading only.
+# What is looked at by itself, what decides about saving and loading only, and what `torch.compile` notes on a module that
+# somebody else has it compile.
 _NOT_ATTRIBUTES = frozenset(
-    {*_HELD, *_HOOKS, "_compiled_call_impl", "_non_persistent_buffers_set", "_is_full_backward_hook"}
+    {
+        *_HELD,
+        *_HOOKS,
+        "_compiled_call_impl",
+        "_non_persistent_buffers_set",
+        "_is_full_backward_hook",
+        "_is_torch_compile",
+    }
 )
 
 

@@ -18,7 +18,7 @@ from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.model import Report, TableBlock, TableColumn
 from lanewise.show.page.packing import pack
-from lanewise.show.page.series import counter_series, memory_series, plain, queue_series
+from lanewise.show.page.series import IN_A_FILE, all_series, plain
 from lanewise.show.page.slice_args import ARGUMENT_TABLES, arguments
 from lanewise.show.page.source_lines import SourceLines
 from lanewise.show.page.timeline import MAX_SLICES, Timeline, cause_intervals, timeline_of
@@ -43,7 +43,7 @@ def timeline_block(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES
     """The whole timeline: slices, links, arguments, steps, causes, curves, and where the findings are."""
     trace = facts.trace
     timeline = timeline_of(facts, max_slices=max_slices)
-    columns, extra = overview_columns(facts, timeline)
+    columns, extra = overview_columns(facts, timeline, points=IN_A_FILE)
     event = timeline.event
     used, code = np.unique(trace.name[event], return_inverse=True)
     columns |= {
@@ -83,12 +83,11 @@ _DELTA = (
 )
 
 
-def overview_columns(facts: Facts, timeline: Timeline) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """What a timeline shows at every zoom: rows, steps, causes and curves."""
+def overview_columns(facts: Facts, timeline: Timeline, *, points: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What a timeline shows at every zoom: rows, steps, causes, and curves of so many points each."""
     trace, steps = facts.trace, facts.trace.steps
     cause_start, cause_duration, cause = cause_intervals(facts)
-    counters, counters_omitted = counter_series(trace)
-    series = [*queue_series(facts), *memory_series(trace), *counters]
+    series, counters_omitted = all_series(facts, points)
     columns: dict[str, np.ndarray] = {
         "row_lane": timeline.row_lane,
         "row_depth": timeline.row_depth,

@@ -9,9 +9,23 @@ import numpy as np
 from lanewise.measure.facts import Facts
 from lanewise.trace.model import Trace
 
-__all__ = ["Series", "counter_series", "memory_series", "queue_series", "thin"]
+__all__ = [
+    "IN_A_FILE",
+    "THINNED",
+    "Series",
+    "all_series",
+    "counter_series",
+    "memory_series",
+    "plain",
+    "queue_series",
+    "thin",
+    "within",
+]
 
-_MAX_POINTS = 20_000
+THINNED = 20_000
+"""Points of a curve that is drawn from afar; a server has the rest."""
+IN_A_FILE = 1_000_000
+"""Points of a curve in a page that no server stands behind: all of them, but for the largest traces."""
 _MAX_SERIES = 64
 
 
@@ -26,7 +40,7 @@ class Series(NamedTuple):
     total: int
 
 
-def thin(time: np.ndarray, value: np.ndarray, limit: int = _MAX_POINTS) -> tuple[np.ndarray, np.ndarray]:
+def thin(time: np.ndarray, value: np.ndarray, limit: int = THINNED) -> tuple[np.ndarray, np.ndarray]:
     """At most about `limit` points: of each bucket of consecutive points its lowest, its highest and its last one."""
     count = len(time)
     if count <= limit:
@@ -40,13 +54,34 @@ def thin(time: np.ndarray, value: np.ndarray, limit: int = _MAX_POINTS) -> tuple
     return time[keep], value[keep]
 
 
-def _series(key: str, label: str, type_: str, time: np.ndarray, value: np.ndarray) -> Series:
+def within(series: Series, low: int, high: int, pixel: float) -> tuple[np.ndarray, np.ndarray]:
+    """The points of a curve between two times, ns, and the one before: all, or of those that share `pixel` ns the highest
+    and the last, so that no pixel shows anything else than with all."""
+    first = max(0, int(np.searchsorted(series.time, low, side="right")) - 1)
+    last = int(np.searchsorted(series.time, high, side="left"))
+    time, value = series.time[first:last], series.value[first:last]
+    if len(time) < 2:
+        return time, value
+    bucket = ((time - time[0]) / max(pixel, 1.0)).astype(np.int64)
+    ends = np.flatnonzero(np.concatenate((np.diff(bucket) != 0, [True])))
+    by_value = np.lexsort((value, bucket))
+    keep = np.unique(np.concatenate(([0], by_value[ends], ends)))
+    return time[keep], value[keep]
+
+
+def all_series(facts: Facts, limit: int) -> tuple[list[Series], int]:
+    """Every curve of a timeline with at most about `limit` points each, and how many counters were left out."""
+    counters, omitted = counter_series(facts.trace, limit)
+    return [*queue_series(facts, limit), *memory_series(facts.trace, limit), *counters], omitted
+
+
+def _series(key: str, label: str, type_: str, time: np.ndarray, value: np.ndarray, limit: int) -> Series:
     order = np.argsort(time, kind="stable")
-    thinned = thin(time[order], value[order])
+    thinned = thin(time[order], value[order], limit)
     return Series(key, label, type_, thinned[0], thinned[1], len(time))
 
 
-def memory_series(trace: Trace) -> list[Series]:
+def memory_series(trace: Trace, limit: int = THINNED) -> list[Series]:
     """Allocated and reserved bytes per device."""
     table = trace["memory"]
     result: list[Series] = []
@@ -59,13 +94,18 @@ def memory_series(trace: Trace) -> list[Series]:
             if table[column][known].any():
                 result.append(
                     _series(
-                        f"{column}:{device}", f"{place} {label}", "bytes", table["time"][known], table[column][known]
+                        f"{column}:{device}",
+                        f"{place} {label}",
+                        "bytes",
+                        table["time"][known],
+                        table[column][known],
+                        limit,
                     )
                 )
     return result[:_MAX_SERIES]
 
 
-def queue_series(facts: Facts) -> list[Series]:
+def queue_series(facts: Facts, limit: int = THINNED) -> list[Series]:
     """Device work that is launched and has not started: near 0 where the host cannot keep ahead."""
     trace = facts.trace
     linked = trace.links.launch >= 0
@@ -76,10 +116,10 @@ def queue_series(facts: Facts) -> list[Series]:
     time = np.concatenate((launched, started))
     change = np.concatenate((np.ones(len(launched), np.int64), np.full(len(started), -1, np.int64)))
     order = np.lexsort((-change, time))
-    return [_series("queue", "launched and waiting", "count", time[order], np.cumsum(change[order]))]
+    return [_series("queue", "launched and waiting", "count", time[order], np.cumsum(change[order]), limit)]
 
 
-def counter_series(trace: Trace) -> tuple[list[Series], int]:
+def counter_series(trace: Trace, limit: int = THINNED) -> tuple[list[Series], int]:
     """Counters that the file holds, and how many series were left out."""
     table = trace["counters"]
     if len(table["time"]) == 0:
@@ -94,7 +134,7 @@ def counter_series(trace: Trace) -> tuple[list[Series], int]:
             continue
         text = trace.texts[int(table["key_text"][rows[0]])]
         label = f"{name} {text}".strip()[:200]
-        result.append(_series(f"counter:{value}", label, "number", table["time"][rows], table["value"][rows]))
+        result.append(_series(f"counter:{value}", label, "number", table["time"][rows], table["value"][rows], limit))
     return result, max(0, len(keys) - _MAX_SERIES)
 
 

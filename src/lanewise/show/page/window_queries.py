@@ -5,6 +5,7 @@ The answers have the shape that the page computes itself for a small trace (web/
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from lanewise.measure.kernel_names import short_name
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.show.page.packing import pack
 from lanewise.show.page.payload import cut, families_of, names_block, overview_columns
+from lanewise.show.page.series import IN_A_FILE, THINNED, Series, all_series, within
 from lanewise.show.page.slice_args import ARGUMENT_TABLES, arguments
 from lanewise.show.page.timeline import timeline_of
 from lanewise.trace.groups import distinct
@@ -50,7 +52,9 @@ class Windows:
 
     def overview(self) -> bytes:
         """Rows, steps, causes, curves and names: what every window needs, without slices."""
-        columns, extra = overview_columns(self._facts, self._timeline)
+        columns, extra = overview_columns(self._facts, self._timeline, points=THINNED)
+        for series in extra["series"]:
+            series["points"] = series["total"]  # the windows have what is not here
         columns["name_family"] = families_of(self._facts, self._used)
         extra |= {"names": names_block(self._facts, self._used), "omitted": {}, "total": len(self._start)}
         empty = np.empty(0, dtype=np.int64)
@@ -59,9 +63,16 @@ class Windows:
         times = [name for name in columns if name.startswith("time:")]
         return pack(columns, delta=["cause_start", *times], extra=extra, level=1)
 
+    @cached_property
+    def _curves(self) -> list[Series]:
+        """The curves that the overview has not whole."""
+        series, _ = all_series(self._facts, IN_A_FILE)
+        return [one for one in series if one.total > THINNED]
+
     def slices(self, low: int, high: int, pixel: float) -> bytes:
         """Slices between two times. Where several begin within `pixel` ns and all are shorter, the longest stands for
-        them: `merged` says for how many, its duration is what they cover together."""
+        them: `merged` says for how many, its duration is what they cover together. Curves that the overview has thinned
+        come with them, as exact as a pixel can show."""
         position, duration, merged = self._window(low, high, max(1.0, pixel))
         while len(position) > _MOST_SLICES:
             pixel = max(1.0, pixel) * 4
@@ -82,7 +93,12 @@ class Windows:
             "merged": merged,
             "waiting": np.flatnonzero(self._waiting[event]),
         }
-        return pack(columns, delta=["start", "row_first", "waiting"], extra={}, level=1)
+        times: list[str] = []
+        for curve in self._curves:
+            time, value = within(curve, low, high, pixel)
+            times.append(f"time:{curve.key}")
+            columns |= {times[-1]: time, f"value:{curve.key}": value}
+        return pack(columns, delta=["start", "row_first", "waiting", *times], extra={}, level=1)
 
     def _window(self, low: int, high: int, pixel: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows = np.arange(len(self._timeline.row_first), dtype=np.int64)

@@ -30,6 +30,7 @@ _CLASS_STYLE = {
     "unknown": ("cannot be told", "white", "·"),
 }
 _BAR_WIDTH = 60
+_HOST_TOO = 0.2
 TRY_ON_THE_CPU = (
     "lanewise.optimize tries other numbers of threads, torch.compile and more on this machine, and keeps what is measured "
     "to be faster."
@@ -174,7 +175,9 @@ def _findings(report: Report) -> list[RenderableType]:
 
 def way_on(report: Report, none: str = "No single fix would make the step measurably shorter. ") -> str:
     """What to try where no finding gives back anything, which `none` says."""
-    way = next((f.fix for f in report.findings if f.kind == "regime" and f.code != "REG105"), "")
+    # Of a mixed run the findings are the way, but for what waits for the host in it.
+    speaks = report.regime.name != "mixed" or report.regime.shares.get("host", 0.0) >= _HOST_TOO
+    way = next((f.fix for f in report.findings if f.kind == "regime" and speaks), "")
     if report.regime.name == "undetermined":
         return f"What would help cannot be told from this recording. To find out, {way}" if way else ""
     return f"{none}Try: {way}" if way else none.rstrip()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
 from lanewise.diagnose.evidence import by_line, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, Outcome, Rule, rule
@@ -12,6 +14,7 @@ from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.evidence_columns import DEVICE, HOST, LAUNCHES, SHARE, TIME, WHAT, headed
 from lanewise.report.quantity import share, text, time
+from lanewise.trace.schema import Kind
 
 _LABELS = {
     "compute": "the device computes",
@@ -39,6 +42,8 @@ _WAITS_TOO = (
     "Device-bound: the GPU computes {share} of every {step}; it also waits for the host {host_share} of the time."
 )
 _ALSO_FROM = 0.10
+_MOSTLY_PRODUCTS = 0.6
+_HOST_TOO = 0.2
 _COPIES_TOO = (
     "Device-bound: the GPU computes {share} of every {step} and the host runs ahead; copies or collectives that overlap "
     "with nothing take another {other_share}."
@@ -91,6 +96,13 @@ def _judge(facts: Facts, name: str) -> Outcome:
     }
     headings = [headed(WHAT, "where the step goes"), TIME, SHARE]
     title, fix = None, _TO_FIND_OUT.get(regime.why)
+    if name == "compute" and (products := _products(facts)) >= _MOSTLY_PRODUCTS:
+        fix = (
+            f"compute less, or with quicker kernels for these shapes: {100 * products:.0f} % of it is matrix products, "
+            "convolutions and attention already (batch, cache, a smaller or quantised model)."
+        )
+    if name == "mixed" and host >= _HOST_TOO:
+        fix = "give the device more to do per launch: a larger batch, more in each graph, several steps in one."
     collected = facts.classes.collected.total / max(1, int(facts.classes.of_step.sum()))
     if name == "host" and collected >= _ALSO_FROM:
         values["collected"] = share(collected)
@@ -111,6 +123,14 @@ def _judge(facts: Facts, name: str) -> Outcome:
     if name in {"host", "mixed"}:
         evidence += by_line(facts, "Who keeps the host busy, per step", _BY_LINE, by="host")
     return Found(values=values, title=title, evidence=evidence, fix=fix)
+
+
+def _products(facts: Facts) -> float:
+    """Share of the device's computing time that is matrix work in kernels made for it."""
+    work = facts.trace.device_work
+    computing = facts.in_steady_step[work] & (facts.trace.kind[work] == Kind.KERNEL) & ~facts.is_family("communication")
+    time_of = np.where(computing, facts.trace.duration[work], 0)
+    return float(time_of[facts.is_family("gemm", "convolution", "attention")].sum()) / max(1, int(time_of.sum()))
 
 
 def _of_tree(contexts: Contexts, *, name: str) -> Outcome:

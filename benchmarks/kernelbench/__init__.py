@@ -1,0 +1,1 @@
+"""KernelBench's problems, from a folder that the user has, under lanewise's gates."""
