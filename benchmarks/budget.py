@@ -30,7 +30,7 @@ from lanewise.tree.model import PHASES, Tree
 from lanewise.tree.views import top_down
 from lanewise.tree.watching.start_up import with_start_up
 
-ROUNDS = 4
+ROUNDS = 6
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def measured(name: str, device: str, seconds: float, budget: float) -> dict[str,
         "every": [tree.info.watched.every for tree in trees if tree.info.watched is not None],
         "furthest_share_points": round(100 * apart[worst], 2),
         "furthest": list(worst),
-        "said_sampling_error_points": round(100 * watched.sampling_error, 2),
+        "said_sampling_error_points": round(100 * watched.sampling_error, 2) if watched.sampling_error >= 0 else None,
     }
 
 
