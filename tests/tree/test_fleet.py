@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -191,3 +195,27 @@ def test_a_sum_is_a_tree_that_is_added_up_again(folder: Path, tmp_path: Path) ->
 
 def test_explain_of_the_library_takes_a_sum(folder: Path) -> None:
     assert explain(merge_fleet(trees_below(folder)).tree).findings
+
+
+def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
+    """The processes that read are not asked: they would each print a traceback."""
+    for row in range(150):
+        (tmp_path / f"run{row}.lw").write_bytes(WATCHED[row % 4].read_bytes())
+    words = [sys.executable, "-m", "lanewise", "tree", str(tmp_path), "--to", "json"]
+    with subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        deadline = time.monotonic() + 20
+        # Until a process of its own reads.
+        while not _children(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.strip()) == (130, "lanewise: interrupted")
+
+
+def _children(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return ""

@@ -114,7 +114,7 @@ def _what(watched: Watched) -> str:
     if watched.callbacks:
         parts.append(f"{watched.callbacks:,} operators and scopes")
     if watched.budget:
-        parts.append(f"{watched.steps} of {watched.every:,} at the end, for a budget of {watched.budget:.1%}")
+        parts.append(f"{watched.steps} of {watched.every:,} at the end, for a budget of {100 * watched.budget:g} %")
     line = ", ".join(parts)
     if watched.sampling_error >= 0:
         line += f"; shares are within {100 * watched.sampling_error:.1f} points of those of all steps (95 %)"

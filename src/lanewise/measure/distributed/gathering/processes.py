@@ -104,6 +104,8 @@ class _Worker:
                 self._words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                # Ctrl-C is for whoever called, who then ends it.
+                process_group=0,
                 env={**os.environ, "PYTHONPATH": path},
             )
         answer = _asked(self._process, name)
