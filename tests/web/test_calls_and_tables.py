@@ -136,6 +136,10 @@ def test_memory_shows_its_peak(page_of: Open) -> None:
     page = page_of(training(), "#view=tables&table=memory").page
     text = page.locator("figure figcaption").inner_text()
     assert "GPU 0 memory allocated: at most 3.00 MB" in text
+    # A value is read off the axis, not only the highest one.
+    rungs = page.locator("figure .rung text").all_text_contents()
+    assert len(rungs) >= 2
+    assert all(rung.strip().endswith("B") for rung in rungs)
     page.locator("figcaption a").click()
     page.wait_for_selector(".canvas-box canvas")
 

@@ -72,12 +72,27 @@ function Curve({ timeline, series }: { timeline: Timeline; series: Series[] }) {
         <text x={WIDTH} y={HEIGHT + 16} text-anchor="end">
           {formatTime(to - from)}
         </text>
-        <text x={WIDTH} y="12" text-anchor="end">
-          {formatBytes(high)}
-        </text>
+        {rungs(high).map((value) => (
+          <g key={value} class="rung">
+            <line class="axis" x1="0" x2={WIDTH} y1={y(value)} y2={y(value)} stroke-dasharray="2 6" />
+            <text x={WIDTH} y={y(value) - 3} text-anchor="end">
+              {formatBytes(value)}
+            </text>
+          </g>
+        ))}
       </svg>
     </figure>
   )
+}
+
+/** Round values below the highest: as many as leave room for their labels. */
+export function rungs(high: number): number[] {
+  const rough = high / 5
+  const unit = 10 ** Math.floor(Math.log10(Math.max(rough, 1)))
+  const step = [1, 2, 5, 10].map((factor) => factor * unit).find((size) => size >= rough) ?? 10 * unit
+  const found: number[] = []
+  for (let value = step; value <= high; value += step) found.push(value)
+  return found
 }
 
 /** A step curve; of many points within half a pixel the highest and the last are enough. */

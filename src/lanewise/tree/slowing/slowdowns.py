@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lanewise.trace.groups import weighted_median
+from lanewise.trace.groups import mask_of, weighted_median
 from lanewise.tree.slowing.growing_forest import GrowingForest
 from lanewise.tree.slowing.sequential import REFERENCE, Evidence, threshold_of
 
@@ -251,8 +251,7 @@ class _Series:
 
     def _settle(self, node: int, own: np.ndarray, whole: np.ndarray, row: int) -> None:
         """What has been reported, and what shows it as well, is followed from its new level on."""
-        related = np.zeros(self.count, dtype=bool)
-        related[row] = True
+        related = mask_of(self.count, [row])
         above = {node}
         at = node
         while (at := self._forest.parent[at]) >= 0:
