@@ -203,7 +203,7 @@ def test_work_that_does_not_begin_waits_for_nothing_that_was_recorded() -> None:
     assert "record the whole of some steps" in screen(of)
 
 
-@pytest.mark.parametrize("file", ["C:\\work\\train.py", "torch\\nn\\modules\\module.py"])
+@pytest.mark.parametrize("file", ["C:\\me\\train.py", "torch\\nn\\modules\\module.py"])
 @pytest.mark.parametrize("us", [3_000, 1_500])
 def test_on_windows_the_driver_submits_late(file: str, us: float) -> None:
     of = explain(late(us, file=file).build())
@@ -222,7 +222,7 @@ def test_on_windows_short_delays_are_the_drivers_too() -> None:
                     b.call("cudaDeviceSynchronize", duration=170)
         return explain(b.build()).regime.shares
 
-    assert shares("C:\\work\\train.py")["dependency"] < 0.02 < shares("/work/train.py")["dependency"]
+    assert shares("C:\\me\\train.py")["dependency"] < 0.02 < shares("/home/me/train.py")["dependency"]
 
 
 def test_the_recorder_says_on_which_system_it_ran() -> None:
