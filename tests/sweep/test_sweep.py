@@ -164,6 +164,7 @@ def test_a_real_program_is_swept_and_predicted(tmp_path: Path) -> None:
 
 
 def test_a_program_that_does_not_take_the_value_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     (tmp_path / "train.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()\n")
     words = ["sweep", "train.py", "--over", "batch=1,2"]
     ended = subprocess.run(
