@@ -111,6 +111,23 @@ def test_check_is_what_ci_runs_and_that_tests_without_torch_and_with_it(tmp_path
     ):
         calls.unlink(missing_ok=True)
         subprocess.run(command, cwd=REPOSITORY, check=True, env=found, capture_output=True)
-        checks, *tests = calls.read_text().splitlines()
-        assert checks == f"make setup lint types layers docs-check page readers TORCH={torch}"
+        setup, *beside = calls.read_text().splitlines()
+        assert setup == f"make setup TORCH={torch}"
+        # Two lines of work at the same time, and then the tests.
+        checks, tests = beside[:-2], beside[-2:]
+        page = [f"make page readers TORCH={torch}", "make setup TORCH=none"]
+        assert sorted(checks) == sorted([f"make lint types layers docs-check TORCH={torch}", *page])
         assert tests == ["make test TORCH=none", f"make test TORCH={torch}"]
+
+
+@pytest.mark.parametrize("failing", ["setup", "page", "lint"])
+def test_nothing_is_tested_after_a_check_that_failed(failing: str, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    for name in ("make", "npm", "g++", "chromium"):
+        tool = tmp_path / name
+        tool.write_text(f'#!/bin/sh\necho "$*" >>{calls}\n[ "$1" != {failing} ]\n')
+        tool.chmod(0o755)
+    found = BARE | {"PATH": f"{tmp_path}:{BARE['PATH']}"}
+    done = subprocess.run([REPOSITORY / ".ci" / "run"], cwd=REPOSITORY, env=found, capture_output=True, check=False)
+    assert done.returncode != 0
+    assert not any(line.startswith("test") for line in calls.read_text().splitlines())

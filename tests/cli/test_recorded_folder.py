@@ -49,7 +49,7 @@ VERBS = {
     "predict": "predict {it} --apply host=2x",
     "ranks": "ranks {it}",
 }
-WITHOUT_TRACE = {"tour", "kernel", "mcp", "run", "watch", "rule", "doctor", "demo"}
+WITHOUT_TRACE = {"tour", "kernel", "mcp", "run", "sweep", "watch", "rule", "doctor", "demo"}
 ONE_IS_NO_JOB = {"ranks"}
 
 
