@@ -1,6 +1,7 @@
 """Kernels are tested on a CUDA device where there is one, in Triton's interpreter on CPU tensors otherwise.
 
-Without torch or triton nothing here is collected: `make test` runs these by themselves, with Triton. Triton 3.6's interpreter needs numpy < 2.4; 3.8's runs with 2.4.
+Without torch or triton nothing here is collected: `make test` runs these by themselves, with Triton. The interpreter of
+Triton 3.6 needs numpy < 2.4; that of 3.8 runs with 2.4.
 
 Interpreted, a row of thousands of values takes seconds: of each test one such row is fast, the others are slow tests.
 """
