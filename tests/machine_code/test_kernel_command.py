@@ -175,3 +175,32 @@ def test_a_python_file_without_triton_says_so(tmp_path: Path, monkeypatch: pytes
 
 def test_it_is_a_verb() -> None:
     assert "kernel" in CliRunner().invoke(cli, ["--help"]).output
+
+
+_PTX = """.version 9.4
+.target sm_90a
+.address_size 64
+"""
+
+
+def _assembler(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_ptx_that_is_too_new_for_one_assembler_goes_to_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Triton's from 3.9 on."""
+    brought = tmp_path / "bin"
+    brought.mkdir()
+    monkeypatch.setattr(tools, "_of_triton", lambda: brought)
+    source = tmp_path / "new.ptx"
+    source.write_text(_PTX)
+    refuses = "echo 'Unsupported .version 9.4' >&2; exit 255"
+    _assembler(brought, "ptxas", refuses)
+    with pytest.raises(InputError, match=r"ptxas cannot read it \(Unsupported \.version 9\.4\)"):
+        list(cubins.cubins_in(source, tmp_path, (9, 0)))
+    _assembler(brought, "ptxas-blackwell", 'echo made for "$2" >"$4"')
+    (made,) = cubins.cubins_in(source, tmp_path, (9, 0))
+    assert made.read_text() == "made for -arch=sm_90a\n"

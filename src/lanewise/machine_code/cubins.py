@@ -7,12 +7,13 @@ import re
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from lanewise.errors import InputError
+from lanewise.errors import InputError, MissingDependencyError
 from lanewise.machine_code.disassembly import Function, parse
 from lanewise.machine_code.tools import run_tool
 
@@ -96,13 +97,26 @@ def cubins_in(path: Path, folder: Path, capability: tuple[int, int]) -> Iterator
         text = path.read_text(errors="replace")
         source, made = folder / f"{path.stem}.ptx", folder / f"{path.stem}.cubin"
         source.write_text(_ASSEMBLY.sub(_on_one_line, text))
-        run_tool("ptxas", "-lineinfo", f"-arch={_target(text, capability)}", "-o", made, source)
+        _assemble(source, made, _target(text, capability))
         yield made
     elif is_elf or path.suffix == ".fatbin":
         run_tool("cuobjdump", "-xelf", "all", path.resolve(), folder=folder)
         yield from sorted(folder.glob("*.cubin"))
     else:
         raise InputError(f"{path}: neither a cubin, PTX, nor a program with CUDA code")
+
+
+def _assemble(source: Path, made: Path, target: str) -> None:
+    """PTX to machine code. Triton brings two assemblers, and from 3.9 on writes PTX that only the newer one reads, whatever
+    the card."""
+    words = ("-lineinfo", f"-arch={target}", "-o", made, source)
+    try:
+        run_tool("ptxas", *words)
+    except InputError:
+        with suppress(InputError, MissingDependencyError):
+            run_tool("ptxas-blackwell", *words)
+            return
+        raise
 
 
 def _on_one_line(match: re.Match[str]) -> str:
