@@ -35,6 +35,7 @@ class Scaled(nn.Module):
         return x
 
 
+@pytest.mark.slow  # what it says of the other candidates depends on how busy the machine is
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.skipif(which("g++") is None, reason="needs a C++ compiler")
 def test_the_loop_from_a_model_to_a_proven_plan(tmp_path: Path) -> None:

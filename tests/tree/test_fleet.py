@@ -199,7 +199,7 @@ def test_explain_of_the_library_takes_a_sum(folder: Path) -> None:
 
 def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
     """The processes that read are not asked: they would each print a traceback."""
-    for row in range(150):
+    for row in range(1500):
         (tmp_path / f"run{row}.lw").write_bytes(WATCHED[row % 4].read_bytes())
     words = [sys.executable, "-m", "lanewise", "tree", str(tmp_path), "--to", "json"]
     with subprocess.Popen(
