@@ -1,6 +1,7 @@
 // A button that puts a text onto the clipboard, and says so.
 
 import { useState } from 'preact/hooks'
+import { toClipboard } from '../clipboard'
 
 export function Copy({ text, label }: { text: string; label: string }) {
   const [said, say] = useState('')
@@ -8,7 +9,7 @@ export function Copy({ text, label }: { text: string; label: string }) {
     <>
       <button
         type="button"
-        onClick={() => void copied(text).then((done) => say(done ? 'Copied.' : 'The browser refused.'))}
+        onClick={() => void toClipboard(text).then((done) => say(done ? 'Copied.' : 'The browser refused.'))}
       >
         {label}
       </button>{' '}
@@ -17,21 +18,4 @@ export function Copy({ text, label }: { text: string; label: string }) {
       </span>
     </>
   )
-}
-
-async function copied(text: string): Promise<boolean> {
-  try {
-    await navigator.clipboard.writeText(text)
-    return true
-  } catch {
-    // A page from disk, or in a frame, may have no right to the clipboard, but to copy what is selected in it.
-    const box = document.createElement('textarea')
-    box.value = text
-    box.className = 'out-of-sight'
-    document.body.append(box)
-    box.select()
-    const done = document.execCommand('copy')
-    box.remove()
-    return done
-  }
 }

@@ -1,6 +1,7 @@
 // A table of typed values: sorted by any column, filtered by text, copied as Markdown; only visible rows are drawn.
 
 import { useMemo, useRef, useState } from 'preact/hooks'
+import { toClipboard } from '../clipboard'
 import type { TableBlock, TableColumn, Value } from '../data/report'
 import { clean, formatQuantity } from '../format'
 
@@ -35,12 +36,8 @@ export function DataTable({ block, tools, shorten, onRow, current }: Props) {
 
   const copy = async () => {
     const text = markdown(block.columns, rows)
-    try {
-      await navigator.clipboard.writeText(text)
-      setCopied(`${rows.length} rows copied as Markdown`)
-    } catch {
-      setCopied(copyByHand(text) ? `${rows.length} rows copied as Markdown` : 'the browser does not allow copying')
-    }
+    const done = await toClipboard(text)
+    setCopied(done ? `${rows.length} rows copied as Markdown` : 'the browser does not allow copying')
   }
   return (
     <div class="table-box">
@@ -192,16 +189,4 @@ export function markdown(columns: TableColumn[], rows: Cells[]): string {
     line(columns.map((column) => (column.type === 'text' ? '---' : '---:'))),
     ...rows.map((row) => line(columns.map((c) => escaped(formatQuantity(c.type, row[c.key]))))),
   ].join('\n')
-}
-
-/** Where the clipboard is not available (a file opened from disk), by a hidden text field. */
-function copyByHand(text: string): boolean {
-  const field = document.createElement('textarea')
-  field.value = text
-  field.className = 'off-screen'
-  document.body.append(field)
-  field.select()
-  const done = document.execCommand('copy')
-  field.remove()
-  return done
 }

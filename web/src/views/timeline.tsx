@@ -88,7 +88,7 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
   const { hover, selected, measured, place, found } = controller
   return (
     <main id="main" class="timeline">
-      <h1 class="out-of-sight">Timeline</h1>
+      <h1 class="off-screen">Timeline</h1>
       <div class="timeline-tools">
         <input
           ref={search}
