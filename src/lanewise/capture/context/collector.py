@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lanewise.capture.context.native import Native
 from lanewise.capture.context.profiler_windows import EVERY, Windows
@@ -12,7 +12,7 @@ from lanewise.errors import LanewiseError
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
-    from lanewise.tree.slowing.lookout import Sums
+    from lanewise.tree.slowing.lookout import Source
     from lanewise.tree.watching.watched import Watched
 
 __all__ = ["WAYS", "Collector", "choose"]
@@ -26,6 +26,7 @@ class Collector(Protocol):
     Attributes:
         way, frames, device, checks, callback_ns: as in `Watched`.
         windowed: whether it can only collect whole steps, few at a time.
+        followed: the sums that a program is followed by; None of one whose windows are too rare for it.
     """
 
     way: str
@@ -34,6 +35,9 @@ class Collector(Protocol):
     checks: dict[str, str]
     callback_ns: float
     windowed: bool
+
+    @property
+    def followed(self) -> Source | None: ...
 
     def endings(self) -> Endings:
         """What tells of signals that end the program."""
@@ -61,14 +65,6 @@ class Collector(Protocol):
 
     def tree(self, watched: Watched, *, source: str, lines: bool) -> Tree:
         """What there is so far."""
-        ...
-
-    def sums(self) -> Sums:
-        """What all contexts have cost so far; of a collector that is not `windowed`."""
-        ...
-
-    def contexts(self) -> dict[str, Any]:
-        """What they are: columns of each thread, names and sites; of a collector that is not `windowed`."""
         ...
 
     def counts(self) -> tuple[int, dict[str, int]]:

@@ -184,8 +184,13 @@ class Native:
         )
         return tree_of(collected, watched, source=source, lines=lines)
 
-    def sums(self) -> Sums:
+    @property
+    def followed(self) -> Native:
         """See `Collector`."""
+        return self
+
+    def sums(self) -> Sums:
+        """See `Source`."""
         device = self.device == "collected"
         if device:
             self._module.device_flush()
@@ -193,7 +198,7 @@ class Native:
         return Sums(threads, leaves, self._ns_per_tick())
 
     def contexts(self) -> dict[str, Any]:
-        """See `Collector`."""
+        """See `Source`."""
         return self._module.snapshot()
 
     def _ns_per_tick(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lanewise.capture.accelerator import current_device
 from lanewise.capture.context.saver import NoEndings
@@ -24,7 +24,6 @@ from lanewise.tree.watching.watched import Watched
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
-    from lanewise.tree.slowing.lookout import Sums
 
 __all__ = ["EVERY", "Windows"]
 
@@ -44,6 +43,7 @@ class Windows:
 
     way = "windows"
     windowed = True
+    followed = None
     callback_ns = 0.0
 
     def __init__(self, *, frames: bool = True) -> None:
@@ -133,14 +133,6 @@ class Windows:
         if self._tree is None:
             raise LanewiseError("no window has been folded: fewer steps went by than one window needs")
         return self._tree.with_info(source=source, watched=watched, steps=())
-
-    def sums(self) -> Sums:
-        """Windows are too rare to follow a program by."""
-        raise NotImplementedError
-
-    def contexts(self) -> dict[str, Any]:
-        """As `sums`."""
-        raise NotImplementedError
 
     def counts(self) -> tuple[int, dict[str, int]]:
         """Operators folded so far, and windows discarded."""

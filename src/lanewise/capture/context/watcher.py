@@ -198,16 +198,16 @@ class Watcher:
 
     def _look(self, seen: int, watched: int) -> int:
         """A step ended; see `Lookout.look`. What goes wrong here ends the looking, and not the collection."""
-        collector = self._collector
         try:
-            if collector is None or collector.windowed:
+            source = self._collector.followed if self._collector is not None else None
+            if source is None:
                 return sys.maxsize - 1
             if self._lookout is None:
                 with our_modules():
                     from lanewise.capture.context.sites import frame_name
                     from lanewise.tree.slowing.lookout import Lookout
 
-                self._lookout = Lookout(collector, frame_name, self._slower, follow=self._alerts)
+                self._lookout = Lookout(source, frame_name, self._slower, follow=self._alerts)
             return self._lookout.look(seen, watched)
         except Exception as error:
             self._log(f"what becomes slower is not followed any more: {type(error).__name__}: {error}")
