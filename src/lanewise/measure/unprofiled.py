@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.regime.blocked import blocked_part, waits_in_gaps
-from lanewise.measure.regime.held import COLLECTED_NS, HELD_NS, copying_from, held_gaps, submitted_late
+from lanewise.measure.regime.held import copying_from, held_and_collected
 from lanewise.measure.regime.time_classes import CLASSES, LATENCY_NS, host_part
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import Replayed, simulate
@@ -177,17 +177,12 @@ def classes_of_replay(
     untold = intersect(gaps, merge(untold, for_nothing))
     host = subtract(subtract(intersect(gaps, host), for_collective), untold)
     rest = subtract(subtract(gaps, host), untold)
-    waits_for_work = subtract(rest, spinning)
     of_other = graph.dependency[rows[next_work]]
     explained = (graph.second[rows[next_work]] >= 0) | ((of_other >= 0) & ~graph.on_host[np.maximum(of_other, 0)])
-    collects = submitted_late(trace)
-    least = COLLECTED_NS if collects else HELD_NS
-    held = held_gaps(waits_for_work, start[next_work][order], explained[order], from_ns=least)
-    if collects:
-        host = merge(host, held)
-    else:
-        untold = merge(untold, held)
-    waits_for_work = subtract(waits_for_work, held)
+    held, collected, waits_for_work = held_and_collected(
+        trace, subtract(rest, spinning), start[next_work][order], explained[order]
+    )
+    host, untold = merge(host, collected), merge(untold, held)
     sets = {
         "compute": compute,
         "transfer": transfer,

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.trace.intervals import Union, union
+from lanewise.trace.intervals import Union, subtract, union
 from lanewise.trace.metadata import from_metadata
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
 
-__all__ = ["COLLECTED_NS", "HELD_NS", "copying_from", "held_gaps", "submitted_late", "what_ended_before"]
+__all__ = ["copying_from", "held_and_collected", "what_ended_before"]
 
-COLLECTED_NS = 5_000
+_COLLECTED_NS = 5_000
 """Where the driver collects launches it holds them back for tens of microseconds, too."""
-HELD_NS = 100_000
+_HELD_NS = 100_000
 """Work in a queue begins a microsecond after what it waits for; so long after, that was something else."""
 
 # What an operation waited for ended at most this long before it began.
@@ -41,7 +41,18 @@ def what_ended_before(start: np.ndarray, lane: np.ndarray, other_end: np.ndarray
     return result
 
 
-def held_gaps(gaps: Union, ready_start: np.ndarray, explained: np.ndarray, *, from_ns: int = HELD_NS) -> Union:
+def held_and_collected(
+    trace: Trace, waits: Union, ready_start: np.ndarray, explained: np.ndarray
+) -> tuple[Union, Union, Union]:
+    """Time in which launched work waits, ns, in three: it is held back, nobody knows why; the driver collects launches,
+    which is the host's; the rest, in which it waits for other work. Arguments as of `_held_gaps`."""
+    collects = _submitted_late(trace)
+    held = _held_gaps(waits, ready_start, explained, from_ns=_COLLECTED_NS if collects else _HELD_NS)
+    rest, none = subtract(waits, held), Union.empty()
+    return (none, held, rest) if collects else (held, none, rest)
+
+
+def _held_gaps(gaps: Union, ready_start: np.ndarray, explained: np.ndarray, *, from_ns: int) -> Union:
     """Those of some gaps that end with work of which nothing recorded says why it did not begin before.
 
     Args:
@@ -68,10 +79,10 @@ def copying_from(trace: Trace, copy: np.ndarray, called: np.ndarray, began: np.n
     to_host = (
         (at >= 0) & (trace["copy_args"]["direction"][at] == "DtoH") if len(trace["copy_args"]["event"]) else at >= 0
     )
-    return np.where(to_host & (began - called > HELD_NS), began, called)
+    return np.where(to_host & (began - called > _HELD_NS), began, called)
 
 
-def submitted_late(trace: Trace) -> bool:
+def _submitted_late(trace: Trace) -> bool:
     """Whether the trace is from a system whose driver collects launches before it hands them to the device: Windows, as the
     recorder wrote, or by the paths of its files."""
     recorded = from_metadata(trace.metadata)

@@ -26,11 +26,8 @@ from lanewise.measure.regime.backlog import Backlog, backlog_of
 from lanewise.measure.regime.blocked import after_lost_launch, blocked_part, waits_of_launchers
 from lanewise.measure.regime.cold_calls import start_up_calls
 from lanewise.measure.regime.held import (
-    COLLECTED_NS,
-    HELD_NS,
     copying_from,
-    held_gaps,
-    submitted_late,
+    held_and_collected,
     what_ended_before,
 )
 from lanewise.trace.health import captures
@@ -147,11 +144,7 @@ def classify_time(trace: Trace, host: Host, communicating: np.ndarray) -> TimeCl
     unknown = merge(*reasons.values())
     hosts = subtract(subtract(hosts, for_collective), unknown)
     rest = subtract(subtract(gaps, hosts), unknown)
-    waits_for_work = subtract(rest, spinning)
-    collects = submitted_late(trace)
-    held = held_gaps(waits_for_work, ready_start, explained, from_ns=COLLECTED_NS if collects else HELD_NS)
-    waits_for_work = subtract(waits_for_work, held)
-    held, collected = (Union.empty(), held) if collects else (held, Union.empty())
+    held, collected, waits_for_work = held_and_collected(trace, subtract(rest, spinning), ready_start, explained)
     reasons["held"], unknown, hosts = held, merge(unknown, held), merge(hosts, collected)
     sets = {
         "compute": compute,
