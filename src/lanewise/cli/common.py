@@ -33,7 +33,6 @@ __all__ = [
     "console",
     "counted",
     "emit",
-    "holds_trees",
     "json_option",
     "open_fleet",
     "open_ranks",
@@ -169,14 +168,6 @@ def open_fleet(sources: Sequence[str], way: str | None = None) -> tuple[Tree, in
             err=True,
         )
     return fleet.tree, len(paths)
-
-
-def holds_trees(source: str) -> bool:
-    """Whether a source is a tree file, or a folder with trees in it or in its folders."""
-    from lanewise.tree.fleet import trees_below
-    from lanewise.tree.tree_file import is_tree
-
-    return bool(trees_below(source)) if Path(source).is_dir() else is_tree(source)
 
 
 def step_row(trace: Trace, number: int | None) -> int | None:

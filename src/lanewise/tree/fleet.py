@@ -22,7 +22,7 @@ from lanewise.tree.tree_file import dumps, is_tree, load, loads
 if TYPE_CHECKING:
     from lanewise.measure.distributed.gathering.executor import Executor
 
-__all__ = ["MOST_NODES", "TREE_ENDINGS", "Fleet", "encoded_part", "merge_fleet", "trees_below"]
+__all__ = ["MOST_NODES", "TREE_ENDINGS", "Fleet", "encoded_part", "holds_trees", "merge_fleet", "trees_below"]
 
 TREE_ENDINGS = (".lw", ".lwtree")
 MOST_NODES = 200_000
@@ -63,6 +63,13 @@ def trees_below(folder: Path | str) -> list[Path]:
         InputError: a folder cannot be read.
     """
     return list(_trees(Path(folder), _DEEPEST))
+
+
+def holds_trees(source: Path | str) -> bool:
+    """Whether it is a tree file, or a folder with one in it or in its folders. InputError as of `trees_below`."""
+    if not Path(source).is_dir():
+        return is_tree(source)
+    return any(True for _ in _trees(Path(source), _DEEPEST))
 
 
 def _trees(folder: Path, deeper: int) -> Iterator[Path]:

@@ -11,7 +11,6 @@ from lanewise.cli.common import (
     cache_option,
     console,
     emit,
-    holds_trees,
     json_option,
     open_fleet,
     open_ranks,
@@ -86,6 +85,7 @@ def explain(
     from lanewise.diagnose.explain import report_of
     from lanewise.diagnose.report_cache import explained
     from lanewise.report.model import Note
+    from lanewise.tree.fleet import holds_trees
 
     settings = project_settings(select, ignore, price=price)
     source, *others = sources

@@ -11,7 +11,6 @@ from lanewise.cli.common import (
     cache_option,
     console,
     emit,
-    holds_trees,
     json_option,
     open_fleet,
     open_trace,
@@ -153,6 +152,7 @@ def tree(
     """
     from lanewise.errors import UsageError
     from lanewise.tree import algebra, views
+    from lanewise.tree.fleet import holds_trees
     from lanewise.tree.watching.start_up import start_up_of, with_start_up
 
     format_ = "json" if as_json else format_
@@ -212,6 +212,7 @@ def _load(
 ) -> Tree:
     from lanewise.errors import UsageError
     from lanewise.tree.algebra import merge
+    from lanewise.tree.fleet import holds_trees
 
     saved = [source for source in sources if holds_trees(source)]
     traces = [source for source in sources if source not in saved]
