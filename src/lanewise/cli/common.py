@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
 
+from lanewise.cli.duration import microseconds
 from lanewise.cli.plain import WithMicro
 from lanewise.errors import UsageError
 
@@ -91,11 +92,11 @@ def step_time_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--step-time`."""
     return click.option(
         "--step-time",
-        metavar="US",
-        type=click.FloatRange(min=0, min_open=True),
+        metavar="TIME",
+        type=microseconds,
         default=None,
-        help="Step time without a profiler, in microseconds, if you measured it: host times in a trace "
-        "are inflated. Traces that lanewise recorded carry it.",
+        help="Step time without a profiler, if you measured it (`11.9ms`; microseconds without a unit): host times in a "
+        "trace are inflated. Traces that lanewise recorded carry it.",
     )(command)
 
 
