@@ -17,9 +17,11 @@ from benchmarks.kernels.cases.rows import row_layouts
 from benchmarks.kernels.other_libraries import liger
 
 from lanewise.kernels import cost
+from lanewise.kernels.dispatch.launcher import sm_count
 from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
+from lanewise.kernels.rows.row_layout import FEW_ROWS, Layout, next_power_of_2
 
 __all__ = ["grid_cases"]
 
@@ -67,14 +69,26 @@ def _exact(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def _case(kernel: str, cell: _Cell, **more: Any) -> Case:
     key = (cell.dtype, cell.cols) if kernel == "softmax" else (cell.dtype, cell.cols, False)
+    card = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    few = cell.rows <= FEW_ROWS * sm_count(card)
+    key = (*key, "few rows") if few else key
     return Case(
         "grid",
         f"{kernel} {cell.name}",
-        tune=(kernel, key, row_layouts(cell.cols, kernel)),
+        tune=(kernel, key, (*_more_layouts(cell.cols, kernel), *row_layouts(cell.cols, kernel))),
         dtypes=str(cell.dtype).removeprefix("torch."),
         shape={"rows": cell.rows, "cols": cell.cols},
         **more,
     )
+
+
+def _more_layouts(cols: int, kernel: str) -> Iterator[Layout]:
+    """Candidates for short rows whose values are read one by one, and for few rows."""
+    block = next_power_of_2(cols)
+    if cols <= 1024:
+        yield from (Layout(rows, block, 1, warps, stream=False) for rows, warps in ((4, 2), (4, 1), (2, 1), (8, 4)))
+    if kernel != "softmax" and cols <= 16384:
+        yield from (Layout(1, block, 1, warps, stream=False, early=True) for warps in (4, 8, 16, 32))
 
 
 def _softmax(cell: _Cell) -> Case:

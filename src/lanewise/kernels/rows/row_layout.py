@@ -12,7 +12,9 @@ than a cluster holds) the same kernel runs as two launches, statistics and then 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any
 
 import torch
@@ -23,10 +25,12 @@ from lanewise.kernels.rows.clusters import MOST_PARTS
 
 __all__ = [
     "APPLY",
+    "FEW_ROWS",
     "FUSED",
     "STATS",
     "WIDEST_ROW",
     "Layout",
+    "alignment",
     "as_rows",
     "exchange_buffers",
     "launch_split",
@@ -83,43 +87,76 @@ class Layout:
     """Columns of a part that a program walks at a time, twice; 0 keeps the part in registers (rows in parts only)."""
 
 
+FEW_ROWS = 16
+"""Rows for each multiprocessor up to which the time of a call is mostly latency."""
+
+
 def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor, cols: int, traced: bool) -> Layout:
     """The layout measured for this card or else the default one, with whole rows if torch.compile is tracing (its
-    launches have no clusters)."""
+    launches have no clusters). Few rows have a layout of their own."""
+    itemsize = x.element_size()
     if traced:
-        return layout(cols, default, x.element_size(), whole=True)
-    return tuning.pick(kernel, key, layout(cols, default, x.element_size()))
+        return layout(cols, default, itemsize, whole=True)
+    few = x.numel() <= cols * FEW_ROWS * sm_count(x.device)
+    return tuning.pick(kernel, (*key, "few rows") if few else key, layout(cols, default, itemsize, few=few))
 
 
-def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False) -> Layout:
+def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False, few: bool = False) -> Layout:
     """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
     `whole` keeps a row to one program for as long as that is of use. Most rows to 16384 columns are held in registers,
-    to 32768 they are walked twice, longer rows are shared by a cluster of programs.
+    to 32768 they are walked twice, longer rows are shared by a cluster of programs. Of `few` rows the time is latency:
+    each gets more threads, and a norm's weights are on their way before they are needed.
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
+    if few and (own := _few_rows(block, kernel)) is not None:
+        return own
     mean, add, back = kernel == "layer_norm", kernel == "add_norm", kernel == "softmax_backward"
-    if block <= 512:
+    scattered = cols * itemsize % 16 != 0  # rows whose values are read one by one
+    if block <= 256 or (block == 512 and not scattered):
         return Layout(2048 // block, block, 1, 4, stream=False)
+    if scattered and block <= 1024:
+        # Instructions are the limit: fewest where two warps hold four rows.
+        return Layout(4, block, 1, 2, stream=False)
     if block <= 2048:
         warps = 4 if add or back or (block == 2048 and not mean) else 1 if mean and block == 1024 else 2
         return Layout(1, block, 1, warps, stream=False)
-    if block == 8192 and kernel == "rms_norm":
+    if block == 8192 and kernel == "rms_norm" and cols % 4096 == 0:
         return Layout(1, 4096, 0, 16)
+    if block == 8192 and mean and itemsize == 4:
+        return Layout(1, block, 1, 4, stream=False)
     if block <= 8192:
-        few, wide = mean and block == 4096, add and block == 8192
-        return Layout(1, block, 1, 4 if few else 16 if wide or back else 8, stream=False, early=wide, once=few)
+        wide, narrow = add and block == 8192, mean and block == 4096
+        return Layout(1, block, 1, 4 if narrow else 16 if wide or back else 8, stream=False, early=wide, once=narrow)
     if block == 16384 and mean:
         return Layout(1, 4096, 0, 16)
+    if block == 16384 and kernel == "rms_norm" and itemsize == 4:
+        return Layout(1, 2048, 0, 16)
     if block == 16384:
-        lean = "softmax" in kernel
+        lean = "softmax" in kernel or (kernel == "rms_norm" and cols < block)
         return Layout(1, block, 1, 8 if lean else 16, lean=lean, stream=False, early=add)
     if block == 32768 and (add or back):
         return Layout(1, block, 1, 16, stream=False)
     if block == 32768 or (whole and block == 65536):
         return Layout(1, 8192, 0, 32) if kernel == "rms_norm" or add else Layout(1, 4096, 0, 16, stages=2)
-    return parts_layout(cols, kernel, itemsize)
+    if scattered and kernel == "rms_norm" and itemsize == 2 and block == 65536:
+        return Layout(1, 8192, 0, 32)
+    return parts_layout(cols, kernel, 2 if scattered else itemsize)
+
+
+def _few_rows(block: int, kernel: str) -> Layout | None:
+    """The layout of few rows where it is not that of many."""
+    norm = kernel in ("rms_norm", "layer_norm", "add_norm")
+    if block <= 256 and norm:
+        return Layout(4, block, 1, max(block * 4 // 256, 1), stream=False, early=True)
+    if block == 512 and kernel == "softmax":
+        return Layout(1, block, 1, 1, stream=False)
+    if 512 <= block <= 8192 and norm:
+        return Layout(1, block, 1, 4 if block <= 1024 else 8 if block <= 4096 else 16, stream=False, early=True)
+    if block == 16384 and kernel == "rms_norm":
+        return Layout(1, 4096, 0, 16)
+    return None
 
 
 _LONGEST = ((32768, 8192, 16, 16, 1), (65536, 8192, 16, 16, 1))
@@ -174,6 +211,7 @@ def rows_launch(
         "LEAN": LEAN and shape.lean,
         **({"EARLY": shape.early, "ONCE": shape.once and shape.rows == 1} if norm else {}),
         "STREAM": shape.stream,
+        "FULL": shape.rows == 1 or (isinstance(rows, int) and rows % shape.rows == 0),
         "EVEN": _even(rows, cols, shape),
     }
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, max_registers=shape.registers)
@@ -199,6 +237,16 @@ def _even(rows: int | torch.SymInt, cols: int, shape: Layout) -> bool:
     """Whether no block reaches past a row's end or the last row, so that nothing has to be masked."""
     wide = shape.block * (shape.stages if shape.parts == 0 else 1)
     return bool(int(cols) % wide == 0 and (shape.rows == 1 or (isinstance(rows, int) and rows % shape.rows == 0)))
+
+
+def alignment(sizes: Sequence[int | torch.SymInt]) -> int:
+    """The largest of 1, 2, 4 and 8 that divides all of `sizes`, in elements; 1 also where Triton sees multiples of 16."""
+    common = 16
+    for size in sizes:
+        if not isinstance(size, int):  # traced with a size that varies
+            return 1
+        common = gcd(common, size)
+    return common % 16 or 1
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:

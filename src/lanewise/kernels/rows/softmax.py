@@ -31,6 +31,7 @@ from lanewise.kernels.dispatch.specialized_calls import Recent, Step
 from lanewise.kernels.rows.row_layout import (
     WIDEST_ROW,
     Layout,
+    alignment,
     as_rows,
     launch_split,
     pick_layout,
@@ -77,7 +78,7 @@ def softmax_into(
     mask_bytes, mask_stride = (flat, 0) if mask is None else _mask_rows(mask, x, flat)
     x_stride = flat.stride(0)
     scalars = (rows, cols, x_stride, mask_stride)
-    flags = {"SCALE": scale, "HAS_MASK": mask is not None}
+    flags = {"SCALE": scale, "HAS_MASK": mask is not None, "ALIGN": alignment(scalars[1:])}
     key = (scalars, scale, x.dtype, x.device.index, mask is None)
     shape = None if cols <= WIDEST_ROW else _layout(x, cols, traced)
 
