@@ -13,15 +13,14 @@ from typing import Any
 
 import torch
 from benchmarks.kernels.cases.case import Case, randn
-from benchmarks.kernels.cases.rows import row_layouts
+from benchmarks.kernels.cases.rows import row_key, row_layouts
 from benchmarks.kernels.other_libraries import liger
 
 from lanewise.kernels import cost
-from lanewise.kernels.dispatch.launcher import sm_count
 from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
-from lanewise.kernels.rows.row_layout import FEW_ROWS, Layout, next_power_of_2
+from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
 
 __all__ = ["grid_cases"]
 
@@ -68,10 +67,7 @@ def _exact(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def _case(kernel: str, cell: _Cell, **more: Any) -> Case:
-    key = (cell.dtype, cell.cols) if kernel == "softmax" else (cell.dtype, cell.cols, False)
-    card = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    few = cell.rows <= FEW_ROWS * sm_count(card)
-    key = (*key, "few rows") if few else key
+    key = row_key(cell.rows, cell.dtype, cell.cols, *(() if kernel == "softmax" else (False,)))
     return Case(
         "grid",
         f"{kernel} {cell.name}",

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -25,13 +25,14 @@ from lanewise.kernels.rows.clusters import MOST_PARTS
 
 __all__ = [
     "APPLY",
-    "FEW_ROWS",
     "FUSED",
     "STATS",
     "WIDEST_ROW",
+    "Crowd",
     "Layout",
     "alignment",
     "as_rows",
+    "crowd_of",
     "exchange_buffers",
     "launch_split",
     "layout",
@@ -41,6 +42,7 @@ __all__ = [
     "rows_launch",
     "split_meta",
     "twice_launch",
+    "use_layout",
 ]
 
 FUSED, STATS, APPLY = 0, 1, 2
@@ -87,33 +89,46 @@ class Layout:
     """Columns of a part that a program walks at a time, twice; 0 keeps the part in registers (rows in parts only)."""
 
 
-FEW_ROWS = 16
-"""Rows for each multiprocessor up to which the time of a call is mostly latency."""
+Crowd = Literal["single", "few", "some", "many"]
+"""How many rows a multiprocessor has to do: less than a sixteenth, up to three, up to thirty-two, more. Of few rows the
+time is latency, of many it is what moves through memory."""
+
+
+def crowd_of(rows: int, device: torch.device) -> Crowd:
+    """How `rows` rows crowd the multiprocessors of a device."""
+    room = sm_count(device)
+    return "single" if rows * 16 <= room else "few" if rows <= 3 * room else "some" if rows <= 32 * room else "many"
+
+
+def use_layout(kernel: str, key: tuple[Any, ...], shape: Layout) -> None:
+    """Use `shape` in this process for rows of one type and length, however many there are."""
+    for crowd in get_args(Crowd):
+        tuning.override(kernel, (*key, crowd), shape)
 
 
 def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor, cols: int, traced: bool) -> Layout:
     """The layout measured for this card or else the default one, with whole rows if torch.compile is tracing (its
-    launches have no clusters). Few rows have a layout of their own."""
-    itemsize = x.element_size()
+    launches have no clusters)."""
     if traced:
-        return layout(cols, default, itemsize, whole=True)
-    few = x.numel() <= cols * FEW_ROWS * sm_count(x.device)
-    return tuning.pick(kernel, (*key, "few rows") if few else key, layout(cols, default, itemsize, few=few))
+        return layout(cols, default, x.element_size(), whole=True)
+    crowd = crowd_of(x.numel() // cols, x.device)
+    return tuning.pick(kernel, (*key, crowd), layout(cols, default, x.element_size(), crowd=crowd))
 
 
-def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False, few: bool = False) -> Layout:
+def layout(
+    cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False, crowd: Crowd = "many"
+) -> Layout:
     """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
     `whole` keeps a row to one program for as long as that is of use. Most rows to 16384 columns are held in registers,
-    to 32768 they are walked twice, longer rows are shared by a cluster of programs. Of `few` rows the time is latency:
-    each gets more threads, and a norm's weights are on their way before they are needed.
+    to 32768 they are walked twice, longer rows are shared by a cluster of programs.
     """
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
-    if few and (own := _few_rows(block, kernel)) is not None:
-        return own
     mean, add, back = kernel == "layer_norm", kernel == "add_norm", kernel == "softmax_backward"
     scattered = cols * itemsize % 16 != 0  # rows whose values are read one by one
+    if crowd != "many" and not back and (own := _uncrowded(cols, block, kernel, scattered, crowd)) is not None:
+        return own
     if block <= 256 or (block == 512 and not scattered):
         return Layout(2048 // block, block, 1, 4, stream=False)
     if scattered and block <= 1024:
@@ -140,22 +155,31 @@ def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool
         return Layout(1, block, 1, 16, stream=False)
     if block == 32768 or (whole and block == 65536):
         return Layout(1, 8192, 0, 32) if kernel == "rms_norm" or add else Layout(1, 4096, 0, 16, stages=2)
-    if scattered and kernel == "rms_norm" and itemsize == 2 and block == 65536:
-        return Layout(1, 8192, 0, 32)
-    return parts_layout(cols, kernel, 2 if scattered else itemsize)
+    if scattered and kernel == "rms_norm":
+        # More values in flight: whole rows in half precision, parts as long as those of half precision in fp32.
+        return Layout(1, 8192, 0, 32) if itemsize == 2 and block == 65536 else parts_layout(cols, kernel)
+    return parts_layout(cols, kernel, itemsize)
 
 
-def _few_rows(block: int, kernel: str) -> Layout | None:
-    """The layout of few rows where it is not that of many."""
-    norm = kernel in ("rms_norm", "layer_norm", "add_norm")
-    if block <= 256 and norm:
-        return Layout(4, block, 1, max(block * 4 // 256, 1), stream=False, early=True)
-    if block == 512 and kernel == "softmax":
-        return Layout(1, block, 1, 1, stream=False)
-    if 512 <= block <= 8192 and norm:
-        return Layout(1, block, 1, 4 if block <= 1024 else 8 if block <= 4096 else 16, stream=False, early=True)
+def _uncrowded(cols: int, block: int, kernel: str, scattered: bool, crowd: Crowd) -> Layout | None:
+    """The layout of fewer rows, where it is not that of many: more threads for each, so that more is under way at a
+    time, and weights that are read before they are needed."""
+    if kernel == "softmax":
+        return Layout(1, block, 1, 1, stream=False) if block == 512 and scattered else None
+    if crowd == "some":
+        if block == 512 and scattered:
+            return Layout(2, block, 1, 1, stream=False)
+        return Layout(1, 2048, 0, 8) if block == 8192 and kernel == "layer_norm" else None
+    if 512 <= block <= 8192:
+        wide = block == 8192 and kernel != "rms_norm"
+        return Layout(1, block, 1, 4 if block <= 1024 else 16 if wide else 8, stream=False, early=True)
     if block == 16384 and kernel == "rms_norm":
         return Layout(1, 4096, 0, 16)
+    if crowd == "single" and kernel != "add_norm":
+        if block == 65536 and kernel == "rms_norm":
+            return Layout(1, 8192, -(-cols // 8192), 8, stream=False)
+        if block == 262144:
+            return Layout(1, 16384, -(-cols // 16384), 16, stream=False, inner=8192)
     return None
 
 
@@ -211,7 +235,7 @@ def rows_launch(
         "LEAN": LEAN and shape.lean,
         **({"EARLY": shape.early, "ONCE": shape.once and shape.rows == 1} if norm else {}),
         "STREAM": shape.stream,
-        "FULL": shape.rows == 1 or (isinstance(rows, int) and rows % shape.rows == 0),
+        "FULL": _full(rows, shape),
         "EVEN": _even(rows, cols, shape),
     }
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, max_registers=shape.registers)
@@ -233,10 +257,15 @@ def twice_launch(
     return Launch((-(-rows // shape.rows),), scalars, {**meta, **cut}, shape.warps, 1, max_registers=shape.registers)
 
 
+def _full(rows: int | torch.SymInt, shape: Layout) -> bool:
+    """Whether no block reaches past the last row."""
+    return shape.rows == 1 or (isinstance(rows, int) and rows % shape.rows == 0)
+
+
 def _even(rows: int | torch.SymInt, cols: int, shape: Layout) -> bool:
     """Whether no block reaches past a row's end or the last row, so that nothing has to be masked."""
     wide = shape.block * (shape.stages if shape.parts == 0 else 1)
-    return bool(int(cols) % wide == 0 and (shape.rows == 1 or (isinstance(rows, int) and rows % shape.rows == 0)))
+    return bool(int(cols) % wide == 0) and _full(rows, shape)
 
 
 def alignment(sizes: Sequence[int | torch.SymInt]) -> int:
