@@ -89,15 +89,14 @@ class Layout:
     """Columns of a part that a program walks at a time, twice; 0 keeps the part in registers (rows in parts only)."""
 
 
-Crowd = Literal["single", "few", "some", "many"]
-"""How many rows a multiprocessor has to do: less than a sixteenth, up to three, up to thirty-two, more. Of few rows the
-time is latency, of many it is what moves through memory."""
+Crowd = Literal["1/8", "1", "3", "32", "more"]
+"""At most how many rows a multiprocessor has to do. Of few rows the time is latency, of many it is what they move."""
 
 
 def crowd_of(rows: int, device: torch.device) -> Crowd:
     """How `rows` rows crowd the multiprocessors of a device."""
-    room = sm_count(device)
-    return "single" if rows * 16 <= room else "few" if rows <= 3 * room else "some" if rows <= 32 * room else "many"
+    each = rows / sm_count(device)
+    return "1/8" if each <= 1 / 8 else "1" if each <= 1 else "3" if each <= 3 else "32" if each <= 32 else "more"
 
 
 def use_layout(kernel: str, key: tuple[Any, ...], shape: Layout) -> None:
@@ -116,7 +115,7 @@ def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor
 
 
 def layout(
-    cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False, crowd: Crowd = "many"
+    cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False, crowd: Crowd = "more"
 ) -> Layout:
     """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
@@ -127,13 +126,14 @@ def layout(
     block = max(next_power_of_2(cols), 16)
     mean, add, back = kernel == "layer_norm", kernel == "add_norm", kernel == "softmax_backward"
     scattered = cols * itemsize % 16 != 0  # rows whose values are read one by one
-    if crowd != "many" and not back and (own := _uncrowded(cols, block, kernel, scattered, crowd)) is not None:
+    own = None if crowd == "more" or back else _uncrowded(cols, block, kernel, itemsize, crowd)
+    if own is not None:
         return own
     if block <= 256 or (block == 512 and not scattered):
         return Layout(2048 // block, block, 1, 4, stream=False)
     if scattered and block <= 1024:
-        # Instructions are the limit: fewest where two warps hold four rows.
-        return Layout(4, block, 1, 2, stream=False)
+        # Instructions are the limit, and for LayerNorm's two reductions the waits between warps.
+        return Layout(2, block, 1, 1, stream=False) if mean else Layout(4, block, 1, 2, stream=False)
     if block <= 2048:
         warps = 4 if add or back or (block == 2048 and not mean) else 1 if mean and block == 1024 else 2
         return Layout(1, block, 1, warps, stream=False)
@@ -144,12 +144,12 @@ def layout(
     if block <= 8192:
         wide, narrow = add and block == 8192, mean and block == 4096
         return Layout(1, block, 1, 4 if narrow else 16 if wide or back else 8, stream=False, early=wide, once=narrow)
-    if block == 16384 and mean:
+    if block == 16384 and mean and (itemsize == 4 or cols == block):
         return Layout(1, 4096, 0, 16)
     if block == 16384 and kernel == "rms_norm" and itemsize == 4:
         return Layout(1, 2048, 0, 16)
     if block == 16384:
-        lean = "softmax" in kernel or (kernel == "rms_norm" and cols < block)
+        lean = "softmax" in kernel or cols < block
         return Layout(1, block, 1, 8 if lean else 16, lean=lean, stream=False, early=add)
     if block == 32768 and (add or back):
         return Layout(1, block, 1, 16, stream=False)
@@ -161,22 +161,32 @@ def layout(
     return parts_layout(cols, kernel, itemsize)
 
 
-def _uncrowded(cols: int, block: int, kernel: str, scattered: bool, crowd: Crowd) -> Layout | None:
+def _uncrowded(cols: int, block: int, kernel: str, itemsize: int, crowd: Crowd) -> Layout | None:
     """The layout of fewer rows, where it is not that of many: more threads for each, so that more is under way at a
     time, and weights that are read before they are needed."""
+    latency, scattered = crowd in ("1/8", "1"), cols * itemsize % 16 != 0
     if kernel == "softmax":
-        return Layout(1, block, 1, 1, stream=False) if block == 512 and scattered else None
-    if crowd == "some":
         if block == 512 and scattered:
-            return Layout(2, block, 1, 1, stream=False)
-        return Layout(1, 2048, 0, 8) if block == 8192 and kernel == "layer_norm" else None
-    if 512 <= block <= 8192:
-        wide = block == 8192 and kernel != "rms_norm"
-        return Layout(1, block, 1, 4 if block <= 1024 else 16 if wide else 8, stream=False, early=True)
-    if block == 16384 and kernel == "rms_norm":
+            return Layout(1, block, 1, 4 if latency else 1, stream=False)
+        return Layout(1, block, 1, 16, stream=False) if block == 8192 and latency else None
+    if block <= 256:
+        return Layout(max(256 // block, 1), block, 1, 4, stream=False, early=True)
+    if block <= 1024 and crowd != "32":
+        return Layout(1, block, 1, 4, stream=False, early=True)
+    if block == 512 and scattered:
+        return Layout(2, block, 1, 1, stream=False)
+    if 2048 <= block <= 4096 and (crowd != "32" or itemsize == 4 or kernel == "rms_norm"):
+        return Layout(1, block, 1, 8, stream=False, early=True)
+    if block == 8192 and latency:
+        return Layout(1, block, 1, 8 if kernel == "rms_norm" else 16, stream=False, early=True)
+    if block == 8192 and kernel == "layer_norm":
+        return Layout(1, 2048, 0, 8)
+    if block == 16384 and latency:
+        return Layout(1, block, 1, 32, stream=False, early=True)
+    if block == 16384 and kernel == "rms_norm" and crowd == "3":
         return Layout(1, 4096, 0, 16)
-    if crowd == "single" and kernel != "add_norm":
-        if block == 65536 and kernel == "rms_norm":
+    if crowd == "1/8" and kernel != "add_norm":
+        if block == 65536:
             return Layout(1, 8192, -(-cols // 8192), 8, stream=False)
         if block == 262144:
             return Layout(1, 16384, -(-cols // 16384), 16, stream=False, inner=8192)
