@@ -84,7 +84,7 @@ def test_the_tree_shows_both_costs_of_a_node(compared: Callable[..., Any]) -> No
         page.keyboard.press("ArrowDown")
     until(page, "!!document.querySelector('[aria-label=\"Selected node\"]')")
     text = page.get_by_label("Selected node").inner_text()
-    assert re.search(r"before 160\.0 us, after 40\.0 us", text)
+    assert re.search(r"before 160\.0 µs, after 40\.0 µs", text)
 
 
 def test_costs_of_both_sides_are_those_of_a_step() -> None:
