@@ -1,5 +1,8 @@
-"""Microseconds with their sign. Texts are made with `us`, which every encoding carries, and which is searched for and read by
-programs; where a person reads, `3.5 us` becomes `3.5 µs`, which is as wide."""
+"""Microseconds with their sign.
+
+Texts are made with `us`, which every encoding carries, and which is searched for and read by programs; where a person
+reads, `3.5 us` becomes `3.5 µs`, which is as wide.
+"""
 
 from __future__ import annotations
 
