@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import shapes_label
-from lanewise.diagnose.marked import marked_events
+from lanewise.diagnose.where.marked import marked_events
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
 from lanewise.measure.kernel_names import FAMILIES, short_name
