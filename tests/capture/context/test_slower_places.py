@@ -42,7 +42,7 @@ def run(model: Any, steps: int, change: int = -1) -> None:
 
 @pytest.fixture
 def _asleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookout, "_CROWDED", 1e9)
+    monkeypatch.setattr(lookout, "CROWDED", 1e9)
     monkeypatch.setattr(lookout, "_COST", 1e9)
 
 
@@ -93,6 +93,7 @@ def test_a_place_that_takes_longer_than_in_a_baseline_is_named_while_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(against_baseline, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(against_baseline, "CROWDED", 1e9)
     model = torch.nn.Sequential(*[Sleeper() for _ in range(5)])
     with lanewise.watch(tmp_path / "monday.lw", way="native", measure=False):
         run(model, 100)
@@ -106,14 +107,16 @@ def test_a_place_that_takes_longer_than_in_a_baseline_is_named_while_it_runs(
     with tuesday:
         for _ in range(40):
             run(model, 55)
-            if told:
+            if any("1" in found.path for found in told):
                 break
-    assert told, said
+    # On a busy machine other places may take longer as well.
+    planted = [found for found in told if "1" in found.path]
+    assert planted, said
     assert [line for line in said if line.startswith("slower than in monday.lw: ")]
-    assert all("1" in found.path and found.against == "monday.lw" for found in told)
+    assert all(found.against == "monday.lw" for found in planted)
     watched = load(tmp_path / "tuesday.lw").info.watched
     assert watched is not None
-    assert set(told) <= set(watched.slowdowns)
+    assert set(planted) <= set(watched.slowdowns)
     finding = next(one for one in explain_tree(load(tmp_path / "tuesday.lw")).findings if one.code == "MEA116")
     assert "takes longer than in monday.lw: " in finding.title
 

@@ -23,6 +23,7 @@ WATCHED = REPOSITORY / "tests" / "data" / "watched"
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setattr(against_baseline, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(against_baseline, "CROWDED", 1e9)
 
 
 def base() -> Tree:
@@ -99,6 +100,12 @@ def test_with_few_runs_a_little_more_is_not_told(tmp_path: Path) -> None:
     host = np.where(inside(base(), "layer1"), 1.2, 1.0)
     assert followed(baseline(tmp_path / "few", 1), host) == ([], [])
     assert followed(baseline(tmp_path / "more", 6), host)[0]
+
+
+def test_nothing_is_told_while_others_have_the_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(against_baseline, "CROWDED", -1.0)
+    host = np.where(inside(base(), "layer1"), 3.0, 1.0)
+    assert followed(baseline(tmp_path / "old", 4), host) == ([], [])
 
 
 def test_one_slow_stretch_is_an_interruption(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ trees more is allowed than against many.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from lanewise.errors import InputError, UsageError
 from lanewise.tree.algebra import align, subtract
 from lanewise.tree.fleet import merge_fleet, trees_below
 from lanewise.tree.model import Tree
+from lanewise.tree.slowing.processor_wait import CROWDED, ProcessorWait
 from lanewise.tree.slowing.slowdown import Slowdown
 from lanewise.tree.slowing.slower_contexts import RUNS, SlowerContext, slower_contexts
 from lanewise.tree.watching.start_up import with_start_up
@@ -78,15 +80,18 @@ class AgainstBaseline:
         self._stretches: deque[Tree] = deque(maxlen=_LOOKS)
         self._named: set[tuple[tuple[str, ...], str]] = set()
         self._over = False
-        self._next = 0.0
+        # Whose number the process has makes the steps, of most programs.
+        self._processor = ProcessorWait(os.getpid())
+        self._waited = self._looked = 0
 
     def look(self, tree: Tree) -> None:
         """The tree so far. Never raises: what is wrong with the baseline ends the looking."""
         try:
-            if not self._over and time.monotonic() >= self._next:
+            if not self._over and time.monotonic_ns() - self._looked >= _LEAST_SECONDS * 1e9:
                 self._look(tree)
         except Exception as error:
             self._over = True
+            self._processor.close()
             self._log(f"not compared with {self._source}: {error}")
 
     def _look(self, tree: Tree) -> None:
@@ -96,14 +101,19 @@ class AgainstBaseline:
         # In the first step its start-up is not told apart yet.
         if _steps(tree) < 2 or (last is not None and _steps(tree) - _steps(last) < _LEAST_STEPS):
             return
-        self._next = time.monotonic() + _LEAST_SECONDS
         self._last = tree
-        if last is None:
+        if self._crowded() or last is None:
             return
         self._stretches.append(_between(tree, last))
         if len(self._stretches) == _LOOKS:
             self._is_of_this_program(self._stretches[0])
             self._compare()
+
+    def _crowded(self) -> bool:
+        """Whether other programs took the processor away since the last look."""
+        looked, waited = self._looked, self._waited
+        self._looked, self._waited = time.monotonic_ns(), self._processor.ns()
+        return self._waited - waited > CROWDED * (self._looked - looked)
 
     def _is_of_this_program(self, live: Tree) -> None:
         """UsageError if most of the time goes to places that the baseline does not have."""
