@@ -57,7 +57,9 @@ def run_tool(name: str, *words: str | Path, folder: Path | None = None) -> str:
         raise InputError(f"{name} was still reading {words[-1]} after {_LONGEST_S} s") from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise InputError(f"{words[-1]}: {name} cannot read it" + (f" ({said[-1][:160]})" if said else ""))
+        # A compiler says last how many errors there are, and first which.
+        what = next((line for line in said if ": error" in line), said[-1] if said else "")
+        raise InputError(f"{words[-1]}: {name} cannot read it" + (f" ({what[:160]})" if what else ""))
     if len(done.stdout) > _MOST_BYTES:
         raise InputError(f"{words[-1]}: {name} prints more than {_MOST_BYTES >> 20} MiB of it")
     return done.stdout.decode(errors="replace")
