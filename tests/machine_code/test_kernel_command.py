@@ -97,7 +97,7 @@ def test_what_is_no_machine_code_is_said(tmp_path: Path, tool: list[Any]) -> Non
 
 def test_missing_tools_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "_of_triton", lambda: None)
-    monkeypatch.setattr(tools, "_of_cuda", lambda: None)
+    monkeypatch.setattr(tools, "nvidia_folders", lambda: [tmp_path])
     monkeypatch.setenv("PATH", str(tmp_path))
     write(tmp_path, "chase")
     with pytest.raises(MissingDependencyError, match="pip install triton"):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lanewise.errors import InputError, MissingDependencyError
-from lanewise.machine_code import cuda_source
+from lanewise.machine_code import tools
 from lanewise.machine_code.cubins import Kernel, cubins_in, kernels_in, kernels_of
 from lanewise.machine_code.limiter import Verdict, limits_of
 from lanewise.measure.kernel.datasheet import peak_called
@@ -74,6 +74,6 @@ def test_source_that_does_not_compile_is_quoted(tmp_path: Path) -> None:
 def test_without_a_compiler_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    monkeypatch.setattr(cuda_source.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tools.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match="pip install nvidia-cuda-nvrtc"):
         kernels_in(SOURCE)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from lanewise.errors import InputError, MissingDependencyError
-from lanewise.machine_code.tools import find_tool, run_tool
+from lanewise.machine_code.tools import find_tool, nvidia_folders, run_tool
 
 __all__ = ["compiled_cuda"]
 
@@ -70,31 +68,19 @@ def _taken(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
 
 def _nvrtc() -> tuple[ctypes.CDLL, list[Path]]:
     """The library, and folders with CUDA's headers."""
-    folders = list(_folders())
-    for folder in folders:
+    folders = nvidia_folders()
+    for path in (folder / name for folder in folders for name in ("lib", "lib64")):
         for name in _NEWEST_FIRST:
-            if (folder / "lib" / name).exists() or (folder / "lib64" / name).exists():
-                path = folder / ("lib" if (folder / "lib" / name).exists() else "lib64")
-                try:
-                    # It looks for this part of itself by name only: in vain, where it is not on the library path.
-                    for part in sorted(path.glob("libnvrtc-builtins.so.*")):
-                        ctypes.CDLL(str(part))
-                    library = ctypes.CDLL(str(path / name))
-                except OSError:
-                    continue
-                return library, [one / "include" for one in folders if (one / "include").is_dir()]
+            if not (path / name).exists():
+                continue
+            try:
+                # It looks for this part of itself by name only: in vain, where it is not on the library path.
+                for part in sorted(path.glob("libnvrtc-builtins.so.*")):
+                    ctypes.CDLL(str(part))
+                library = ctypes.CDLL(str(path / name))
+            except OSError:
+                continue
+            return library, [one / "include" for one in folders if (one / "include").is_dir()]
     raise MissingDependencyError(
         "no compiler for CUDA C++ is here: pip install nvidia-cuda-nvrtc (no GPU is needed), or CUDA's tools on the PATH"
     )
-
-
-def _folders() -> Iterator[Path]:
-    """Where NVIDIA's packages for Python and CUDA itself are."""
-    # Found, not imported: it is a folder of libraries.
-    spec = importlib.util.find_spec("nvidia")
-    for place in spec.submodule_search_locations or () if spec is not None else ():
-        for name in ("cu13", "cuda_nvrtc", "cuda_runtime"):
-            if (folder := Path(place) / name).is_dir():
-                yield folder
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    yield Path(home)

@@ -101,6 +101,10 @@ class _HasTree(Protocol):
         """As it is now."""
         ...
 
+    def ended_from_outside(self, by: str) -> None:
+        """A signal ends the program."""
+        ...
+
 
 class Saver:
     """A thread that writes what there is from time to time, so that a program that ends without us leaves a file.
@@ -146,10 +150,13 @@ class Saver:
                 return
             begin = time.thread_time()
             if number or self._seconds:
+                by = signal.Signals(number).name if number else ""
+                if by:
+                    source.ended_from_outside(by)
                 with contextlib.suppress(Exception):
                     write(source.tree, self._path)
-                    if number:
-                        self._log(f"ended by {signal.Signals(number).name}; {self._path.name} holds what there was")
+                    if by:
+                        self._log(f"ended by {by}; {self._path.name} holds what there was")
             del source
             if number:
                 # The default holds again.

@@ -17,6 +17,7 @@ from lanewise.capture.context.collector import WAYS
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS
 from lanewise.capture.context.turns import Turns
 from lanewise.capture.context.watcher import Watcher
+from lanewise.capture.on_demand.asking import Asking
 from lanewise.capture.timing.watch_budget import Budget
 from lanewise.errors import MissingDependencyError, UsageError
 
@@ -43,6 +44,10 @@ def watch(
     source: str = "",
     alerts: bool = True,
     on_slowdown: Callable[[Slowdown], None] | None = None,
+    record_signal: str = "",
+    record_port: int | None = None,
+    record_steps: int = 10,
+    record_keep: int = 10,
     log: Callable[[str], None] = lambda _: None,
 ) -> Watcher:
     """Watches a stretch of a program: `with lanewise.watch("run.lw") as watcher:`.
@@ -63,6 +68,9 @@ def watch(
         source: name of the program, for the tree.
         alerts: follow what each place takes, and say when one becomes slower.
         on_slowdown: is called then, on the thread that makes the steps.
+        record_signal: "USR1" or "USR2" has the next steps recorded in full, while the program goes on; "" for none.
+        record_port: so does `POST /record?steps=20` at this port of 127.0.0.1; 0 for one that is free, None for none.
+        record_steps: how many steps, where nobody says. record_keep: traces to keep; older ones of the program are deleted.
         log: is told what takes time and what goes wrong.
 
     Raises:
@@ -94,5 +102,11 @@ def watch(
         source=source,
         alerts=alerts,
         on_slowdown=on_slowdown,
+        asking=Asking(
+            signal=record_signal,
+            port=record_port,
+            steps=record_steps,
+            keep=record_keep,
+        ),
         log=log,
     )

@@ -24,6 +24,8 @@ from lanewise.capture.context.pace import Pace
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
 from lanewise.capture.context.turns import Turns
 from lanewise.capture.inside import our_modules
+from lanewise.capture.on_demand.asking import Asking
+from lanewise.capture.on_demand.ordered import Ordered
 from lanewise.capture.timing.watch_budget import Budget
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.tree.watching.watched import Watched
@@ -58,6 +60,7 @@ class Watcher:
         source: str = "",
         alerts: bool = True,
         on_slowdown: Callable[[Slowdown], None] | None = None,
+        asking: Asking | None = None,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
         # The program may change its working directory.
@@ -82,6 +85,8 @@ class Watcher:
         self._collector: Collector | None = None
         self._import = ImportWatch("torch", self._torch_is_ready)
         self._finder = StepFinder(self, self._failed)
+        self._asking = asking or Asking()
+        self._recordings = self._asking.recordings(self.out, source, self._finder, self, log)
         self._started = False
         self._finished = False
         self._process = os.getpid()
@@ -112,11 +117,26 @@ class Watcher:
             self._say("another watch() is running in this process; this one collects nothing")
             return
         self._import.install()
+        self._asking.open_signal(self._recordings, self._log)
 
     def step(self) -> None:
         """A step ended here. From the first call on, only these calls count."""
         if not self._finished:
             self._finder.call()
+
+    def record(self, steps: int = 10, *, stacks: bool = False, memory: bool = False) -> None:
+        """Records the next steps in full, beside the tree; the program goes on, and this returns at once.
+
+        LanewiseError if that cannot be, as where a recording is under way. The trace is the last of `traces` once `steps`
+        and some twenty steps more, which are timed without a profiler, have gone by.
+        """
+        if refused := self._recordings.ask(Ordered(steps=steps, stacks=stacks, memory=memory)):
+            raise LanewiseError(refused)
+
+    @property
+    def traces(self) -> tuple[Path, ...]:
+        """Traces of recordings that were asked for, the latest last."""
+        return tuple(self._recordings.traces)
 
     def stop(self) -> None:
         """Stop, take everything out of the program, and write the file if there is one. Safe to call twice."""
@@ -126,7 +146,9 @@ class Watcher:
         self._import.uninstall()
         if self._saver is not None:
             self._saver.stop()
+        self._asking.close()
         try:
+            self._recordings.finish("program ended")
             self._pace.end()
             self._finder.uninstall()
             self._finder.remove_late()
@@ -193,6 +215,25 @@ class Watcher:
             self._pace.boundary()
         except Exception as error:
             self._failed(error)
+        if self._recordings.busy:
+            self._recordings.boundary()
+
+    # -- recordings that somebody asks for ------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """See `Collecting`."""
+        self._pace.pause()
+
+    def resume(self) -> None:
+        """See `Collecting`: the process stays slower after a profiler, so that what follows is compared with itself."""
+        self._pace.resume()
+        if self._lookout is not None:
+            self._lookout.begin_anew()
+
+    def ended_from_outside(self, by: str) -> None:
+        """A signal ends the program: a recording that has begun is written."""
+        with contextlib.suppress(Exception):
+            self._recordings.finish(by)
 
     # -- what becomes slower -------------------------------------------------------------------------------------------
 
@@ -236,6 +277,7 @@ class Watcher:
             target = self._step_on
             self._finder.install([lambda found: FunctionSteps(found, target)] if target else [])
             self._pace.begin(self._collector)
+            self._asking.open_port(self._recordings, self._log)
             if self.out is not None:
                 self._endings = self._collector.endings()
                 self._saver = Saver(self, self.out, self._save_every, self._endings, self._log)
@@ -295,6 +337,8 @@ class Watcher:
         with contextlib.suppress(Exception):
             self._finished = True
             self._collector = None
+            self._asking.forked()
+            self._recordings.forked()
             self._import.uninstall()
             self._finder.uninstall()
             self._finder.remove_late()

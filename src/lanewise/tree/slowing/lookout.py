@@ -106,6 +106,14 @@ class Lookout:
         self._periods: list[Period] = []
         self._joined = self._open = 1
 
+    def begin_anew(self) -> None:
+        """The process is another one than before, as after a profiler: what comes is compared with what comes first."""
+        self._last = None
+        self._pending = []
+        self._ends.clear()
+        self._reference = []
+        self._slowdowns = Slowdowns(self._forest)
+
     def close(self) -> None:
         """Nothing more will be looked at."""
         if self._schedule >= 0:
