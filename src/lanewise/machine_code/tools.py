@@ -1,5 +1,5 @@
-"""NVIDIA's programs that read machine code: `nvdisasm`, `cuobjdump`, `ptxas`. The triton package brings all three, and there
-are packages of their own."""
+"""NVIDIA's programs that read machine code: `nvdisasm`, `cuobjdump`, `ptxas`. The triton package brings all three, and
+there are packages of their own."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ __all__ = ["kernel"]
     "--block", metavar="X[,Y[,Z]]", default=None, help="Threads of a block, where the code does not say: `256`, `32,8`."
 )
 @click.option("--grid", metavar="X[,Y[,Z]]", default=None, help="Blocks of a launch: whether they fill the card.")
-@click.option("--card", metavar="NAME", default="H100 SXM5", show_default=True, help="The card that it runs on: H200, A100.")
+@click.option("--card", metavar="NAME", default="H100 SXM5", show_default=True, help="The card it runs on: H200, A100.")
 @json_option
 @output_option
 def kernel(
