@@ -19,13 +19,15 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
 from lanewise.fix.guard.ground import Ground
 from lanewise.fix.guard.known_call import Fits, known_call
+from lanewise.fix.guard.process_state import how_many_modes, process_state, watches
 from lanewise.fix.subject import Entry
 from lanewise.fix.torch_types import Module
 from lanewise.fix.typed_torch import torch
 
 __all__ = ["Dispatch", "ForwardPatch"]
 
-_compiling: Any = torch.compiler.is_compiling
+_compiler: Any = torch.compiler
+_in_compiler: Any = _compiler.is_dynamo_compiling
 _torch_c: Any = torch_part("torch._C")
 _tracing: Any = _torch_c._get_tracing_state
 _Module: Any = torch.nn.Module
@@ -34,6 +36,7 @@ _references: Any = sys.getrefcount
 
 # Something looks at every operator, or differentiates or batches what it is given (`torch.func`, dual numbers): values are
 # not what they seem then, and a fast path would hide its operators.
+_grad_on: Any = torch.is_grad_enabled
 _modes: Any = _torch_c._len_torch_dispatch_stack
 _transforms: Any = _torch_c._functorch.peek_interpreter_stack
 _forward_ad: Any = torch.autograd.forward_ad
@@ -69,8 +72,8 @@ class Dispatch:
         self.proven: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._refused: dict[tuple[Any, ...], str] = {}
         self._known: dict[tuple[Any, ...], Fits] = {}
-        # Of the last call: one value, as threads may call at the same time.
-        self._last: tuple[Fits, tuple[Any, ...]] = (_never, ())
+        # Of the last call, what tells that the next one is like it: one value, as threads may call at the same time.
+        self._last: tuple[Fits, Callable[[], bool], int, Callable[[], bool], tuple[Any, ...]] = _NONE
         self.learning = False
         self.withdrawn = ""
         self.restores: Any = None
@@ -97,31 +100,51 @@ class Dispatch:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Inside somebody else's compiled region or trace the original is what can be traced.
-        if _compiling() or _tracing() is not None:
+        if _in_compiler() or _compiler._is_compiling_flag:
+            return self.original(*args, **kwargs)
+        fits, state, modes, unchanged, key = self._last
+        if not (
+            fits(args, kwargs)
+            and state()
+            and how_many_modes() == modes
+            and unchanged()
+            and not _modes()
+            and _forward_ad._current_level < 0
+            and _references(self._shared) == self._holders
+            and not self.learning
+            and not self.withdrawn
+        ):
+            return self._closely(args, kwargs)
+        self.hits += 1
+        return self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
+
+    def _closely(self, args: Any, kwargs: Any) -> Any:
+        """A call that is not of the kind of the last one, or before which something has changed."""
+        if _tracing() is not None:
             return self.original(*args, **kwargs)
         module = self._module
         if module is not None and _references(self._shared) != self._holders:
             other = _caller(inspect.currentframe())
             if other is not None and other is not module:
                 return self._of(other)(*args, **kwargs)
+        unchanged = self.ground.unchanged(_grad_on())
         reason = self.withdrawn or self.ground.gone()
         if reason and not self.learning:
+            self._last = _NONE
             return self._fall_back(reason, args, kwargs)
-        if _modes() or _transforms() is not None or _forward_ad._current_level >= 0:
+        if _modes() or _transforms() is not None or _forward_ad._current_level >= 0 or watches():
             return self._fall_back("transform", args, kwargs)
-        # What the modules' modes are, the ground has told: a call like the last one is of its kind.
-        fits, key = self._last
-        if kwargs or self.learning or not fits(args):
-            key = call_key(args, kwargs, False if module is None else module.training)
-            if key not in self.proven:
-                if not self.learning:
-                    return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
-                self._learn(key, args, kwargs)
-            self._last = self._known.get(key, _never), key
+        key = call_key(args, kwargs, False if module is None else module.training)
+        if key not in self.proven:
+            if not self.learning:
+                return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
+            self._learn(key, args, kwargs)
+        self._last = self._known.get(key, _never), *process_state(), unchanged, key
         self.hits += 1
         result = self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
         if self.learning:
             self.ground.allow_own()
+            self._last = _NONE
         return result
 
     def _learn(self, key: Any, args: Any, kwargs: Any) -> None:
@@ -240,13 +263,16 @@ def _withdraw(top: Any, gone: Dispatch) -> None:
 
 
 def _caller(called: Any) -> Any:
-    """The module that is being called, where that can be told from the frame of a forward; None elsewhere."""
-    frame = called.f_back
+    """The module that is being called, where that can be told from the frame below a forward; None elsewhere."""
+    frame = called.f_back.f_back
     return frame.f_locals.get("self") if frame.f_code in _CALLERS else None
 
 
-def _never(args: tuple[Any, ...]) -> bool:
+def _never(*args: Any) -> bool:
     return False
+
+
+_NONE = (_never, _never, 0, _never, ())
 
 
 def _same(value: Any) -> Any:

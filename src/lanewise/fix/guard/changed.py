@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lanewise.fix.guard.memory import memory_at
+from lanewise.fix.guard.memory import Words
 
 __all__ = ["Changed", "changed_among"]
 
@@ -24,7 +24,12 @@ class Changed(Protocol):
     """Knows which dictionaries were changed.
 
     It holds the dictionaries themselves: none of them is freed, and its address given to another, while it is asked about.
+
+    Attributes:
+        places: addresses of words that change with the dictionaries; None where there are none.
     """
+
+    places: list[int] | None
 
     def none(self) -> bool:
         """Whether no dictionary has been changed."""
@@ -49,6 +54,8 @@ def changed_among(dicts: Sequence[dict[Any, Any]]) -> Changed:
 class _Unknown:
     """Any may have been changed."""
 
+    places: list[int] | None = None
+
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = dicts
 
@@ -71,19 +78,19 @@ class _Versioned:
 
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = dicts
-        self._memory, self._at = memory_at([id(one) + _VERSION_AT for one in dicts], "u8")
-        self._seen: Any = self._memory[self._at]
-        self._bytes = self._seen.tobytes()
+        self.places: list[int] | None = [id(one) + _VERSION_AT for one in dicts]
+        self._words = Words(self.places)
+        self._seen: Any = self._words.now()
 
     def none(self) -> bool:
-        return self._memory[self._at].tobytes() == self._bytes
+        return self._words.same()
 
     def which(self) -> Iterable[int]:
-        return np.flatnonzero(self._memory[self._at] != self._seen).tolist()
+        return np.flatnonzero(self._words.now() != self._seen).tolist()
 
     def settle(self, at: int) -> None:
-        self._seen[at] = self._memory[self._at[at]]
-        self._bytes = self._seen.tobytes()
+        self._seen[at] = self._words.now()[at]
+        self._words.seen = self._seen.tobytes()
 
 
 def _has_versions() -> bool:
@@ -98,6 +105,8 @@ def _has_versions() -> bool:
 
 class _Watched:
     """By a watcher, which is told of every change before it is made."""
+
+    places: list[int] | None = None
 
     def __init__(self, dicts: Sequence[dict[Any, Any]], watcher: int) -> None:
         self._dicts, self._watcher = dicts, watcher

@@ -8,11 +8,12 @@ holds; dictionaries that nobody has changed need not be looked at (`guard.change
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lanewise.fix.guard.changed import Changed, changed_among
 from lanewise.fix.guard.contents import Contents, cells_of, inside_of, may_change
+from lanewise.fix.guard.memory import Words
 from lanewise.fix.guard.trainable import Trainable
 from lanewise.fix.telling import told
 from lanewise.fix.typed_torch import torch
@@ -123,6 +124,8 @@ class Ground:
         self._handles, self._hooks = _Handle.next_id, [name for module in every for name in _hook_names(module)]
         self._modules = every
         self._dicts: Changed = changed_among([holder.held for holder in self._holders])
+        self._words: dict[bool, Words] = {}
+        self._asked: dict[bool, Callable[[], bool]] = {}
 
     def gone(self) -> str:
         """What no longer holds, "" if all does."""
@@ -133,7 +136,39 @@ class Ground:
             and (not _grad_on() or self._trainable.same())
         ):
             return ""
-        return self._look()
+        if reason := self._look():
+            # Nothing that was taken out is kept alive by what asks for it.
+            self._asked = {}
+        return reason
+
+    def unchanged(self, grad: bool) -> Callable[[], bool]:
+        """What tells, in a few reads of memory, that all is as it was when this was asked for.
+
+        To be asked for before it is found out by `gone` that all holds.
+
+        Args:
+            grad: whether it is asked with gradients on.
+        """
+        if (known := self._asked.get(grad)) is None or not known():
+            known = self._asked[grad] = self._ask(grad)
+        return known
+
+    def _ask(self, grad: bool) -> Callable[[], bool]:
+        dicts, contents, trainable = self._dicts.places, self._contents.quickly(), self._trainable.places
+        asked = [] if dicts is not None else [self._dicts.none]
+        asked += [] if trainable is not None or not grad else [self._trainable.same]
+        asked += [] if contents.same is None else [contents.same]
+        words = self._words.get(grad)
+        places = [*(dicts or ()), *self._contents.places, *((trainable or ()) if grad else ())]
+        if words is None or words.places != places:
+            words = self._words[grad] = Words(places)
+        array, at, seen, handles = words.array, words.at, words.now().tobytes(), _Handle.next_id
+        rest = asked[0] if len(asked) == 1 else (lambda: all(one() for one in asked)) if asked else None
+
+        def same(alive: Any = contents.alive) -> bool:
+            return array[at].tobytes() == seen and _Handle.next_id == handles and (rest is None or rest())
+
+        return same
 
     def _look(self) -> str:
         """The same, looked at closely."""
@@ -162,6 +197,7 @@ class Ground:
             if not holder.differing() and holder.holds_the_same():
                 self._dicts.settle(at)
         self._contents.allow_changed()
+        self._words, self._asked = {}, {}
 
 
 def _of_module(module: Any, root: bool) -> list[_Holder]:
