@@ -23,6 +23,7 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 from torch.overrides import BaseTorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from lanewise.fix.guard.call_kinds import call_key, call_kind
@@ -64,6 +65,15 @@ class Net(nn.Module):
         for part in self.parts:
             x = part(x)
         self.aux = x.mean()
+        return x
+
+
+class Quiet(Net):
+    """Writes nothing."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for part in self.parts:
+            x = part(x)
         return x
 
 
@@ -157,12 +167,29 @@ def test_whatever_changes_in_a_part_sends_calls_to_the_original(
     assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (3, {reason: 1})
 
 
-def test_what_was_put_in_place_of_an_equal_one_is_looked_into() -> None:
-    net = Net().eval().requires_grad_(False)
+@pytest.mark.parametrize("writes", [True, False])
+def test_what_was_put_in_place_of_an_equal_one_is_looked_into(writes: bool) -> None:
+    net = (Net() if writes else Quiet()).eval().requires_grad_(False)
     patch = patched(net, (X,))
     change_one_put_in_place(net)
     net(X)
     assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (1, {"attributes": 1})
+
+
+def test_a_program_that_writes_an_attribute_in_every_call_is_not_looked_at_in_every_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = Net().eval().requires_grad_(False)
+    patch = patched(net, (X,))
+    for _ in range(8):
+        net(X)
+    with monkeypatch.context() as context:
+        context.setattr(patch.dispatch, "_closely", None)
+        net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (9, {})
+    net.added = 1
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (9, {"attributes": 1})
 
 
 class Sizes(NamedTuple):
@@ -464,6 +491,11 @@ def test_calls_by_name_and_with_containers_are_known_without_a_key_and_told_apar
         entry(*args, **kwargs)
 
 
+class Watching(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
 def other_default_type() -> Any:
     return torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)
 
@@ -481,7 +513,7 @@ PROCESS: dict[str, tuple[Callable[[], Any], str]] = {
     "deterministic algorithms": (deterministic, "settings"),
     "default device": (lambda: entered(torch.device("meta")), "settings"),
     "watched functions": (lambda: entered(BaseTorchFunctionMode()), "transform"),
-    "watched operators": (lambda: entered(FlopCounterMode(display=False)), "transform"),
+    "watched operators": (lambda: entered(Watching()), "transform"),
     "autocast on a card": (
         lambda: (torch.set_autocast_enabled("cuda", True), lambda: torch.set_autocast_enabled("cuda", False)),
         "autocast",

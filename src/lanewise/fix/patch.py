@@ -13,7 +13,7 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
@@ -60,10 +60,10 @@ class Dispatch:
 
     def __init__(self, owner: Any, original: Callable[..., Any], fast: Callable[..., Any]) -> None:
         self.owner = owner
+        self._module = owner if isinstance(owner, torch.nn.Module) else None
         self.original = original
         self.fast = fast
         self._by_kind: Callable[..., Any] | None = getattr(fast, "by_kind", None)
-        self._module = owner if isinstance(owner, torch.nn.Module) else None
         self.ground = (
             Ground([owner], root=owner)
             if self._module is not None
@@ -79,9 +79,24 @@ class Dispatch:
         self.restores: Any = None
         self.hits = 0
         self.fallbacks: Counter[str] = Counter()
-        # A shallow copy of a module, and a replica, has the same dictionary of hooks, and the same forward: this.
-        self._shared = vars(owner).get("_forward_hooks", {}) if self._module is not None else {}
-        self._holders = _references(self._shared)
+        # A shallow copy of a module, and a replica, has the same forward: this. And the same set, which nobody else holds.
+        self._shared = vars(owner).get("_non_persistent_buffers_set") if self._module is not None else None
+        self._holders = _references(self._shared) if self._shared is not None else 0
+
+    @property
+    def original(self) -> Callable[..., Any]:
+        """What it stands in for. The method of the module's class is the one that the class has now."""
+        return (
+            types.MethodType(cast(Any, type(self._module)).forward, self._module) if self._of_class else self._original
+        )
+
+    @original.setter
+    def original(self, value: Callable[..., Any]) -> None:
+        module = self._module
+        own = None if module is None else vars(module).get("forward")
+        method = getattr(type(module), "forward", None)
+        self._original = value
+        self._of_class = (own is None or isinstance(own, Dispatch)) and _is_method(value, method, module)
 
     @property
     def calls(self) -> int:
@@ -101,7 +116,7 @@ class Dispatch:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Inside somebody else's compiled region or trace the original is what can be traced.
         if _in_compiler() or _compiler._is_compiling_flag:
-            return self.original(*args, **kwargs)
+            return self._run(args, kwargs)
         fits, state, modes, unchanged, key = self._last
         if not (
             fits(args, kwargs)
@@ -110,7 +125,7 @@ class Dispatch:
             and unchanged()
             and not _modes()
             and _forward_ad._current_level < 0
-            and _references(self._shared) == self._holders
+            and (not (holders := self._holders) or _references(self._shared) == holders)
             and not self.learning
             and not self.withdrawn
         ):
@@ -121,9 +136,9 @@ class Dispatch:
     def _closely(self, args: Any, kwargs: Any) -> Any:
         """A call that is not of the kind of the last one, or before which something has changed."""
         if _tracing() is not None:
-            return self.original(*args, **kwargs)
+            return self._run(args, kwargs)
         module = self._module
-        if module is not None and _references(self._shared) != self._holders:
+        if self._holders and _references(self._shared) != self._holders:
             other = _caller(inspect.currentframe())
             if other is not None and other is not module:
                 return self._of(other)(*args, **kwargs)
@@ -139,7 +154,8 @@ class Dispatch:
             if not self.learning:
                 return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
             self._learn(key, args, kwargs)
-        self._last = self._known.get(key, _never), *process_state(), unchanged, key
+        fits = self._known.get(key) if self.ground.settled() else None
+        self._last = _NONE if fits is None else (fits, *process_state(), unchanged, key)
         self.hits += 1
         result = self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
         if self.learning:
@@ -155,7 +171,13 @@ class Dispatch:
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Any:
         self.fallbacks[reason] += 1
-        return self.original(*args, **kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: Any, kwargs: Any) -> Any:
+        """The original; written so that torch's compiler can look into it."""
+        if self._of_class:
+            return type(self._module).forward(self._module, *args, **kwargs)  # type: ignore[attr-defined]
+        return self._original(*args, **kwargs)
 
     def _why_not(self, key: Any, args: Any, kwargs: Any) -> str:
         if (reason := self._refused.get(key)) is None:
@@ -266,6 +288,10 @@ def _caller(called: Any) -> Any:
     """The module that is being called, where that can be told from the frame below a forward; None elsewhere."""
     frame = called.f_back.f_back
     return frame.f_locals.get("self") if frame.f_code in _CALLERS else None
+
+
+def _is_method(value: Any, function: Any, owner: Any) -> bool:
+    return function is not None and getattr(value, "__func__", None) is function and value.__self__ is owner
 
 
 def _never(*args: Any) -> bool:

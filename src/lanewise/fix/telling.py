@@ -6,6 +6,7 @@ import functools
 import math
 import types
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Collection, Mapping
 from enum import Enum
@@ -17,7 +18,7 @@ import numpy as np
 
 from lanewise.fix.typed_torch import torch
 
-__all__ = ["Unlike", "told", "told_by_identity"]
+__all__ = ["Unlike", "same_object", "told", "told_by_identity"]
 
 
 _DEPTH, _MOST = 5, 1000
@@ -59,6 +60,11 @@ def told(value: Any) -> Any:
     return value if type(value) in _BY_THEMSELVES else _Look().at(value, 0)
 
 
+def same_object(value: Any) -> Any:
+    """Something that is equal for this very object only."""
+    return _Same(value)
+
+
 def told_by_identity(value: Any) -> bool:
     """Whether it is told apart as an object only: nothing in it counts."""
     return type(told(value)) is _Same
@@ -97,6 +103,8 @@ class _Look:
     def _inside(self, value: Any, kind: type, depth: int) -> Any:
         if isinstance(value, np.ndarray):
             return (kind, value.dtype.str, value.shape, value.tobytes()) if value.size <= _MOST else Unlike()
+        if isinstance(value, bytearray | array):
+            return (kind, bytes(value)) if len(value) <= _MOST else Unlike()
         if isinstance(value, Collection) and len(value) > _MOST:
             return (kind, len(value), _Same(value))
         if isinstance(value, Mapping):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,8 +31,8 @@ class Changed(Protocol):
 
     places: list[int] | None
 
-    def none(self) -> bool:
-        """Whether no dictionary has been changed."""
+    def none(self, but: Set[int] = ...) -> bool:
+        """Whether no dictionary has been changed, but for those of some numbers."""
         ...
 
     def which(self) -> Iterable[int]:
@@ -59,7 +59,7 @@ class _Unknown:
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = dicts
 
-    def none(self) -> bool:
+    def none(self, but: Set[int] = frozenset()) -> bool:
         return not self._dicts
 
     def which(self) -> Iterable[int]:
@@ -82,8 +82,8 @@ class _Versioned:
         self._words = Words(self.places)
         self._seen: Any = self._words.now()
 
-    def none(self) -> bool:
-        return self._words.same()
+    def none(self, but: Set[int] = frozenset()) -> bool:
+        return self._words.same() or (bool(but) and set(self.which()) <= but)
 
     def which(self) -> Iterable[int]:
         return np.flatnonzero(self._words.now() != self._seen).tolist()
@@ -116,8 +116,8 @@ class _Watched:
             _told.setdefault(id(one), []).append((self._touched, at))
             _api("PyDict_Watch", ctypes.c_int(watcher), ctypes.py_object(one))
 
-    def none(self) -> bool:
-        return not self._touched
+    def none(self, but: Set[int] = frozenset()) -> bool:
+        return not self._touched or self._touched <= but
 
     def which(self) -> Iterable[int]:
         return sorted(self._touched)

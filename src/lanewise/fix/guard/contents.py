@@ -5,6 +5,7 @@ Values whose identity says all are compared by it, all in one pass; what is left
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from ctypes import c_char
@@ -15,6 +16,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from lanewise.fix.guard.memory import CONTENT_AT, ITEMS_AT, LENGTH_AT, USED_AT, WORD, lies_as_known, referents
+from lanewise.fix.guard.program_parts import of_library
 from lanewise.fix.telling import told, told_by_identity
 from lanewise.fix.typed_torch import torch
 
@@ -79,7 +81,10 @@ def _look(value: Any, found: Inside, seen: set[int], depth: int) -> None:
         for cell in cells_of(value):
             _look_into_cell(cell, found, seen, depth + 1)
         _each([getattr(value, "__self__", None), *(value.__defaults__ or ())], found, seen, depth)
-    elif callable(value):
+    elif isinstance(value, functools.partial):
+        found.dicts.append(value.keywords)
+        _each([value.func, *value.args, *value.keywords.values()], found, seen, depth)
+    elif callable(value) and of_library(value):
         pass
     elif type(getattr(value, "__dict__", None)) is dict:
         found.dicts.append(vars(value))

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CONTENT_AT", "ITEMS_AT", "LENGTH_AT", "USED_AT", "WORD", "Words", "lies_as_known", "referents"]
+__all__ = ["CONTENT_AT", "ITEMS_AT", "LENGTH_AT", "TYPE_AT", "USED_AT", "WORD", "Words", "lies_as_known", "referents"]
 
 WORD = 8
+TYPE_AT = object.__basicsize__ - WORD
 CONTENT_AT = LENGTH_AT = object.__basicsize__
-"""Offsets in CPython's objects: of what a variable of a closure holds, and of the number of values in a list."""
+"""Offsets in CPython's objects: of the class, of what a variable of a closure holds, of the number of values in a list."""
 USED_AT = LENGTH_AT + WORD
 """Of the number of values in a set."""
 ITEMS_AT = tuple.__basicsize__
@@ -69,7 +70,7 @@ def lies_as_known() -> bool:
         return value
 
     cells: Any = function.__closure__
-    words = Words([id(cells[0]) + CONTENT_AT, id(numbers) + LENGTH_AT, id(names) + USED_AT])
+    words = Words([id(cells[0]) + CONTENT_AT, id(numbers) + LENGTH_AT, id(names) + USED_AT, id(names) + TYPE_AT])
     found = [words.now().tolist()]
     value = two
     numbers.append(one)
@@ -77,7 +78,7 @@ def lies_as_known() -> bool:
     found.append(words.now().tolist())
     items = Words([id(kept) + ITEMS_AT, id(kept) + ITEMS_AT + WORD]).now().tolist()
     return (
-        found == [[id(one), 2, 3], [id(two), 3, 2]]
+        found == [[id(one), 2, 3, id(set)], [id(two), 3, 2, id(set)]]
         and items == [id(one), id(two)]
         and sorted(map(id, referents([numbers, names]))) == sorted(map(id, [*numbers, *names]))
     )
