@@ -441,6 +441,13 @@ def test_calls_with_several_arguments_are_told_apart_one_after_the_other() -> No
         assert (patch.dispatch.hits, patch.dispatch.fallbacks.total()) == (2, len(given) - 1), at
 
 
+class Sent:
+    """An object with tensors in it, as language models' caches are."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.tensor, self.layers = value, X, [SimpleNamespace(keys=X.clone())]
+
+
 MANY: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((X,), {"mask": X.clone(), "scale": 2.0}),
     ((X,), {"scale": 2.0, "mask": X.clone()}),
@@ -467,6 +474,11 @@ MANY: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((X, torch.float32, "cpu", b"", ...), {}),
     ((X, torch.float64, "cpu", b"", ...), {}),
     ((X, nn.Parameter(X, requires_grad=False)), {}),
+    ((SimpleNamespace(value=1.0, tensor=X),), {}),
+    ((SimpleNamespace(value=2.0, tensor=X),), {}),
+    ((SimpleNamespace(other=1.0, tensor=X),), {}),
+    ((Sent(1.0),), {}),
+    ((Sent(True),), {}),
 ]
 
 

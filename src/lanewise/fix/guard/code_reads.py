@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 from lanewise.fix.guard.contents import cells_of, content_of
 from lanewise.fix.guard.program_parts import of_library
 
-__all__ = ["Reads", "dict_of_class", "reads_of"]
+__all__ = ["HEAP_TYPE", "Reads", "dict_of_class", "reads_of"]
 
 _MOST = 500
 """Functions that are followed."""
 
-_HEAP_TYPE = 1 << 9
+HEAP_TYPE = 1 << 9
+"""Flag of classes that are written in Python, which can be changed."""
 
 
 class Reads(NamedTuple):
@@ -57,7 +58,7 @@ def dict_of_class(kind: type) -> dict[str, Any]:
 
 
 def _can_change(kind: type) -> bool:
-    return bool(kind.__flags__ & _HEAP_TYPE)
+    return bool(kind.__flags__ & HEAP_TYPE)
 
 
 def _read(function: types.FunctionType, owner: Any, found: Reads) -> Iterator[tuple[Any, Any]]:

@@ -177,8 +177,25 @@ class Ground:
         self._words: dict[bool, Words] = {}
         self._asked: dict[bool, Callable[[], bool]] = {}
 
-    def gone(self) -> str:
-        """What no longer holds, "" if all does."""
+    def look(self, grad: bool) -> tuple[str, Callable[[], bool] | None]:
+        """What no longer holds, "" if all does; and what tells in a few reads of memory that all still does, if anything.
+
+        Args:
+            grad: whether gradients are on, now and whenever that is asked.
+        """
+        if (known := self._asked.get(grad)) is not None and known():
+            return "", known
+        # First what is there is read, and then found to be as it was: what comes in between is a change.
+        asked = self._ask(grad)
+        reason = self._gone()
+        if reason or not self._dicts.none(self._by_value):
+            # What was put in place of something equal is looked at each time. Nothing is kept alive by what asks for it.
+            self._asked = {}
+            return reason, None
+        self._asked[grad] = asked
+        return "", asked
+
+    def _gone(self) -> str:
         if not self._of_the_same_classes():
             return "methods"
         if (
@@ -188,26 +205,7 @@ class Ground:
             and (not _grad_on() or self._trainable.same())
         ):
             return ""
-        if reason := self._look():
-            # Nothing that was taken out is kept alive by what asks for it.
-            self._asked = {}
-        return reason
-
-    def settled(self) -> bool:
-        """Whether nothing has to be looked at again each time: what was put in place of something equal has."""
-        return self._dicts.none(self._by_value)
-
-    def unchanged(self, grad: bool) -> Callable[[], bool]:
-        """What tells, in a few reads of memory, that all is as it was when this was asked for.
-
-        To be asked for before it is found out by `gone` that all holds.
-
-        Args:
-            grad: whether it is asked with gradients on.
-        """
-        if (known := self._asked.get(grad)) is None or not known():
-            known = self._asked[grad] = self._ask(grad)
-        return known
+        return self._look()
 
     def _ask(self, grad: bool) -> Callable[[], bool]:
         dicts, contents, trainable = self._dicts.places, self._contents.quickly(), self._trainable.places

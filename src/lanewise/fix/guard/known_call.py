@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import ALIGNED
+from lanewise.fix.guard.code_reads import HEAP_TYPE
 from lanewise.fix.typed_torch import torch
 
 __all__ = ["Fits", "known_call"]
@@ -22,7 +24,8 @@ __all__ = ["Fits", "known_call"]
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _BY_IDENTITY = (bool, type(None), type(...), torch.dtype, torch.layout, torch.memory_format)
 _BY_VALUE = (int, float, str, bytes, torch.device)
-_MOST = 64
+_WHOLE = (torch.nn.Module, torch.optim.Optimizer)
+_MOST = 500
 """Tensors and other values of a call that are written out."""
 
 Fits = Callable[[tuple[Any, ...], dict[str, Any]], bool]
@@ -31,8 +34,8 @@ Fits = Callable[[tuple[Any, ...], dict[str, Any]], bool]
 def known_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fits | None:
     """What tells whether later calls are of the kind of this one, with grad mode and autocast as they are now.
 
-    False where it cannot tell. None for a call that is not made of tensors in memory, plain values, and lists, tuples and
-    dictionaries of these.
+    False where it cannot tell. None for a call that is not made of tensors in memory, plain values, and lists, tuples,
+    dictionaries and plain objects of these.
     """
     if not _compares():
         return None
@@ -104,6 +107,11 @@ class _Written:
         elif kind is dict:
             self._unless(f"type({name}) is not dict")
             self.named(name, value)
+        elif _is_data(kind):
+            self._unless(f"type({name}) is not {self._named(kind)}")
+            held = self._new()
+            self._lines.append(f"{held} = {name}.__dict__")
+            self.named(held, vars(value))
         else:
             raise TypeError
 
@@ -120,6 +128,14 @@ class _Written:
         if self._count > _MOST:
             raise TypeError
         return f"v{self._count}"
+
+
+def _is_data(kind: type) -> bool:
+    """Whether all that its objects hold is in their dictionary: classes of Python without slots, and nothing of C's."""
+    bases = [base for base in kind.__mro__ if base not in (object, SimpleNamespace)]
+    written = all(base.__flags__ & HEAP_TYPE and not vars(base).get("__slots__") for base in bases)
+    called = any("__call__" in vars(base) for base in bases)
+    return written and kind.__dictoffset__ != 0 and not called and not issubclass(kind, _WHOLE)
 
 
 def _comparison(tensors: list[Any]) -> Callable[..., bool]:
