@@ -62,5 +62,5 @@ def runs_of(path: CriticalPath) -> list[list[int]]:
     )
     shown = time.argmax(axis=0)
     first = np.flatnonzero(np.diff(shown, prepend=-1))
-    ends = np.append(first[1:], len(shown))
-    return [[round(edges[begin]), round(edges[end]), int(shown[begin])] for begin, end in zip(first, ends, strict=True)]
+    at = np.rint(edges[np.append(first, len(shown))]).astype(np.int64).tolist()
+    return [[begin, end, int(kind)] for begin, end, kind in zip(at, at[1:], shown[first], strict=False)]
