@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import lanewise
 from lanewise.tree.tree_file import load
 from tests.support.corpus import REPOSITORY
 
@@ -36,11 +37,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages / "a_packages.pth").write_text("\n".join(PACKAGES) + "\n")
     (binaries / "lanewise").write_text(f'#!/bin/sh\nexec {binaries / "python"} -m lanewise "$@"\n')
     (binaries / "lanewise").chmod(0o755)
-    with socket.socket() as free:
+    with socket.socket() as free, socket.socket() as other:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        other.bind(("127.0.0.1", 0))
+        port, door = free.getsockname()[1], other.getsockname()[1]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LANEWISE_WATCH", "PYTHONPATH"))}
-    world = kept | {"PATH": f"{binaries}:{os.environ['PATH']}", "PORT": str(port), "OMP_NUM_THREADS": "1"}
+    world = kept | {
+        "PATH": f"{binaries}:{os.environ['PATH']}",
+        "PORT": str(port),
+        "DOOR": str(door),
+        "OMP_NUM_THREADS": "1",
+    }
     said: list[str] = []
     for kind, title, text in BLOCK.findall(PAGE):
         if title:
@@ -58,7 +65,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_job_and_its_ranks_have_a_tree_each(project: Path) -> None:
     assert {path.name for path in project.glob("*.lw")} == {
-        "train.lw", "job-rank0.lw", "job-rank1.lw", "serve.lw", "cache.lw", "cheap.lw",
+        "train.lw", "job-rank0.lw", "job-rank1.lw", "serve.lw", "cache.lw", "cheap.lw", "today.lw",
     }  # fmt: skip
     assert load(project / "train.lw").info.step_count >= 50
     assert load(project / "monday.lwtree").info.step_count > load(project / "job-rank0.lw").info.step_count
@@ -68,9 +75,16 @@ def test_the_steps_of_the_server_are_its_answers(project: Path) -> None:
     tree = load(project / "serve.lw")
     watched = tree.info.watched
     assert watched is not None
-    assert 55 <= watched.steps_seen <= 61
-    assert 20 <= watched.steps_watched <= 35
+    assert 115 <= watched.steps_seen <= 121
+    # Of every two one, but for those of the recording and before it.
+    assert 35 <= watched.steps_watched <= 55
     assert any("answer" in text for text in tree.strings)
+
+
+def test_its_next_answers_were_recorded_in_full_while_it_ran(project: Path) -> None:
+    (trace,) = (project / "serve-traces").iterdir()
+    assert len(lanewise.read(trace).steps) == 20
+    assert f'"traces": ["{trace}"], "problem": ""' in (project / "said.txt").read_text()
 
 
 def test_what_left_for_other_tools_is_there(project: Path) -> None:

@@ -74,12 +74,12 @@ _FAIL = "def inner(): raise ValueError('inner')\n"
 
 PROGRAMS: dict[str, Case] = {
     # -- ends
-    "plain": Case(body="work(60); print('done')", small=True),
+    "plain": Case(body="work(60); print('done')"),
     "exit code": Case(body="work(60); sys.exit(7)"),
     "exit code too large": Case(body="work(60); sys.exit(300)"),
     "exit negative": Case(body="sys.exit(-1)"),
     "exit none": Case(body="work(20); sys.exit()"),
-    "exit with a text": Case(body="work(60); sys.exit('that was wrong')", small=True),
+    "exit with a text": Case(body="work(60); sys.exit('that was wrong')"),
     "exit with an object": Case(body="sys.exit({'a': [1]})"),
     "exit in a handler": Case(
         body="import atexit\natexit.register(lambda: print('bye'))\nwork(60); raise SystemExit(3)"
@@ -133,7 +133,7 @@ PROGRAMS: dict[str, Case] = {
     "warns of its caller": Case(
         body="import warnings\nwork(30)\nwarnings.warn('old', DeprecationWarning, stacklevel=2)"
     ),
-    "frames": Case(body="try: sys._getframe(1)\nexcept ValueError: print('top')", small=True),
+    "frames": Case(body="try: sys._getframe(1)\nexcept ValueError: print('top')"),
     "module": Case(
         words=("-m", "tool", "-m", "x"), files={"tool.py": WORK + "work(60); print(__spec__.name, sys.argv[1:])"}
     ),
@@ -148,7 +148,7 @@ PROGRAMS: dict[str, Case] = {
     "module that is not there": Case(words=("-m", "no_such_module"), small=True),
     "code": Case(words=("-c", WORK + "work(60); print(sys.argv, repr(sys.path[0]))", "-x")),
     "standard input": Case(words=("-", "a"), stdin=WORK + "work(30); print(sys.argv, __name__)\n"),
-    "zip file": Case(words=("app.zip", "a"), make=_zip, small=True),
+    "zip file": Case(words=("app.zip", "a"), make=_zip),
     "folder": Case(words=("app", "a"), make=_folder),
     "pyc": Case(body="work(30); print(__name__, sys.argv)", words=("program.pyc",), make=_pyc),
     "modules of our names": Case(
@@ -179,7 +179,6 @@ PROGRAMS: dict[str, Case] = {
     "daemon": Case(
         body="log = open('log', 'w'); os.close(1); os.close(2)\nmore = open('more', 'w')\nwork(60)\n"
         "log.write('end'); more.write('end')",
-        small=True,
     ),
     "captured stderr": Case(
         body="import contextlib, io\nwith contextlib.redirect_stderr(io.StringIO()) as e: work(60)\n"
@@ -193,7 +192,6 @@ PROGRAMS: dict[str, Case] = {
     "pytest with warnings as errors": Case(
         words=("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "--no-header", "test_it.py"),
         files={"test_it.py": WORK + "def test_it(capfd):\n    work(60)\n    assert capfd.readouterr() == ('', '')\n"},
-        small=True,
     ),
     "disk full": Case(
         body="import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"

@@ -3,10 +3,12 @@
     python -m benchmarks.web TRACE [--rounds 5] [-o results.json] [--speedscope DIR]
 
 For each round, in a fresh browser: first paint; time until the timeline has drawn its first frame and answers; frame
-times while the view pans and zooms as if keys were held; memory of the page's process. Frame times are distances between
-animation frames, so that drawing, layout and everything else of the browser count. Results hold the machine's class,
-versions and every sample's summary; no host name and no path. `--speedscope tests/tree/readers/node_modules/speedscope/
-dist/release` (after `npm ci` there) opens the same trace in a plain speedscope page in the same rounds.
+times while the view pans and zooms as if keys were held; memory of the page's process; CPU time for each movement of the
+pointer over the slices, one in each frame, of the page's main thread and of all threads of its process. Frame times are
+distances between animation frames, so that drawing, layout and everything else of the browser count. Results hold the
+machine's class, versions and every sample's summary; no host name and no path. `--speedscope tests/tree/readers/
+node_modules/speedscope/dist/release` (after `npm ci` there) opens the same trace in a plain speedscope page in the same
+rounds.
 `--server` opens the trace through `lanewise view` instead, as one too large for a file (benchmarks/web/served.py).
 
 Traces: `python -m benchmarks.reader.generate TRACE --events N`, with N = 1000000 for results.json, 1500000 (more than a
@@ -45,6 +47,8 @@ FLAGS = [
     "--disable-sync",
     "--enable-precise-memory-info",
 ]
+
+_NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 
 # Pans to and fro, then zooms in and out, for about ten seconds, and records the distance of frames.
 _FRAMES = """async ({keys, milliseconds}) => {
@@ -223,6 +227,7 @@ def _round(browser: Any, page_path: Path, seconds: float) -> dict[str, Any]:
         page.keyboard.press("+")
     for values in run(["d", "a"]).values():
         frames.setdefault("pan, close up", []).extend(values)
+    hover_thread, hover_process = _hover(page, cdp)
     cdp.send("HeapProfiler.collectGarbage")
     heap = page.evaluate("performance.memory.usedJSHeapSize")
     memory = _renderer_memory()
@@ -235,14 +240,39 @@ def _round(browser: Any, page_path: Path, seconds: float) -> dict[str, Any]:
         "heap_mb": heap / 1e6,
         "process_mb": memory,
         "pan_cpu_ms_per_frame": cpu,
+        "hover_cpu_ms": hover_thread,
+        "hover_process_cpu_ms": hover_process,
         "frames": frames,
     }
+
+
+def _hover(page: Any, cdp: Any, moves: int = 300) -> tuple[float, float]:
+    """CPU time of a movement of the pointer over the whole trace, ms: of the main thread, and of the renderer process."""
+    page.keyboard.press("0")
+    box = page.locator(".canvas-box canvas").bounding_box()
+    left, width = box["x"] + 200, box["width"] - 210
+    top, height = box["y"] + 80, box["height"] - 90
+    page.evaluate(_NEXT_FRAME)
+    thread, process = _task_seconds(cdp), _renderer_cpu()
+    cards = 0
+    for i in range(moves):
+        page.mouse.move(left + i * 37 % width, top + i * 61 % height)
+        page.evaluate(_NEXT_FRAME)
+        cards += i % 20 == 0 and page.locator(".hover-card").count()
+    if cards < moves // 60:
+        raise SystemExit("the pointer met too few slices")
+    return (_task_seconds(cdp) - thread) * 1e3 / moves, (_renderer_cpu() - process) * 1e3 / moves
 
 
 def _task_seconds(cdp: Any) -> float:
     """CPU time of the page's main thread so far: what others on the machine do does not count."""
     metrics = cdp.send("Performance.getMetrics")["metrics"]
     return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
+
+
+def _renderer_cpu() -> float:
+    """CPU seconds of the renderer processes below this one so far."""
+    return sum(served.cpu_of(process) for process in _renderers())
 
 
 def _renderers() -> list[int]:
@@ -305,7 +335,9 @@ def _of_peer(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for name in ("first_paint_ms", "interactive_ms", "heap_mb", "process_mb", "pan_cpu_ms_per_frame"):
+    for name, first in rounds[0].items():
+        if not isinstance(first, int | float):
+            continue
         values = sorted(round_[name] for round_ in rounds)
         result[name] = {
             "median": round(statistics.median(values), 1),

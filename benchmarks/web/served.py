@@ -48,7 +48,7 @@ def measure(
             size = len(answer.read())
         result: dict[str, Any] = {
             "answers_s": round(time.perf_counter() - begun, 2),
-            "answers_cpu_s": _cpu(process.pid),
+            "answers_cpu_s": cpu_of(process.pid),
             "page_bytes": size,
         }
         return result | _in_browser(browser, address, renderer_memory, picture, lambda: _peak(process.pid))
@@ -118,7 +118,7 @@ def _in_browser(
     }
 
 
-def _cpu(process: int) -> float:
+def cpu_of(process: int) -> float:
     """CPU seconds of a process so far, of all its threads; NaN where the system does not tell."""
     try:
         fields = (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()

@@ -66,11 +66,16 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+QUICK = ("one thread per request", "a worker that does not end", "a profiler while a step is recorded", "markers")
+
+
 @pytest.mark.parametrize(
     "verb",
     [["run", "--no-explain"], pytest.param(["watch", "--way", "windows", "--every", "5"], marks=pytest.mark.slow)],
 )
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS]
+)
 def test_the_program_runs_as_without_us(name: str, verb: list[str], tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(LOOP + PROGRAMS[name] + "\nprint('end')\n")
     plain = run(tmp_path, "program.py")

@@ -102,7 +102,7 @@ def test_diff_errors_are_one_line(traces: tuple[Path, Path], tmp_path: Path) -> 
     refused("diff", before, empty, code=2, said="nothing to compare")
     refused("diff", before, nonsense, code=3, said="nonsense.json")
     refused("diff", before, tmp_path / "missing.json", code=3, said="missing.json")
-    refused("diff", before, after, "--step-time", "5", code=2, said="1 step times for 2 sides")
+    refused("diff", before, after, "--step-time", "5", code=2, said="1 step time for 2 sides")
     assert run("diff", before, other, "--anyway").returncode == 0
 
 

@@ -112,7 +112,9 @@ ENDS: dict[str, tuple[Candidate, type[BaseException] | None]] = {
 
 
 @pytest.mark.parametrize("applied", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize(
+    "name", [name if name != "out of budget" else pytest.param(name, marks=pytest.mark.slow) for name in ENDS]
+)
 def test_whatever_becomes_of_it_the_process_is_as_it_was(
     name: str, applied: bool, work_clock: WorkClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from lanewise.tree.tree_file import dumps, loads
 from tests.support.collapsed_stacks import parse_collapsed
 from tests.tree.programs import Action, play, programs
 
-relaxed = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+relaxed = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def device_total(trace: Trace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lanewise.diagnose.explain import facts_of, report_of
+from lanewise.report.model import Report
 from lanewise.show.page import window_queries
 from lanewise.show.page.html import report_html
 from lanewise.show.page.series import queue_series
@@ -100,12 +101,81 @@ def test_numbers_of_steps_do_not_end_at_nine(page_of: Open) -> None:
     assert all(left + wide < right for (left, wide), (right, _) in pairwise(places))
 
 
-def test_a_key_says_what_the_colours_are(page_of: Open) -> None:
-    page = page_of(training(), "#view=timeline").page
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[PageServer, Report]]:
+    """A trace that its page asks a server for, slice by slice."""
+    facts = facts_of(training())
+    report = report_of(facts)
+    server = PageServer(facts, report, max_slices=10)
+    threading.Thread(target=server.serve, daemon=True).start()
+    yield server, report
+    server.close()
+
+
+@pytest.mark.parametrize("from_server", [False, True])
+def test_a_key_says_what_the_colours_are(
+    page_of: Open, open_page: Open, served: tuple[PageServer, Report], from_server: bool
+) -> None:
+    there = "#view=timeline"
+    page = (open_page(served[0].address + there) if from_server else page_of(training(), there)).page
     key = page.get_by_test_id("colours").inner_text()
     for what in ("kernels: ", "operators", "launches"):
         assert what in key
     assert "sets" not in key
+
+
+@pytest.mark.parametrize("from_server", [False, True])
+def test_every_event_of_a_finding_is_marked(
+    page_of: Open, open_page: Open, served: tuple[PageServer, Report], from_server: bool
+) -> None:
+    finding = max(served[1].findings, key=lambda one: sum(place.events for place in one.places))
+    total = sum(place.events for place in finding.places)
+    assert total > 100
+    there = f"#view=timeline&finding={finding.code}"
+    page = (open_page(served[0].address + there) if from_server else page_of(training(), there)).page
+    said = page.get_by_test_id("marked")
+    said.wait_for()
+    assert said.inner_text().strip() == f"All of its {total} events are underlined in the lanes."
+    page.evaluate(
+        "() => { const { fillRect } = CanvasRenderingContext2D.prototype; window.bars = [];"
+        "CanvasRenderingContext2D.prototype.fillRect = function (x, y, w, h) {"
+        " if (h === 3 && y > 80) window.bars.push(x); return fillRect.call(this, x, y, w, h) } }"
+    )
+    page.locator(".canvas-box canvas").focus()
+    page.keyboard.press("+")
+    until(page, "window.bars.length > 20")
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(100)
+    page.evaluate("window.bars = []")
+    page.keyboard.press("-")
+    page.wait_for_timeout(150)
+    assert page.evaluate("window.bars.length") == 0
+
+
+def test_pinned_lanes_stay_while_the_others_scroll(page_of: Open) -> None:
+    page = page_of(training(), "#view=timeline", height=460).page
+    page.evaluate(_TEXTS)
+    canvas = page.locator(".canvas-box canvas")
+    box = canvas.bounding_box()
+
+    def tops() -> dict[str, float]:
+        page.wait_for_timeout(120)
+        return {text: y for text, x, y in page.evaluate("window.drawn") if x < _GUTTER}
+
+    button = page.get_by_role("button", name="Pin GPU")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    before = tops()
+    lane = next(text for text in before if text.startswith("GPU 0, stream"))
+    page.mouse.move(box["x"] + 500, box["y"] + box["height"] - 10)
+    page.mouse.wheel(0, 30)
+    after = tops()
+    assert after[lane] == before[lane]
+    assert after["GPU 0"] < before["GPU 0"]
+    # The pin of the lane lets it go again.
+    page.mouse.click(box["x"] + _GUTTER - 10, box["y"] + before[lane])
+    assert lane not in tops()
+    assert button.get_attribute("aria-pressed") == "false"
 
 
 def test_the_panel_takes_the_room_that_it_is_given(page_of: Open) -> None:
@@ -128,20 +198,26 @@ def test_the_panel_takes_the_room_that_it_is_given(page_of: Open) -> None:
     assert abs(panel.bounding_box()["height"] - (before - 4)) < 3
 
 
-def test_pointing_draws_no_slice_again(page_of: Open) -> None:
+def test_pointing_paints_nothing_and_outlines_what_is_pointed_at(page_of: Open) -> None:
     page = page_of(training(), "#view=timeline").page
     box = page.locator(".canvas-box canvas").bounding_box()
-    page.evaluate(
-        "() => { const { fill } = Uint32Array.prototype; window.fills = 0;"
-        "Uint32Array.prototype.fill = function (...all) { window.fills++; return fill.apply(this, all) } }"
-    )
-    for x in range(200, 900, 50):
-        page.mouse.move(box["x"] + x, box["y"] + 140)
+    page.wait_for_timeout(100)
+    page.evaluate(_TEXTS)
+    outlined: set[float] = set()
+    for i in range(24):
+        x = 230 + 40 * i
+        page.mouse.move(box["x"] + x, box["y"] + 200 + i % 8 * 20)
         page.wait_for_timeout(30)
-    assert page.evaluate("window.fills") == 0
+        outline = page.locator(".hover-outline")
+        if outline.count():
+            around = outline.bounding_box()
+            assert around["x"] - 3 <= box["x"] + x <= around["x"] + around["width"] + 3
+            outlined.add(around["x"])
+    assert len(outlined) > 2
+    assert page.evaluate("window.frames_") == 0
     page.keyboard.press("+")
     page.wait_for_timeout(100)
-    assert page.evaluate("window.fills") > 0
+    assert page.evaluate("window.frames_") > 0
 
 
 def test_the_summary_is_copied_and_the_tab_names_the_file(open_page: Open, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from lanewise.capture.file import event_counts
 from lanewise.capture.file.free_memory import free_memory
 from lanewise.capture.file.save import discard, free_path, is_whole, rank_suffix, rewrite_facts, write_trace
 from lanewise.capture.file.size import TraceSize
+from lanewise.capture.on_demand.found_elsewhere import FoundElsewhere
 from lanewise.capture.profiling import faults
 from lanewise.capture.profiling.fork_safety import end_without_destructors
 from lanewise.capture.profiling.own_profiler import OwnProfiler
@@ -75,6 +76,10 @@ class Options:
 class Recording:
     """Records the program that it runs inside. Exceptions of its own end the recording, never the program.
 
+    Args:
+        log: is told what happens. saved: is told of the trace.
+        steps_from: a finder that finds the steps already, for one whose owner calls `step`.
+
     Attributes:
         trace: the file, once written. facts: what is known about it. window: how far recording got.
     """
@@ -84,6 +89,7 @@ class Recording:
         options: Options,
         log: Callable[[str], None] = lambda _: None,
         saved: Callable[[Path], None] = lambda _: None,
+        steps_from: StepFinder | None = None,
     ) -> None:
         # The program may change its working directory.
         self.options = replace(options, out=options.out.absolute())
@@ -92,7 +98,11 @@ class Recording:
         self.facts: Recorded | None = None
         self.problem = ""
         self.window = self._make_window(self._plan_that_fits())
-        self.finder = StepFinder(self.window, self._failed)
+        self.finder = (
+            StepFinder(self.window, self._failed)
+            if steps_from is None
+            else FoundElsewhere(steps_from, self.window, self._failed)
+        )
         self._log = log
         self._saved = saved
         self._session: Session | None = None

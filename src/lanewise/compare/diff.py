@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lanewise.compare.compare import compare_arms
 from lanewise.compare.model import Comparison
+from lanewise.compare.outcome.descriptions import plural
 from lanewise.compare.sides.arm import Arm, short_labels
 from lanewise.compare.sides.baseline import is_baseline, load_baseline
 from lanewise.compare.sides.from_report import is_report, load_report
@@ -78,9 +79,9 @@ def arms_of(
     settings: Settings | None = None,
 ) -> list[Arm]:
     """The sides as arms; see `diff`. `read_trace` opens a file by its path."""
-    for what, given in (("step times", unprofiled_us), ("labels", labels)):
+    for what, given in (("step time", unprofiled_us), ("label", labels)):
         if given and len(given) != len(sides):
-            raise UsageError(f"{len(given)} {what} for {len(sides)} sides: give one for each, in their order")
+            raise UsageError(f"{plural(len(given), what)} for {len(sides)} sides: give one for each, in their order")
     named = list(labels) or _told_apart(sides, short_labels([_name(side, place) for place, side in enumerate(sides)]))
     found: list[Arm] = []
     for place, (side, label) in enumerate(zip(sides, named, strict=True)):

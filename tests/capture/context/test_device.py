@@ -138,6 +138,22 @@ def metrics(tree: Tree, node: int) -> dict[str, int]:
     return {name: int(values[node]) for name, values in tree.metrics.items()}
 
 
+def test_another_profiler_has_the_device_for_a_while(cupti: Cupti) -> None:
+    watcher = lanewise.watch(measure=False, way="native")
+    with watcher:
+        collector = watcher._collector
+        launch(cupti.launch)
+        collector.make_way()
+        # Who registers last gets the records, as torch's profiler does.
+        cupti.library.cuptiActivityRegisterCallbacks(None, None)
+        launch(lambda: cupti.call(RUNTIME, LAUNCH, 1))
+        collector.on()
+        launch(cupti.launch, cupti.launch)
+    (node,) = rows(watcher.tree, "square(float*, int)")
+    assert metrics(watcher.tree, node)["count"] == 3
+    assert losses(watcher.tree) == {}
+
+
 def test_kernels_are_folded_into_the_operator_that_launched_them(cupti: Cupti) -> None:
     def step() -> None:
         for ns in (100, 300, 200):

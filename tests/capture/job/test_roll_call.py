@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lanewise.capture.job.held_signal import HeldTermination
+from lanewise.capture.job.held_signal import HeldSignal
 from lanewise.capture.job.roll_call import Lost, RollCall, roll_call
 
 
@@ -145,8 +145,8 @@ def test_what_another_wrote_into_the_roll_is_no_fault_of_ours(tmp_path: Path) ->
 def test_a_request_to_end_is_obeyed_afterwards() -> None:
     program = (
         "import os, signal, time\n"
-        "from lanewise.capture.job.held_signal import HeldTermination\n"
-        "with HeldTermination() as held:\n"
+        "from lanewise.capture.job.held_signal import HeldSignal\n"
+        "with HeldSignal(signal.SIGTERM) as held:\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    assert held.asked\n"
         "    print('reported', flush=True)\n"
@@ -160,7 +160,7 @@ def test_in_another_thread_nothing_is_held() -> None:
     seen: list[bool] = []
 
     def within() -> None:
-        with HeldTermination() as held:
+        with HeldSignal(signal.SIGTERM) as held:
             seen.append(held.asked)
 
     thread = threading.Thread(target=within)

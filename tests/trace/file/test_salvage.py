@@ -368,7 +368,7 @@ def survives(data: bytes) -> None:
     assert trace.reading.rows >= len(trace)
 
 
-FAST = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @FAST
@@ -442,7 +442,7 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ROWS | JSON, max_size=8), st.dictionaries(st.text(max_size=6), JSON, max_size=2))
 def test_rows_of_any_types(rows: list[Any], metadata: dict[str, Any]) -> None:
     survives(json.dumps({**metadata, "schemaVersion": 1, "traceEvents": rows}).encode())

@@ -45,6 +45,10 @@ export interface TimelineExtra {
   total?: number
   /** Position of the slice of each event that a finding names. */
   places?: Record<string, number>
+  /** How many events each finding is about. */
+  marked?: Record<string, number>
+  /** Kinds of events, families of kernels, and whether calls wait: in the whole trace, whatever of it is here. */
+  shown: { kinds: number[]; families: number[]; waits: boolean }
 }
 
 /** One level of nesting of one lane. */

@@ -5,8 +5,9 @@ import type { Place } from '../data/report'
 import type { Timeline } from '../data/timeline'
 import { formatQuantity } from '../format'
 import { type Cause, causeAt, type Details, type Measured, readable, refOf, type SliceRef } from './details'
-import { bandAt, initiallyFolded, type Layout, layoutOf, RULER, STEPS, STICKY } from './layout'
-import { boxOf, GUTTER, Painter, type Scene } from './painter'
+import { bandUnder, initiallyFolded, type Layout, layoutOf, RULER, STEPS, STICKY, topOf } from './layout'
+import type { Marks } from './marks'
+import { type Box, boxOf, GUTTER, Painter, PIN, type Scene } from './painter'
 import type { Found, Source } from './source'
 import { around, panned, perPixel, timeOf, type Viewport, within, xOf, zoomed } from './viewport'
 
@@ -16,6 +17,8 @@ export interface Hover {
   width: number
   height: number
   slice: SliceRef | null
+  /** Of the slice, to outline it. */
+  box: Box | null
   others: number
   args: { name: string; text: string }[]
   cause: Cause | null
@@ -29,6 +32,9 @@ type Gesture =
 
 const KEYS_PER_SECOND = 60
 
+/** Pinned lanes leave this share of the picture to the others. */
+const PINNED_SHARE = 0.6
+
 export class Controller {
   readonly hover = signal<Hover | null>(null)
   readonly selected = signal<Details | null>(null)
@@ -36,6 +42,10 @@ export class Controller {
   readonly found = signal<Found | null>(null)
   readonly matchIndex = signal(-1)
   readonly place = signal(0)
+  /** The events of the finding that is shown. */
+  readonly marks = signal<Marks | null>(null)
+  /** Lanes that do not scroll, by index. */
+  readonly pinned = signal<ReadonlySet<number>>(new Set())
 
   private canvas: HTMLCanvasElement | null = null
   private painter: Painter | null = null
@@ -46,7 +56,7 @@ export class Controller {
   private folded: Set<number>
   private range: [number, number] | null = null
   private marked: [number, number] | null = null
-  private hovered: SliceRef | null = null
+  private named: SliceRef | null = null
   private gesture: Gesture | null = null
   private pointers = new Map<number, { x: number; y: number }>()
   private pressed = new Set<string>()
@@ -69,7 +79,7 @@ export class Controller {
     this.span = { from, to }
     this.view = around(from, to, this.span, 0.04)
     this.folded = initiallyFolded(source.base)
-    this.layout = layoutOf(source.base, this.folded)
+    this.layout = this.arranged()
   }
 
   // -- what the view calls -------------------------------------------------------------------------------------------
@@ -99,7 +109,7 @@ export class Controller {
     on('keydown', (event) => this.keyDown(event, focusSearch), false)
     on('keyup', (event) => this.pressed.delete(event.key.toLowerCase()))
     on('blur', () => this.pressed.clear())
-    const resize = new ResizeObserver(() => this.draw())
+    const resize = new ResizeObserver(() => (this.pinned.peek().size ? this.relayout() : this.draw()))
     resize.observe(canvas)
     if (focus) canvas.focus({ preventScroll: true })
     this.draw()
@@ -138,6 +148,29 @@ export class Controller {
     this.relayout()
   }
 
+  /** Pins all lanes of devices, or lets everything scroll again. */
+  pinDevices(): void {
+    const { lanes } = this.source.base.extra
+    const devices = lanes.flatMap((lane, i) => (lane.side === 'device' ? [i] : []))
+    this.pinned.value = new Set(this.pinned.peek().size ? [] : devices)
+    this.relayout()
+  }
+
+  private pin(lane: number): void {
+    const pinned = new Set(this.pinned.peek())
+    if (!pinned.delete(lane)) pinned.add(lane)
+    this.pinned.value = pinned
+    this.relayout()
+  }
+
+  /** Marks every event of a finding; of none for ''. */
+  async mark(code: string): Promise<void> {
+    this.marks.value = null
+    const marks = code ? await this.source.marks(code).catch(() => null) : null
+    this.marks.value = marks
+    this.draw()
+  }
+
   async showPlace(place: Place, index: number): Promise<void> {
     this.place.value = index
     this.selected.value = null
@@ -147,7 +180,7 @@ export class Controller {
     this.setView(around(place.start_ns, place.end_ns, this.span), false)
     const slice = await this.source.ofEvent(place.event)
     if (slice && place.events > 0) {
-      this.hovered = slice
+      this.named = slice
       this.reveal(slice)
     }
     this.draw()
@@ -175,7 +208,7 @@ export class Controller {
     this.selected.value = null
     this.measured.value = null
     this.range = null
-    this.hovered = null
+    this.named = null
     this.noteSoon()
     this.draw()
   }
@@ -240,7 +273,8 @@ export class Controller {
       height: canvas.clientHeight,
       dark: this.isDark,
       selected: this.selected.peek(),
-      hovered: this.hovered,
+      named: this.named,
+      marks: this.marks.peek(),
       range: this.range,
       marked: this.marked,
       found: this.found.peek()?.names ?? null,
@@ -275,8 +309,13 @@ export class Controller {
   }
 
   private relayout(): void {
-    this.layout = layoutOf(this.source.base, this.folded)
+    this.layout = this.arranged()
     this.setScroll(this.scroll)
+  }
+
+  private arranged(): Layout {
+    const room = ((this.canvas?.clientHeight ?? 0) - STICKY) * PINNED_SHARE
+    return layoutOf(this.source.base, { folded: this.folded, pinned: this.pinned.peek(), room })
   }
 
   private reveal(slice: SliceRef): void {
@@ -284,8 +323,11 @@ export class Controller {
     if (lane !== undefined && this.folded.delete(lane)) this.relayout()
     const band = this.layout.bands[this.layout.bandOfRow[slice.row]]
     if (!band || !this.canvas) return
+    const top = topOf(this.layout, band, this.scroll) - STICKY
+    const { pinned } = this.layout
     const room = this.canvas.clientHeight - STICKY
-    if (band.y < this.scroll || band.y + band.height > this.scroll + room) this.setScroll(band.y - room / 3)
+    if (band.y < pinned || (top >= pinned && top + band.height <= room)) return
+    this.setScroll(band.y - pinned - (room - pinned) / 3)
   }
 
   // -- gestures ------------------------------------------------------------------------------------------------------
@@ -314,8 +356,10 @@ export class Controller {
     }
     if (event.button !== 0) return
     if (x < GUTTER) {
-      const band = this.layout.bands[bandAt(this.layout, y - STICKY + this.scroll)]
-      if (y > STICKY && band?.kind === 'row') this.fold(band.lane)
+      const band = y > STICKY ? bandUnder(this.layout, y, this.scroll) : undefined
+      if (band?.kind !== 'row') return
+      if (x >= GUTTER - PIN && band.first) this.pin(band.lane)
+      else this.fold(band.lane)
       return
     }
     if (event.shiftKey || y < RULER) this.gesture = { kind: 'range', from: timeOf(this.view, this.plot(), x - GUTTER) }
@@ -389,22 +433,26 @@ export class Controller {
     if (!hover && !this.hover.peek()) return
     this.hover.value = hover
     this.hoverFor = hover && [this.view, this.scroll, this.source.current, this.layout]
-    this.hovered = hover?.slice ?? null
-    this.draw()
   }
 
   private hoverAt(x: number, y: number): Hover | null {
     const { canvas, source } = this
-    if (!canvas || x < GUTTER) return null
-    const box = { x, y, width: canvas.clientWidth, height: canvas.clientHeight }
-    const none = { ...box, slice: null, others: 0, args: [], cause: null, text: '' }
+    if (!canvas) return null
+    const { layout, view, scroll } = this
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight]
+    const none = { x, y, width, height, slice: null, box: null, others: 0, args: [], cause: null, text: '' }
+    if (x < GUTTER) {
+      const lane = y > STICKY && x >= GUTTER - PIN ? bandUnder(layout, y, scroll) : undefined
+      if (lane?.kind !== 'row' || !lane.first) return null
+      return { ...none, text: this.pinned.peek().has(lane.lane) ? 'let this lane scroll' : 'keep this lane in sight' }
+    }
     const time = timeOf(this.view, this.plot(), x - GUTTER)
     if (y < RULER + STEPS) return null
     if (y < STICKY) {
       const cause = causeAt(source.current, time)
       return cause && { ...none, cause }
     }
-    const band = this.layout.bands[bandAt(this.layout, y - STICKY + this.scroll)]
+    const band = bandUnder(layout, y, scroll)
     if (band?.kind === 'series') {
       const series = source.current.series[band.series]
       let i = -1
@@ -431,9 +479,11 @@ export class Controller {
     const shown = last - first > 1 && slices.duration[slice] < pixel ? slices.longest(first, last) : slice
     const merged = current.columns.merged
     const sharing = merged ? merged[shown] : slices.duration[slice] < pixel ? last - first : 1
+    const ref = refOf(current, shown)
     return {
       ...none,
-      slice: refOf(current, shown),
+      slice: ref,
+      box: boxOf({ timeline: current, layout, view, scroll, width }, ref),
       others: Math.max(0, sharing - 1),
       args: readable(current.argsOf(shown)).slice(0, 6),
     }
@@ -448,8 +498,10 @@ export class Controller {
       '/': focusSearch,
       f: () => this.fit(),
       m: () => this.measureSelection(),
+      p: () => this.pinDevices(),
       escape: () => {
         this.marked = null
+        this.marks.value = null
         this.clear()
       },
       '+': () => this.zoomBy(0.6),

@@ -1,4 +1,4 @@
-// What stands where, from top to bottom. Bands above `stickyHeight` do not scroll.
+// What stands where, from top to bottom. Bands of pinned lanes come first and do not scroll.
 
 import type { Timeline } from '../data/timeline'
 
@@ -12,6 +12,15 @@ export interface Layout {
   height: number
   /** Band of each row of the timeline, or -1 where its lane is folded. */
   bandOfRow: Int32Array
+  /** Height of the pinned bands, px. */
+  pinned: number
+}
+
+/** Lanes of which one row shows, and lanes that do not scroll as far as `room` px reach, by index. */
+export interface Arrangement {
+  folded: ReadonlySet<number>
+  pinned: ReadonlySet<number>
+  room: number
 }
 
 export const RULER = 26
@@ -26,7 +35,7 @@ const GAP = 5
 /** Lanes with more rows than this start folded when there are many lanes. */
 const MANY_LANES = 200
 
-export function layoutOf(timeline: Timeline, folded: ReadonlySet<number>): Layout {
+export function layoutOf(timeline: Timeline, { folded, pinned, room }: Arrangement): Layout {
   const { lanes, device } = timeline.extra
   const bands: Band[] = []
   const bandOfRow = new Int32Array(timeline.rows.length).fill(-1)
@@ -41,6 +50,26 @@ export function layoutOf(timeline: Timeline, folded: ReadonlySet<number>): Layou
       y += SERIES + 2
     }
   }
+  const rowsShown = (lane: number) => (folded.has(lane) ? 1 : timeline.laneRows[lane].count)
+  const add = (lane: number) => {
+    const { first } = timeline.laneRows[lane]
+    const height = ROW[lanes[lane].side]
+    for (let i = 0; i < rowsShown(lane); i++) {
+      bandOfRow[first + i] = bands.length
+      bands.push({ kind: 'row', y, height, row: first + i, lane, first: i === 0 })
+      y += height
+    }
+    y += GAP
+  }
+  const kept = new Set<number>()
+  lanes.forEach((lane, index) => {
+    if (!pinned.has(index) || timeline.laneRows[index].first < 0) return
+    if (y + rowsShown(index) * ROW[lane.side] > room) return
+    if (kept.size === 0) y += GAP
+    kept.add(index)
+    add(index)
+  })
+  const pinnedHeight = y
   const indices = timeline.series.map((_, i) => i)
   const queue = indices.filter((i) => timeline.series[i].info.key === 'queue')
   let group = ''
@@ -64,24 +93,22 @@ export function layoutOf(timeline: Timeline, folded: ReadonlySet<number>): Layou
         )
       else heading('Elsewhere', 'rows of the recorder itself')
     }
-    const rows = timeline.laneRows[index]
-    if (rows.first < 0) return
-    const shown = folded.has(index) ? 1 : rows.count
-    for (let i = 0; i < shown; i++) {
-      bandOfRow[rows.first + i] = bands.length
-      const height = ROW[lane.side]
-      bands.push({ kind: 'row', y, height, row: rows.first + i, lane: index, first: i === 0 })
-      y += height
-    }
-    y += GAP
+    if (timeline.laneRows[index].first >= 0 && !kept.has(index)) add(index)
   })
   const rest = indices.filter((i) => !queue.includes(i))
   if (rest.length || (queue.length && !lanes.some((lane) => lane.side === 'device'))) {
     heading('Memory and counters', 'values over time, as the recorder and the allocator wrote them')
     curves(rest)
   }
-  return { bands, height: y, bandOfRow }
+  return { bands, height: y, bandOfRow, pinned: pinnedHeight }
 }
+
+/** Whether a band stays where it is while the others scroll. */
+export const isPinned = (layout: Layout, band: Band): boolean => band.y < layout.pinned
+
+/** Top of a band on the canvas, px. */
+export const topOf = (layout: Layout, band: Band, scroll: number): number =>
+  STICKY + band.y - (isPinned(layout, band) ? 0 : scroll)
 
 /** Lanes that start folded: with very many lanes, all but the first ones with steps. */
 export function initiallyFolded(timeline: Timeline): Set<number> {
@@ -93,9 +120,10 @@ export function initiallyFolded(timeline: Timeline): Set<number> {
   return folded
 }
 
-/** Index of the band at a height of the scrolled part, or -1. */
-export function bandAt(layout: Layout, y: number): number {
-  const { bands } = layout
+/** The band at a height of the canvas, px. */
+export function bandUnder(layout: Layout, height: number, scroll: number): Band | undefined {
+  const { bands, pinned } = layout
+  const y = height - STICKY + (height - STICKY < pinned ? 0 : scroll)
   let low = 0
   let high = bands.length - 1
   while (low < high) {
@@ -104,5 +132,5 @@ export function bandAt(layout: Layout, y: number): number {
     else high = middle - 1
   }
   const band = bands[low]
-  return band && y >= band.y && y < band.y + band.height ? low : -1
+  return band && y >= band.y && y < band.y + band.height ? band : undefined
 }

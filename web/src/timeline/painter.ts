@@ -6,12 +6,15 @@ import { characterWidth, clean, formatQuantity, formatTime } from '../format'
 import { CLASS_WORDS } from '../parts/classes'
 import { CauseShares } from './causes'
 import type { Details, SliceRef } from './details'
-import { CAUSES, type Layout, RULER, STEPS, STICKY } from './layout'
+import { CAUSES, isPinned, type Layout, RULER, STEPS, STICKY, topOf } from './layout'
 import { drawLine, isPale, type Line, lineOf, stamp } from './line'
+import { inView, type Marks } from './marks'
 import { BACKGROUND, halfway, INK, LEVELS, type Palette, paletteOf } from './palette'
 import { tickLabel, ticks, type Viewport, xOf } from './viewport'
 
 export const GUTTER = 190
+/** Width of the place of a lane's pin, at the right of the gutter. */
+export const PIN = 18
 
 export interface Scene {
   timeline: Timeline
@@ -22,7 +25,10 @@ export interface Scene {
   height: number
   dark: boolean
   selected: Details | null
-  hovered: SliceRef | null
+  /** The slice that a finding's place is named after. */
+  named: SliceRef | null
+  /** The events of a finding. */
+  marks: Marks | null
   range: [number, number] | null
   marked: [number, number] | null
   /** Rows of names that a search matches; null without a search. */
@@ -39,6 +45,7 @@ const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "D
 
 /** A name to write over a slice. */
 interface Label {
+  pinned: boolean
   x: number
   y: number
   width: number
@@ -92,7 +99,7 @@ export class Painter {
       scene.dark,
       scene.found,
     ] as const
-    // To point at something changes only what is drawn over the slices.
+    // To select something changes only what is drawn over the slices.
     if (this.drawn && drawn.every((value, i) => value === this.drawn?.[i])) {
       this.show(scene, ratio)
       return
@@ -126,11 +133,12 @@ export class Painter {
       if (waits[slice]) return palette.wait
       return (isDevice(slices.kind[slice]) ? palette.ofWork : palette.ofName)[slices.name[slice]]
     }
-    const clipTop = Math.round(STICKY * ratio)
     for (const band of layout.bands) {
-      const y = band.y - scroll + STICKY
+      const y = topOf(layout, band, scroll)
+      const pinned = isPinned(layout, band)
       if (band.kind !== 'row' || y + band.height < STICKY) continue
       if (y > scene.height) break
+      const clipTop = Math.round((pinned ? STICKY : STICKY + layout.pinned) * ratio)
       const row = timeline.rows[band.row]
       drawLine(this.line, slices, row, view.from, view.to, palette, colourOf, 26 * ratio)
       if (found) this.fade(scene, palette, row, ratio)
@@ -138,6 +146,7 @@ export class Painter {
       stamp(this.pixels, width, left, Math.round((y + 1) * ratio), bar, this.line, palette, clipTop, height)
       for (const label of this.line.labels)
         labels.push({
+          pinned,
           x: GUTTER + label.x / ratio,
           y: y + band.height / 2,
           width: label.width / ratio,
@@ -216,21 +225,37 @@ export class Painter {
   private over(scene: Scene, labels: Label[]): void {
     const { context: c } = this
     const { width, height, dark } = scene
-    const ink = dark ? INK.dark : INK.light
-    const dim = dark ? '#9aa6b2' : '#5b6672'
-    const line = dark ? '#2a323b' : '#e3e7ec'
-    const back = dark ? BACKGROUND.dark : BACKGROUND.light
+    const { ink, dim, line, back } = coloursOf(dark)
     c.font = FONT
     c.textBaseline = 'middle'
-    const character = characterWidth(c)
+    const { pinned } = scene.layout
+    this.within(0, STICKY + pinned, width, height, () => this.lanes(scene, labels, false))
+    if (pinned) this.within(0, STICKY, width, pinned, () => this.lanes(scene, labels, true))
+    this.within(GUTTER, STICKY, width - GUTTER, height, () => this.arrows(scene, ink))
+    this.sticky(scene, ink, dim, line, back)
+  }
 
+  /** Draws inside a rectangle. */
+  private within(x: number, y: number, width: number, height: number, draw: () => void): void {
+    const { context: c } = this
     c.save()
     c.beginPath()
-    c.rect(0, STICKY, width, height - STICKY)
+    c.rect(x, y, width, height)
     c.clip()
+    draw()
+    c.restore()
+  }
+
+  /** What is drawn over the lanes that scroll, or over those that do not. */
+  private lanes(scene: Scene, labels: Label[], pinned: boolean): void {
+    const { context: c } = this
+    const { width, dark } = scene
+    const { ink, dim, line, back } = coloursOf(dark)
+    const character = characterWidth(c)
     this.grid(scene, line)
     const bright = dark ? '#0c0f12' : '#10151a'
-    for (const { x, y, width: room, text, faint } of labels) {
+    for (const { pinned: of, x, y, width: room, text, faint } of labels) {
+      if (of !== pinned) continue
       const fits = Math.floor((room - 5) / character)
       if (fits < 2) continue
       // What a search does not match is pale, on a dark page dark: its text takes the page's ink.
@@ -245,13 +270,12 @@ export class Painter {
       c.fillText(clean(cut), start + 3, y + 0.5, Math.min(x + room, width) - start - 4)
     }
     c.globalAlpha = 1
-    this.curves(scene, ink, dim)
-    this.headings(scene, dim)
-    this.marks(scene, ink)
-    this.arrows(scene, ink)
-    this.gutter(scene, ink, dim, line, back)
-    c.restore()
-    this.sticky(scene, ink, dim, line, back)
+    if (!pinned) {
+      this.curves(scene, ink, dim)
+      this.headings(scene, dim)
+    }
+    this.marks(scene, ink, pinned)
+    this.gutter(scene, pinned, ink, dim, line, back)
   }
 
   private grid(scene: Scene, line: string): void {
@@ -277,7 +301,7 @@ export class Painter {
     c.strokeStyle = dim
     c.textAlign = 'right'
     for (const band of scene.layout.bands) {
-      const top = band.y - scene.scroll + STICKY
+      const top = topOf(scene.layout, band, scene.scroll)
       if (band.kind !== 'series' || top > scene.height || top + band.height < STICKY) continue
       const { info, high } = scene.timeline.series[band.series]
       c.globalAlpha = 0.4
@@ -295,9 +319,9 @@ export class Painter {
     const { timeline, view, dark } = scene
     const plot = width - left
     const colour = dark ? CURVE.dark : CURVE.light
-    const clipTop = Math.round(STICKY * ratio)
+    const clipTop = Math.round((STICKY + scene.layout.pinned) * ratio)
     for (const band of scene.layout.bands) {
-      const y = band.y - scene.scroll + STICKY
+      const y = topOf(scene.layout, band, scene.scroll)
       if (band.kind !== 'series' || y > scene.height || y + band.height < STICKY) continue
       const { time, value, low, high } = timeline.series[band.series]
       const top = Math.round((y + 3) * ratio)
@@ -323,7 +347,7 @@ export class Painter {
     }
   }
 
-  private marks(scene: Scene, ink: string): void {
+  private marks(scene: Scene, ink: string, pinned: boolean): void {
     const { context: c } = this
     const plot = scene.width - GUTTER
     const stretch = (range: [number, number] | null, fill: string, edge: string) => {
@@ -351,13 +375,33 @@ export class Painter {
       scene.dark ? 'rgb(108 176 255 / 14%)' : 'rgb(11 98 196 / 11%)',
       scene.dark ? '#6cb0ff' : '#0b62c4',
     )
-    this.outline(scene, scene.hovered, ink, 1)
-    if (scene.selected) this.outline(scene, scene.selected.slice, ink, 2)
+    this.events(scene, pinned, ink)
+    this.outline(scene, pinned, scene.named, ink, 1)
+    if (scene.selected) this.outline(scene, pinned, scene.selected.slice, ink, 2)
   }
 
-  private outline(scene: Scene, slice: SliceRef | null, colour: string, width: number): void {
+  /** Every event of a finding, underlined. */
+  private events(scene: Scene, pinned: boolean, ink: string): void {
+    const { timeline, layout, view, marks } = scene
+    if (!marks) return
+    const { context: c } = this
+    const plot = scene.width - GUTTER
+    c.fillStyle = ink
+    for (const band of layout.bands) {
+      const y = topOf(layout, band, scene.scroll)
+      if (y > scene.height) break
+      if (band.kind !== 'row' || isPinned(layout, band) !== pinned || y + band.height < STICKY) continue
+      // A folded lane is represented by its first row.
+      const rows = scene.folded.has(band.lane) ? timeline.laneRows[band.lane].count : 1
+      for (let row = band.row; row < band.row + rows; row++)
+        for (const [from, to] of inView(marks, row, view, plot))
+          c.fillRect(GUTTER + from, y + band.height - 3, Math.max(2, to - from), 3)
+    }
+  }
+
+  private outline(scene: Scene, pinned: boolean, slice: SliceRef | null, colour: string, width: number): void {
     const box = slice && boxOf(scene, slice)
-    if (!box) return
+    if (!box || box.pinned !== pinned) return
     const { context: c } = this
     c.strokeStyle = colour
     c.lineWidth = width
@@ -405,7 +449,7 @@ export class Painter {
   private headings(scene: Scene, dim: string): void {
     const { context: c } = this
     for (const band of scene.layout.bands) {
-      const y = band.y - scene.scroll + STICKY
+      const y = topOf(scene.layout, band, scene.scroll)
       if (y > scene.height) break
       if (band.kind !== 'heading' || y + band.height < STICKY) continue
       c.fillStyle = HEADING[scene.dark ? 'dark' : 'light']
@@ -415,14 +459,14 @@ export class Painter {
     }
   }
 
-  private gutter(scene: Scene, ink: string, dim: string, line: string, back: string): void {
+  private gutter(scene: Scene, pinned: boolean, ink: string, dim: string, line: string, back: string): void {
     const { context: c } = this
     c.fillStyle = back
     c.fillRect(0, STICKY, GUTTER - 1, scene.height)
     for (const band of scene.layout.bands) {
-      const y = band.y - scene.scroll + STICKY
+      const y = topOf(scene.layout, band, scene.scroll)
       if (y > scene.height) break
-      if (y + band.height < STICKY) continue
+      if (isPinned(scene.layout, band) !== pinned || y + band.height < STICKY) continue
       const middle = y + band.height / 2
       if (band.kind === 'heading') {
         c.fillStyle = HEADING[scene.dark ? 'dark' : 'light']
@@ -445,7 +489,10 @@ export class Painter {
         c.fillStyle = dim
         if (rows > 1) c.fillText(scene.folded.has(band.lane) ? '▸' : '▾', 8, middle)
         c.fillStyle = ink
-        c.fillText(clip(lane.label, 26), 20, middle, GUTTER - 26)
+        // A pinned lane has left the heading that says whose it is.
+        const whose = pinned && lane.side === 'device' && !lane.label.includes('GPU') ? `GPU ${lane.process}, ` : ''
+        c.fillText(clip(`${whose}${lane.label}`, 26), 20, middle, GUTTER - 22 - PIN)
+        this.pin(GUTTER - PIN / 2 - 3, middle, pinned, dim, ink)
       }
     }
     c.strokeStyle = line
@@ -453,6 +500,20 @@ export class Painter {
     c.moveTo(GUTTER - 0.5, STICKY)
     c.lineTo(GUTTER - 0.5, scene.height)
     c.stroke()
+  }
+
+  /** A drawing pin: filled where the lane stays, an outline where it scrolls. */
+  private pin(x: number, y: number, pinned: boolean, dim: string, ink: string): void {
+    const { context: c } = this
+    c.strokeStyle = c.fillStyle = pinned ? ink : dim
+    c.globalAlpha = pinned ? 1 : 0.6
+    c.beginPath()
+    c.arc(x, y - 2, 3, 0, 2 * Math.PI)
+    if (pinned) c.fill()
+    c.moveTo(x, y + 1)
+    c.lineTo(x, y + 6)
+    c.stroke()
+    c.globalAlpha = 1
   }
 
   /** Ruler, steps and the words of the lane of causes. */
@@ -492,8 +553,10 @@ export class Painter {
     c.fillText('time', 8, 12)
     c.strokeStyle = line
     c.beginPath()
-    c.moveTo(0, STICKY - 1.5)
-    c.lineTo(width, STICKY - 1.5)
+    for (const y of scene.layout.pinned ? [STICKY, STICKY + scene.layout.pinned] : [STICKY]) {
+      c.moveTo(0, y - 1.5)
+      c.lineTo(width, y - 1.5)
+    }
     c.stroke()
     this.causeWords(scene)
     for (const { a, b, from, words, colour } of taken) {
@@ -612,7 +675,19 @@ export class Painter {
   }
 }
 
-export function boxOf(scene: Scene, slice: SliceRef): { x: number; y: number; width: number; height: number } | null {
+/** Where a slice is drawn, px. */
+export interface Box {
+  x: number
+  y: number
+  width: number
+  height: number
+  pinned: boolean
+}
+
+export function boxOf(
+  scene: Pick<Scene, 'timeline' | 'layout' | 'view' | 'scroll' | 'width'>,
+  slice: SliceRef,
+): Box | null {
   let at = scene.layout.bandOfRow[slice.row]
   if (at === undefined) return null
   // A folded lane is represented by its first row.
@@ -622,8 +697,19 @@ export function boxOf(scene: Scene, slice: SliceRef): { x: number; y: number; wi
   const plot = scene.width - GUTTER
   const a = GUTTER + xOf(scene.view, plot, slice.start)
   const b = GUTTER + xOf(scene.view, plot, slice.start + slice.duration)
-  return { x: a, y: band.y - scene.scroll + STICKY, width: Math.max(1, b - a), height: band.height }
+  return {
+    x: a,
+    y: topOf(scene.layout, band, scene.scroll),
+    width: Math.max(1, b - a),
+    height: band.height,
+    pinned: isPinned(scene.layout, band),
+  }
 }
+
+const coloursOf = (dark: boolean) =>
+  dark
+    ? { ink: INK.dark, dim: '#9aa6b2', line: '#2a323b', back: BACKGROUND.dark }
+    : { ink: INK.light, dim: '#5b6672', line: '#e3e7ec', back: BACKGROUND.light }
 
 const clip = (text: string, most: number): string =>
   clean(text.length <= most ? text : `${text.slice(0, most - 1)}…`, 80)

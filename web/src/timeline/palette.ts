@@ -83,17 +83,12 @@ export function colourOf(kind: string): string {
 }
 
 /** The colours that a timeline uses, with what they stand for. */
-export function colourKeys({ columns, extra, slices }: Timeline): { colour: string; what: string }[] {
-  const kinds = new Set<number>(slices.kind)
+export function colourKeys({ extra }: Timeline): { colour: string; what: string }[] {
+  const kinds = new Set(extra.shown.kinds)
   const keys: { colour: string; what: string }[] = []
   const add = (there: boolean, colour: string, what: string) => there && keys.push({ colour, what })
-  if (kinds.has(KIND.KERNEL)) {
-    const families = new Set<number>()
-    for (let i = 0; i < slices.count; i++)
-      if (slices.kind[i] === KIND.KERNEL) families.add(columns.name_family[slices.name[i]])
-    for (const family of [...families].sort((a, b) => a - b))
-      add(true, FAMILY[extra.families[family]] ?? FAMILY.other, `kernels: ${extra.families[family] ?? 'other'}`)
-  }
+  for (const family of extra.shown.families)
+    add(true, FAMILY[extra.families[family]] ?? FAMILY.other, `kernels: ${extra.families[family] ?? 'other'}`)
   add(kinds.has(KIND.MEMCPY), COPY, 'copies')
   add(kinds.has(KIND.MEMSET), SET, 'sets')
   add(kinds.has(KIND.OPERATOR), OPERATORS[0], 'operators')
@@ -101,7 +96,7 @@ export function colourKeys({ columns, extra, slices }: Timeline): { colour: stri
   add(kinds.has(KIND.ANNOTATION) || kinds.has(KIND.GPU_ANNOTATION), ANNOTATION, 'annotations')
   add(kinds.has(KIND.RUNTIME) || kinds.has(KIND.DRIVER), LAUNCH, 'launches')
   add(kinds.has(KIND.RUNTIME) || kinds.has(KIND.DRIVER), API, 'other calls of the driver')
-  add(columns.waiting?.length > 0, WAIT, 'waits for the device')
+  add(extra.shown.waits, WAIT, 'waits for the device')
   return keys
 }
 

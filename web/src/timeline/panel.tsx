@@ -8,6 +8,7 @@ import { CLASS_WORDS, ClassBar } from '../parts/classes'
 import { hashOf } from '../route'
 import { Prose, why } from '../views/findings'
 import { type Details, kindWords, type Measured, readable, type SliceRef } from './details'
+import type { Marks } from './marks'
 import { colourKeys } from './palette'
 
 interface SliceProps {
@@ -190,10 +191,11 @@ function Top({ title, rows }: { title: string; rows: { name: string; count: numb
 interface FindingProps {
   finding: Finding
   place: number
+  marks: Marks | null
   onPlace: (place: number) => void
 }
 
-export function FindingPanel({ finding, place, onPlace }: FindingProps) {
+export function FindingPanel({ finding, place, marks, onPlace }: FindingProps) {
   const { places } = finding
   const at = places[place]
   const gain = finding.recoverable_us_per_step
@@ -209,6 +211,11 @@ export function FindingPanel({ finding, place, onPlace }: FindingProps) {
           <p class="small">
             {at.events > 0 ? `${at.events.toLocaleString('en')} events` : 'the whole step'}
             {at.step >= 0 && ` in step #${at.step}`}, {formatTime(at.end_ns - at.start_ns)}
+          </p>
+        )}
+        {marks && (
+          <p class="small" data-testid="marked">
+            <span class="swatch marked" /> {underlined(marks)}
           </p>
         )}
       </div>
@@ -241,6 +248,15 @@ export function FindingPanel({ finding, place, onPlace }: FindingProps) {
       </div>
     </div>
   )
+}
+
+function underlined({ row, total }: Marks): string {
+  const shown = row.length.toLocaleString('en')
+  return row.length < total
+    ? `The ${shown} longest of its ${total.toLocaleString('en')} events are underlined in the lanes.`
+    : total === 1
+      ? 'Its one event is underlined in the lanes.'
+      : `All of its ${shown} events are underlined in the lanes.`
 }
 
 export function Guide({ timeline, findings }: { timeline: Timeline; findings: Finding[] }) {
@@ -279,6 +295,7 @@ export function Guide({ timeline, findings }: { timeline: Timeline; findings: Fi
             ['/', 'search; Enter for the next match'],
             ['← → ↑ ↓', 'previous, next, outer, inner slice'],
             ['M', 'measure the selection'],
+            ['P', 'keep the lanes of the GPU in sight'],
             ['Esc', 'clear'],
           ].map(([key, what]) => (
             <div key={key}>

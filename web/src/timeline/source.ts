@@ -4,6 +4,7 @@ import { fetchBlock } from '../data/load'
 import { lowerBound, Timeline, type TimelineExtra } from '../data/timeline'
 import type { Column } from '../data/unpack'
 import { type Details, detailsOf, type Measured, measure, refOf, type SliceRef } from './details'
+import { type Marks, marksIn, marksOf } from './marks'
 import { perPixel, type Viewport } from './viewport'
 
 export interface Found {
@@ -26,6 +27,8 @@ export interface Source {
   byId(id: number): Promise<SliceRef | null>
   /** The slice of an event that a finding names. */
   ofEvent(event: number): Promise<SliceRef | null>
+  /** All events of a finding; null for one that names none. */
+  marks(code: string): Promise<Marks | null>
 }
 
 export class InPage implements Source {
@@ -59,6 +62,10 @@ export class InPage implements Source {
   async ofEvent(event: number): Promise<SliceRef | null> {
     const slice = this.places[event]
     return slice === undefined || slice < 0 ? null : refOf(this.base, slice)
+  }
+
+  async marks(code: string): Promise<Marks | null> {
+    return marksIn(this.base, code)
   }
 }
 
@@ -138,6 +145,11 @@ export class Remote implements Source {
   async ofEvent(event: number): Promise<SliceRef | null> {
     if (event < 0) return null
     return (await this.json<Details>(`details?event=${event}`))?.slice ?? null
+  }
+
+  async marks(code: string): Promise<Marks | null> {
+    const block = await fetchBlock<{ total: number }>(`${this.server}/marked?code=${encodeURIComponent(code)}`)
+    return block.extra.total ? marksOf(block) : null
   }
 
   private async json<T>(path: string): Promise<T> {

@@ -13,6 +13,7 @@ import { clean, formatQuantity, formatTime } from '../format'
 import { DataTable } from '../parts/table'
 import { dark } from '../parts/top'
 import { Controller } from '../timeline/controller'
+import { HoverOutline } from '../timeline/hover-outline'
 import { InPage } from '../timeline/source'
 import { METRICS } from './calls'
 
@@ -341,6 +342,7 @@ function Locked({ a, b, block }: { a: Timeline; b: Timeline; block: Block<DiffEx
               role="application"
               aria-label={`Timeline, ${clean(labels[i], 60)}. W and S zoom, A and D move, arrow keys walk from slice to slice.`}
             />
+            <HoverOutline hover={pair[i].hover} />
           </div>
         </figure>
       ))}

@@ -1,6 +1,6 @@
 // The timeline view: canvas, search, hover card and panel. Pixels are drawn in timeline/painter.ts.
 
-import { signal, useSignal } from '@preact/signals'
+import { type Signal, signal, useSignal } from '@preact/signals'
 import { useEffect, useMemo, useRef } from 'preact/hooks'
 import { failure, timeline as loaded } from '../data/load'
 import type { Report } from '../data/report'
@@ -12,6 +12,7 @@ import { dark } from '../parts/top'
 import { note, route } from '../route'
 import { Controller, type Hover } from '../timeline/controller'
 import { kindWords } from '../timeline/details'
+import { HoverOutline } from '../timeline/hover-outline'
 import { FindingPanel, Guide, Left, MeasurePanel, SlicePanel } from '../timeline/panel'
 import { InPage, Remote } from '../timeline/source'
 
@@ -67,6 +68,7 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
 
   const at = route.value
   const finding = report.findings.find((f) => f.code === at.finding)
+  useEffect(() => void controller.mark(finding?.code ?? ''), [controller, finding?.code])
   useEffect(() => {
     if (finding && finding.places.length > 0) void controller.showPlace(finding.places[0], 0)
     else if (at.range) controller.show(at.range[0], at.range[1])
@@ -85,7 +87,7 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
     void controller.search(at.search).then(() => controller.nextMatch(1))
   }, [controller, at.search])
 
-  const { hover, selected, measured, place, found } = controller
+  const { hover, selected, measured, place, found, marks, pinned } = controller
   return (
     <main id="main" class="timeline">
       <h1 class="off-screen">Timeline</h1>
@@ -128,6 +130,16 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
         <button type="button" onClick={() => controller.foldAll()}>
           Fold / unfold
         </button>
+        {timeline.extra.lanes.some((lane) => lane.side === 'device') && (
+          <button
+            type="button"
+            onClick={() => controller.pinDevices()}
+            aria-pressed={pinned.value.size > 0}
+            title="Keep the GPU's lanes in sight while the others scroll ( P ); the pin of a lane does so for one"
+          >
+            Pin GPU
+          </button>
+        )}
       </div>
       <div class="canvas-box">
         {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a screen reader must hand the keys on */}
@@ -137,7 +149,8 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
           role="application"
           aria-label="Timeline of the trace. W and S zoom, A and D move, arrow keys walk from slice to slice, slash searches, F shows the selection whole. What is selected is described below."
         />
-        {hover.value && <HoverCard hover={hover.value} timeline={timeline} />}
+        <HoverOutline hover={hover} />
+        <HoverCard hover={hover} timeline={timeline} />
       </div>
       <Divider label="Height of the panel" size={panel.value} onSize={(size) => (panel.value = size)} />
       <section class="panel" style={{ height: `${panel.value}px` }} aria-live="polite" aria-label="Selection">
@@ -153,6 +166,7 @@ function Loaded({ timeline, report, server }: { timeline: Timeline; report: Repo
           <FindingPanel
             finding={finding}
             place={place.value}
+            marks={marks.value}
             onPlace={(index) => void controller.showPlace(finding.places[index], index)}
           />
         ) : (
@@ -179,7 +193,10 @@ const panelHeight = signal(232)
 /** Widest hover card, px: as in the style sheet. */
 const CARD = 370
 
-function HoverCard({ hover, timeline }: { hover: Hover; timeline: Timeline }) {
+/** Reads the signal itself: a movement of the pointer makes nothing anew but the card. */
+function HoverCard({ hover: pointed, timeline }: { hover: Signal<Hover | null>; timeline: Timeline }) {
+  const hover = pointed.value
+  if (!hover) return null
   // To the left of the pointer where there is no room to its right: what is pointed at stays visible.
   const left = hover.x + 14 + CARD <= hover.width ? hover.x + 14 : Math.max(4, hover.x - 14 - CARD)
   const below = hover.y < hover.height * 0.6

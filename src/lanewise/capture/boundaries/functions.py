@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -18,7 +19,7 @@ class FunctionSteps:
 
     From Python 3.12 on, `sys.monitoring` reports the first entry of every code object and from then on only those of
     the target: all other code runs at full speed. On 3.11, `sys.setprofile` looks at every call until the target is
-    entered for the first time; then a wrapper takes the target's place.
+    entered for the first time, on the present thread and those that start later; then a wrapper takes the target's place.
     """
 
     name = "function"
@@ -104,21 +105,31 @@ class _SetProfile:
         if sys.getprofile() is None:
             self._installed = True
             sys.setprofile(self._event)
+            if threading.getprofile() is None:
+                # A server may answer each request on a thread of its own.
+                threading.setprofile(self._event)
 
     def uninstall(self) -> None:
         if self._installed:
-            self._installed = False
-            sys.setprofile(None)
+            self._look_away()
         if self._restore is not None:
             self._restore()
             self._restore = None
 
+    def _look_away(self) -> None:
+        self._installed = False
+        sys.setprofile(None)
+        if threading.getprofile() == self._event:
+            threading.setprofile(None)  # pyright: ignore[reportArgumentType]
+
     def _event(self, frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and self._is_target(frame):
+        if not self._installed:
+            # It was found on another thread.
+            sys.setprofile(None)
+        elif event == "call" and self._is_target(frame):
             self._restore = _wrap(frame, self._entered)
             if self._restore is not None:
-                self._installed = False
-                sys.setprofile(None)
+                self._look_away()
             self._entered()
 
 

@@ -59,6 +59,10 @@ class Collector(Protocol):
         """Do not."""
         ...
 
+    def make_way(self) -> None:
+        """Off, and a profiler of torch's will be attached until it is switched on again."""
+        ...
+
     def close(self) -> None:
         """Nothing more will come."""
         ...

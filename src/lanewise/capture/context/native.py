@@ -73,7 +73,7 @@ class Native:
             raise LanewiseError(f"the collector failed its self-check: {wrong}")
         if not self.callback_ns:
             self.callback_ns = found.callback_ns = cost_of_callback(self._module.on, self._module.off)
-        self._closed = False
+        self._closed = self._lent = False
         self._early = _Early({}, {})
         if not self.device:
             self.device = "not collected: no device was used"
@@ -135,11 +135,20 @@ class Native:
 
     def on(self) -> None:
         """Operators are folded from here on."""
+        if self._lent:
+            self._lent = False
+            self._module.device_take_back()
         self._module.on()
 
     def off(self) -> None:
         """Operators cost what they cost without us."""
         self._module.off()
+
+    def make_way(self) -> None:
+        """See `Collector`."""
+        self._lent = True
+        self._module.off()
+        self._module.device_lend()
 
     def close(self) -> None:
         """Nothing more will come. Waits for the device, whose last records are still on their way."""

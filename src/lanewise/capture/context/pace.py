@@ -42,6 +42,7 @@ class Pace:
         self._times = StepTimes()
         self._owner: weakref.ref[ThreadMark] | None = None
         self._on = False
+        self._paused = False
         self._warming = False
         self._on_since = 0
         self._on_ns = 0
@@ -92,6 +93,20 @@ class Pace:
         """Another source of boundaries counts from here on."""
         self._last = 0
 
+    def pause(self) -> None:
+        """Steps are counted and not watched until `resume`: a profiler of torch's will be attached. Errors are the
+        collector's."""
+        self._paused = True
+        self._switch(False)
+        self._warming = False
+        if self._collector is not None:
+            self._collector.make_way()
+
+    def resume(self) -> None:
+        """Steps are watched as planned, from the next boundary on."""
+        self._last = self._quiet_until = 0
+        self._paused = False
+
     def boundary(self) -> None:
         """A step ended, and the next begins. Errors are the collector's."""
         collector = self._collector
@@ -103,6 +118,9 @@ class Pace:
                 return
             self._owner = weakref.ref(mark)
         step = self.steps_seen
+        if self._paused:
+            self.steps_seen = step + 1
+            return
         if step < self._quiet_until and self.steps_on + self._on < self._look_at:
             # Most steps by far: a tiny one would take as long as what follows.
             self.steps_seen = step + 1

@@ -113,6 +113,10 @@ class Windows:
                 self._fold(path)
             self._operators += found.operators
 
+    def make_way(self) -> None:
+        """See `Collector`: a window that has begun is folded if it was recording, else thrown away."""
+        self.off()
+
     def close(self) -> None:
         """What is open is folded if it was recording, else thrown away."""
         try:

@@ -101,6 +101,14 @@ class _HasTree(Protocol):
         """As it is now."""
         ...
 
+    def looked_at(self, tree: Tree) -> None:
+        """It has been written; it takes as long as this to look at it."""
+        ...
+
+    def ended_from_outside(self, by: str) -> None:
+        """A signal ends the program."""
+        ...
+
 
 class Saver:
     """A thread that writes what there is from time to time, so that a program that ends without us leaves a file.
@@ -146,10 +154,16 @@ class Saver:
                 return
             begin = time.thread_time()
             if number or self._seconds:
+                by = signal.Signals(number).name if number else ""
+                if by:
+                    source.ended_from_outside(by)
                 with contextlib.suppress(Exception):
-                    write(source.tree, self._path)
-                    if number:
-                        self._log(f"ended by {signal.Signals(number).name}; {self._path.name} holds what there was")
+                    tree = source.tree
+                    write(tree, self._path)
+                    if by:
+                        self._log(f"ended by {by}; {self._path.name} holds what there was")
+                    else:
+                        source.looked_at(tree)
             del source
             if number:
                 # The default holds again.

@@ -24,12 +24,15 @@ from lanewise.capture.context.pace import Pace
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
 from lanewise.capture.context.turns import Turns
 from lanewise.capture.inside import our_modules
+from lanewise.capture.on_demand.asking import Asking
+from lanewise.capture.on_demand.ordered import Ordered
 from lanewise.capture.timing.watch_budget import Budget
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.tree.watching.watched import Watched
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
+    from lanewise.tree.slowing.against_baseline import AgainstBaseline
     from lanewise.tree.slowing.lookout import Lookout
     from lanewise.tree.slowing.slowdown import Slowdown
 
@@ -58,6 +61,8 @@ class Watcher:
         source: str = "",
         alerts: bool = True,
         on_slowdown: Callable[[Slowdown], None] | None = None,
+        baseline: Path | None = None,
+        asking: Asking | None = None,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
         # The program may change its working directory.
@@ -67,6 +72,9 @@ class Watcher:
         sampled = isinstance(self._turns, Budget) or self._turns.every > 0
         self._pace = Pace(self._turns, self._look if alerts or sampled else None)
         self._alerts = alerts
+        self._baseline = baseline.absolute() if baseline is not None and alerts else None
+        self._against: AgainstBaseline | None = None
+        self._slower_than_baseline: list[Slowdown] = []
         self._lookout: Lookout | None = None
         self._on_slowdown = on_slowdown
         self._way = way
@@ -82,6 +90,8 @@ class Watcher:
         self._collector: Collector | None = None
         self._import = ImportWatch("torch", self._torch_is_ready)
         self._finder = StepFinder(self, self._failed)
+        self._asking = asking or Asking()
+        self._recordings = self._asking.recordings(self.out, source, self._finder, self, log)
         self._started = False
         self._finished = False
         self._process = os.getpid()
@@ -112,11 +122,26 @@ class Watcher:
             self._say("another watch() is running in this process; this one collects nothing")
             return
         self._import.install()
+        self._asking.open_signal(self._recordings, self._log)
 
     def step(self) -> None:
         """A step ended here. From the first call on, only these calls count."""
         if not self._finished:
             self._finder.call()
+
+    def record(self, steps: int = 10, *, stacks: bool = False, memory: bool = False) -> None:
+        """Records the next steps in full, beside the tree; the program goes on, and this returns at once.
+
+        LanewiseError if that cannot be, as where a recording is under way. The trace is the last of `traces` once `steps`
+        and some twenty steps more, which are timed without a profiler, have gone by.
+        """
+        if refused := self._recordings.ask(Ordered(steps=steps, stacks=stacks, memory=memory)):
+            raise LanewiseError(refused)
+
+    @property
+    def traces(self) -> tuple[Path, ...]:
+        """Traces of recordings that were asked for, the latest last."""
+        return tuple(self._recordings.traces)
 
     def stop(self) -> None:
         """Stop, take everything out of the program, and write the file if there is one. Safe to call twice."""
@@ -126,7 +151,9 @@ class Watcher:
         self._import.uninstall()
         if self._saver is not None:
             self._saver.stop()
+        self._asking.close()
         try:
+            self._recordings.finish("program ended")
             self._pace.end()
             self._finder.uninstall()
             self._finder.remove_late()
@@ -193,6 +220,25 @@ class Watcher:
             self._pace.boundary()
         except Exception as error:
             self._failed(error)
+        if self._recordings.busy:
+            self._recordings.boundary()
+
+    # -- recordings that somebody asks for ------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """See `Collecting`."""
+        self._pace.pause()
+
+    def resume(self) -> None:
+        """See `Collecting`: the process stays slower after a profiler, so that what follows is compared with itself."""
+        self._pace.resume()
+        if self._lookout is not None:
+            self._lookout.begin_anew()
+
+    def ended_from_outside(self, by: str) -> None:
+        """A signal ends the program: a recording that has begun is written."""
+        with contextlib.suppress(Exception):
+            self._recordings.finish(by)
 
     # -- what becomes slower -------------------------------------------------------------------------------------------
 
@@ -218,6 +264,21 @@ class Watcher:
         lookout = self._lookout
         return lookout.sampling_error if lookout is not None and self._pace.every else -1.0
 
+    def looked_at(self, tree: Tree) -> None:
+        """This is the tree so far, just written by a thread of ours: it is held against the baseline."""
+        if self._baseline is None:
+            return
+        with our_modules():
+            if self._against is None:
+                from lanewise.tree.slowing.against_baseline import AgainstBaseline
+
+                self._against = AgainstBaseline(self._baseline, self._slower_than_in_baseline, self._log)
+            self._against.look(tree)
+
+    def _slower_than_in_baseline(self, found: Slowdown) -> None:
+        self._slower_than_baseline.append(found)
+        self._slower(found)
+
     def _slower(self, found: Slowdown) -> None:
         with our_modules():
             from lanewise.tree.watching.watched_text import slowdown_line
@@ -236,6 +297,7 @@ class Watcher:
             target = self._step_on
             self._finder.install([lambda found: FunctionSteps(found, target)] if target else [])
             self._pace.begin(self._collector)
+            self._asking.open_port(self._recordings, self._log)
             if self.out is not None:
                 self._endings = self._collector.endings()
                 self._saver = Saver(self, self.out, self._save_every, self._endings, self._log)
@@ -271,7 +333,7 @@ class Watcher:
             joule_seconds=round(energy.seconds, 6) if energy else 0.0,
             budget=self._turns.share if isinstance(self._turns, Budget) else 0.0,
             sampling_error=self._sampling_error(),
-            slowdowns=tuple(self._lookout.found) if self._lookout is not None else (),
+            slowdowns=(*(self._lookout.found if self._lookout is not None else ()), *self._slower_than_baseline),
             history=self._lookout.history if self._lookout is not None else (),
         )
 
@@ -295,6 +357,8 @@ class Watcher:
         with contextlib.suppress(Exception):
             self._finished = True
             self._collector = None
+            self._asking.forked()
+            self._recordings.forked()
             self._import.uninstall()
             self._finder.uninstall()
             self._finder.remove_late()

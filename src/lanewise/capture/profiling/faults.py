@@ -57,6 +57,9 @@ def _another_subscriber(contents: Contents, flags: Flags, said: str) -> str | No
             "the driver refuses profiling to this user (CUPTI_ERROR_INSUFFICIENT_PRIVILEGES): ask for "
             "NVreg_RestrictProfilingToAdminUsers=0, or run as root"
         )
+    if contents.kernels or contents.copies:
+        # As beside a collector of ours, which lends the device: who subscribed matters to the calls, not to the records.
+        return None
     return (
         "another tool holds CUPTI (Nsight, Proton, DCGM profiling or a second profiler; pytorch #117935): "
         "no device records; stop it and record again"

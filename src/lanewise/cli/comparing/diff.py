@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from lanewise.cli.common import cache_option, console, json_option, open_trace, output_option, project_settings
+from lanewise.cli.duration import microseconds
 from lanewise.cli.outputs import deliver, formats
 
 __all__ = ["diff"]
@@ -28,10 +29,10 @@ _ROWS = 20
 @click.option(
     "--step-time",
     "step_times",
-    metavar="US",
-    type=click.FloatRange(min=0, min_open=True),
+    metavar="TIME",
+    type=microseconds,
     multiple=True,
-    help="Step time without a profiler, in microseconds: once for each side, in their order.",
+    help="Step time without a profiler (`11.9ms`; microseconds without a unit): once for each side, in their order.",
 )
 @click.option("--label", "labels", multiple=True, metavar="NAME", help="What to call each side, in their order.")
 @click.option("--anyway", is_flag=True, help="Compare even another card, type or size; the output says so.")

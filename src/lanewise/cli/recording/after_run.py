@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lanewise.capture.job.held_signal import HeldTermination
+from lanewise.capture.job.held_signal import HeldSignal
 from lanewise.capture.job.roll_call import roll_call
 from lanewise.capture.say import STDERR, STDOUT, is_as_it_was, say
 from lanewise.search import installed_first
@@ -156,7 +157,7 @@ class Afterwards:
             if mine is not None:
                 self._log(f"next: lanewise ranks {shlex.quote(os.path.dirname(self._recording.shown) or '.')}")
             return
-        with HeldTermination() as held:
+        with HeldSignal(signal.SIGTERM) as held:
             others, lost = roll.wait(_PATIENCE_S, self._log, lambda: held.asked)
             roll.close()
             traces = [str(path) for path in ([mine] if mine is not None else []) + others]
@@ -227,10 +228,10 @@ def main(path: str, form: str, project: str, unprofiled_us: str, price: str) -> 
     """Explain the trace at `path` by the settings of the project in a folder or above: its data beside the trace, the
     report on standard output (`text` or `json`). The step without the profiler, us, and the price of an hour are "" where
     they are not known."""
-    from lanewise.cli.plain import replace_what_cannot_be_encoded
+    from lanewise.cli.plain import as_shown
     from lanewise.errors import LanewiseError
 
-    replace_what_cannot_be_encoded()
+    as_shown()
     try:
         timed, paid = (float(text) if text else None for text in (unprofiled_us, price))
         report = explained_beside(path, project, timed, price=paid)

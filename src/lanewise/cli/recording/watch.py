@@ -108,6 +108,35 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     show_default=True,
     help="Seconds between two writes of the file, more where that takes long; 0 for none before the end.",
 )
+@click.option(
+    "--baseline",
+    metavar="TREE",
+    type=click.Path(exists=True, path_type=Path),
+    help="Tree of another run, or a folder of them: say which places take longer than there.",
+)
+@click.option(
+    "--record-signal",
+    metavar="SIGNAL",
+    type=click.Choice(["USR1", "USR2"], case_sensitive=False),
+    help="This signal has the next steps recorded in full, as lanewise run does; the program goes on.",
+)
+@click.option(
+    "--record-port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    help="So does POST /record?steps=20 at this port of 127.0.0.1; 0 takes one that is free.",
+)
+@click.option(
+    "--record-steps", metavar="N", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many steps."
+)
+@click.option(
+    "--record-keep",
+    metavar="K",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Traces to keep: older ones of this program are deleted.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing of our own.")
 @click.option(
     "--install-hook",
@@ -148,7 +177,15 @@ def _watch(program: Program, given: dict[str, Any]) -> NoReturn:
     out = asked if given["force"] else free_path(asked.parent, asked.stem, asked.suffix)
     if out != asked and not given["quiet"]:
         say(f"{asked} exists, so the tree goes to {out}; --force overwrites")
-    names = ("steps", "budget", "frames", "device", "lines", "measure", "alerts", "way", "step_on", "save_every")
-    options = {name: given[name] for name in names} | {"every": given["every"] or 0, "source": program.name}
+    names = (
+        "steps", "budget", "frames", "device", "lines", "measure", "alerts", "way", "step_on", "save_every",
+        "record_port", "record_steps", "record_keep",
+    )  # fmt: skip
+    options = {name: given[name] for name in names} | {
+        "every": given["every"] or 0,
+        "baseline": str(given["baseline"] or ""),
+        "record_signal": given["record_signal"] or "",
+        "source": program.name,
+    }
     order = {"out": str(out), "quiet": given["quiet"], "options": options}
     become(program, "lanewise.cli.recording.watched", order)

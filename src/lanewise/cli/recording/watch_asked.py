@@ -43,6 +43,11 @@ _DEFAULTS: dict[str, Any] = {
     "way": "auto",
     "step_on": "",
     "save_every": 5.0,
+    "baseline": "",
+    "record_signal": "",
+    "record_port": -1,
+    "record_steps": 10,
+    "record_keep": 10,
     "quiet": False,
 }
 
@@ -97,7 +102,12 @@ def _start(asked: str, *, first: bool) -> None:
     order = {
         "out": str(path),
         "quiet": options.pop("quiet"),
-        "options": {**options, "step_on": options["step_on"] or None, "source": path.stem},
+        "options": {
+            **options,
+            "step_on": options["step_on"] or None,
+            "record_port": options["record_port"] if options["record_port"] >= 0 else None,
+            "source": path.stem,
+        },
     }
 
     def mark() -> None:

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from lanewise.diagnose.evidence import shapes_label
+from lanewise.diagnose.where.marked import marked_events
 from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.roofline import Roof
 from lanewise.measure.kernel_names import FAMILIES, short_name
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.model import Report, TableBlock, TableColumn
+from lanewise.show.page.measured import measured
 from lanewise.show.page.packing import pack
 from lanewise.show.page.series import IN_A_FILE, all_series, plain
 from lanewise.show.page.slice_args import ARGUMENT_TABLES, arguments
@@ -28,7 +30,15 @@ from lanewise.trace.groups import mask_of
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import KINDS, TABLES, Kind
 
-__all__ = ["environment", "names_block", "overview_block", "tables_block", "timeline_block", "tree_block"]
+__all__ = [
+    "environment",
+    "marked_slices",
+    "names_block",
+    "overview_block",
+    "tables_block",
+    "timeline_block",
+    "tree_block",
+]
 
 _LONGEST_NAME = 4_000
 _TABLE_ROWS = 2_000
@@ -37,6 +47,7 @@ _HISTOGRAMS = 400
 _ROOFS = 300
 _LONGEST_SHAPES = 300
 _BINS = 32
+_MOST_MARKED = 100_000
 
 
 def timeline_block(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES) -> bytes:
@@ -60,10 +71,16 @@ def timeline_block(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES
         "total": int(np.count_nonzero(trace.kind != Kind.COUNTER)),
     }
     columns["name_family"] = families_of(facts, used)
+    extra["marked"] = {}
+    for code, events in marked_events(facts, report).items():
+        drawn, extra["marked"][code] = marked_slices(facts, timeline, events)
+        columns[f"marked:{code}"] = drawn
     places = {place.event for finding in report.findings for place in finding.places if place.event >= 0}
     extra["places"] = {event: int(timeline.position[event]) for event in sorted(places)}
     return pack(
-        columns, delta=[*_DELTA, *(name for name in columns if name.startswith(("time:", "event:")))], extra=extra
+        columns,
+        delta=[*_DELTA, *(name for name in columns if name.startswith(("time:", "event:", "marked:")))],
+        extra=extra,
     )
 
 
@@ -120,8 +137,29 @@ def overview_columns(facts: Facts, timeline: Timeline, *, points: int) -> tuple[
         "series": [plain(item) for item in series],
         "seriesOmitted": counters_omitted,
         "baseNs": str(trace.base_ns),
+        "shown": _kinds_shown(facts),
     }
     return columns, extra
+
+
+def _kinds_shown(facts: Facts) -> dict[str, Any]:
+    """What a key of the colours has to name: kinds of events, families of kernels, and whether calls wait."""
+    trace = facts.trace
+    families = np.unique(facts.family_of_name[np.unique(trace.name[trace.of(Kind.KERNEL)])])
+    return {
+        "kinds": np.flatnonzero(np.bincount(trace.kind, minlength=1)).tolist(),
+        "families": families.tolist(),
+        "waits": bool(facts.host.waiting.any()),
+    }
+
+
+def marked_slices(facts: Facts, timeline: Timeline, events: np.ndarray) -> tuple[np.ndarray, int]:
+    """Positions of the slices of some events, ascending: the longest ones of very many, and how many events there are."""
+    position = timeline.position[events]
+    drawn = events[position >= 0]
+    if len(drawn) > _MOST_MARKED:
+        drawn = drawn[np.argsort(-facts.trace.duration[drawn], kind="stable")[:_MOST_MARKED]]
+    return np.sort(timeline.position[drawn]), len(events)
 
 
 def names_block(facts: Facts, used: np.ndarray) -> dict[str, Any]:
@@ -247,6 +285,7 @@ def tables_block(facts: Facts) -> bytes:
     extra = {
         "tables": {key: _cut_rows(to_plain(block)) for key, block in tables.items()},
         "histograms": histograms(facts),
+        "measures": measured(facts),
     }
     if (points := roofline_points(facts)) is not None:
         extra["roofline"] = points

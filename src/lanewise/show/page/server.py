@@ -12,6 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from lanewise.diagnose.where.marked import marked_events
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.diff.diff_page import Base, diff_html
@@ -95,6 +98,10 @@ class PageServer:
         return before_after_block(self._facts, self._report)
 
     @cached_property
+    def _marked(self) -> dict[str, np.ndarray]:
+        return marked_events(self._facts, self._report)
+
+    @cached_property
     def _overview(self) -> bytes:
         return self._windows.overview()
 
@@ -113,6 +120,10 @@ class PageServer:
             "slices": lambda: (
                 _BINARY,
                 self._windows.slices(_whole(query, "from"), _whole(query, "to"), _number(query, "pixel")),
+            ),
+            "marked": lambda: (
+                _BINARY,
+                self._windows.marked(self._marked.get(query.get("code", ""), np.empty(0, np.int64))),
             ),
             "details": lambda: _json(self._windows.details(_whole(query, "event"))),
             "measure": lambda: _json(self._windows.measure(_whole(query, "from"), _whole(query, "to"))),
@@ -152,6 +163,7 @@ _MADE_ONCE = {
     "tables": "_tables",
     "tree": "_tree",
     "predicted": "_predicted",
+    "marked": "_marked",
     **dict.fromkeys(("slices", "details", "measure", "search"), "_windows"),
 }
 _BINARY = "application/octet-stream"

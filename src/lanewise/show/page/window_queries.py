@@ -14,7 +14,7 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.kernel_names import short_name
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.show.page.packing import pack
-from lanewise.show.page.payload import cut, families_of, names_block, overview_columns
+from lanewise.show.page.payload import cut, families_of, marked_slices, names_block, overview_columns
 from lanewise.show.page.series import IN_A_FILE, THINNED, Series, all_series, within
 from lanewise.show.page.slice_args import ARGUMENT_TABLES, arguments
 from lanewise.show.page.timeline import timeline_of
@@ -135,6 +135,12 @@ class Windows:
         duration[chosen] = np.where(size > 1, np.minimum(together, int(pixel)), duration[chosen])
         merged[chosen] = size
         return position[keep], duration[keep], merged[keep]
+
+    def marked(self, events: np.ndarray) -> bytes:
+        """Where the events of a finding are, by row and start."""
+        position, total = marked_slices(self._facts, self._timeline, events)
+        columns = {"row": self._row[position], "start": self._start[position], "duration": self._duration[position]}
+        return pack(columns, delta=["row", "start"], extra={"total": total}, level=1)
 
     def details(self, event: int) -> dict[str, Any] | None:
         """Everything about one event; None for one that is not drawn."""

@@ -393,6 +393,19 @@ void flush_device(bool all) {
   if (state.subscriber != nullptr) functions.cuptiActivityFlushAll(all ? cupti::kFlushForced : 0);
 }
 
+void lend_device() {
+  if (state.subscriber == nullptr) return;
+  note_launches(false);
+  flush_device(true);
+}
+
+// Who registers last gets the records: torch's profiler does so each time that it begins.
+void take_device_back() {
+  if (state.subscriber == nullptr) return;
+  flush_device(true);
+  functions.cuptiActivityRegisterCallbacks(requested, completed);
+}
+
 void stop_device() {
   if (state.subscriber == nullptr) return;
   note_launches(false);
