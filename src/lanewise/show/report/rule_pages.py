@@ -11,7 +11,11 @@ from lanewise.diagnose.rules.snippets import snippets
 __all__ = ["first_sentence", "meaning", "rule_json", "rule_list", "rule_markdown", "rule_text"]
 
 _RECORDED = "A test records both on the CPU: only the slow one has the finding."
-_RUN = "A test runs both on the CPU, to the same result; whether they are found it cannot tell there."
+_RUN = (
+    "A test runs both on the CPU, with the same result. So small, and without a GPU, a recording of the slow one need not "
+    "have the finding."
+)
+_BOTH_RUN = "A test runs both on the CPU, with the same result."
 
 _HEADINGS = frozenset({"Costs", "Fix", "Verify", "Silent", "Source"})
 
@@ -46,7 +50,7 @@ def rule_markdown(rule: Rule) -> str:
     for name, piece in _pieces(rule):
         lines += [f"**{name}.**", "", "```python", piece, "```", ""]
     if example := snippets().get(rule.code):
-        lines += [_RECORDED if example.on_cpu else _RUN, ""]
+        lines += [_RECORDED if example.on_cpu else _BOTH_RUN if rule.kind == "validity" else _RUN, ""]
     if rule.of_tree is not None:
         lines += ["A tree of `lanewise watch` is asked the same, from sums: what it gives is a bound.", ""]
     if rule.thresholds:
