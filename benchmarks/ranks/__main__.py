@@ -1,12 +1,12 @@
 """Runs real jobs in which one rank does more than the others, records them, and asks `lanewise ranks` which and why.
 
-    python -m benchmarks.ranks --device cuda --nproc 2 -o ranks.json       ten jobs and more on two GPUs, six minutes
+    python -m benchmarks.ranks --device cuda --nproc 2 -o ranks.json       jobs on two GPUs, as many as eight minutes allow
     python -m benchmarks.ranks --only sleep,none                           on the CPU, with gloo
+    python -m benchmarks.ranks --only mixed,mixed-sleep --nproc 4          of four ranks, which no other job needs
 
-Each job runs twice: plainly, its steps timed, and under `lanewise run`. What the plant takes on the late rank before that
-recording begins, in the same processes (`true_ms`; in the plain ones `plain_ms`), stands beside what the rank is said to do
-more (`said_ms`): from one start of a job to the next a host may be half as fast again. How much longer the job's steps are
-than those of the healthy job (`longer_ms`) stands beside what the job is said to gain without it (`said_longer_ms`).
+Before it is recorded each job runs with the plant and without it in turns, in the same processes (`benchmarks.ranks.job`).
+What the plant takes on the late rank (`true_ms`) stands beside what the rank is said to do more (`said_ms`), and the step
+without the plant (`without_ms`) beside what the job is said to take without its late rank (`said_without_ms`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.machine import described
+from benchmarks.ranks.job import BEFORE
 
 JOB = Path(__file__).with_name("job.py")
 _SOURCE = Path(__file__).parents[2] / "src"
@@ -35,7 +36,15 @@ CAUSES = {
     "kernel": ("more work", "slower kernels", "operators"),
     "copy": ("copies",),
     "loader": ("data loading", "sleep"),
+    "calls": ("operators",),
 }
+
+# Steps that `lanewise run` times in a job of several ranks, has the profiler warm up for, and records.
+_TIMED, _WARMUP, _ACTIVE = 10, 2, 10
+
+_TOLD = (
+    "true_ms", "recorded_ms", "said_ms", "with_ms", "said_with_ms", "without_ms", "said_without_ms", "longer_ms",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,15 +62,22 @@ CASES = (
     Case("none", "ddp", "none", 0.0),
     Case("sleep", "ddp", "sleep", 5.0),
     Case("python-stacks", "ddp", "python", 5.0, stacks=True),
-    Case("kernel", "ddp", "kernel", 12.0),
-    Case("loader", "ddp", "loader", 6.0),
-    Case("pipeline", "pipeline", "none", 0.0),
     Case("copy", "ddp", "copy", 6.0),
     Case("gc", "ddp", "gc", 8.0),
+    Case("calls", "ddp", "calls", 5.0),
+    Case("kernel", "ddp", "kernel", 12.0),
+    Case("tensor-python", "tensor", "python", 5.0),
+    Case("expert-copy", "expert", "copy", 5.0),
     Case("pipeline-sleep", "pipeline", "sleep", 6.0),
-    Case("python", "ddp", "python", 4.0),
-    Case("fsdp", "fsdp", "none", 0.0),
+    Case("pipeline", "pipeline", "none", 0.0),
+    Case("loader", "ddp", "loader", 6.0),
     Case("fsdp-sleep", "fsdp", "sleep", 5.0),
+    Case("fsdp", "fsdp", "none", 0.0),
+    Case("tensor", "tensor", "none", 0.0),
+    Case("expert", "expert", "none", 0.0),
+    Case("python", "ddp", "python", 4.0),
+    Case("mixed", "mixed", "none", 0.0),
+    Case("mixed-sleep", "mixed", "sleep", 5.0),
 )
 
 
@@ -70,52 +86,44 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--nproc", type=int, default=2)
     parser.add_argument("--only", default="", help="names of jobs, with commas between them")
-    parser.add_argument("--seconds", type=float, default=330.0, help="no job is begun after that")
+    parser.add_argument("--seconds", type=float, default=420.0, help="no job is begun after that")
     parser.add_argument("--keep", type=Path, help="folder for the traces")
     parser.add_argument("-o", "--output", type=Path, default=Path("ranks-results.json"))
     args = parser.parse_args()
     begun = time.monotonic()
-    wanted = [case for case in CASES if not args.only or case.name in args.only.split(",")]
+    only = args.only.split(",") if args.only else [case.name for case in CASES if case.kind != "mixed"]
+    wanted = [case for case in CASES if case.name in only]
     results: list[dict[str, Any]] = []
-    healthy: dict[str, float] = {}
     for case in wanted:
         if time.monotonic() - begun > args.seconds:
             break
         with tempfile.TemporaryDirectory() as folder:
             where = args.keep / case.name if args.keep else Path(folder)
             where.mkdir(parents=True, exist_ok=True)
-            result = run_case(case, args, where, healthy)
+            result = run_case(case, args, where)
         results.append(result)
         args.output.write_text(json.dumps(summary(results, args), indent=1) + "\n")
         print(told(result), flush=True)
     print(json.dumps(summary(results, args)["totals"]))
 
 
-def run_case(case: Case, args: argparse.Namespace, folder: Path, healthy: dict[str, float]) -> dict[str, Any]:
-    """One job, plain and recorded, and what is said of it."""
+def run_case(case: Case, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """One job, recorded, and what is said of it."""
     late = args.nproc - 1 if case.plant != "none" else -1
     words = [str(JOB), "--kind", case.kind, "--plant", case.plant, "--late", str(late), "--ms", str(case.ms)]
-    words += ["--device", args.device]
+    words += ["--device", args.device, "--truth", str(folder / "truth.json")]
     result: dict[str, Any] = {**asdict(case), "late": late}
     begun = time.monotonic()
     try:
-        torchrun([*words, "--times", str(folder / "times")], args.nproc)
-        times = [json.loads((folder / f"times-{rank}.json").read_text()) for rank in range(args.nproc)]
-        step = median(one["step_ms"] for one in times)
-        result["step_ms"] = step
-        result["plain_ms"] = max(one["plant_ms"] for one in times)
-        if case.plant == "none":
-            healthy[case.kind] = step
-        elif case.kind in healthy:
-            result["longer_ms"] = step - healthy[case.kind]
-        record = [sys.executable, "-m", "lanewise", "run", "--no-explain", "-q", "--active", "10"]
+        record = [sys.executable, "-m", "lanewise", "run", "--no-explain", "-q", "--skip", str(BEFORE)]
+        record += ["--warmup", str(_WARMUP), "--active", str(_ACTIVE)]
         record += ["--stacks"] if case.stacks else []
-        plants = folder / "plants.json"
-        torchrun(["--no-python", *record, "-o", str(folder / "traces"), *words, "--plants", str(plants)], args.nproc)
-        result["true_ms"] = case.ms if case.plant == "loader" else 0.0
-        if plants.exists() and case.plant != "loader":
-            result["true_ms"] = json.loads(plants.read_text())["plant_ms"]
-        answer = called([sys.executable, "-m", "lanewise", "ranks", str(folder / "traces"), "--json", "--no-cache"])
+        torchrun(["--no-python", *record, "-o", str(folder / "traces"), *words], args.nproc)
+        result |= truth_of([json.loads((folder / f"truth-{rank}.json").read_text()) for rank in range(args.nproc)])
+        result["recorded_s"] = round(time.monotonic() - begun, 1)
+        answer = called(
+            [sys.executable, "-m", "lanewise", "ranks", str(folder / "traces"), "--json", "--no-cache", "--no-findings"]
+        )
         result |= judged(json.loads(answer), case, late)
     except (subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
         # The command names places of the machine.
@@ -126,6 +134,23 @@ def run_case(case: Case, args: argparse.Namespace, folder: Path, healthy: dict[s
     return result
 
 
+def truth_of(ranks: list[dict[str, Any]]) -> dict[str, float]:
+    """What the late rank does more, and the job's step with that and without: the median over the turns, ms."""
+
+    def step(name: str) -> list[float]:
+        return [median(turn) for turn in zip(*(one[name] for one in ranks), strict=True)]
+
+    longer = [a - b for a, b in zip(step("with_ms"), step("without_ms"), strict=True)]
+    plant = max((one["plant_ms"] for one in ranks), key=len)
+    return {
+        "true_ms": median(plant[:_TIMED]) if plant else 0.0,
+        "recorded_ms": median(plant[_TIMED + _WARMUP :][:_ACTIVE]) if len(plant) > 1 else 0.0,
+        "with_ms": median(step("with_ms")),
+        "without_ms": median(step("without_ms")),
+        "longer_ms": median(longer),
+    }
+
+
 def judged(answer: dict[str, Any], case: Case, late: int) -> dict[str, Any]:
     """What was said, and whether it is right."""
     rows = [row for row in answer["tables"]["ranks"]["rows"] if row["cause"]]
@@ -134,7 +159,8 @@ def judged(answer: dict[str, Any], case: Case, late: int) -> dict[str, Any]:
     for block in answer["statements"]["ranks"]:
         values = block.get("values", {})
         if "without" in values:
-            found["said_longer_ms"] = (values["step"]["value"] - values["without"]["value"]) / 1e6
+            found["said_with_ms"] = values["step"]["value"] / 1e6
+            found["said_without_ms"] = values["without"]["value"] / 1e6
     if case.plant == "none":
         return found | {"right": not rows}
     mine = [row for row in rows if row["rank"] == str(late)]
@@ -164,8 +190,14 @@ def called(words: list[str]) -> str:
 
 def summary(results: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:
     planted = [one for one in results if one["plant"] != "none"]
-    errors = [
+    delays = [
         abs(one["said_ms"] / one["true_ms"] - 1) for one in planted if one.get("right_rank") and one.get("true_ms")
+    ]
+    # Both as shares of the step as it is: a host drifts between the turns and the recording.
+    steps = [
+        abs(one["said_without_ms"] / one["said_with_ms"] * one["with_ms"] / one["without_ms"] - 1)
+        for one in planted
+        if "said_without_ms" in one
     ]
     return {
         "device": args.device,
@@ -177,19 +209,17 @@ def summary(results: list[dict[str, Any]], args: argparse.Namespace) -> dict[str
             "cause right": sum(bool(one.get("right_cause")) for one in planted),
             "healthy": len(results) - len(planted),
             "healthy and silent": sum(bool(one["right"]) for one in results if one["plant"] == "none"),
-            "delay off by, worst": max(errors, default=None),
-            "delay off by, median": median(errors) if errors else None,
+            "delay off by, worst": max(delays, default=None),
+            "delay off by, median": median(delays) if delays else None,
+            "step without off by, worst": max(steps, default=None),
+            "step without off by, median": median(steps) if steps else None,
         },
         "jobs": results,
     }
 
 
 def told(one: dict[str, Any]) -> str:
-    numbers = " ".join(
-        f"{key} {one[key]:.2f}"
-        for key in ("step_ms", "plain_ms", "true_ms", "said_ms", "longer_ms", "said_longer_ms")
-        if key in one
-    )
+    numbers = " ".join(f"{key} {one[key]:.2f}" for key in _TOLD if key in one)
     verdict = "right" if one["right"] else "WRONG"
     return f"{one['name']}: {verdict} {numbers} {one.get('said_cause', '')} {one.get('error', '')} ({one['seconds']} s)"
 

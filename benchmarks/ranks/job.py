@@ -2,7 +2,9 @@
 
     torchrun --nproc-per-node 2 benchmarks/ranks/job.py --plant sleep --late 1 --ms 6
 
-With `--times FILE` each rank writes what its steps took without a profiler, in ms, and what the plant took by itself.
+With `--truth FILE` the plant is first switched off and on in turns, before a recording is to begin, and each rank writes
+what the job's steps took with it and without it, and how long it kept the host in each step after that. All in the same
+processes: from one start of a job to the next a host may be half as fast again.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.utils.data import DataLoader, Dataset
 
-PLANTS = ("none", "sleep", "python", "kernel", "copy", "loader", "gc")
+PLANTS = ("none", "sleep", "python", "kernel", "copy", "loader", "gc", "calls")
 
 
 def burn(rounds: int) -> int:
@@ -35,23 +39,23 @@ def burn(rounds: int) -> int:
 def rounds_for(ms: float) -> int:
     """Rounds of `burn` that take so long."""
     burn(20_000)
-    begun = time.perf_counter()
+    begun = time.thread_time()  # others may use the machine, too
     burn(20_000)
-    return round(20_000 * ms / 1e3 / (time.perf_counter() - begun))
+    return round(20_000 * ms / 1e3 / (time.thread_time() - begun))
 
 
 class Samples(Dataset[torch.Tensor]):
-    """Samples made beforehand; a slow source takes `ms` for a batch."""
+    """Samples made beforehand; a slow source does something more for each batch."""
 
-    def __init__(self, batch: int, width: int, ms: float) -> None:
-        self.data, self.batch, self.ms = torch.randn(batch * 4, width), batch, ms
+    def __init__(self, batch: int, width: int, more: Callable[[], object] | None) -> None:
+        self.data, self.batch, self.more = torch.randn(batch * 4, width), batch, more
 
     def __len__(self) -> int:
         return 1_000_000
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        if self.ms and index % self.batch == 0:
-            time.sleep(self.ms / 1e3)
+        if self.more is not None and index % self.batch == 0:
+            self.more()
         return self.data[index % len(self.data)]
 
 
@@ -73,24 +77,28 @@ class Collection:
 
 
 class Noted:
-    """A plant, and how long it kept the host each time, ms."""
+    """A plant, which can be switched off, and how long it kept the host each time, ms."""
 
     def __init__(self, plant: Callable[[], object]) -> None:
-        self.plant, self.lengths = plant, list[float]()
+        self.plant, self.lengths, self.on = plant, list[float](), True
 
     def __call__(self) -> None:
+        if not self.on:
+            return
         begun = time.perf_counter()
         self.plant()
         self.lengths.append((time.perf_counter() - begun) * 1e3)
 
 
-_WARM, _TIMED = 5, 15
-"""Steps before the plant counts, and before a recording begins at the earliest."""
+WARM, BLOCK, PAIRS = 10, 8, 6
+"""Steps until all is warm; steps with the plant or without it at a time, and how often each."""
+BEFORE = WARM + 2 * PAIRS * BLOCK
+"""Steps before a recording may begin."""
 
 
 def plant_of(cause: str, ms: float, device: torch.device) -> Callable[[], object]:
     """What the late rank does more at the start of each step."""
-    if cause == "sleep":
+    if cause in ("sleep", "loader"):
         return lambda: time.sleep(ms / 1e3)
     if cause == "python":
         rounds = rounds_for(ms)
@@ -105,6 +113,9 @@ def plant_of(cause: str, ms: float, device: torch.device) -> Callable[[], object
         source = torch.randn((16 if device.type == "cuda" else 1) * 262_144)
         target = torch.empty_like(source, device=device)
         return repeated(lambda: target.copy_(source), ms, device)
+    if cause == "calls":
+        total = torch.zeros(8)
+        return repeated(lambda: total.add_(1.0), ms, torch.device("cpu"))
     return lambda: None
 
 
@@ -133,7 +144,7 @@ def finish(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def data_parallel(args: argparse.Namespace, device: torch.device, plant: Callable[[], object]) -> Iterator[None]:
+def data_parallel(args: argparse.Namespace, device: torch.device, plant: Noted) -> Iterator[None]:
     """DDP or FSDP2 over a few Transformer layers."""
     late = dist.get_rank() == args.late
     width, batch, length, layers = (512, 16, 128, 6) if device.type == "cuda" else (64, 4, 32, 3)
@@ -149,11 +160,11 @@ def data_parallel(args: argparse.Namespace, device: torch.device, plant: Callabl
     else:
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    slow = args.ms if late and args.plant == "loader" else 0.0
-    batches = iter(DataLoader(Samples(batch, length * width, slow), batch_size=batch))
+    loads = args.plant == "loader"
+    batches = iter(DataLoader(Samples(batch, length * width, plant if late and loads else None), batch_size=batch))
     while True:
         inputs = next(batches).reshape(batch, length, width).to(device)
-        if late:
+        if late and not loads:
             plant()
         loss = model(inputs).square().mean()
         loss.backward()
@@ -163,7 +174,7 @@ def data_parallel(args: argparse.Namespace, device: torch.device, plant: Callabl
         yield
 
 
-def pipeline(args: argparse.Namespace, device: torch.device, plant: Callable[[], object]) -> Iterator[None]:
+def pipeline(args: argparse.Namespace, device: torch.device, plant: Noted) -> Iterator[None]:
     """GPipe: every rank holds a stage of equal size."""
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
@@ -191,16 +202,90 @@ def pipeline(args: argparse.Namespace, device: torch.device, plant: Callable[[],
         yield
 
 
+def tensor_parallel(args: argparse.Namespace, device: torch.device, plant: Noted) -> Iterator[None]:
+    """Linear layers divided over two ranks or all; in a mixed job their parts are sharded over the pairs (FSDP2), too."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    world = dist.get_world_size()
+    across = 2 if args.kind == "mixed" else world
+    mesh = init_device_mesh(device.type, (world // across, across), mesh_dim_names=("data", "tensor"))
+    width, batch, layers = (2048, 2048, 6) if device.type == "cuda" else (128, 64, 4)
+    torch.manual_seed(0)
+    parts = [nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(layers)]
+    model = nn.Sequential(*parts).to(device)
+    for part in parts:
+        parallelize_module(part, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        if args.kind == "mixed":
+            fully_shard(part, mesh=mesh["data"])
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    inputs = torch.randn(batch, width, device=device)
+    while True:
+        if dist.get_rank() == args.late:
+            plant()
+        loss = model(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+        optimizer.zero_grad()
+        yield
+
+
+class Experts(nn.Module):
+    """Tokens go to the rank that holds their expert, and come back: as many to each."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate = nn.parallel.DistributedDataParallel(nn.Linear(width, width))
+        self.mine = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        gate, group = self.gate(tokens), dist.group.WORLD
+        there = all_to_all_single_autograd(gate, None, None, group)
+        return tokens + all_to_all_single_autograd(self.mine(there), None, None, group)
+
+
+def expert_parallel(args: argparse.Namespace, device: torch.device, plant: Noted) -> Iterator[None]:
+    """Layers of experts, one on each rank; what is not an expert is on all of them (DDP)."""
+    width, batch, layers = (1024, 4096, 4) if device.type == "cuda" else (96, 96, 3)
+    with device:
+        torch.manual_seed(0)
+        model = nn.Sequential(*(Experts(width) for _ in range(layers)))
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    tokens = torch.randn(batch, width, device=device)
+    while True:
+        if dist.get_rank() == args.late:
+            plant()
+        loss = model(tokens).square().mean()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+        optimizer.zero_grad()
+        yield
+
+
+JOBS = {
+    "ddp": data_parallel,
+    "fsdp": data_parallel,
+    "pipeline": pipeline,
+    "tensor": tensor_parallel,
+    "mixed": tensor_parallel,
+    "expert": expert_parallel,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kind", choices=("ddp", "fsdp", "pipeline"), default="ddp")
+    parser.add_argument("--kind", choices=tuple(JOBS), default="ddp")
     parser.add_argument("--plant", choices=PLANTS, default="none")
     parser.add_argument("--late", type=int, default=-1)
     parser.add_argument("--ms", type=float, default=0.0)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--times", type=Path)
-    parser.add_argument("--plants", type=Path, help="for what the late rank does more, before it is recorded")
+    parser.add_argument(
+        "--truth", type=Path, help="for what the plant takes and what the steps take with and without it"
+    )
     args = parser.parse_args()
     device = torch.device("cpu")
     if args.device == "cuda":
@@ -208,24 +293,39 @@ def main() -> None:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
     plant = Noted(plant_of(args.plant, args.ms, device))
-    steps = (pipeline if args.kind == "pipeline" else data_parallel)(args, device, plant)
-    lengths: list[float] = []
+    steps = JOBS[args.kind](args, device, plant)
+    truth = turns(steps, plant, device) if args.truth else {}
+    plant.lengths.clear()
     for _ in range(args.steps):
-        begun = time.perf_counter()
         next(steps)
-        if args.times:
-            finish(device)
-        lengths.append((time.perf_counter() - begun) * 1e3)
-    if args.plants and dist.get_rank() == args.late:
-        # What keeps the host is known by then; what it launches is timed once more, by itself.
-        alone = taken(plant, device) if args.plant == "kernel" else median(plant.lengths[_WARM:_TIMED])
-        args.plants.write_text(json.dumps({"plant_ms": alone}))
-    if args.times:
-        alone = taken(plant, device) if dist.get_rank() == args.late else 0.0
-        answer = {"step_ms": median(lengths[len(lengths) // 3 :]), "plant_ms": alone}
-        args.times.with_name(f"{args.times.name}-{dist.get_rank()}.json").write_text(json.dumps(answer))
+    if args.truth:
+        truth["plant_ms"] = list(plant.lengths)
+        if args.plant == "kernel" and dist.get_rank() == args.late:
+            truth["plant_ms"] = [taken(plant, device)]  # its calls end long before its work does
+        name = f"{args.truth.stem}-{dist.get_rank()}.json"
+        args.truth.with_name(name).write_text(json.dumps(truth))
     dist.barrier()
     dist.destroy_process_group()
+
+
+def turns(steps: Iterator[None], plant: Noted, device: torch.device) -> dict[str, Any]:
+    """Steps with the plant and without it in turns: the length of a step in each, ms."""
+    run(steps, WARM, device)
+    step: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(PAIRS):
+        for plant.on in (False, True):
+            step[plant.on].append(run(steps, BLOCK, device))
+    return {"with_ms": step[True], "without_ms": step[False]}
+
+
+def run(steps: Iterator[None], count: int, device: torch.device) -> float:
+    """So many steps, until their work is done; what one takes, ms."""
+    finish(device)
+    begun = time.perf_counter()
+    for _ in range(count):
+        next(steps)
+    finish(device)
+    return (time.perf_counter() - begun) * 1e3 / count
 
 
 if __name__ == "__main__":

@@ -11,42 +11,75 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 
 from lanewise.bundled import bundled_path
 from lanewise.cli.common import console, counted
-from lanewise.cli.plain import WithMicro
+from lanewise.cli.plain import as_given, as_shown
 
 MNIST = str(bundled_path("mnist"))
 
 
-class Terminal(io.StringIO):
+class Stream(io.TextIOWrapper):
+    """Standard output or error, of an encoding."""
+
+    def __init__(self, encoding: str, terminal: bool) -> None:
+        super().__init__(io.BytesIO(), encoding=encoding)
+        self._terminal = terminal
+
     def isatty(self) -> bool:
-        return True
+        return self._terminal
+
+    def shown(self) -> str:
+        self.flush()
+        return self.buffer.getvalue().decode(self.encoding)  # type: ignore[attr-defined]
 
 
-def test_microseconds_have_their_sign_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = "3.5 us, 12 us; 4 ushers, status, us, 7us"
-    for stream, shown in ((Terminal(), "3.5 µs, 12 µs; 4 ushers, status, us, 7us"), (io.StringIO(), told)):
-        monkeypatch.setattr(sys, "stdout", stream)
-        console().print(told)
-        assert stream.getvalue().strip() == shown
-    into = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    console(into).print(told)
-    assert into.getvalue().strip() == told
-    assert WithMicro(Terminal()).isatty()
+TOLD = "3.5 us, 12 us; 4 ushers, status, us, 7us"
+SIGNED = "3.5 µs, 12 µs; 4 ushers, status, us, 7us"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "terminal", "shown"),
+    [("utf-8", True, SIGNED), ("latin-1", True, SIGNED), ("ascii", True, TOLD), ("utf-8", False, TOLD)],
+)
+def test_microseconds_have_their_sign_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, terminal: bool, shown: str
+) -> None:
+    out, err = Stream(encoding, terminal), Stream(encoding, terminal)
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    as_shown()
+    as_shown()
+    try:
+        console().print(TOLD)
+        click.echo(TOLD)
+        click.echo(TOLD, err=True)
+        print(TOLD, file=sys.stderr)
+        console(into := io.StringIO()).print(TOLD)
+    finally:
+        as_given()
+    print(TOLD)
+    assert (sys.stdout, sys.stderr) == (out, err)
+    assert out.shown() == f"{shown}\n{shown}\n{TOLD}\n"
+    assert err.shown() == f"{shown}\n{shown}\n"
+    assert into.getvalue().strip() == TOLD
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "lanewise: 3.5 µs"), ("ascii", "lanewise: 3.5 us")])
+def test_so_they_have_inside_of_a_program(encoding: str, shown: str) -> None:
+    said, _ = on_a_terminal("-c", "from lanewise.capture.say import say; say('3.5 us')", encoding=encoding)
+    assert said.strip() == shown
 
 
 def on_a_terminal(*words: str, encoding: str) -> tuple[str, float]:
-    """What a command prints on a terminal of 100 columns, and after how many seconds the first of it came."""
+    """What Python prints on a terminal of 100 columns, and after how many seconds the first of it came."""
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     environment = os.environ | {"PYTHONIOENCODING": encoding, "COLUMNS": "100", "TERM": "xterm"}
     begun = time.perf_counter()
-    program = subprocess.Popen(
-        [sys.executable, "-m", "lanewise", *words], stdout=theirs, stderr=theirs, env=environment
-    )
+    program = subprocess.Popen([sys.executable, *words], stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     text, first = b"", 0.0
     while select.select([ours], [], [], 60)[0]:
@@ -65,7 +98,7 @@ def on_a_terminal(*words: str, encoding: str) -> tuple[str, float]:
 
 @pytest.mark.parametrize(("encoding", "unit", "other"), [("utf-8", " µs", " us"), ("ascii", " us", "µ")])
 def test_a_report_on_a_terminal(encoding: str, unit: str, other: str) -> None:
-    text, _ = on_a_terminal("explain", MNIST, encoding=encoding)
+    text, _ = on_a_terminal("-m", "lanewise", "explain", MNIST, encoding=encoding)
     assert unit in text
     assert other not in text
     assert max(len(line) for line in text.splitlines()) <= 100
@@ -74,7 +107,7 @@ def test_a_report_on_a_terminal(encoding: str, unit: str, other: str) -> None:
 def test_the_demo_says_something_before_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    once = min(on_a_terminal("demo", "mnist", encoding="utf-8")[1] for _ in range(2))
+    once = min(on_a_terminal("-m", "lanewise", "demo", "mnist", encoding="utf-8")[1] for _ in range(2))
     assert once < 2.0
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lanewise.diagnose.explain import explain
-from lanewise.diagnose.places import places_of
 from lanewise.diagnose.rule import Found
+from lanewise.diagnose.where.places import places_of
 from lanewise.measure.facts import Facts
 from tests.support.builder import TraceBuilder
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lanewise.micro import with_micro
 from lanewise.trace.model import Trace
 from lanewise.trace.reading_losses import Reading
 from lanewise.trace.schema import Kind
@@ -42,7 +43,7 @@ def test_a_trace_of_one_event(page_of: Open) -> None:
     page.locator(".canvas-box canvas").focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("section.panel h2:has-text('aten::add')")
-    assert "5.00 us" in page.locator("section.panel").inner_text()
+    assert "5.00 µs" in page.locator("section.panel").inner_text()
     through_all_views(page)
 
 
@@ -54,7 +55,7 @@ def test_events_without_duration_are_found_and_selected(page_of: Open) -> None:
             b.wait(1)
     page = page_of(b.build(), "#view=timeline&search=instant_7").page
     page.wait_for_selector("section.panel h2:has-text('instant_7')")
-    assert "0 us" in page.locator("section.panel").inner_text()
+    assert "0 µs" in page.locator("section.panel").inner_text()
 
 
 def test_ten_thousand_lanes(page_of: Open) -> None:
@@ -106,7 +107,7 @@ def test_times_at_the_end_of_the_range(page_of: Open) -> None:
     assert int(trace.start.max()) == 2**52
     page = page_of(trace, "#view=timeline&search=late").page
     page.wait_for_selector("section.panel h2:has-text('late')")
-    assert "10.0 us" in page.locator("section.panel").inner_text()
+    assert "10.0 µs" in page.locator("section.panel").inner_text()
 
 
 def test_a_broken_block_is_said_and_the_report_stays(page_of: Open, open_page: Open, tmp_path: Any) -> None:
@@ -124,7 +125,7 @@ def test_a_broken_block_is_said_and_the_report_stays(page_of: Open, open_page: O
     page = open_page(path.as_uri()).page
     page.get_by_role("alert").wait_for()
     assert "could not be read" in page.get_by_role("alert").inner_text()
-    assert page.locator("h1").inner_text() == report.verdict
+    assert page.locator("h1").inner_text() == with_micro(report.verdict)
 
 
 def test_a_hash_that_means_nothing_is_ignored(page_of: Open) -> None:
@@ -147,4 +148,4 @@ def test_positions_survive_a_trace_in_random_order(page_of: Open) -> None:
             b.slice(f"op_{i}", Kind.OPERATOR, 10 + i * 3, 2)
     page = page_of(b.build(), "#view=timeline&search=op_123").page
     page.wait_for_selector("section.panel h2:has-text('op_123')")
-    assert "379.0 us" in page.locator("section.panel").inner_text()
+    assert "379.0 µs" in page.locator("section.panel").inner_text()

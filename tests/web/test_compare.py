@@ -14,6 +14,7 @@ from lanewise.compare.compare import compare_arms
 from lanewise.compare.diff import run_of
 from lanewise.compare.sides.arm import Arm
 from lanewise.diagnose.explain import facts_of, report_of
+from lanewise.micro import with_micro
 from lanewise.show.diff.diff_page import diff_html, diff_tree
 from lanewise.trace.model import Trace
 from tests.support.builder import TraceBuilder
@@ -53,7 +54,7 @@ def test_it_says_what_diff_says(compared: Callable[..., Any]) -> None:
     before, after = program(20), program(5)
     difference = compare_arms([Arm("before", [run_of(before)]), Arm("after", [run_of(after)])], anyway=True)
     page = compared(before, after)
-    assert page.locator("h1").inner_text() == difference.differences[0].verdict
+    assert page.locator("h1").inner_text() == with_micro(difference.differences[0].verdict)
     bars = page.locator("ol.waterfall > li")
     items = [item for item in difference.differences[0].waterfall.items if item.ns]
     assert bars.count() == len(items) + 2
@@ -84,7 +85,7 @@ def test_the_tree_shows_both_costs_of_a_node(compared: Callable[..., Any]) -> No
         page.keyboard.press("ArrowDown")
     until(page, "!!document.querySelector('[aria-label=\"Selected node\"]')")
     text = page.get_by_label("Selected node").inner_text()
-    assert re.search(r"before 160\.0 us, after 40\.0 us", text)
+    assert re.search(r"before 160\.0 µs, after 40\.0 µs", text)
 
 
 def test_costs_of_both_sides_are_those_of_a_step() -> None:

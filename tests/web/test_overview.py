@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lanewise.diagnose.explain import explain
+from lanewise.micro import with_micro
 from lanewise.report.gain import helps
 from tests.support.builder import TraceBuilder
 from tests.web.traces import training
@@ -26,7 +27,7 @@ def test_it_says_what_explain_says_in_the_same_order(page_of: Open) -> None:
     trace = training()
     report = explain(trace)
     page = page_of(trace).page
-    assert page.locator("h1").inner_text() == report.verdict
+    assert page.locator("h1").inner_text() == with_micro(report.verdict)
     headings = page.locator("h2").all_inner_texts()
     order = [headings.index(h) for h in ("Can you trust it?", "What to do, most to gain first", "The steps")]
     assert order == sorted(order)
@@ -35,7 +36,7 @@ def test_it_says_what_explain_says_in_the_same_order(page_of: Open) -> None:
     assert on
     first = next(f for f in report.findings if f.code == on[0])
     card = page.locator(f"#finding-{on[0]}")
-    assert first.title in card.inner_text()
+    assert with_micro(first.title) in card.inner_text()
     assert page.locator(".step-bars li").count() == len(trace.steps)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import lanewise
 from lanewise.diagnose.explain import facts_of, report_of
+from lanewise.micro import with_micro
 from lanewise.report.gain import helps
 from lanewise.report.quantity import format_quantity
 from lanewise.show.page.server import PageServer
@@ -30,7 +31,7 @@ def test_a_card_leads_to_the_step_with_it_mended(page_of: Open) -> None:
     prediction = lanewise.predict(trace, code)
     for box, state in ((now, prediction.now), (then, prediction.predicted)):
         heading = box.locator("h2").inner_text()
-        assert format_quantity("time", state.step_us * 1e3) in heading
+        assert with_micro(format_quantity("time", state.step_us * 1e3)) in heading
         assert state.regime in heading
         assert box.locator("svg rect.work").count() > 5
     assert code in then.locator("h2").inner_text()

@@ -1,11 +1,12 @@
-// How typed numbers read: the same rules as lanewise/report/quantity.py (a shared list of examples tests both).
+// How typed numbers read: the same rules as lanewise/report/quantity.py (a shared list of examples tests both), but that a
+// page shows microseconds with their sign, as lanewise/micro.py does for terminals.
 
 import type { QuantityType } from './data/report'
 
 const TIMES: [number, string][] = [
   [1e9, 's'],
   [1e6, 'ms'],
-  [1e3, 'us'],
+  [1e3, 'µs'],
   [1, 'ns'],
 ]
 const SIZES: [number, string][] = [
@@ -70,7 +71,7 @@ export const formatDollars = (value: number): string =>
 
 function scaled(value: number, units: [number, string][]): string {
   const smallest = units[units.length - 1][1]
-  if (value === 0) return smallest === 'ns' ? '0 us' : `0 ${smallest}`
+  if (value === 0) return smallest === 'ns' ? '0 µs' : `0 ${smallest}`
   for (const [size, unit] of units) {
     if (Math.abs(value) >= size) {
       const number = value / size
@@ -97,6 +98,8 @@ function grouped(value: number, digits: number): string {
 // Controls, direction marks and other invisible characters, private use, lone surrogates.
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}]/gu
 
+const US = /(?<=\d )us\b/g
+
 /** Untrusted text without direction marks, controls and lone surrogates, cut in the middle where too long. */
 export function clean(text: string, limit = 300): string {
   let shown = text
@@ -104,7 +107,7 @@ export function clean(text: string, limit = 300): string {
     const head = Math.floor(((limit - 1) * 2) / 3)
     shown = `${text.slice(0, head)}…${text.slice(text.length - (limit - 1 - head))}`
   }
-  return shown.replace(HIDDEN, (c) => (c === '\n' || c === '\t' ? ' ' : '?'))
+  return shown.replace(HIDDEN, (c) => (c === '\n' || c === '\t' ? ' ' : '?')).replace(US, 'µs')
 }
 
 /** CUDA and HIP write their version as one number: `13000` is 13.0, `60443483` is 6.4.43483. */

@@ -33,7 +33,7 @@ describe('tables', () => {
 
   it('become Markdown in which names are text', () => {
     const text = markdown(block.columns, block.rows)
-    expect(text).toContain('| b\\|x | 2.00 us |')
+    expect(text).toContain('| b\\|x | 2.00 µs |')
     expect(text).toContain('\\<c\\>')
     expect(text).toContain('–')
   })
@@ -62,6 +62,6 @@ describe('viewport', () => {
         expect(new Set(times.map((time) => tickLabel(time, step))).size).toBe(times.length)
       }
     expect(tickLabel(4_485_000_000, 5_000_000)).toBe('4.485 s')
-    expect(tickLabel(-20_000, 10_000)).toBe('−20 us')
+    expect(tickLabel(-20_000, 10_000)).toBe('−20 µs')
   })
 })

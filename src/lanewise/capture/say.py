@@ -12,6 +12,8 @@ import select
 import sys
 from collections import deque
 
+from lanewise.micro import with_micro
+
 __all__ = ["STDERR", "STDOUT", "is_as_it_was", "say"]
 
 STDOUT, STDERR = 1, 2
@@ -43,6 +45,7 @@ def is_as_it_was(descriptor: int) -> bool:
 
 def _write(line: str) -> None:
     encoding = getattr(sys.__stderr__, "encoding", None) or "utf-8"
+    line = with_micro(line, encoding) if os.isatty(STDERR) else line
     rest = line.encode(encoding, errors="backslashreplace")
     while rest:
         rest = rest[os.write(STDERR, rest) :]

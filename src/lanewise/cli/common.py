@@ -9,12 +9,11 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from lanewise.cli.duration import microseconds
-from lanewise.cli.plain import WithMicro
 from lanewise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -244,14 +243,11 @@ def _progress() -> Generator[Callable[[int, int | None], None] | None]:
 def console(file: IO[str] | None = None) -> Console:
     """A console on stdout, or on a file; plain text where that is no terminal or NO_COLOR is set.
 
-    As wide as COLUMNS says, else as the terminal, else 100 characters. A terminal gets `µs` for `us`, as its encoding
-    allows; what is searched, or read by programs, stays ASCII.
+    As wide as COLUMNS says, else as the terminal, else 100 characters.
     """
     from rich.console import Console
 
     width = max(shutil.get_terminal_size((_WIDTH, 24)).columns, _NARROWEST)
-    if file is None and sys.stdout.isatty():
-        file = cast("IO[str]", WithMicro(sys.stdout))
     return Console(file=file, width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
 
 

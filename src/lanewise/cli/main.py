@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lanewise._version import __version__
-from lanewise.cli.plain import replace_what_cannot_be_encoded
+from lanewise.cli.plain import as_shown
 from lanewise.cli.suggest import nearest
 from lanewise.errors import LanewiseError
 
@@ -130,7 +130,7 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: runs a verb; an error a user can cause is one line on stderr and an exit code."""
-    replace_what_cannot_be_encoded()
+    as_shown()
     try:
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as error:

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from lanewise.diagnose.places import places_of
 from lanewise.diagnose.registry import builtin_rules, third_party_rules
 from lanewise.diagnose.rule import Clear, Found, NeedsCapture, NotApplicable, Outcome, Rule
 from lanewise.diagnose.settings import Settings, check_settings
+from lanewise.diagnose.where.places import places_of
 from lanewise.measure.facts import Facts
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import WORK

@@ -67,7 +67,7 @@ function Curve({ timeline, series }: { timeline: Timeline; series: Series[] }) {
         ))}
         <line class="axis" x1="0" x2={WIDTH} y1={HEIGHT + 0.5} y2={HEIGHT + 0.5} />
         <text x="0" y={HEIGHT + 16}>
-          0 us
+          0 µs
         </text>
         <text x={WIDTH} y={HEIGHT + 16} text-anchor="end">
           {formatTime(to - from)}

@@ -63,7 +63,7 @@ export function ticks(view: Viewport, count: number): { step: number; times: num
 /** A time on the ruler: as many digits as the distance of the marks needs, so that no two marks read alike. */
 export function tickLabel(time: number, step: number): string {
   const size = Math.abs(time)
-  const [unit, name] = size >= 1e9 ? [1e9, 's'] : size >= 1e6 ? [1e6, 'ms'] : size >= 1e3 ? [1e3, 'us'] : [1, 'ns']
+  const [unit, name] = size >= 1e9 ? [1e9, 's'] : size >= 1e6 ? [1e6, 'ms'] : size >= 1e3 ? [1e3, 'µs'] : [1, 'ns']
   if (time === 0) return '0'
   const digits = Math.min(9, Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9)))
   return `${time < 0 ? '−' : ''}${(size / unit).toFixed(digits)} ${name}`

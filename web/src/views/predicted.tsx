@@ -129,7 +129,7 @@ function Step({ block, scenario, chosen, longest, title }: StepProps) {
         ))}
         <line class="axis" x1={x(state.step_us * 1e3)} x2={x(state.step_us * 1e3)} y1="0" y2={height} />
         <text x={LABEL} y={height + 14}>
-          0 us
+          0 µs
         </text>
         <text x={Math.max(LABEL + 90, x(state.step_us * 1e3))} y={height + 14} text-anchor="end">
           {formatTime(state.step_us * 1e3)}

@@ -228,10 +228,10 @@ def main(path: str, form: str, project: str, unprofiled_us: str, price: str) -> 
     """Explain the trace at `path` by the settings of the project in a folder or above: its data beside the trace, the
     report on standard output (`text` or `json`). The step without the profiler, us, and the price of an hour are "" where
     they are not known."""
-    from lanewise.cli.plain import replace_what_cannot_be_encoded
+    from lanewise.cli.plain import as_shown
     from lanewise.errors import LanewiseError
 
-    replace_what_cannot_be_encoded()
+    as_shown()
     try:
         timed, paid = (float(text) if text else None for text in (unprofiled_us, price))
         report = explained_beside(path, project, timed, price=paid)

@@ -35,12 +35,12 @@ class _Order(msgspec.Struct, frozen=True):
 
 def main(order: str) -> None:
     """Print the job's report on standard output; as `json` that of the one rank there, and the job's on standard error."""
-    from lanewise.cli.plain import replace_what_cannot_be_encoded
+    from lanewise.cli.plain import as_shown
     from lanewise.cli.recording.after_run import explained_beside, print_report
     from lanewise.errors import LanewiseError
 
     asked = msgspec.json.decode(order, type=_Order)
-    replace_what_cannot_be_encoded()
+    as_shown()
     look_at = asked.traces[0]
     try:
         look_at = _print_job(asked)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lanewise.diagnose.marked import marked_events
+from lanewise.diagnose.where.marked import marked_events
 from lanewise.measure.facts import Facts
 from lanewise.report.model import Report
 from lanewise.show.diff.diff_page import Base, diff_html

@@ -6,6 +6,8 @@ from io import StringIO
 
 from rich.console import Console, RenderableType
 
+from lanewise.micro import with_micro
+
 __all__ = ["text_html"]
 
 _FORMAT = '<pre style="white-space:pre;overflow-x:auto;line-height:1.3">{code}</pre>'
@@ -17,4 +19,4 @@ def text_html(renderable: RenderableType, *, width: int = 100) -> str:
         file=StringIO(), record=True, width=width, highlight=False, emoji=False, markup=False, force_jupyter=False
     )
     console.print(renderable)
-    return console.export_html(inline_styles=True, code_format=_FORMAT)
+    return with_micro(console.export_html(inline_styles=True, code_format=_FORMAT))
