@@ -40,12 +40,13 @@ ifneq ($(TORCH),none)
 endif
 
 # Kernels are tested on the CPU in Triton's interpreter, and compiled for cards that are not there. CPU builds of torch come
-# without it, and no other test may meet it: what it decides when it is loaded holds for the process. Linux only.
+# without it, and no other test may meet it: what it decides when it is loaded holds for the process. Linux only. NVRTC, which
+# compiles CUDA C++, is no newer than the disassembler that Triton brings.
 TRITON := $(VENV)/triton
 triton: torch
 ifneq ($(TORCH),none)
 	@test -f $(HAS)-triton || $(BIN)/python -c 'import triton' 2>/dev/null || \
-	  { echo "Getting Triton ..."; $(PIP) install --no-deps --target $(TRITON) 'triton>=3.8'; } || \
+	  { echo "Getting Triton ..."; $(PIP) install --no-deps --target $(TRITON) 'triton>=3.8' 'nvidia-cuda-nvrtc>=13,<13.2'; } || \
 	  echo "There is no Triton for this machine: tests of kernels are left out."
 	@touch $(HAS)-triton
 endif
@@ -70,12 +71,12 @@ tour: torch $(HAS)-tour ## install what the guided tour needs, and say how to be
 	@echo "Next:  . $(BIN)/activate    and then    lanewise tour --start"
 
 test: setup ## run the fast tests; with TORCH=none those that do without torch
-	@test ! -d $(TRITON)/triton || for tests in tests/kernels tests/machine_code/test_compiled.py; do \
+	@test ! -d $(TRITON)/triton || for tests in tests/kernels tests/machine_code/test_compiled.py tests/machine_code/test_planted_cuda.py; do \
 	  PYTHONPATH=$(TRITON) $(BIN)/pytest $$tests -m "not slow and not gpu" -n auto || [ $$? = 5 ] || exit 1; done
 	@$(BIN)/pytest -m "not slow and not gpu" -n auto --dist loadfile
 
 test-all: setup ## run all tests but those that need a GPU
-	@test ! -d $(TRITON)/triton || for tests in tests/kernels tests/machine_code/test_compiled.py; do \
+	@test ! -d $(TRITON)/triton || for tests in tests/kernels tests/machine_code/test_compiled.py tests/machine_code/test_planted_cuda.py; do \
 	  PYTHONPATH=$(TRITON) $(BIN)/pytest $$tests -m "not gpu" -n auto || [ $$? = 5 ] || exit 1; done
 	$(BIN)/pytest -m "not gpu"
 

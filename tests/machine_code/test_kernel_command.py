@@ -71,7 +71,7 @@ def test_what_a_launch_asks_for_stands_beside_a_cubin(tmp_path: Path, tool: list
     assert found["limits"][0]["name"] == "tensor cores"
     (tmp_path / "product.json").write_text("[1, 2")
     (found,) = json.loads(run(str(tmp_path / "product.cubin"), "--json"))["kernels"]
-    assert found["shared_bytes"] == 1024
+    assert found["shared_bytes"] == 0  # not the KiB that the system keeps
 
 
 def test_names_of_a_file_drive_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,12 +92,12 @@ def test_what_is_no_machine_code_is_said(tmp_path: Path, tool: list[Any]) -> Non
     assert "no .cubin in this folder" in error(tmp_path)
     for content in (b"", b"hello", b"\x7fELF", b"{}"):
         (tmp_path / "other").write_bytes(content)
-        assert "neither a cubin, PTX, nor a program" in error(tmp_path / "other")
+        assert "neither a cubin, PTX, CUDA C++, nor a program" in error(tmp_path / "other")
 
 
 def test_missing_tools_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "_of_triton", lambda: None)
-    monkeypatch.setattr(tools, "_of_cuda", lambda: None)
+    monkeypatch.setattr(tools, "nvidia_folders", lambda: [tmp_path])
     monkeypatch.setenv("PATH", str(tmp_path))
     write(tmp_path, "chase")
     with pytest.raises(MissingDependencyError, match="pip install triton"):
@@ -145,6 +145,33 @@ def test_triton_s_loads_are_in_the_line_that_they_stand_in(tmp_path: Path, monke
     (tmp_path / "a.ptx").write_text(".target sm_90a\n" + assembly)
     run(str(tmp_path / "a.ptx"))
     assert [line.split()[2] for line in given[0].splitlines() if ".loc" in line] == ["16", "16", "16", "19"]
+
+
+def test_a_launch_is_judged_where_its_size_is_said(tmp_path: Path, tool: list[Any]) -> None:
+    write(tmp_path, "polynomial")
+    path = str(tmp_path / "polynomial.cubin")
+    assert "Limited by math" in run(path, "--grid", "132,64")
+    few = run(path, "--grid", "8,2", "--card", "H200")
+    assert "Limited by too few blocks: 16 blocks leave 116 of 132 multiprocessors (H200 SXM)" in few
+    assert "Limited by tail: 140 blocks on 132 multiprocessors (H100 SXM5" in run(path, "--grid", "140")
+    assert "Limited by math" in run(path, "--grid", "216", "--card", "A100 PCIe 40GB")
+    (found,) = json.loads(run(path, "--block", "32,4", "--json"))["kernels"]
+    assert found["threads"] == 128
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--grid", "many"), r"--grid takes up to three numbers such as `256` or `32,8`, not 'many'"),
+        (("--block", "0"), r"--block takes up to three numbers"),
+        (("--block", "1,2,3,4"), r"--block takes up to three numbers"),
+        (("--card", "H300"), r"--card: no 'H300' in the table; it has H100 PCIe, "),
+    ],
+)
+def test_sizes_of_a_launch_are_numbers(tmp_path: Path, tool: list[Any], words: tuple[str, str], said: str) -> None:
+    write(tmp_path, "copy")
+    with pytest.raises(UsageError, match=said):
+        run(str(tmp_path / "copy.cubin"), *words)
 
 
 @pytest.mark.parametrize("target", ["", "hopper", "9", "sm_", "90 80"])

@@ -16,7 +16,7 @@ def verdict(
     *instructions: str, registers: int = 32, shared: int = 0, stack: int = 0, threads: int = 256, loop: bool = True
 ) -> Verdict:
     body = (".L_x_0:", *instructions, "@P0 BRA `(.L_x_0)") if loop else instructions
-    return limits_of(Kernel(Path("a.cubin"), code_of(*body, "EXIT"), registers, shared, stack, threads))
+    return limits_of(Kernel(Path("a.cubin"), code_of(*body, "EXIT"), registers, shared, stack, (threads, 1, 1)))
 
 
 def names(found: Verdict) -> list[str]:

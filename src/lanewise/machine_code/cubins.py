@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from lanewise.errors import InputError, MissingDependencyError
+from lanewise.machine_code.cuda_source import compiled_cuda
 from lanewise.machine_code.disassembly import Function, parse
 from lanewise.machine_code.tools import run_tool
 
@@ -22,12 +23,14 @@ __all__ = ["Kernel", "Launch", "cubins_in", "kernels_in", "kernels_of", "listing
 _ELF, _CUDA_MACHINE = b"\x7fELF", 190
 _USAGE = re.compile(r"Function (?P<name>\S+?):\s*\n\s*(?P<values>REG:[^\n]*)")
 _VALUE = re.compile(r"([A-Z]+)(?:\[\d+\])?:(\d+)")
-_REQUIRED_THREADS = re.compile(r"\.nv\.info\.(?P<name>\S+)(?P<body>.*?)(?=\n\.nv\.info|\n\.section|\Z)", re.DOTALL)
+_KERNEL_ASKS = re.compile(r"\.nv\.info\.(?P<name>\S+)(?P<body>.*?)(?=\n\.nv\.info|\n\.section|\Z)", re.DOTALL)
 _THREADS = re.compile(
-    r"EIATTR_REQNTID\s*\n[^\n]*\n\s*Value:\s*(0x[0-9a-f]+)\s+(0x[0-9a-f]+)\s+(0x[0-9a-f]+)", re.IGNORECASE
+    r"EIATTR_(?:REQNTID|MAX_THREADS)\s*\n[^\n]*\n\s*Value:\s*(0x[0-9a-f]+)\s+(0x[0-9a-f]+)\s+(0x[0-9a-f]+)",
+    re.IGNORECASE,
 )
 _ASSEMBLY = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
 _LOCATION = re.compile(r"\.loc[^\n]*")
+_RESERVED = 1024
 _MOST_FILES = 2000
 _LARGEST = 512 << 20
 
@@ -39,7 +42,7 @@ class Kernel:
     Attributes:
         file: where it was found. code: its instructions.
         registers: per thread. shared: bytes per block, as far as fixed when it was compiled. stack: bytes per thread; local
-            memory that is not in registers. threads: per block, 0 where the code does not say.
+            memory that is not in registers. block: threads of a block in x, y and z, zeros where the code does not say.
     """
 
     file: Path
@@ -47,7 +50,13 @@ class Kernel:
     registers: int
     shared: int
     stack: int
-    threads: int
+    block: tuple[int, int, int]
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block, 0 if unknown."""
+        x, y, z = self.block
+        return x * y * z
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -99,11 +108,13 @@ def cubins_in(path: Path, folder: Path, capability: tuple[int, int]) -> Iterator
         source.write_text(_ASSEMBLY.sub(_on_one_line, text))
         _assemble(source, made, _target(text, capability))
         yield made
+    elif path.suffix == ".cu":
+        yield compiled_cuda(path, capability, folder)
     elif is_elf or path.suffix == ".fatbin":
         run_tool("cuobjdump", "-xelf", "all", path.resolve(), folder=folder)
         yield from sorted(folder.glob("*.cubin"))
     else:
-        raise InputError(f"{path}: neither a cubin, PTX, nor a program with CUDA code")
+        raise InputError(f"{path}: neither a cubin, PTX, CUDA C++, nor a program with CUDA code")
 
 
 def _assemble(source: Path, made: Path, target: str) -> None:
@@ -157,15 +168,17 @@ def kernels_of(
     """
     functions = parse(disassembly)
     asks = {match["name"]: dict(_VALUE.findall(match["values"])) for match in _USAGE.finditer(usage)}
-    threads = _threads(listing)
+    blocks = _blocks(listing)
     launch = beside or Launch()
 
     def kernel(code: Function) -> Kernel:
         of = asks.get(code.name, {})
         registers, shared, stack = (int(of.get(name, 0)) for name in ("REG", "SHARED", "STACK"))
-        return Kernel(
-            source, code, registers, max(shared, launch.shared), stack, threads.get(code.name, 32 * launch.num_warps)
-        )
+        if code.capability >= (9, 0):
+            # What the system keeps for itself is counted with it.
+            shared = max(0, shared - _RESERVED)
+        block = blocks.get(code.name, (32 * launch.num_warps, 1, 1) if launch.num_warps else (0, 0, 0))
+        return Kernel(source, code, registers, max(shared, launch.shared), stack, block)
 
     return [kernel(code) for code in functions]
 
@@ -179,11 +192,11 @@ def _beside(file: Path) -> Launch:
         return Launch()
 
 
-def _threads(listing: str) -> dict[str, int]:
-    """Threads per block that each kernel must be launched with, where the compiler was told."""
-    found: dict[str, int] = {}
-    for section in _REQUIRED_THREADS.finditer(listing):
+def _blocks(listing: str) -> dict[str, tuple[int, int, int]]:
+    """Threads of a block that a kernel must be launched with, or may have at most, where the compiler was told."""
+    found: dict[str, tuple[int, int, int]] = {}
+    for section in _KERNEL_ASKS.finditer(listing):
         if match := _THREADS.search(section["body"]):
             x, y, z = (int(value, 16) for value in match.groups())
-            found[section["name"]] = x * y * z
+            found[section["name"]] = (x, y, z)
     return found

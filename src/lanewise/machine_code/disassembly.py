@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["Function", "Instruction", "Place", "parse"]
+__all__ = ["Function", "Instruction", "Place", "parse", "registers_of"]
 
 _INSTRUCTION = re.compile(
     r"/\*(?P<address>[0-9a-f]+)\*/\s+(?:@(?P<guard>!?U?P[T0-9]+)\s+)?(?P<opcode>[A-Z][A-Za-z0-9_.]*)\s*(?P<operands>[^;]*);"
@@ -59,16 +59,25 @@ class Instruction:
 
     def reads(self) -> frozenset[int]:
         """Numbers of the registers that it takes, those of addresses included."""
-        texts = self.operands if self._writes_nothing else self.operands[1:]
-        return _registers(texts)
+        at = self._result_at
+        return registers_of(self.operands if at is None else self.operands[at + 1 :])
 
     def writes(self) -> frozenset[int]:
         """Numbers of the registers that it changes."""
-        return frozenset() if self._writes_nothing else _registers(self.operands[:1], self.width // 32)
+        at = self._result_at
+        if at is None:
+            return frozenset()
+        pair = self.name in _PAIRS or bool(self.modifiers & {"WIDE", "F64"})
+        return registers_of(self.operands[at : at + 1], 2 if pair else self.width // 32)
 
     @property
-    def _writes_nothing(self) -> bool:
-        return not self.operands or self.name in _NO_RESULT or self.operands[0].startswith(("[", "P", "UP", "`"))
+    def _result_at(self) -> int | None:
+        """Which operand it changes; None if it changes memory or predicates only."""
+        if not self.operands or self.name in _NO_RESULT or self.operands[0].startswith(("[", "`")):
+            return None
+        if not self.operands[0].startswith(("P", "UP")):
+            return 0
+        return 1 if self.name in _AFTER_A_PREDICATE and len(self.operands) > 1 else None
 
     @property
     def width(self) -> int:
@@ -80,6 +89,9 @@ class Instruction:
 
 
 _NO_RESULT = frozenset({"STG", "ST", "STS", "STL", "RED", "BRA", "EXIT", "BAR", "LDGSTS", "BSSY", "BSYNC", "NOP"})
+# What sets a predicate first, and a register with it.
+_AFTER_A_PREDICATE = frozenset({"SHFL", "ATOM", "ATOMG", "ATOMS", "LOP3", "MATCH"})
+_PAIRS = frozenset({"DFMA", "DADD", "DMUL"})
 _WIDTHS = (
     (256, frozenset({"256"})),
     (128, frozenset({"128"})),
@@ -89,7 +101,8 @@ _WIDTHS = (
 )
 
 
-def _registers(texts: tuple[str, ...], number: int = 1) -> frozenset[int]:
+def registers_of(texts: tuple[str, ...], number: int = 1) -> frozenset[int]:
+    """Numbers of the registers in operands, each of which begins at least so many."""
     found: set[int] = set()
     for text in texts:
         for match in _REGISTER.finditer(text):

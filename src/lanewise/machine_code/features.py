@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lanewise.machine_code.disassembly import Function, Instruction, Place
-from lanewise.machine_code.lane_strides import Stride, strides_of
+import numpy as np
+
+from lanewise.machine_code.accesses import (
+    GLOBAL_LOADS,
+    GLOBAL_STORES,
+    SHARED_ACCESSES,
+    Access,
+    accesses_of,
+)
+from lanewise.machine_code.disassembly import Function, Instruction, Place, registers_of
 from lanewise.machine_code.loop_nest import Loop, loops_of
 
 __all__ = [
@@ -20,15 +29,16 @@ __all__ = [
     "SHARED_LOADS",
     "SPECIAL",
     "SPILLS",
+    "WRITES",
     "Features",
     "features_of",
 ]
 
 # Opcodes, without modifiers.
-_GLOBAL_LOADS, _GLOBAL_STORES = frozenset({"LDG", "LD"}), frozenset({"STG", "ST"})
 _ASYNC = frozenset({"LDGSTS", "UBLKCP", "UTMALDG", "UTMASTG", "UBLKRED"})
-READS = _GLOBAL_LOADS | {"LDGSTS"}
+READS, WRITES = GLOBAL_LOADS, GLOBAL_STORES
 """Of global memory."""
+_TO_REGISTERS = READS - {"LDGSTS"}
 SHARED_LOADS = frozenset({"LDS"})
 SHARED = SHARED_LOADS | {"STS", "LDSM", "STSM"}
 """Accesses to shared memory through registers."""
@@ -59,8 +69,10 @@ class Features:
             register passes, by their bits.
         tensor: opcodes of the tensor cores, with modifiers, by number.
         chained: the first load whose address comes from what the stretch itself has loaded; None if there is none.
-        strided: global loads by how far apart neighbouring threads of a warp are, bytes (`RUN_TIME` where a value known
-            only at run time decides), and the bytes that each thread takes. What is no such sum is in none.
+        reads, writes, shared: how a warp's accesses to global memory and to shared memory lie; those of which nothing is
+            known are in none.
+        active: share of a warp's threads that run the stretch, as far as their number decides it. parting: where in the
+            source they part.
     """
 
     loop: Loop | None
@@ -72,7 +84,11 @@ class Features:
     staged: Counter[int]
     tensor: Counter[str]
     chained: Instruction | None
-    strided: Counter[tuple[Stride, int]]
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    shared: tuple[Access, ...]
+    active: float
+    parting: Place | None
 
     @property
     def size(self) -> int:
@@ -81,8 +97,16 @@ class Features:
 
     @property
     def multiplied(self) -> int:
-        """Multiply-adds of data with data: not those of a polynomial, whose factors are constants."""
-        return sum(one.name in MULTIPLY_ADDS and all(map(_is_data, one.operands[1:])) for one in self.body)
+        """Multiply-adds of data with data: not those of a polynomial, whose factors are constants, nor of a recurrence,
+        whose factors are what was multiplied before."""
+        found, made = 0, set[int]()
+        for again in (False, True):
+            for one in self.body:
+                multiplies = one.name in MULTIPLY_ADDS
+                data = multiplies and all(map(_is_data, one.operands[1:]))
+                found += again and data and not made & registers_of(one.operands[1:3])
+                made = made | one.writes() if multiplies else made - one.writes()
+        return found
 
     @property
     def divisions(self) -> int:
@@ -114,27 +138,36 @@ def _is_data(operand: str) -> bool:
 _LINES = 8
 
 
-def features_of(code: Function) -> Features:
-    """Features of the loop in which most is done; of all of the function where there is none."""
+def features_of(code: Function, block: tuple[int, int, int] = (0, 0, 0)) -> Features:
+    """Features of the loop in which most is done; of all of the function where there is none. `block`: its threads in x, y
+    and z, 0 if unknown."""
     loops = loops_of(code)
     loop = _hottest(code, loops)
     begin, last = (loop.first, loop.last) if loop is not None else (0, len(code.instructions) - 1)
-    body = tuple(one for one in code.instructions[begin : last + 1] if one.name != "NOP")
+    inside = [at for at in range(begin, last + 1) if code.instructions[at].name != "NOP"]
+    body = tuple(code.instructions[at] for at in inside)
+    found = accesses_of(code, block)
+
+    def known(names: frozenset[str]) -> tuple[Access, ...]:
+        return tuple(
+            found.by_index[at] for at in inside if at in found.by_index and code.instructions[at].name in names
+        )
+
     return Features(
         loop=loop,
         loops=tuple(loops),
         body=body,
         count=Counter("MOV" if _sets_constant(one) else one.name for one in body),
-        loads=Counter(one.width for one in body if one.name in _GLOBAL_LOADS),
-        stores=Counter(one.width for one in body if one.name in _GLOBAL_STORES),
+        loads=Counter(one.width for one in body if one.name in _TO_REGISTERS),
+        stores=Counter(one.width for one in body if one.name in WRITES),
         staged=Counter(one.width for one in body if one.name in _ASYNC),
         tensor=Counter(".".join(one.opcode.split(".")[:3]) for one in body if _is_tensor(one.name)),
         chained=_chained(body, again=loop is not None),
-        strided=Counter(
-            (stride, code.instructions[at].width // 8)
-            for at, stride in strides_of(code).items()
-            if begin <= at <= last and code.instructions[at].name in READS
-        ),
+        reads=known(READS),
+        writes=known(WRITES),
+        shared=known(SHARED_ACCESSES),
+        active=float(np.mean([found.active[at] for at in inside])) if inside else 1.0,
+        parting=code.instructions[found.parting[0]].place if found.parting else None,
     )
 
 
@@ -159,10 +192,24 @@ def _hottest(code: Function, loops: list[Loop]) -> Loop | None:
 
     inner = [loop for loop in loops if not any(other is not loop and other.first in loop for other in loops)]
     doing = [loop for loop in inner if work(loop)]
-    return max(doing, key=lambda loop: (loop.depth, work(loop), -loop.first), default=None)
+    return max(doing, key=lambda loop: (loop.depth, not _is_counted(code, loop), work(loop), -loop.first), default=None)
 
 
-_WORK = _GLOBAL_LOADS | _GLOBAL_STORES | _ASYNC | SHARED | SPILLS | ATOMICS | _COMPUTING
+def _is_counted(code: Function, loop: Loop) -> bool:
+    """Whether a loop ends at a number that the compiler knows, as one that only fills a tile does. What counts down what a
+    launch says compares with a small one."""
+    guard = code.instructions[loop.last].guard.lstrip("!")
+    for one in reversed(code.instructions[loop.first : loop.last]):
+        if one.name in ("ISETP", "UISETP") and one.operands[:1] == (guard,):
+            return any(_NUMBER.match(text) and abs(int(text, 0)) >= _SMALL for text in one.operands[2:4])
+    return False
+
+
+_NUMBER = re.compile(r"^-?0x[0-9a-f]+$")
+_SMALL = 64
+
+
+_WORK = READS | WRITES | _ASYNC | SHARED | SPILLS | ATOMICS | _COMPUTING
 
 
 def _chained(body: Sequence[Instruction], *, again: bool) -> Instruction | None:
@@ -171,9 +218,9 @@ def _chained(body: Sequence[Instruction], *, again: bool) -> Instruction | None:
     for _ in range(2 if again else 1):
         for one in body:
             depends = bool(one.reads() & loaded)
-            if one.name in _GLOBAL_LOADS and depends:
+            if one.name in _TO_REGISTERS and depends:
                 return one
-            if one.name in _GLOBAL_LOADS or (depends and one.name.startswith(_INTEGER)):
+            if one.name in _TO_REGISTERS or (depends and one.name.startswith(_INTEGER)):
                 loaded |= one.writes()
             else:
                 loaded -= one.writes()

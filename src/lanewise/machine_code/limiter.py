@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lanewise.machine_code.accesses import Access, touched
 from lanewise.machine_code.cubins import Kernel
 from lanewise.machine_code.disassembly import Place
 from lanewise.machine_code.features import (
@@ -19,11 +20,12 @@ from lanewise.machine_code.features import (
     SHARED_LOADS,
     SPECIAL,
     SPILLS,
+    WRITES,
     Features,
     features_of,
 )
-from lanewise.machine_code.lane_strides import RUN_TIME
 from lanewise.measure.device import Device
+from lanewise.measure.kernel.datasheet import Peak
 from lanewise.measure.kernel.occupancy import occupancy_of
 
 __all__ = ["CARDS", "Limiter", "Verdict", "limits_of"]
@@ -44,11 +46,17 @@ CARDS: dict[tuple[int, int], tuple[int, int, int]] = {
 }
 
 # Below this share of a multiprocessor's warps there are too few loads on their way to hide the memory's latency (Little's
-# law: a data-centre card needs some 40 KiB of them per multiprocessor).
+# law: a data-centre card needs some 16 KiB of them per multiprocessor).
 _LOW_OCCUPANCY = 0.25
 _DIVIDES = 0.01
 """Share of the instructions that begin a division, each of which takes some twenty."""
-_ENOUGH_BITS_IN_FLIGHT = 40 * 1024 * 8
+_LOW_SHARE = 0.8
+_CONFLICTS = 0.1
+"""Rounds of shared memory in vain for each instruction of the stretch, from which on they matter."""
+_LINES = 16
+"""Lines of 128 bytes for a load of 4 bytes a thread, from which on finding them takes longer than memory does."""
+_FEW_ACTIVE = 0.75
+_ENOUGH_BITS_IN_FLIGHT = 16 * 1024 * 8
 
 # A multiprocessor of an H100 issues 128 instructions of threads per clock and gets 14.5 bytes from memory.
 _INSTRUCTIONS_PER_BYTE = 128 / 14.5
@@ -60,7 +68,8 @@ class Limiter:
 
     Attributes:
         name: `spills`, `latency`, `atomics`, `double precision`, `tensor cores`, `no tensor cores`, `special functions`,
-            `integer division`, `narrow loads`, `occupancy`, `shared memory`, `uncoalesced loads`, `math` or `memory`.
+            `integer division`, `narrow loads`, `occupancy`, `shared memory`, `uncoalesced loads`, `uncoalesced stores`,
+            `bank conflicts`, `divergence`, `too few blocks`, `tail`, `math` or `memory`.
         defect: whether something can be done about it; otherwise it is what a good kernel of its kind is limited by.
         why: what the code shows. advice: what to do; "" for nothing. place: where in the source.
     """
@@ -90,13 +99,37 @@ class Verdict:
     kept_out_by: str
 
 
-def limits_of(kernel: Kernel) -> Verdict:
-    """The verdict on one kernel."""
-    features = features_of(kernel.code)
+def limits_of(kernel: Kernel, *, grid: int = 0, card: Peak | None = None) -> Verdict:
+    """The verdict on one kernel; with the blocks of a launch and the card (0, None: unknown), on that launch, too."""
+    features = features_of(kernel.code, kernel.block)
     resident, occupancy, kept_out_by = _occupancy(kernel)
     found = list(_limits(kernel, features, resident, occupancy, kept_out_by))
+    if grid and card is not None:
+        found += _of_grid(grid, card)
     limits = tuple(sorted(found, key=lambda one: not one.defect))
     return Verdict(kernel, features, limits, resident, occupancy, kept_out_by)
+
+
+def _of_grid(grid: int, card: Peak) -> Iterator[Limiter]:
+    """Multiprocessors that have nothing to do, from the begin or at the end."""
+    most = -(-grid // card.sms)
+    share = grid / (most * card.sms)
+    if grid < card.sms:
+        yield Limiter(
+            "too few blocks",
+            True,
+            f"{grid} blocks leave {card.sms - grid} of {card.sms} multiprocessors ({card.card}) without work",
+            "divide the work among more blocks: smaller tiles, or a sum in parts (split-K, one more axis of the grid)",
+        )
+    elif share < _LOW_SHARE:
+        yield Limiter(
+            "tail",
+            True,
+            f"{grid} blocks on {card.sms} multiprocessors ({card.card}): some do {most} of them, and on average they do "
+            f"{grid / card.sms:.2f}: {_percent(1 - share)} of the time they wait for the last ones",
+            f"a grid that is a multiple of {card.sms}, smaller tiles, or as many blocks as fit that take one tile after "
+            "the other",
+        )
 
 
 def _occupancy(kernel: Kernel) -> tuple[int, float, str]:
@@ -134,6 +167,7 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
             "load indices ahead of the data that they point to, or keep what is pointed to in shared memory",
             features.chained.place,
         )
+    yield from _of_threads(features, where)
     atomics, double, special = (features.number(names) for names in (ATOMICS, DOUBLE, SPECIAL))
     divisions, multiplied = features.divisions, features.multiplied
     if atomics and atomics >= 0.02 * features.size:
@@ -182,30 +216,72 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
     yield from _of_memory(kernel, features, resident, occupancy, kept_out_by, where)
 
 
-def _of_strides(kernel: Kernel, features: Features, where: str) -> Iterator[Limiter]:
-    """Loads of a warp that lie apart: of each 32 bytes that memory sends, little is used."""
-    apart = {
-        (stride, size): number
-        for (stride, size), number in features.strided.items()
-        # Several loads of one thread may share a line of memory, as where each takes the next element.
-        if stride is RUN_TIME or (isinstance(stride, int) and abs(stride) >= 2 * size * number)
-    }
+def _apart(accesses: tuple[Access, ...], number: int) -> Access | None:
+    """The worst of accesses, where most of a number are known to waste what memory sends, or what its cache looks up."""
+    least = sum(access.least for access in accesses)
+    # Within a line it is no matter of how far, but of how much each thread takes.
+    wasted = touched(accesses) >= 2 * least and any(access.lines > 1 for access in accesses)
+    # The cache finds one line in a clock, in which memory sends a ninth of one.
+    slow = sum(access.lines >= _LINES * max(1, access.size / 4) for access in accesses) >= 0.5 * number
+    if not accesses or len(accesses) < 0.5 * number or not (wasted or slow):
+        return None
+    return max(accesses, key=lambda access: access.pieces / access.least)
+
+
+def _of_lines(features: Features, where: str) -> Iterator[Limiter]:
+    """Accesses of a warp to memory that lie apart: of each 32 bytes, little is used."""
     loads = sum(features.loads.values()) + sum(features.staged.values())
-    if not apart or sum(apart.values()) < 0.5 * loads:
+    stores = sum(features.stores.values())
+    for name, verb, accesses, number, names in (
+        ("uncoalesced loads", "load", features.reads, loads, READS),
+        ("uncoalesced stores", "store", features.writes, stores, WRITES),
+    ):
+        access = _apart(accesses, number)
+        if access is None:
+            continue
+        far = "in different places" if access.apart is None else f"{abs(access.apart):,} bytes apart"
+        if access.base is not None and access.base.far is not None:
+            far = "as far apart as a value at run time says"
+        yield Limiter(
+            name,
+            True,
+            f"neighbouring threads {verb} {far} {where}, {access.size} bytes each: a warp takes {access.pieces} pieces of "
+            f"32 bytes at a time, where {access.least} would hold it",
+            "let neighbouring threads take neighbouring elements: exchange the loops or the axes of the tile, or pass "
+            "through shared memory",
+            features.place_of(names),
+        )
+
+
+def _of_banks(features: Features, where: str) -> Iterator[Limiter]:
+    """Accesses of a warp to shared memory that meet in a bank."""
+    rounds = sum(access.pieces for access in features.shared)
+    least = sum(access.least for access in features.shared)
+    if rounds < 2 * least or rounds - least < _CONFLICTS * features.size:
         return
-    stride, size = max(apart, key=lambda key: apart[key])
-    far, used = "as far apart as a value at run time says", ""
-    if isinstance(stride, int):
-        far = f"{abs(stride):,} bytes apart"
-        taken = max(size, 32 * size * apart[stride, size] // abs(stride))
-        used = f": of every 32 bytes that memory sends, as few as {taken} are used"
+    worst = max(features.shared, key=lambda access: access.pieces / access.least)
+    apart = f" ({abs(worst.apart):,} bytes apart)" if worst.apart else ""
     yield Limiter(
-        "uncoalesced loads",
+        "bank conflicts",
         True,
-        f"neighbouring threads load {far} {where}, {size} bytes each{used}",
-        "let neighbouring threads take neighbouring elements: exchange the loops or the axes of the tile, or pass through "
-        "shared memory",
-        features.place_of(READS),
+        f"threads of a warp meet in a bank of shared memory {where}: {rounds} rounds for what would take {least}; the "
+        f"worst access{apart} takes {worst.pieces} instead of {worst.least}",
+        "make the rows of the tile one element longer, or swizzle the columns (`column ^ row`)",
+        features.place_of(SHARED),
+    )
+
+
+def _of_threads(features: Features, where: str) -> Iterator[Limiter]:
+    """Threads of a warp that part."""
+    if features.active > _FEW_ACTIVE:
+        return
+    yield Limiter(
+        "divergence",
+        True,
+        f"the threads of a warp part by their number: on average {_percent(features.active)} of them run what is {where}, "
+        "the others wait",
+        "let all threads of a warp do the same: decide by the warp's number (`threadIdx.x / 32`), not by the thread's",
+        features.parting,
     )
 
 
@@ -214,7 +290,7 @@ def _percent(share: float) -> str:
 
 
 def _most(number: int, every: int) -> bool:
-    return number >= 2 and number >= 0.5 * every
+    return number >= 0.5 * every and (number >= 2 or number == every > 0)
 
 
 def _is_product(features: Features) -> bool:
@@ -230,38 +306,55 @@ def _is_product(features: Features) -> bool:
     )
 
 
+def _narrow(features: Features, number: int, size: int, where: str) -> Limiter:
+    every = features.loads.total() + features.staged.total()
+    return Limiter(
+        "narrow loads",
+        True,
+        f"{number} of {every} global loads {where} bring a thread at most {size} bytes, where 16 are possible",
+        "let a thread load neighbouring elements: contiguous, 16-byte aligned, in a number known to be a multiple",
+        features.place_of(READS),
+    )
+
+
+_KEPT_OUT_BY = {
+    "registers": "its {} registers per thread",
+    "shared": "its {1:,} bytes of shared memory",
+    "warps": "the size of a block",
+    "blocks": "the size of a block",
+}
+
+
 def _of_memory(
     kernel: Kernel, features: Features, resident: int, occupancy: float, kept_out_by: str, where: str
 ) -> Iterator[Limiter]:
     moved = features.loads + features.staged
-    yield from _of_strides(kernel, features, where)
+    yield from _of_lines(features, where)
+    yield from _of_banks(features, where)
     bits = sum(width * number for width, number in moved.items())
     computing = features.tensor or _is_product(features)
     in_flight = bits * kernel.threads * resident
-    few = 0 < in_flight < _ENOUGH_BITS_IN_FLIGHT
+    stored = sum(width * number for width, number in features.stores.items())
+    # Memory that is busy with stores has less time for loads.
+    few = bits > 0 and 0 < in_flight < _ENOUGH_BITS_IN_FLIGHT * bits / (bits + stored)
     tiny = sum(number for width, number in moved.items() if width <= 16)
     narrow = sum(number for width, number in moved.items() if width <= 32)
-    if features.chained is None and (_most(tiny, moved.total()) or (few and _most(narrow, moved.total()))):
-        number, size = (tiny, 2) if _most(tiny, moved.total()) else (narrow, 4)
-        yield Limiter(
-            "narrow loads",
-            True,
-            f"{number} of {moved.total()} global loads {where} bring a thread at most {size} bytes, where 16 are possible",
-            "let a thread load neighbouring elements: contiguous, 16-byte aligned, in a number known to be a multiple",
-            features.place_of(READS),
-        )
-    elif few and 0 < occupancy < _LOW_OCCUPANCY and not features.tensor:
-        what = {
-            "registers": f"its {kernel.registers} registers per thread",
-            "shared": f"its {kernel.shared:,} bytes of shared memory",
-        }
+    computes = features.size > _INSTRUCTIONS_PER_BYTE * (bits + stored) / 8
+    kept_out = _KEPT_OUT_BY.get(kept_out_by, "").format(kernel.registers, kernel.shared)
+    if features.chained is not None:
+        pass
+    elif _most(tiny, moved.total()):
+        yield _narrow(features, tiny, 2, where)
+    elif few and 0 < occupancy < _LOW_OCCUPANCY and kept_out and not features.tensor:
         yield Limiter(
             "occupancy",
             True,
             f"a multiprocessor holds {resident} of its blocks, {_percent(occupancy)} of its warps, because of "
-            f"{what.get(kept_out_by, 'the size of a block')}: too few loads are on their way at a time",
+            f"{kept_out}: too few loads are on their way at a time",
             "smaller tiles, or more warps for a tile; or more loads at a time per thread (unrolling, async copies)",
         )
+    elif few and not computes and _most(narrow, moved.total()):
+        yield _narrow(features, narrow, 4, where)
     if features.number(SHARED) >= 0.3 * features.size and not computing:
         yield Limiter(
             "shared memory",
@@ -272,8 +365,7 @@ def _of_memory(
         )
     if computing or features.number(DOUBLE):
         return
-    stored = sum(width * number for width, number in features.stores.items())
-    if features.size > _INSTRUCTIONS_PER_BYTE * (bits + stored) / 8:
+    if computes:
         what = f"for {(bits + stored) // 8} bytes that a thread moves" if bits + stored else "and no byte moved"
         yield Limiter("math", False, f"{features.size} instructions {where} {what}")
     else:

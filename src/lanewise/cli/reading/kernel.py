@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatch
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from lanewise.cli.common import emit, json_option, output_option, print_or_write
 
 if TYPE_CHECKING:
     from lanewise.machine_code.cubins import Kernel
+    from lanewise.measure.kernel.datasheet import Peak
 
 __all__ = ["kernel"]
 
@@ -39,6 +41,11 @@ __all__ = ["kernel"]
 @click.option(
     "--stages", type=click.IntRange(1, 16), default=3, show_default=True, help="Stages of its pipelined loops."
 )
+@click.option(
+    "--block", metavar="X[,Y[,Z]]", default=None, help="Threads of a block, where the code does not say: `256`, `32,8`."
+)
+@click.option("--grid", metavar="X[,Y[,Z]]", default=None, help="Blocks of a launch: whether they fill the card.")
+@click.option("--card", metavar="NAME", default="H100 SXM5", show_default=True, help="The card it runs on: H200, A100.")
 @json_option
 @output_option
 def kernel(
@@ -48,6 +55,9 @@ def kernel(
     target: str,
     warps: int,
     stages: int,
+    block: str | None,
+    grid: str | None,
+    card: str,
     as_json: bool,
     output: Path | None,
     force: bool,
@@ -59,6 +69,7 @@ def kernel(
     lanewise kernel ~/.triton/cache                    all that a compiler has left in its cache
     lanewise kernel kernel.ptx --target 80             PTX, compiled for a card
     lanewise kernel libmine.so --name "*attention*"    a library or program with CUDA code
+    lanewise kernel sums.cu --block 256 --grid 200     CUDA C++, compiled by nvcc or by torch's NVRTC
     lanewise kernel train.py::add --arg x=*fp32 --arg n=i32:16 --arg TILE=1024
                                                        a Triton kernel; the file is imported, nothing is launched
 
@@ -77,7 +88,12 @@ def kernel(
         if separator and file.endswith(".py"):
             path = compiled(Path(file), function, arguments, capability, warps, stages, Path(folder))
         kernels = _named(kernels_in(path, capability=capability), name, source)
-    found = [limits_of(one if path == Path(source) else replace(one, file=Path(source))) for one in kernels]
+    threads, blocks, peak = _sizes("--block", block), _sizes("--grid", grid), _peak(card)
+    if path != Path(source):
+        kernels = [replace(one, file=Path(source)) for one in kernels]
+    if threads is not None:
+        kernels = [replace(one, block=threads) for one in kernels]
+    found = [limits_of(one, grid=0 if blocks is None else prod(blocks), card=peak) for one in kernels]
     if as_json:
         from lanewise.show.kernel.kernel_json import kernels_json
 
@@ -86,6 +102,30 @@ def kernel(
     from lanewise.show.kernel.kernel_text import render_verdicts
 
     print_or_write(lambda terminal: terminal.print(render_verdicts(found)), output, force)
+
+
+def _sizes(option: str, text: str | None) -> tuple[int, int, int] | None:
+    """Numbers in x, y and z."""
+    if text is None:
+        return None
+    parts = text.split(",")
+    if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        from lanewise.errors import UsageError
+
+        raise UsageError(f"{option} takes up to three numbers such as `256` or `32,8`, not {text!r}")
+    x, y, z = (*map(int, parts), 1, 1)[:3]
+    return x, y, z
+
+
+def _peak(name: str) -> Peak:
+    from lanewise.measure.kernel.datasheet import PEAKS, peak_called
+
+    found = peak_called(name)
+    if found is None:
+        from lanewise.errors import UsageError
+
+        raise UsageError(f"--card: no {name!r} in the table; it has {', '.join(peak.card for _, peak in PEAKS)}")
+    return found
 
 
 def _named(kernels: list[Kernel], pattern: str | None, source: str) -> list[Kernel]:

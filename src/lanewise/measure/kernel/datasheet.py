@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["PEAKS", "Peak", "peak_of"]
+__all__ = ["PEAKS", "Peak", "peak_called", "peak_of"]
 
 
 @dataclass(frozen=True)
@@ -140,3 +140,9 @@ def peak_of(name: str, sms: int) -> Peak | None:
         if pattern.search(name):
             return peak if peak.sms == sms else None
     return None
+
+
+def peak_called(name: str) -> Peak | None:
+    """The first card of the table whose name has these words in it: `H200`, `a100 pcie`; None if there is none."""
+    words = set(name.lower().split())
+    return next((peak for _, peak in PEAKS if words and words <= set(peak.card.lower().split())), None)
