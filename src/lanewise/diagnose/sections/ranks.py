@@ -68,13 +68,14 @@ class JobTold(NamedTuple):
     Attributes:
         section: in sentences and tables. look_at: row of the rank to look at next: the latest, or else the first.
         is_late: whether that one is late.
-        job: the ranks in order.
+        job: the ranks in order. together: what they did together.
     """
 
     section: Section
     look_at: int
     is_late: bool
     job: Job
+    together: Matched
 
 
 class Explained(NamedTuple):
@@ -131,7 +132,7 @@ def told_of_job(
         if table is not None:
             tables["findings"] = table
     told += _left_out(found)
-    return JobTold(Section(told, tables), late_rows[0] if late_rows else 0, bool(late_rows), job)
+    return JobTold(Section(told, tables), late_rows[0] if late_rows else 0, bool(late_rows), job, together)
 
 
 def _of_one_job(found: RanksRead) -> bool:
