@@ -182,17 +182,20 @@ def _is_tensor(name: str) -> bool:
 
 
 def _hottest(code: Function, loops: list[Loop]) -> Loop | None:
-    """The loop whose instructions run most often, as far as that can be told: of the innermost ones that move data or
-    compute, the one with most of that."""
+    """The loop whose instructions run most often, as far as that can be told: the one that moves and computes most, where
+    one in another is taken to go round some times for each round of that."""
 
-    def work(loop: Loop) -> int:
-        body = code.instructions[loop.first : loop.last + 1]
+    def work(loop: Loop) -> float:
+        inner = [other for other in loops if other is not loop and other.first in loop and len(other) < len(loop)]
+        own = (at for at in range(loop.first, loop.last + 1) if not any(at in other for other in inner))
         # An instruction of the tensor cores does the work of hundreds of others.
-        return sum(64 if _is_tensor(one.name) else one.name in _WORK for one in body)
+        done = sum(64 if _is_tensor(code.instructions[at].name) else code.instructions[at].name in _WORK for at in own)
+        return done * _ROUNDS ** (loop.depth - _is_counted(code, loop))
 
-    inner = [loop for loop in loops if not any(other is not loop and other.first in loop for other in loops)]
-    doing = [loop for loop in inner if work(loop)]
-    return max(doing, key=lambda loop: (loop.depth, not _is_counted(code, loop), work(loop), -loop.first), default=None)
+    return max((loop for loop in loops if work(loop)), key=lambda loop: (work(loop), -loop.first), default=None)
+
+
+_ROUNDS = 8.0
 
 
 def _is_counted(code: Function, loop: Loop) -> bool:
