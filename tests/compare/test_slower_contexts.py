@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from lanewise.cli.main import cli
 from lanewise.compare.budget import parse_budgets
-from lanewise.compare.slower_contexts import RUNS, slower_contexts
 from lanewise.errors import UsageError
 from lanewise.tree.model import NodeKind, Tree
+from lanewise.tree.slowing.slower_contexts import RUNS, slower_contexts
 from lanewise.tree.tree_file import load, save
 from lanewise.tree.watching.start_up import with_start_up
 from tests.support.corpus import REPOSITORY

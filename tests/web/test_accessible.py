@@ -24,7 +24,8 @@ from tests.web.traces import training
 from tests.web.waiting import until
 
 AXE = REPOSITORY / "web" / "node_modules" / "axe-core" / "axe.min.js"
-VIEWS = ("overview", "timeline", "calls", "tables", "predicted")
+TABLES = ("overlap", "critical-path", "memory")
+VIEWS = ("overview", "timeline", "calls", "tables", "predicted", *(f"tables&table={name}" for name in TABLES))
 PHONE, DESK = 390, 1280
 
 _VIOLATIONS = """async () => {

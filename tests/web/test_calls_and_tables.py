@@ -7,13 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lanewise.bundled import bundled_path
 from lanewise.diagnose.explain import facts_of, report_of
 from lanewise.measure.facts import Facts
+from lanewise.report.quantity import format_quantity
 from lanewise.show.page.html import report_html
 from lanewise.trace.reader import read
 from tests.support.builder import TraceBuilder
 from tests.web.traces import training
+from tests.web.waiting import until
 
 Open = Callable[..., Any]
 
@@ -224,3 +228,45 @@ def test_a_dot_of_the_roofline_is_named_in_its_table(page_of: Open) -> None:
     assert "FLOP/s" in text
     page.locator("tbody tr").nth(2).click()
     assert page.locator("circle.picked-dot").count() == 1
+
+
+def test_what_runs_beside_what_and_what_the_step_waits_for_are_drawn(page_of: Open) -> None:
+    trace = training(30)
+    facts = Facts(trace)
+    page = page_of(trace, "#view=tables&table=overlap").page
+    assert f"computes {format_quantity('time', facts.overlap.compute.total)}" in with_us(page, "ul.bars")
+    assert "copies" in page.get_by_label("What computation hides").inner_text()
+    page.get_by_role("tab", name="Critical path").click()
+    path = facts.critical_path()
+    drawn = page.locator(".path-bar span").evaluate_all("all => all.map(e => [e.title, parseFloat(e.style.width)])")
+    assert sum(width for _, width in drawn) == pytest.approx(100, abs=0.1)
+    kernels = sum(width for title, width in drawn if title.startswith("computes")) / 100
+    assert kernels == pytest.approx(path.shares["kernel"], abs=0.02)
+    page.locator("tr.clickable").first.click()
+    page.get_by_role("link", name="in the timeline").click()
+    until(page, "/view=timeline&t=\\d+-\\d+/.test(location.hash)")
+
+
+def test_who_holds_the_memory_stands_below_its_curve(page_of: Open) -> None:
+    page = page_of(read(str(bundled_path("mnist")), cache=False), "#view=tables&table=memory").page
+    owners = Facts(read(str(bundled_path("mnist")), cache=False)).memory
+    assert owners is not None
+    bars = page.get_by_label("Who holds the memory at its peak").locator("li")
+    assert bars.count() == min(12, len(owners.owners))
+    assert owners.owners[0].operator in bars.first.inner_text()
+    assert format_quantity("bytes", owners.owners[0].bytes) in bars.first.inner_text()
+
+
+def test_many_steps_have_a_histogram_of_their_lengths(page_of: Open) -> None:
+    page = page_of(training(30)).page
+    page.get_by_text("How long the steps are").click()
+    picture = page.get_by_role("img", name="Durations of 30 steps")
+    assert picture.count() == 1
+    assert "30 in all" in picture.text_content()
+    few = page_of(training(4)).page
+    assert few.get_by_text("How long the steps are").count() == 0
+
+
+def with_us(page: Any, where: str) -> str:
+    """Text of a part of the page, microseconds as Python writes them."""
+    return " ".join(page.locator(where).all_inner_texts()).replace("µs", "us")

@@ -24,11 +24,11 @@ from lanewise.compare.outcome.changes import device_changes
 from lanewise.compare.outcome.comparable import incomparable
 from lanewise.compare.outcome.descriptions import change_label
 from lanewise.compare.sides.arm import Arm, paired
-from lanewise.compare.slower_contexts import RUNS, slower_contexts
 from lanewise.compare.statistics import Estimate, estimate, judge
 from lanewise.errors import UsageError
 from lanewise.report.model import Location
 from lanewise.report.quantity import format_quantity
+from lanewise.tree.slowing.slower_contexts import RUNS, slower_contexts
 
 __all__ = ["SCHEMA", "BudgetResult", "CheckReport", "Measure", "check"]
 
@@ -325,8 +325,9 @@ def _contexts(arm: Arm, baseline: Arm | None, budget: Budget) -> list[BudgetResu
         if not place.decided:
             sentence += f"; {runs} run{'s' * (runs > 1)} a side cannot decide it: watch {RUNS} or more"
         status: Status = "over" if place.decided else "undecided"
+        location = Location(place.file, place.line, place.function) if place.file else None
         result = _result(budget, status, sentence, unit, place.after, place.before * (1 + allowed))
-        found.append(msgspec.structs.replace(result, location=place.location))
+        found.append(msgspec.structs.replace(result, location=location))
     none = f"no place takes more than {allowed:.0%} longer than in the baseline ({runs} run{'s' * (runs > 1)} a side)"
     return found or [_result(budget, "within", none)]
 

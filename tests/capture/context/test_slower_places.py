@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 
 import lanewise  # noqa: E402
 from lanewise.diagnose.of_tree.explain_tree import explain_tree  # noqa: E402
-from lanewise.tree.slowing import lookout  # noqa: E402
+from lanewise.errors import UsageError  # noqa: E402
+from lanewise.tree.slowing import against_baseline, lookout  # noqa: E402
 from lanewise.tree.slowing.slowdown import Slowdown  # noqa: E402
 from lanewise.tree.tree_file import load  # noqa: E402
 from tests.capture.context.paths import calls  # noqa: E402
@@ -41,7 +42,7 @@ def run(model: Any, steps: int, change: int = -1) -> None:
 
 @pytest.fixture
 def _asleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookout, "_CROWDED", 1e9)
+    monkeypatch.setattr(lookout, "CROWDED", 1e9)
     monkeypatch.setattr(lookout, "_COST", 1e9)
 
 
@@ -86,3 +87,40 @@ def test_without_alerts_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) ->
     with lanewise.watch(way="native", measure=False, alerts=False, log=said.append):
         run(torch.nn.Linear(4, 4), 100)
     assert not [text for text in said if "followed" in text]
+
+
+def test_a_place_that_takes_longer_than_in_a_baseline_is_named_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(against_baseline, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(against_baseline, "CROWDED", 1e9)
+    model = torch.nn.Sequential(*[Sleeper() for _ in range(5)])
+    with lanewise.watch(tmp_path / "monday.lw", way="native", measure=False):
+        run(model, 100)
+    model[1].seconds *= 3
+    said: list[str] = []
+    told: list[Slowdown] = []
+    tuesday = lanewise.watch(
+        tmp_path / "tuesday.lw", way="native", measure=False, save_every=0.1, on_slowdown=told.append, log=said.append,
+        baseline=tmp_path / "monday.lw",
+    )  # fmt: skip
+    with tuesday:
+        for _ in range(40):
+            run(model, 55)
+            if any("1" in found.path for found in told):
+                break
+    # On a busy machine other places may take longer as well.
+    planted = [found for found in told if "1" in found.path]
+    assert planted, said
+    assert [line for line in said if line.startswith("slower than in monday.lw: ")]
+    assert all(found.against == "monday.lw" for found in planted)
+    watched = load(tmp_path / "tuesday.lw").info.watched
+    assert watched is not None
+    assert set(planted) <= set(watched.slowdowns)
+    finding = next(one for one in explain_tree(load(tmp_path / "tuesday.lw")).findings if one.code == "MEA116")
+    assert "takes longer than in monday.lw: " in finding.title
+
+
+def test_a_baseline_needs_a_file_that_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="when the file is written"):
+        lanewise.watch(baseline=tmp_path / "monday.lw")

@@ -28,11 +28,22 @@ def test_the_worst_place_is_named_and_all_are_listed() -> None:
     result = of_tree(other, SLOWER)
     assert isinstance(result, Found)
     assert title("MEA116", result) == (
-        "layers.3 > aten::mm became slower at step 4,000: 1.50 ms of host time per step instead of 1.00 ms."
+        "layers.3 > aten::mm takes longer than before step 4,000: 1.50 ms of host time per step instead of 1.00 ms."
     )
     assert result.location is not None
     assert result.location.line == 12
     assert len(result.evidence[0].rows) == 2  # type: ignore[union-attr]
+
+
+def test_a_baseline_is_another_source_of_the_same_question() -> None:
+    time = Slowdown(("Net", "aten::mm"), before=1e6, after=1.5e6, against="monday.lw")
+    calls = Slowdown(("Net", "aten::add"), what="calls", before=2, after=4, against="monday.lw")
+    assert title("MEA116", of_tree(calls)) == (
+        "Net > aten::add takes longer than in monday.lw: 4 calls per step instead of 2."
+    )
+    assert title("MEA116", of_tree(calls, time)) == (
+        "Net > aten::mm takes longer than in monday.lw: 1.50 ms of host time per step instead of 1.00 ms."
+    )
 
 
 def test_a_healthy_run_says_nothing() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from lanewise.tree.slowing import lookout
 from lanewise.tree.slowing.lookout import Lookout
+from lanewise.tree.slowing.processor_wait import ProcessorWait
 from lanewise.tree.slowing.sequential import CERTAIN, REFERENCE, Evidence, threshold_of
 from tests.tree.slowing.simulated import NOISES, Program, followed
 
@@ -98,7 +99,7 @@ def test_a_reported_place_is_followed_from_its_new_level_on() -> None:
 
 def test_blocks_in_which_others_have_the_processor_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     waited = iter(range(0, 10**15, 10**12))
-    monkeypatch.setattr(Lookout, "_waited", lambda _: next(waited))
+    monkeypatch.setattr(ProcessorWait, "ns", lambda _: next(waited))
     random = np.random.default_rng(10)
     times = NOISES["quiet"](random, BEGIN + 300, 50)
     times[BEGIN:, PLACE] *= 3

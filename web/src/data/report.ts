@@ -176,4 +176,23 @@ export interface TablesExtra {
   tables: Record<string, TableBlock>
   histograms: Record<string, [number, number, number[]]>
   roofline?: RooflineData
+  measures: {
+    overlap?: Measure & { beside: Record<'transfer' | 'communication', [total: number, hidden: number]> }
+    'critical-path'?: Measure & { path: CriticalPath }
+    memory?: Measure
+  }
+}
+
+/** What a measure says, and its tables. */
+export interface Measure {
+  statements: TextBlock[]
+  tables: Record<string, TableBlock>
+}
+
+export interface CriticalPath {
+  /** ns, in the trace. */
+  start: number
+  kinds: string[]
+  /** Start and end, ns from there, and which kind. */
+  runs: [number, number, number][]
 }

@@ -1,11 +1,29 @@
-// How the durations of one kernel are distributed, on a logarithmic axis.
+// How durations are distributed, on a logarithmic axis.
 
 import { formatTime } from '../format'
 
 const WIDTH = 640
 const HEIGHT = 120
 
-export function Histogram({ low, high, counts }: { low: number; high: number; counts: number[] }) {
+interface Props {
+  low: number
+  high: number
+  counts: number[]
+  /** What the durations are of. */
+  of: string
+}
+
+/** Counts in bins that grow by one factor. */
+export function binned(durations: number[], bins: number): Omit<Props, 'of'> {
+  const low = Math.max(1, Math.min(...durations))
+  const high = Math.max(low * 1.001, ...durations)
+  const counts = new Array<number>(bins).fill(0)
+  const scale = bins / Math.log(high / low)
+  for (const one of durations) counts[Math.min(bins - 1, Math.floor(Math.log(Math.max(one, low) / low) * scale))]++
+  return { low, high, counts }
+}
+
+export function Histogram({ low, high, counts, of }: Props) {
   const most = Math.max(1, ...counts)
   const total = counts.reduce((a, b) => a + b, 0)
   const bar = WIDTH / counts.length
@@ -15,7 +33,7 @@ export function Histogram({ low, high, counts }: { low: number; high: number; co
       <svg
         viewBox={`0 0 ${WIDTH} ${HEIGHT + 20}`}
         role="img"
-        aria-label={`Durations of ${total} runs, from ${formatTime(low)} to ${formatTime(high)}`}
+        aria-label={`Durations of ${total} ${of}, from ${formatTime(low)} to ${formatTime(high)}`}
       >
         <title>Durations</title>
         {counts.map((count, i) => {
@@ -40,7 +58,7 @@ export function Histogram({ low, high, counts }: { low: number; high: number; co
           {most} at most, {total} in all
         </text>
       </svg>
-      <figcaption class="dim small">Durations of this kernel, logarithmic scale</figcaption>
+      <figcaption class="dim small">Durations of the {of}, logarithmic scale</figcaption>
     </figure>
   )
 }

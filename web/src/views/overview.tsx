@@ -7,6 +7,7 @@ import { clean, formatDollars, formatJoules, formatQuantity, formatTime, version
 import { ClassBar, ClassLegend } from '../parts/classes'
 import { Copy } from '../parts/copy'
 import { filled } from '../parts/evidence'
+import { binned, Histogram } from '../parts/histogram'
 import { DataTable } from '../parts/table'
 import { hashOf } from '../route'
 import { Findings, Prose } from './findings'
@@ -141,7 +142,7 @@ function Doubt({ finding }: { finding: Finding }) {
         !
       </span>
       <span>
-        <span class="code">{clean(finding.code)}</span> {clean(finding.title, 700)}{' '}
+        <span class="code">{clean(finding.code)}</span> <Prose text={finding.title.slice(0, 700)} />{' '}
         {finding.fix && (
           <span class="dim">
             <Prose text={finding.fix} />{' '}
@@ -153,10 +154,14 @@ function Doubt({ finding }: { finding: Finding }) {
   )
 }
 
+/** So many steps say something about how they are distributed. */
+const ENOUGH = 8
+
 function Steps({ report, facts }: { report: Report; facts: Facts }) {
   if (!report.steps.count) return null
   const shown = facts.steps.slice(0, 60)
   const longest = Math.max(1, ...shown.map((row) => row.reduce((a, b) => a + b, 0)))
+  const lengths = facts.steps.map((row) => row.reduce((a, b) => a + b, 0)).filter((length) => length > 0)
   const hasBars = Object.keys(report.regime.shares).length > 0
   return (
     <section aria-labelledby="steps">
@@ -195,6 +200,12 @@ function Steps({ report, facts }: { report: Report; facts: Facts }) {
             </p>
           )}
         </>
+      )}
+      {lengths.length >= ENOUGH && (
+        <details>
+          <summary>How long the steps are</summary>
+          <Histogram {...binned(lengths, 24)} of="steps" />
+        </details>
       )}
       <details>
         <summary>Numbers of each step</summary>

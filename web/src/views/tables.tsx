@@ -2,10 +2,11 @@
 
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { failure, tables as loaded, timeline, want } from '../data/load'
-import type { TableBlock, Value } from '../data/report'
+import type { Measure, TableBlock, Value } from '../data/report'
 import type { Timeline } from '../data/timeline'
 import { clean } from '../format'
 import { Histogram } from '../parts/histogram'
+import { CriticalPath, Overlap, Owners, Statements } from '../parts/measures'
 import { MemoryCurve } from '../parts/memory'
 import { distinctNames } from '../parts/names'
 import { Roofline } from '../parts/roofline'
@@ -19,6 +20,8 @@ const WORDS: Record<string, string> = {
   api: 'API calls',
   copies: 'Copies and sets',
   roofline: 'Roofline',
+  overlap: 'Overlap',
+  'critical-path': 'Critical path',
   memory: 'Memory',
 }
 
@@ -41,8 +44,13 @@ export function Tables({ table, server }: { table: string; server: string }) {
   const memory = timeline.value?.series.some(
     (s) => s.info.key.startsWith('allocated') || s.info.key.startsWith('reserved'),
   )
+  const { measures } = extra
   const keys = Object.keys(WORDS).filter(
-    (key) => extra.tables[key]?.rows.length || (key === 'memory' && memory) || (key === 'roofline' && extra.roofline),
+    (key) =>
+      extra.tables[key]?.rows.length ||
+      key in measures ||
+      (key === 'memory' && memory) ||
+      (key === 'roofline' && extra.roofline),
   )
   if (keys.length === 0)
     return (
@@ -52,6 +60,7 @@ export function Tables({ table, server }: { table: string; server: string }) {
     )
   const key = keys.includes(table) ? table : keys[0]
   const block = extra.tables[key]
+  const path = key === 'critical-path' ? measures['critical-path'] : undefined
   const histogram = key === 'kernels' ? extra.histograms[picked] : undefined
   return (
     <main id="main" class="page wide">
@@ -77,7 +86,9 @@ export function Tables({ table, server }: { table: string; server: string }) {
           <p class="slice-name">
             <bdi>{clean(picked, 400)}</bdi>
           </p>
-          {histogram && <Histogram low={histogram[0]} high={histogram[1]} counts={histogram[2]} />}
+          {histogram && (
+            <Histogram low={histogram[0]} high={histogram[1]} counts={histogram[2]} of="runs of this kernel" />
+          )}
           {key === 'kernels' && !histogram && (
             <p class="dim small">Ran once, or is not among the kernels whose durations are in the page.</p>
           )}
@@ -98,12 +109,41 @@ export function Tables({ table, server }: { table: string; server: string }) {
           current={(of) => of === row}
         />
       )}
+      {key in measures && <Statements measure={measures[key as keyof typeof measures] as Measure} />}
+      {key === 'overlap' && measures.overlap && <Overlap measure={measures.overlap} />}
+      {path && <CriticalPath measure={path} />}
+      {path && row && (
+        <p>
+          <a
+            class="button"
+            href={hashOf({ view: 'timeline', range: stretch(path.path.start + Number(row.start), Number(row.time)) })}
+          >
+            {clean(String(row.what), 80)} in the timeline
+          </a>
+        </p>
+      )}
+      {path && (
+        <DataTable block={path.tables['critical-path-segments']} tools onRow={setRow} current={(of) => of === row} />
+      )}
       {key === 'memory' && timeline.value && <MemoryCurve timeline={timeline.value} />}
+      {key === 'memory' && measures.memory && <Owners measure={measures.memory} />}
+      {key === 'memory' && measures.memory?.tables['memory-steps'] && (
+        <>
+          <h2>{clean(measures.memory.tables['memory-steps'].title)}</h2>
+          <DataTable block={measures.memory.tables['memory-steps']} tools />
+        </>
+      )}
       {key === 'roofline' && extra.roofline && <Roofline data={extra.roofline} />}
       {block && key !== 'memory' && <p class="dim small">{note(key)}</p>}
     </main>
   )
 }
+
+/** A stretch of time with a little room around it. */
+const stretch = (start: number, length: number): [number, number] => [
+  Math.max(0, start - length / 4),
+  start + length * 1.25,
+]
 
 /** Long template arguments say little in a table, unless they tell two rows apart; the tooltip has the whole name. */
 function labelsOf(block: TableBlock | undefined, lines: Timeline | null): Map<string, string> {

@@ -101,6 +101,10 @@ class _HasTree(Protocol):
         """As it is now."""
         ...
 
+    def looked_at(self, tree: Tree) -> None:
+        """It has been written; it takes as long as this to look at it."""
+        ...
+
     def ended_from_outside(self, by: str) -> None:
         """A signal ends the program."""
         ...
@@ -154,9 +158,12 @@ class Saver:
                 if by:
                     source.ended_from_outside(by)
                 with contextlib.suppress(Exception):
-                    write(source.tree, self._path)
+                    tree = source.tree
+                    write(tree, self._path)
                     if by:
                         self._log(f"ended by {by}; {self._path.name} holds what there was")
+                    else:
+                        source.looked_at(tree)
             del source
             if number:
                 # The default holds again.

@@ -44,6 +44,7 @@ def watch(
     source: str = "",
     alerts: bool = True,
     on_slowdown: Callable[[Slowdown], None] | None = None,
+    baseline: str | os.PathLike[str] | None = None,
     record_signal: str = "",
     record_port: int | None = None,
     record_steps: int = 10,
@@ -67,7 +68,9 @@ def watch(
         save_every: seconds between two writes of the file, as long as they are cheap; 0 for none before the end.
         source: name of the program, for the tree.
         alerts: follow what each place takes, and say when one becomes slower.
-        on_slowdown: is called then, on the thread that makes the steps.
+        on_slowdown: is called then, on the thread that makes the steps, or for a baseline on one of ours.
+        baseline: tree file, or folder of them, of other runs: places that take longer than there are said as well. It is
+            compared each time that the file is written.
         record_signal: "USR1" or "USR2" has the next steps recorded in full, while the program goes on; "" for none.
         record_port: so does `POST /record?steps=20` at this port of 127.0.0.1; 0 for one that is free, None for none.
         record_steps: how many steps, where nobody says. record_keep: traces to keep; older ones of the program are deleted.
@@ -82,6 +85,8 @@ def watch(
         raise UsageError("every must be 0 or more, and steps between 1 and every")
     if budget and (every or not 0.001 <= budget <= 0.5):
         raise UsageError("budget is between 0.001 and 0.5 (0.01 for 1 %), and stands in the place of every")
+    if baseline and (out is None or not alerts or not save_every):
+        raise UsageError("a baseline is compared when the file is written: give out, save_every and alerts")
     if not 1000 <= max_nodes <= 250_000:
         raise UsageError("max_nodes must be between 1,000 and 250,000")
     if "torch" not in sys.modules:
@@ -102,6 +107,7 @@ def watch(
         source=source,
         alerts=alerts,
         on_slowdown=on_slowdown,
+        baseline=Path(baseline) if baseline else None,
         asking=Asking(
             signal=record_signal,
             port=record_port,

@@ -32,6 +32,7 @@ from lanewise.tree.watching.watched import Watched
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
+    from lanewise.tree.slowing.against_baseline import AgainstBaseline
     from lanewise.tree.slowing.lookout import Lookout
     from lanewise.tree.slowing.slowdown import Slowdown
 
@@ -60,6 +61,7 @@ class Watcher:
         source: str = "",
         alerts: bool = True,
         on_slowdown: Callable[[Slowdown], None] | None = None,
+        baseline: Path | None = None,
         asking: Asking | None = None,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -70,6 +72,9 @@ class Watcher:
         sampled = isinstance(self._turns, Budget) or self._turns.every > 0
         self._pace = Pace(self._turns, self._look if alerts or sampled else None)
         self._alerts = alerts
+        self._baseline = baseline.absolute() if baseline is not None and alerts else None
+        self._against: AgainstBaseline | None = None
+        self._slower_than_baseline: list[Slowdown] = []
         self._lookout: Lookout | None = None
         self._on_slowdown = on_slowdown
         self._way = way
@@ -259,6 +264,21 @@ class Watcher:
         lookout = self._lookout
         return lookout.sampling_error if lookout is not None and self._pace.every else -1.0
 
+    def looked_at(self, tree: Tree) -> None:
+        """This is the tree so far, just written by a thread of ours: it is held against the baseline."""
+        if self._baseline is None:
+            return
+        with our_modules():
+            if self._against is None:
+                from lanewise.tree.slowing.against_baseline import AgainstBaseline
+
+                self._against = AgainstBaseline(self._baseline, self._slower_than_in_baseline, self._log)
+            self._against.look(tree)
+
+    def _slower_than_in_baseline(self, found: Slowdown) -> None:
+        self._slower_than_baseline.append(found)
+        self._slower(found)
+
     def _slower(self, found: Slowdown) -> None:
         with our_modules():
             from lanewise.tree.watching.watched_text import slowdown_line
@@ -313,7 +333,7 @@ class Watcher:
             joule_seconds=round(energy.seconds, 6) if energy else 0.0,
             budget=self._turns.share if isinstance(self._turns, Budget) else 0.0,
             sampling_error=self._sampling_error(),
-            slowdowns=tuple(self._lookout.found) if self._lookout is not None else (),
+            slowdowns=(*(self._lookout.found if self._lookout is not None else ()), *self._slower_than_baseline),
             history=self._lookout.history if self._lookout is not None else (),
         )
 

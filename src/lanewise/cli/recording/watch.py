@@ -109,6 +109,12 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     help="Seconds between two writes of the file, more where that takes long; 0 for none before the end.",
 )
 @click.option(
+    "--baseline",
+    metavar="TREE",
+    type=click.Path(exists=True, path_type=Path),
+    help="Tree of another run, or a folder of them: say which places take longer than there.",
+)
+@click.option(
     "--record-signal",
     metavar="SIGNAL",
     type=click.Choice(["USR1", "USR2"], case_sensitive=False),
@@ -177,6 +183,7 @@ def _watch(program: Program, given: dict[str, Any]) -> NoReturn:
     )  # fmt: skip
     options = {name: given[name] for name in names} | {
         "every": given["every"] or 0,
+        "baseline": str(given["baseline"] or ""),
         "record_signal": given["record_signal"] or "",
         "source": program.name,
     }

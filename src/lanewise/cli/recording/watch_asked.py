@@ -43,6 +43,7 @@ _DEFAULTS: dict[str, Any] = {
     "way": "auto",
     "step_on": "",
     "save_every": 5.0,
+    "baseline": "",
     "record_signal": "",
     "record_port": -1,
     "record_steps": 10,

@@ -24,11 +24,11 @@ _MOST_SEGMENTS = 100
 _MEANING = {
     "host": "work of the host: Python, operators, other calls",
     "launch": "launch calls",
-    "latency": "from the launch to the start on a drained device",
+    "latency": "the delay between a launch and its start on an idle device",
     "kernel": "kernels",
     "copy": "copies",
     "communication": "communication",
-    "dependency": "launched, and held back by what the trace does not show",
+    "dependency": "launched work held back by something that the trace does not show",
     "wait": "blocking waits that no recorded work explains",
 }
 _KINDS: Headings = [KIND, TIME, SHARE, TableColumn("meaning", "text", "what it is")]

@@ -18,6 +18,7 @@ from lanewise.measure.kernel_names import FAMILIES, short_name
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.model import Report, TableBlock, TableColumn
+from lanewise.show.page.measured import measured
 from lanewise.show.page.packing import pack
 from lanewise.show.page.series import IN_A_FILE, all_series, plain
 from lanewise.show.page.slice_args import ARGUMENT_TABLES, arguments
@@ -284,6 +285,7 @@ def tables_block(facts: Facts) -> bytes:
     extra = {
         "tables": {key: _cut_rows(to_plain(block)) for key, block in tables.items()},
         "histograms": histograms(facts),
+        "measures": measured(facts),
     }
     if (points := roofline_points(facts)) is not None:
         extra["roofline"] = points

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 
 from lanewise.trace.frames import is_library, parse_frame
 from lanewise.tree.slowing.growing_forest import GrowingForest, RawThread
+from lanewise.tree.slowing.processor_wait import CROWDED, ProcessorWait
 from lanewise.tree.slowing.sampling import Sampling
 from lanewise.tree.slowing.sequential import REFERENCE
 from lanewise.tree.slowing.slowdown import MOST_PERIODS, Period, Slowdown
@@ -28,10 +28,6 @@ _COST = 0.01
 """Of the run's time at most that looking may take: where steps are short, blocks are longer."""
 _BATCH = 4
 """Blocks that are worked through at once: right after a step none of our code is in the processor's caches."""
-
-
-_CROWDED = 0.05
-"""Of a block's time: a thread that waits longer for a processor shares it with others."""
 _WARM = 6
 """Batches before the length of blocks is chosen and blocks are compared."""
 
@@ -93,7 +89,7 @@ class Lookout:
         self._before: dict[int, np.ndarray] = {}
         self._device_before: dict[tuple[int, int, int, int], int] = {}
         self.blocks = self.crowded = 0
-        self._schedule = _schedule()
+        self._processor = ProcessorWait()
         self._pending: list[_Look] = []
         self._batches = 0
         self._length = _BLOCK
@@ -116,9 +112,7 @@ class Lookout:
 
     def close(self) -> None:
         """Nothing more will be looked at."""
-        if self._schedule >= 0:
-            os.close(self._schedule)
-            self._schedule = -1
+        self._processor.close()
 
     @property
     def sampling_error(self) -> float:
@@ -137,7 +131,7 @@ class Lookout:
             seen: steps that went by. watched: how many of them were.
         """
         begin = time.perf_counter_ns()
-        self._pending.append(_Look(begin, seen, watched, self._waited(), self._source.sums()))
+        self._pending.append(_Look(begin, seen, watched, self._processor.ns(), self._source.sums()))
         self._spent += time.perf_counter_ns() - begin
         if len(self._pending) == _BATCH:
             begin = time.perf_counter_ns()
@@ -162,16 +156,10 @@ class Lookout:
             end = _End(look.seen, look.watched, {index: calls for index, calls, _ in look.sums.threads})
             self._block({name: values / steps for name, values in costs.items()}, end, now)
 
-    def _waited(self) -> int:
-        """How long this thread has waited for a processor so far, ns; 0 where the system does not say."""
-        if self._schedule < 0:
-            return 0
-        return int(os.pread(self._schedule, 64, 0).split()[1])
-
     def _crowded(self, last: _Look, look: _Look) -> bool:
         """Whether other programs took the processor away: what a place took between two looks then says nothing of it."""
         self.blocks += 1
-        crowded = look.waited - last.waited > _CROWDED * (look.time - last.time)
+        crowded = look.waited - last.waited > CROWDED * (look.time - last.time)
         self.crowded += crowded
         return crowded
 
@@ -318,14 +306,6 @@ class Lookout:
             ((path, _),) = module_names([text])
             return path, False
         return text, False
-
-
-def _schedule() -> int:
-    """The file in which Linux says what this thread has waited, open; -1 where there is none."""
-    try:
-        return os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return -1
 
 
 class _Look(NamedTuple):

@@ -89,11 +89,15 @@ def loss_lines(watched: Watched) -> list[str]:
 
 
 def slowdown_line(found: Slowdown) -> str:
-    """What became slower, by how much and since when."""
+    """What became slower, by how much and since when, or than what."""
     what = f"{found.what} of its own" if found.alone else found.what
     more = f"+{found.after / found.before - 1:.0%}" if found.before > 0 else "new"
-    times = f"{_time(found.after)} of {what} per step instead of {_time(found.before)} ({more})"
-    line = f"slower since step {found.since:,}: {' > '.join(found.path)}: {times}"
+    if found.what == "calls":
+        times = f"entered {found.after:,.4g} times per step instead of {found.before:,.4g} ({more})"
+    else:
+        times = f"{_time(found.after)} of {what} per step instead of {_time(found.before)} ({more})"
+    since = f"than in {found.against}" if found.against else f"since step {found.since:,}"
+    line = f"slower {since}: {' > '.join(found.path)}: {times}"
     if found.calls_before and abs(found.calls_after / found.calls_before - 1) > _CALLS_DIFFER:
         line += f", entered {found.calls_after:,.4g} times instead of {found.calls_before:,.4g}"
     return line + (f", at {found.file}:{found.line}" if found.file else "")

@@ -6,15 +6,16 @@ from lanewise.diagnose.evidence import table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.measure.facts import Facts
-from lanewise.report.evidence_columns import STEP, TIME, WHERE, Headings, headed
+from lanewise.report.evidence_columns import TIME, WHERE, Headings, headed
 from lanewise.report.model import Location, TableColumn
 from lanewise.report.quantity import count, ratio, text, time
+from lanewise.tree.slowing.slowdown import Slowdown
 
 _COLUMNS: Headings = [
     WHERE,
     headed(TIME, "before"),
     TableColumn("after", "time", "after"),
-    headed(STEP, "since step"),
+    TableColumn("than", "text", "than"),
     TableColumn("calls_before", "count", "calls before"),
     TableColumn("calls_after", "count", "calls after"),
 ]
@@ -27,44 +28,55 @@ def _of_tree(contexts: Contexts, *, increase_from: float = 0.05) -> Outcome:
     found = [one for one in watched.slowdowns if one.after >= one.before * (1 + increase_from)]
     if not found:
         return Clear("no place became slower" if watched.history else "the program was not followed for long enough")
-    worst = max(found, key=lambda one: one.after - one.before)
+    worst = max(found, key=_more)
+    quantity = count if worst.what == "calls" else time
     rows = [
         {
             "where": " > ".join(one.path),
-            "time": one.before,
-            "after": one.after,
-            "step": one.since,
-            "calls_before": one.calls_before,
-            "calls_after": one.calls_after,
+            "time": None if one.what == "calls" else one.before,
+            "after": None if one.what == "calls" else one.after,
+            "than": _than(one),
+            "calls_before": one.before if one.what == "calls" else one.calls_before,
+            "calls_after": one.after if one.what == "calls" else one.calls_after,
         }
-        for one in sorted(found, key=lambda one: one.before - one.after)
+        for one in sorted(found, key=_more, reverse=True)
     ]
     return Found(
         values={
             "place": text(" > ".join(worst.path[-2:])),
-            "step": count(worst.since),
-            "after": time(worst.after),
-            "before": time(worst.before),
+            "than": text(_than(worst)),
+            "after": quantity(worst.after),
+            "before": quantity(worst.before),
             "times": ratio(worst.after / worst.before if worst.before > 0 else 0.0),
-            "what": text(worst.what),
+            "what": text(" calls" if worst.what == "calls" else f" of {worst.what}"),
         },
         evidence=[table("Places that became slower", _COLUMNS, rows, limit=12)],
         location=Location(worst.file, worst.line, worst.function, "", "", []) if worst.file else None,
     )
 
 
+def _than(found: Slowdown) -> str:
+    return f"in {found.against}" if found.against else f"before step {found.since:,}"
+
+
+def _more(found: Slowdown) -> float:
+    """How much, for an order of ns; calls come last."""
+    return found.after - found.before
+
+
 @rule(
     "MEA116",
     "place-became-slower",
     kind="validity",
-    title="{place} became slower at step {step}: {after} of {what} per step instead of {before}.",
+    title="{place} takes longer than {than}: {after}{what} per step instead of {before}.",
     of_tree=_of_tree,
 )
 def place_became_slower(facts: Facts, *, increase_from: float = 0.05) -> Outcome:
-    """One place of the program takes longer since some step of the run.
+    """One place of the program takes longer since some step of the run, or than in a baseline.
 
     `lanewise watch` follows what each place takes, without what the machine as a whole became slower by, and says so as
-    soon as chance is ruled out: about 100 steps after a change of 10 %. Means over the run mix both levels.
+    soon as chance is ruled out: about 100 steps after a change of 10 %. Means over the run mix both levels. With
+    `--baseline` places are also held against trees of other runs: 10 % above each of four or more, 30 % above fewer.
 
     Costs: what the place takes longer now.
 

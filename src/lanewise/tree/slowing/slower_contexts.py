@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
 from lanewise.errors import UsageError
-from lanewise.report.model import Location
 from lanewise.trace.frames import parse_frame
 from lanewise.trace.groups import weighted_median
 from lanewise.tree.algebra import align
@@ -40,26 +40,31 @@ class SlowerContext:
     """One place that became dearer.
 
     Attributes:
-        path: names from outside in, untrusted. location: the nearest line of the program.
+        path: names from outside in, untrusted. file, line, function: the nearest function of the user's; "" and 0 where
+            there is none.
         what: "host time", "device time" or "calls".
         before, after: per step, ns or a number; medians over the runs, `before` as fast as the machine is now.
         decided: whether the runs are enough to say so.
     """
 
     path: tuple[str, ...]
-    location: Location | None
+    file: str
+    line: int
+    function: str
     what: str
     before: float
     after: float
     decided: bool
 
 
-def slower_contexts(before: Sequence[Tree], after: Sequence[Tree], *, increase: float) -> list[SlowerContext]:
+def slower_contexts(
+    before: Sequence[Tree], after: Sequence[Tree], *, increase: float, runs: int = RUNS
+) -> list[SlowerContext]:
     """Places that take more than `increase` (0.1 for 10 %) longer, or are entered that much more often; dearest first.
 
     Args:
         before, after: trees of the runs of either side, with the same view of the program (start-up out).
-        increase: what is allowed.
+        increase: what is allowed. runs: on either side, from which on a time can be decided.
 
     Raises:
         UsageError: a tree without steps, or a side without trees.
@@ -79,11 +84,11 @@ def slower_contexts(before: Sequence[Tree], after: Sequence[Tree], *, increase: 
         step = max(step, float(np.median(own[split:].sum(axis=1))))
         values = np.stack([subtree_sums(tree.parent, row) for row in own])
         host = np.maximum(host, np.median(values[split:], axis=0))
-        found += _grown(tree, values, split, increase, what, least=_WORTH * step)
+        found += _grown(tree, values, split, increase, what, least=_WORTH * step, runs=runs)
     calls = np.stack([columns["calls"] for columns in aligned.metrics]) / steps[:, None]
     calls = np.where(host >= _WORTH * step, calls, 0.0)
     exact = bool((steps >= _STEPS).all())
-    return found + _grown(tree, calls, split, max(increase, 0.01), "calls", least=0.0, exact=exact)
+    return found + _grown(tree, calls, split, max(increase, 0.01), "calls", least=0.0, runs=1 if exact else runs)
 
 
 def _drift(before: np.ndarray, after: np.ndarray) -> float:
@@ -96,7 +101,7 @@ def _drift(before: np.ndarray, after: np.ndarray) -> float:
 
 
 def _grown(
-    tree: Tree, values: np.ndarray, split: int, increase: float, what: str, *, least: float, exact: bool = False
+    tree: Tree, values: np.ndarray, split: int, increase: float, what: str, *, least: float, runs: int
 ) -> list[SlowerContext]:
     """Contexts whose values (runs, nodes) have grown by more than is allowed, the innermost that explain it."""
     old, new = np.median(values[:split], axis=0), np.median(values[split:], axis=0)
@@ -104,7 +109,7 @@ def _grown(
     # A place that is new has no time to be slower than; its caller has.
     grown = np.isin(tree.kind, _PLACES) & (old > 0) & (new > old * (1 + increase)) & (excess > least)
     apart = values[split:].min(axis=0) > values[:split].max(axis=0) * (1 + increase)
-    enough = exact or min(split, len(values) - split) >= RUNS
+    enough = min(split, len(values) - split) >= runs
     if enough:
         grown &= apart
     named = grown.copy()
@@ -120,7 +125,7 @@ def _grown(
     return [
         SlowerContext(
             path=_path(tree, node, own),
-            location=_location(tree, int(frames[node])),
+            **_location(tree, int(frames[node])),
             what=what,
             before=float(old[node]),
             after=float(new[node]),
@@ -142,8 +147,14 @@ def _path(tree: Tree, node: int, own: np.ndarray) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _location(tree: Tree, frame: int) -> Location | None:
+def _location(tree: Tree, frame: int) -> _Location:
     if frame < 0:
-        return None
+        return {"file": "", "line": 0, "function": ""}
     parsed = parse_frame(tree.label(frame))
-    return Location(parsed.file, parsed.line, parsed.function)
+    return {"file": parsed.file, "line": parsed.line, "function": parsed.function}
+
+
+class _Location(TypedDict):
+    file: str
+    line: int
+    function: str
