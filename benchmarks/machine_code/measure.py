@@ -2,7 +2,8 @@
 
     python -m benchmarks.machine_code.measure OUT.json --planted A.cubin --in-flight B.cubin --ladder C.cubin
 
-It needs torch alone; `python -m benchmarks.machine_code.static FOLDER` makes the cubins, without a card.
+It needs torch alone. `nvcc -cubin -lineinfo -arch=sm_90a -o A.cubin tests/machine_code/planted.cu` and the like make the
+cubins, without a card (`benchmarks/machine_code/in_flight.cu`, `examples/gemm_ladder.cu`).
 """
 
 from __future__ import annotations

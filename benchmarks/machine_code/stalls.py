@@ -18,9 +18,10 @@ from typing import Any
 
 from tests.machine_code.planted_cuda import DEFECTS
 
+from lanewise.machine_code.stall_reasons import stall_called, top_stall
+
 STALLS = "smsp__average_warps_issue_stalled_"
-METRICS = (
-    f"regex:{STALLS}.*_per_issue_active",
+COUNTERS = (
     "gpu__time_duration.sum",
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
     "l1tex__throughput.avg.pct_of_peak_sustained_active",
@@ -32,6 +33,7 @@ METRICS = (
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",
     "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
 )
+METRICS = ",".join((f"regex:{STALLS}.*_per_issue_active", *COUNTERS))
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -51,15 +53,10 @@ def kernel_of(row: dict[str, str]) -> dict[str, Any]:
             numbers[name] = float((text or "").replace(",", ""))
         except ValueError:
             continue
-    stalls = {
-        name.removeprefix(STALLS).partition("_per_issue_active")[0]: value
-        for name, value in numbers.items()
-        if name.startswith(STALLS)
-    }
-    # Warps that issue, or that could while another one does, wait for nothing.
-    waits = {name: value for name, value in stalls.items() if name not in ("selected", "not_selected")}
-    counters = {name.partition(" ")[0]: value for name, value in numbers.items() if "__" in name and STALLS not in name}
-    return {"top": max(waits, key=lambda name: waits[name], default=""), "stalls": stalls, "counters": counters}
+    stalls = {stall_called(name.partition(" ")[0]): value for name, value in numbers.items() if name.startswith(STALLS)}
+    named = {name.partition(" ")[0]: value for name, value in numbers.items()}
+    counters = {name: named[name] for name in COUNTERS if name in named}
+    return {"top": top_stall(stalls), "stalls": stalls, "counters": counters}
 
 
 def main() -> None:
@@ -70,7 +67,7 @@ def main() -> None:
     parser.add_argument("--ncu", default="ncu")
     asked = parser.parse_args()
     names = "|".join(plant.name for plant in DEFECTS)
-    command = [asked.ncu, "--csv", "--page", "raw", "--clock-control", "none", "--metrics", ",".join(METRICS)]
+    command = [asked.ncu, "--csv", "--page", "raw", "--clock-control", "none", "--metrics", METRICS]
     command += ["--kernel-name", f"regex:^({names})(_mended)?$"]
     command += [sys.executable, "-m", "benchmarks.machine_code.measure", "-", "--planted", str(asked.planted), "--once"]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
