@@ -1,5 +1,5 @@
-"""Holds three answers against each other for each planted kernel and its twin: what its code, its samples and Nsight Compute
-say. It needs no card: it reads what `stalls` and `sampling` have written.
+"""Holds three answers against each other for each planted kernel and its twin: of its code, its samples and Nsight Compute.
+It needs no card: it reads what `stalls` and `sampling` have written.
 
     python -m benchmarks.machine_code.agreement benchmarks/results/h200/machine-code
 """
