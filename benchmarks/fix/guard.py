@@ -12,6 +12,7 @@ import platform
 import timeit
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -50,6 +51,7 @@ class _Own(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(8))
         self.sizes = [64] * 8
         self.options: dict[str, Any] = {"shapes": [[8, 64], [64]]}
+        self.skipped = {1, 2}
         scales = [1.0]
 
         def scaled(module: nn.Module, args: Any, result: torch.Tensor) -> torch.Tensor:
@@ -74,23 +76,44 @@ def _cost(module: nn.Module) -> dict[str, float]:
             found[mode.__name__] = _added(module, x)
     module.requires_grad_(True)
     found["enable_grad, parameters that need gradients"] = _added(module, x)
+    found["enable_grad, three tensors by name"] = _added(module, x=x, mask=x.clone(), position=x.clone())
     module.requires_grad_(False)
     with torch.no_grad():
         found["no_grad, two tensors and a number"] = _added(module, x, x.clone(), 3)
+        found["no_grad, a list of four tensors"] = _added(module, [x.clone() for _ in range(4)])
+        found["no_grad, an object with eight tensors"] = _added(
+            module, SimpleNamespace(layers=[x.clone() for _ in range(8)])
+        )
+        found["no_grad, two shapes in turns"] = _in_turns(module, x, x[:, :4].clone())
     return found
 
 
-def _added(module: nn.Module, *args: Any) -> float:
+def _added(module: nn.Module, *args: Any, **kwargs: Any) -> float:
     """Microseconds per call with these arguments."""
+    dispatch = _learned(module, (args, kwargs))
+    added = _fastest(lambda: dispatch(*args, **kwargs)) - _fastest(lambda: _nothing(*args, **kwargs))
+    assert not dispatch.fallbacks
+    return round(added, 2)
 
-    def nothing(*args: Any) -> Any:
-        return args
 
-    dispatch = Dispatch(module, nothing, nothing)
+def _in_turns(module: nn.Module, one: Any, other: Any) -> float:
+    """Microseconds per call if no call is like the one before."""
+    dispatch = _learned(module, ((one,), {}), ((other,), {}))
+    added = _fastest(lambda: (dispatch(one), dispatch(other))) - _fastest(lambda: (_nothing(one), _nothing(other)))
+    return round(added / 2, 2)
+
+
+def _learned(module: nn.Module, *calls: tuple[tuple[Any, ...], dict[str, Any]]) -> Dispatch:
+    dispatch = Dispatch(module, _nothing, _nothing)
     dispatch.learning = True
-    dispatch(*args)
+    for args, kwargs in calls:
+        dispatch(*args, **kwargs)
     dispatch.learning = False
-    return round(_fastest(lambda: dispatch(*args)) - _fastest(lambda: nothing(*args)), 2)
+    return dispatch
+
+
+def _nothing(*args: Any, **kwargs: Any) -> Any:
+    return args
 
 
 def _fastest(call: Callable[[], Any]) -> float:

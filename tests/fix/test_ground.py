@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import enum
 import gc
+import logging
 import sys
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,10 +22,14 @@ pytest.importorskip("torch")
 
 import torch
 from torch import nn
+from torch.overrides import BaseTorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from lanewise.fix.guard.call_kinds import call_key, call_kind
 from lanewise.fix.guard.changed import _Unknown, changed_among
+from lanewise.fix.guard.memory import lies_as_known
+from lanewise.fix.guard.process_state import _tells
 from lanewise.fix.guard.trainable import Trainable, _places
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Entry
@@ -58,6 +65,15 @@ class Net(nn.Module):
         for part in self.parts:
             x = part(x)
         self.aux = x.mean()
+        return x
+
+
+class Quiet(Net):
+    """Writes nothing."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for part in self.parts:
+            x = part(x)
         return x
 
 
@@ -151,12 +167,105 @@ def test_whatever_changes_in_a_part_sends_calls_to_the_original(
     assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (3, {reason: 1})
 
 
-def test_what_was_put_in_place_of_an_equal_one_is_looked_into() -> None:
-    net = Net().eval().requires_grad_(False)
+@pytest.mark.parametrize("writes", [True, False])
+def test_what_was_put_in_place_of_an_equal_one_is_looked_into(writes: bool) -> None:
+    net = (Net() if writes else Quiet()).eval().requires_grad_(False)
     patch = patched(net, (X,))
     change_one_put_in_place(net)
     net(X)
     assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (1, {"attributes": 1})
+
+
+def test_a_program_that_writes_an_attribute_in_every_call_is_not_looked_at_in_every_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = Net().eval().requires_grad_(False)
+    patch = patched(net, (X,))
+    for _ in range(8):
+        net(X)
+    with monkeypatch.context() as context:
+        context.setattr(patch.dispatch, "_closely", None)
+        net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (9, {})
+    net.added = 1
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (9, {"attributes": 1})
+
+
+class Sizes(NamedTuple):
+    rows: int
+    columns: list[int]
+
+
+class Holds(nn.Module):
+    """What models of libraries hold: sets, named tuples, paths, loggers, generators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pruned: set[int] = set()
+        self.skipped = {1, 2}
+        self.sizes = Sizes(2, [3, 4])
+        self.folder, self.logger, self.generator = Path("a"), logging.getLogger("held"), torch.Generator()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+HELD: dict[str, Callable[[Holds], Any]] = {
+    "added to an empty set": lambda net: net.pruned.add(3),
+    "exchanged in a set": lambda net: (net.skipped.discard(1), net.skipped.add(9)),
+    "the same number of another type in a set": lambda net: (net.skipped.discard(1), net.skipped.add(True)),
+    "in a list in a named tuple": lambda net: net.sizes.columns.__setitem__(1, 5),
+    "another path": lambda net: setattr(net, "folder", Path("b")),
+    "another generator": lambda net: setattr(net, "generator", torch.Generator()),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("lies_as_known", [True, False])
+def test_what_models_of_libraries_hold_is_followed_without_looking_into_it_each_time(
+    name: str, lies_as_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lanewise.fix.guard.contents.lies_as_known", lambda: lies_as_known)
+    net = Holds().eval()
+    patch = patched(net, (X,))
+    net.logger.isEnabledFor(logging.INFO)  # it remembers that
+    str(net.folder)
+    net(X)
+    with monkeypatch.context() as context:
+        context.setattr("lanewise.fix.guard.contents.told", None)
+        net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (2, {})
+    HELD[name](net)
+    net(X)
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (2, {"attributes": 2})
+
+
+def test_what_moves_from_one_list_to_another_is_seen() -> None:
+    net = Net().eval().requires_grad_(False)
+    net.one, net.two = ["a", "b"], ["c"]
+    patch = patched(net, (X,))
+    net(X)
+    net.two.insert(0, net.one.pop())
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (1, {"attributes": 1})
+
+
+def test_of_a_long_list_the_length_counts() -> None:
+    net = Net().eval().requires_grad_(False)
+    net.words = [str(at) for at in range(5000)]
+    patch = patched(net, (X,))
+    assert len(patch.dispatch.ground._contents._values) < 100
+    net(X)
+    net.words.append("more")
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (1, {"attributes": 1})
+
+
+def test_lists_and_variables_lie_in_memory_as_known_in_the_python_of_these_tests() -> None:
+    assert lies_as_known()
+    assert _tells()
 
 
 def test_what_a_hook_reads_is_part_of_it() -> None:
@@ -330,6 +439,134 @@ def test_calls_with_several_arguments_are_told_apart_one_after_the_other() -> No
             entry(*args)
         entry(*proven)
         assert (patch.dispatch.hits, patch.dispatch.fallbacks.total()) == (2, len(given) - 1), at
+
+
+class Sent:
+    """An object with tensors in it, as language models' caches are."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.tensor, self.layers = value, X, [SimpleNamespace(keys=X.clone())]
+
+
+MANY: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((X,), {"mask": X.clone(), "scale": 2.0}),
+    ((X,), {"scale": 2.0, "mask": X.clone()}),
+    ((X,), {"mask": X.clone(), "scale": 2}),
+    ((X,), {"mask": X.clone(), "scale": 3.0}),
+    ((X,), {"mask": X.clone()}),
+    ((X,), {"mask": None, "scale": 2.0}),
+    ((X,), {"mask": torch.ones(9)[1:].view(2, 4), "scale": 2.0}),
+    ((X,), {"mask": X, "scale": 2.0}),
+    ((X, X.clone(), 2.0), {}),
+    (([X, X.clone()],), {}),
+    (((X, X.clone()),), {}),
+    (([X, X.clone(), X.clone()],), {}),
+    (([X, torch.ones(4, 2)],), {}),
+    (({"a": X, "b": [0.0, Mode.ADD]},), {}),
+    (({"a": X, "b": [-0.0, Mode.ADD]},), {}),
+    (({"a": X, "b": [0.0, Mode.TIMES]},), {}),
+    (({"b": [0.0, Mode.ADD], "a": X},), {}),
+    (({"a": X, "c": [0.0, Mode.ADD]},), {}),
+    (([X], [X.clone(), X.clone()]), {}),
+    (([X, X.clone()], [X.clone()]), {}),
+    (({"a": X, "b": (0.0, Mode.ADD)},), {}),
+    (({"a": X, "b": [False, Mode.ADD]},), {}),
+    ((X, torch.float32, "cpu", b"", ...), {}),
+    ((X, torch.float64, "cpu", b"", ...), {}),
+    ((X, nn.Parameter(X, requires_grad=False)), {}),
+    ((SimpleNamespace(value=1.0, tensor=X),), {}),
+    ((SimpleNamespace(value=2.0, tensor=X),), {}),
+    ((SimpleNamespace(other=1.0, tensor=X),), {}),
+    ((Sent(1.0),), {}),
+    ((Sent(True),), {}),
+]
+
+
+@pytest.mark.parametrize("at", range(len(MANY)))
+def test_calls_by_name_and_with_containers_are_known_without_a_key_and_told_apart(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = Entry(lambda *args, **kwargs: (args, kwargs), [])
+    patch = ForwardPatch(entry, lambda original: lambda *args, **kwargs: (args, kwargs))
+    patch.enable()
+    args, kwargs = MANY[at]
+    patch.dispatch.learning = True
+    entry(*args, **kwargs)
+    patch.dispatch.learning = False
+    for other, named in MANY:
+        entry(*other, **named)
+    entry(*args, **kwargs)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks.total()) == (3, len(MANY) - 1)
+    known = kwargs.get("mask") is not X  # torch does not compare the same tensor twice
+    monkeypatch.setattr("lanewise.fix.patch.call_key", None)
+    with nullcontext() if known else pytest.raises(TypeError):
+        entry(*args, **kwargs)
+
+
+class Watching(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def other_default_type() -> Any:
+    return torch.set_default_dtype(torch.float64), lambda: torch.set_default_dtype(torch.float32)
+
+
+def deterministic() -> Any:
+    return torch.use_deterministic_algorithms(True), lambda: torch.use_deterministic_algorithms(False)
+
+
+def entered(context: Any) -> Any:
+    return context.__enter__(), lambda: context.__exit__(None, None, None)
+
+
+PROCESS: dict[str, tuple[Callable[[], Any], str]] = {
+    "default type": (other_default_type, "settings"),
+    "deterministic algorithms": (deterministic, "settings"),
+    "default device": (lambda: entered(torch.device("meta")), "settings"),
+    "watched functions": (lambda: entered(BaseTorchFunctionMode()), "transform"),
+    "watched operators": (lambda: entered(Watching()), "transform"),
+    "autocast on a card": (
+        lambda: (torch.set_autocast_enabled("cuda", True), lambda: torch.set_autocast_enabled("cuda", False)),
+        "autocast",
+    ),
+}
+
+
+@pytest.mark.parametrize("told_by_torch", [True, False])
+@pytest.mark.parametrize("name", PROCESS)
+def test_calls_under_other_settings_of_the_process_go_to_the_original(
+    name: str, told_by_torch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not told_by_torch:
+        monkeypatch.setattr("lanewise.fix.guard.process_state._tells", lambda: False)
+    net = nn.Linear(4, 4).eval().requires_grad_(False)
+    patch = patched(net, (X,))
+    for _ in range(2):
+        net(X)
+    change, reason = PROCESS[name]
+    _, undo = change()
+    try:
+        net(X)
+        assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (2, {reason: 1})
+    finally:
+        undo()
+    net(X)
+    assert patch.dispatch.hits == 3
+
+
+def test_what_only_decides_about_speed_changes_nothing() -> None:
+    net = nn.Linear(4, 4).eval().requires_grad_(False)
+    patch = patched(net, (X,))
+    net(X)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        net(X)
+    finally:
+        torch.set_num_threads(threads)
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (3, {})
 
 
 def test_threads_that_call_with_other_kinds_get_what_is_theirs() -> None:

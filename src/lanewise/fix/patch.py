@@ -13,19 +13,21 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
 from lanewise.fix.guard.ground import Ground
 from lanewise.fix.guard.known_call import Fits, known_call
+from lanewise.fix.guard.process_state import how_many_modes, process_state, watches
 from lanewise.fix.subject import Entry
 from lanewise.fix.torch_types import Module
 from lanewise.fix.typed_torch import torch
 
 __all__ = ["Dispatch", "ForwardPatch"]
 
-_compiling: Any = torch.compiler.is_compiling
+_compiler: Any = torch.compiler
+_in_compiler: Any = _compiler.is_dynamo_compiling
 _torch_c: Any = torch_part("torch._C")
 _tracing: Any = _torch_c._get_tracing_state
 _Module: Any = torch.nn.Module
@@ -34,6 +36,7 @@ _references: Any = sys.getrefcount
 
 # Something looks at every operator, or differentiates or batches what it is given (`torch.func`, dual numbers): values are
 # not what they seem then, and a fast path would hide its operators.
+_grad_on: Any = torch.is_grad_enabled
 _modes: Any = _torch_c._len_torch_dispatch_stack
 _transforms: Any = _torch_c._functorch.peek_interpreter_stack
 _forward_ad: Any = torch.autograd.forward_ad
@@ -41,6 +44,10 @@ _forward_ad: Any = torch.autograd.forward_ad
 _UNDONE = "undone"
 _MOST_REFUSED = 256
 """Kinds of calls whose reason is remembered."""
+_MOST_KNOWN = 4
+"""Kinds that a call is compared with before its own is found out: telling one takes 0.5 us, finding it out 3 to 60."""
+
+_Known = tuple[Fits, Callable[[], bool], int]
 
 
 class Dispatch:
@@ -57,10 +64,10 @@ class Dispatch:
 
     def __init__(self, owner: Any, original: Callable[..., Any], fast: Callable[..., Any]) -> None:
         self.owner = owner
+        self._module = owner if isinstance(owner, torch.nn.Module) else None
         self.original = original
         self.fast = fast
         self._by_kind: Callable[..., Any] | None = getattr(fast, "by_kind", None)
-        self._module = owner if isinstance(owner, torch.nn.Module) else None
         self.ground = (
             Ground([owner], root=owner)
             if self._module is not None
@@ -68,17 +75,34 @@ class Dispatch:
         )
         self.proven: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._refused: dict[tuple[Any, ...], str] = {}
-        self._known: dict[tuple[Any, ...], Fits] = {}
-        # Of the last call: one value, as threads may call at the same time.
-        self._last: tuple[Fits, tuple[Any, ...]] = (_never, ())
+        # By key: what compares calls with one of this kind; and with the state of the process beside it.
+        self._written: dict[tuple[Any, ...], Fits] = {}
+        self._known: dict[tuple[Any, ...], _Known] = {}
+        # Of the last call, what tells that the next one is like it: one value, as threads may call at the same time.
+        self._last: tuple[Fits, Callable[[], bool], int, Callable[[], bool], tuple[Any, ...]] = _NONE
         self.learning = False
         self.withdrawn = ""
         self.restores: Any = None
         self.hits = 0
         self.fallbacks: Counter[str] = Counter()
-        # A shallow copy of a module, and a replica, has the same dictionary of hooks, and the same forward: this.
-        self._shared = vars(owner).get("_forward_hooks", {}) if self._module is not None else {}
-        self._holders = _references(self._shared)
+        # A shallow copy of a module, and a replica, has the same forward: this. And the same set, which nobody else holds.
+        self._shared = vars(owner).get("_non_persistent_buffers_set") if self._module is not None else None
+        self._holders = _references(self._shared) if self._shared is not None else 0
+
+    @property
+    def original(self) -> Callable[..., Any]:
+        """What it stands in for. The method of the module's class is the one that the class has now."""
+        return (
+            types.MethodType(cast(Any, type(self._module)).forward, self._module) if self._of_class else self._original
+        )
+
+    @original.setter
+    def original(self, value: Callable[..., Any]) -> None:
+        module = self._module
+        own = None if module is None else vars(module).get("forward")
+        method = getattr(type(module), "forward", None)
+        self._original = value
+        self._of_class = (own is None or isinstance(own, Dispatch)) and _is_method(value, method, module)
 
     @property
     def calls(self) -> int:
@@ -97,42 +121,85 @@ class Dispatch:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Inside somebody else's compiled region or trace the original is what can be traced.
-        if _compiling() or _tracing() is not None:
-            return self.original(*args, **kwargs)
+        if _in_compiler() or _compiler._is_compiling_flag:
+            return self._run(args, kwargs)
+        fits, state, modes, unchanged, key = self._last
+        if not (
+            fits(args, kwargs)
+            and state()
+            and how_many_modes() == modes
+            and unchanged()
+            and not _modes()
+            and _forward_ad._current_level < 0
+            and (not (holders := self._holders) or _references(self._shared) == holders)
+            and not self.learning
+            and not self.withdrawn
+        ):
+            return self._closely(args, kwargs)
+        self.hits += 1
+        if self._by_kind is not None:
+            return self._by_kind(key, args, kwargs)
+        return self.fast(*args, **kwargs) if kwargs else self.fast(*args)
+
+    def _closely(self, args: Any, kwargs: Any) -> Any:
+        """A call that is not of the kind of the last one, or before which something has changed."""
+        if _tracing() is not None:
+            return self._run(args, kwargs)
         module = self._module
-        if module is not None and _references(self._shared) != self._holders:
+        if self._holders and _references(self._shared) != self._holders:
             other = _caller(inspect.currentframe())
             if other is not None and other is not module:
                 return self._of(other)(*args, **kwargs)
-        reason = self.withdrawn or self.ground.gone()
+        reason, unchanged = self.ground.look(_grad_on())
+        reason = self.withdrawn or reason
         if reason and not self.learning:
+            self._last = _NONE
             return self._fall_back(reason, args, kwargs)
-        if _modes() or _transforms() is not None or _forward_ad._current_level >= 0:
+        if _modes() or _transforms() is not None or _forward_ad._current_level >= 0 or watches():
             return self._fall_back("transform", args, kwargs)
-        # What the modules' modes are, the ground has told: a call like the last one is of its kind.
-        fits, key = self._last
-        if kwargs or self.learning or not fits(args):
-            key = call_key(args, kwargs, False if module is None else module.training)
-            if key not in self.proven:
-                if not self.learning:
-                    return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
-                self._learn(key, args, kwargs)
-            self._last = self._known.get(key, _never), key
+        key, known = self._known_kind(args, kwargs)
+        if key not in self.proven:
+            if not self.learning:
+                return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
+            self._learn(key, args, kwargs)
+        self._last = _NONE if known is None or unchanged is None else (*known, unchanged, key)
         self.hits += 1
         result = self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
         if self.learning:
             self.ground.allow_own()
+            self._last, self._known = _NONE, {}
         return result
+
+    def _known_kind(self, args: Any, kwargs: Any) -> tuple[Any, _Known | None]:
+        """The key of a call's kind, and what tells of another call that it is of this kind."""
+        for key, known in tuple(self._known.items()):
+            fits, state, modes = known
+            if fits(args, kwargs) and state() and how_many_modes() == modes:
+                return key, known
+        key = call_key(args, kwargs, False if self._module is None else self._module.training)
+        if (fits := self._written.get(key)) is None:
+            return key, None
+        # Whatever else has changed of the process does not decide about the kind. Threads look at it meanwhile: a new one.
+        known = (fits, *process_state())
+        others = [(one, before) for one, before in self._known.items() if one != key]
+        self._known = {key: known, **dict(others[: _MOST_KNOWN - 1])}
+        return key, known
 
     def _learn(self, key: Any, args: Any, kwargs: Any) -> None:
         self.proven[key] = call_kind((args, kwargs), False if self._module is None else self._module.training)
         self._refused.clear()
         if (fits := known_call(args, kwargs)) is not None:
-            self._known[key] = fits
+            self._written[key] = fits
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Any:
         self.fallbacks[reason] += 1
-        return self.original(*args, **kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: Any, kwargs: Any) -> Any:
+        """The original; written so that torch's compiler can look into it."""
+        if self._of_class:
+            return type(self._module).forward(self._module, *args, **kwargs)  # type: ignore[attr-defined]
+        return self._original(*args, **kwargs)
 
     def _why_not(self, key: Any, args: Any, kwargs: Any) -> str:
         if (reason := self._refused.get(key)) is None:
@@ -240,13 +307,20 @@ def _withdraw(top: Any, gone: Dispatch) -> None:
 
 
 def _caller(called: Any) -> Any:
-    """The module that is being called, where that can be told from the frame of a forward; None elsewhere."""
-    frame = called.f_back
+    """The module that is being called, where that can be told from the frame below a forward; None elsewhere."""
+    frame = called.f_back.f_back
     return frame.f_locals.get("self") if frame.f_code in _CALLERS else None
 
 
-def _never(args: tuple[Any, ...]) -> bool:
+def _is_method(value: Any, function: Any, owner: Any) -> bool:
+    return function is not None and getattr(value, "__func__", None) is function and value.__self__ is owner
+
+
+def _never(*args: Any) -> bool:
     return False
+
+
+_NONE = (_never, _never, 0, _never, ())
 
 
 def _same(value: Any) -> Any:

@@ -6,16 +6,19 @@ import functools
 import math
 import types
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Collection, Mapping
 from enum import Enum
+from logging import Logger
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from lanewise.fix.typed_torch import torch
 
-__all__ = ["Unlike", "told"]
+__all__ = ["Unlike", "same_object", "told", "told_by_identity"]
 
 
 _DEPTH, _MOST = 5, 1000
@@ -57,6 +60,16 @@ def told(value: Any) -> Any:
     return value if type(value) in _BY_THEMSELVES else _Look().at(value, 0)
 
 
+def same_object(value: Any) -> Any:
+    """Something that is equal for this very object only."""
+    return _Same(value)
+
+
+def told_by_identity(value: Any) -> bool:
+    """Whether it is told apart as an object only: nothing in it counts."""
+    return type(told(value)) is _Same
+
+
 class _Look:
     """One look into a value."""
 
@@ -78,7 +91,9 @@ class _Look:
         if isinstance(value, np.generic):
             return (kind, value.dtype.str, value.tobytes())
         self._left -= 1
-        if isinstance(value, torch.Tensor | torch.nn.Module | type) or depth >= _DEPTH or self._left < 0:
+        if isinstance(value, PurePath):
+            return (kind, str(value))
+        if isinstance(value, torch.Tensor | torch.nn.Module | type | Logger) or depth >= _DEPTH or self._left < 0:
             return _Same(value)
         return self._inside(value, kind, depth + 1)
 
@@ -88,6 +103,8 @@ class _Look:
     def _inside(self, value: Any, kind: type, depth: int) -> Any:
         if isinstance(value, np.ndarray):
             return (kind, value.dtype.str, value.shape, value.tobytes()) if value.size <= _MOST else Unlike()
+        if isinstance(value, bytearray | array):
+            return (kind, bytes(value)) if len(value) <= _MOST else Unlike()
         if isinstance(value, Collection) and len(value) > _MOST:
             return (kind, len(value), _Same(value))
         if isinstance(value, Mapping):

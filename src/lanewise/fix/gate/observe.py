@@ -328,6 +328,6 @@ def _described(form: tuple[Any, ...]) -> str:
 
 def _equal(a: Any, b: Any) -> bool:
     try:
-        return bool(a == b) or bool(a != a and b != b)
+        return type(a) is type(b) and (bool(a == b) or bool(a != a and b != b))
     except Exception:
         return a is b

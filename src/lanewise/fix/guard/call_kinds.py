@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.guard.process_state import devices_set
 from lanewise.fix.telling import Unlike, told
 from lanewise.fix.tensors import Call, Made, flatten
 from lanewise.fix.typed_torch import torch
@@ -14,12 +15,14 @@ from lanewise.fix.typed_torch import torch
 __all__ = ["ALIGNED", "PARTS", "call_key", "call_kind", "why_not"]
 
 _C: Any = torch_part("torch._C")
+_pytree: Any = torch_part("torch.utils._pytree")
 _Tensor: Any = torch.Tensor
 _grad_on, _inference_on, _autocast_on = (
     torch.is_grad_enabled,
     torch.is_inference_mode_enabled,
     getattr(_C, "_is_any_autocast_enabled", lambda: True),
 )
+_default_type, _deterministic = torch.get_default_dtype, torch.are_deterministic_algorithms_enabled
 
 PARTS = (
     "arguments",
@@ -32,6 +35,7 @@ PARTS = (
     "grad mode",
     "autocast",
     "training mode",
+    "settings",
 )
 """The parts of a kind, in its order: the name under which a fallback is counted."""
 
@@ -50,6 +54,7 @@ def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], training: bool) -> t
                 training,
                 _grad_on(),
                 _inference_on(),
+                _settings(),
                 arg.dtype,
                 arg.device,
                 arg.shape,
@@ -59,7 +64,7 @@ def call_key(args: tuple[Any, ...], kwargs: dict[str, Any], training: bool) -> t
             )
         except (RuntimeError, NotImplementedError):  # sparse, or without memory
             return call_kind((args, kwargs), training)
-    key: list[Any] = [training, _grad_on(), _inference_on()]
+    key: list[Any] = [training, _grad_on(), _inference_on(), _settings()]
     tensors = 0
     for arg in args:
         kind = type(arg)
@@ -97,8 +102,8 @@ def call_kind(call: Call, training: bool) -> tuple[Any, ...]:
             shape_of_call.append(type(leaf))
         else:
             shape_of_call.append(leaf if type(leaf) is Made else _hashable(told(leaf)))
-    if kwargs:
-        shape_of_call.append(tuple(kwargs))
+    # What lies in which container, and under which names, in their order.
+    shape_of_call.append(str(_pytree.tree_flatten((args, kwargs))[1]))
     places = {id(tensor): at for at, tensor in reversed(list(enumerate(tensors)))}
     return (
         tuple(shape_of_call),
@@ -112,6 +117,7 @@ def call_kind(call: Call, training: bool) -> tuple[Any, ...]:
         (_grad_on(), _inference_on()),
         _autocast(tensors),
         training,
+        _settings(),
     )
 
 
@@ -144,3 +150,8 @@ def _autocast(tensors: Sequence[Any]) -> tuple[Any, ...]:
         return ()
     devices = sorted({"cpu", "cuda", *(tensor.device.type for tensor in tensors)})
     return tuple([(one, torch.get_autocast_dtype(one)) for one in devices if torch.is_autocast_enabled(one)])
+
+
+def _settings() -> tuple[Any, ...]:
+    """Of the process, as far as they decide what a program that makes tensors of its own computes."""
+    return (_default_type(), _deterministic(), *devices_set())

@@ -10,12 +10,12 @@ from __future__ import annotations
 import atexit
 import ctypes
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Protocol
 
 import numpy as np
 
-from lanewise.fix.guard.memory import memory_at
+from lanewise.fix.guard.memory import Words
 
 __all__ = ["Changed", "changed_among"]
 
@@ -24,10 +24,15 @@ class Changed(Protocol):
     """Knows which dictionaries were changed.
 
     It holds the dictionaries themselves: none of them is freed, and its address given to another, while it is asked about.
+
+    Attributes:
+        places: addresses of words that change with the dictionaries; None where there are none.
     """
 
-    def none(self) -> bool:
-        """Whether no dictionary has been changed."""
+    places: list[int] | None
+
+    def none(self, but: Set[int] = ...) -> bool:
+        """Whether no dictionary has been changed, but for those of some numbers."""
         ...
 
     def which(self) -> Iterable[int]:
@@ -49,10 +54,12 @@ def changed_among(dicts: Sequence[dict[Any, Any]]) -> Changed:
 class _Unknown:
     """Any may have been changed."""
 
+    places: list[int] | None = None
+
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = dicts
 
-    def none(self) -> bool:
+    def none(self, but: Set[int] = frozenset()) -> bool:
         return not self._dicts
 
     def which(self) -> Iterable[int]:
@@ -71,19 +78,19 @@ class _Versioned:
 
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = dicts
-        self._memory, self._at = memory_at([id(one) + _VERSION_AT for one in dicts], "u8")
-        self._seen: Any = self._memory[self._at]
-        self._bytes = self._seen.tobytes()
+        self.places: list[int] | None = [id(one) + _VERSION_AT for one in dicts]
+        self._words = Words(self.places)
+        self._seen: Any = self._words.now()
 
-    def none(self) -> bool:
-        return self._memory[self._at].tobytes() == self._bytes
+    def none(self, but: Set[int] = frozenset()) -> bool:
+        return self._words.same() or (bool(but) and set(self.which()) <= but)
 
     def which(self) -> Iterable[int]:
-        return np.flatnonzero(self._memory[self._at] != self._seen).tolist()
+        return np.flatnonzero(self._words.now() != self._seen).tolist()
 
     def settle(self, at: int) -> None:
-        self._seen[at] = self._memory[self._at[at]]
-        self._bytes = self._seen.tobytes()
+        self._seen[at] = self._words.now()[at]
+        self._words.seen = self._seen.tobytes()
 
 
 def _has_versions() -> bool:
@@ -99,6 +106,8 @@ def _has_versions() -> bool:
 class _Watched:
     """By a watcher, which is told of every change before it is made."""
 
+    places: list[int] | None = None
+
     def __init__(self, dicts: Sequence[dict[Any, Any]], watcher: int) -> None:
         self._dicts, self._watcher = dicts, watcher
         # A set that others hold, too: what is told of a change must not keep the dictionaries.
@@ -107,8 +116,8 @@ class _Watched:
             _told.setdefault(id(one), []).append((self._touched, at))
             _api("PyDict_Watch", ctypes.c_int(watcher), ctypes.py_object(one))
 
-    def none(self) -> bool:
-        return not self._touched
+    def none(self, but: Set[int] = frozenset()) -> bool:
+        return not self._touched or self._touched <= but
 
     def which(self) -> Iterable[int]:
         return sorted(self._touched)

@@ -5,23 +5,29 @@ Values whose identity says all are compared by it, all in one pass; what is left
 
 from __future__ import annotations
 
+import functools
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from ctypes import c_char
 from itertools import chain
+from logging import Logger
 from operator import attrgetter, is_
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from lanewise.fix.telling import told
+from lanewise.fix.guard.memory import CONTENT_AT, ITEMS_AT, LENGTH_AT, USED_AT, WORD, lies_as_known, referents
+from lanewise.fix.guard.program_parts import of_library
+from lanewise.fix.telling import told, told_by_identity
 from lanewise.fix.typed_torch import torch
 
-__all__ = ["Contents", "Inside", "cells_of", "content_of", "inside_of", "may_change"]
+__all__ = ["Contents", "Inside", "Quickly", "cells_of", "content_of", "inside_of", "may_change"]
 
 
 _content: Any = attrgetter("cell_contents")
 
 _DEPTH, _MOST = 4, 1000
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), torch.dtype, torch.device, torch.Size)
-_BY_IDENTITY = (torch.Tensor, torch.nn.Module, type, types.ModuleType, types.BuiltinFunctionType)
+_BY_IDENTITY = (torch.Tensor, torch.nn.Module, type, types.ModuleType, types.BuiltinFunctionType, PurePath, Logger)
 
 
 class Inside(NamedTuple):
@@ -33,7 +39,7 @@ class Inside(NamedTuple):
     """
 
     dicts: list[dict[Any, Any]]
-    lists: list[list[Any]]
+    lists: list[Collection[Any]]
     cells: list[Any]
     others: list[Any]
 
@@ -63,11 +69,11 @@ def _look(value: Any, found: Inside, seen: set[int], depth: int) -> None:
     if not may_change(value) or id(value) in seen or len(seen) > _MOST or depth > _DEPTH:
         return
     seen.add(id(value))
-    if type(value) is list:
+    if type(value) is list or (type(value) is set and not any(map(may_change, value))):
         found.lists.append(value)
-        _each(value, found, seen, depth)
-    elif type(value) is tuple:
-        _each(value, found, seen, depth)
+        _each([*value], found, seen, depth)
+    elif isinstance(value, tuple | frozenset) and not hasattr(value, "__dict__"):
+        _each([*value], found, seen, depth)
     elif isinstance(value, dict):
         found.dicts.append(value)
         _each(list(value.values()), found, seen, depth)
@@ -75,12 +81,15 @@ def _look(value: Any, found: Inside, seen: set[int], depth: int) -> None:
         for cell in cells_of(value):
             _look_into_cell(cell, found, seen, depth + 1)
         _each([getattr(value, "__self__", None), *(value.__defaults__ or ())], found, seen, depth)
-    elif callable(value):
+    elif isinstance(value, functools.partial):
+        found.dicts.append(value.keywords)
+        _each([value.func, *value.args, *value.keywords.values()], found, seen, depth)
+    elif callable(value) and of_library(value):
         pass
     elif type(getattr(value, "__dict__", None)) is dict:
         found.dicts.append(vars(value))
         _each(list(vars(value).values()), found, seen, depth)
-    elif told(value) == told(value):  # what is too large to be told is not compared
+    elif told(value) == told(value) and not told_by_identity(value):  # what is too large to be told is not compared
         found.others.append(value)
 
 
@@ -94,8 +103,24 @@ def _look_into_cell(cell: Any, found: Inside, seen: set[int], depth: int) -> Non
     _look(content_of(cell), found, seen, depth)
 
 
+class Quickly(NamedTuple):
+    """How to find out that nothing has changed.
+
+    Attributes:
+        same: tells; None where nothing has to be asked. alive: to be kept as long as it is asked: no other object can
+            have the addresses that are compared.
+    """
+
+    same: Callable[[], bool] | None
+    alive: list[Any]
+
+
 class Contents:
     """Some of them, and what is in them as long as nothing has changed.
+
+    Attributes:
+        places: addresses of words that stay while no variable is set and no list or set grows or shrinks; none where
+            values have to be looked into.
 
     Args:
         inside: by the reason to give once something of it has changed.
@@ -109,26 +134,47 @@ class Contents:
 
     def _remember(self) -> None:
         self._held, self._variables = [one for one, _, _ in self._lists], [cell for cell, _, _ in self._cells]
+        # Of long ones the length counts, as in what is told of them.
+        self._short = [one for one in self._held if len(one) <= _MOST]
         self._lengths, self._values = list(map(len, self._held)), self._now()
         self._none = not (self._lists or self._cells or self._others)
+        self.places: list[int] = []
+        if not self._others and lies_as_known():
+            self.places = [id(one) + CONTENT_AT for one in self._variables]
+            self.places += [id(one) + (LENGTH_AT if type(one) is list else USED_AT) for one in self._held]
 
     def changed(self) -> str:
         """The reason of something that has changed, "" if nothing has."""
-        if self._none:
+        if self._none or (not self._others and self._holds_the_same()):
             return ""
-        if (
-            not self._others
-            and list(map(len, self._held)) == self._lengths
-            and all(map(is_, self._now(), self._values))
-        ):
-            return ""
-        # Other objects that are alike are not looked into, so they are compared as a whole each time.
+        # Other objects that are alike are not looked into, so they are compared as a whole.
         reason = next((why for one, before, why in self._lists + self._others if told(one) != before), "")
         reason = reason or next((why for cell, before, why in self._cells if told(content_of(cell)) != before), "")
         if reason:
             # Nothing is kept alive that has been taken out; from now on all are compared as a whole.
             self._lengths, self._values = [-1], []
         return reason
+
+    def quickly(self) -> Quickly:
+        """How to find out later that all is as now, beside `places`."""
+        if self._none:
+            return Quickly(None, [])
+        if not self.places or not self._holds_the_same():
+            return Quickly(lambda: not self.changed(), [])
+        if not (held := self._short):
+            return Quickly(None, self._values)
+        kept = referents(held)
+        count, addresses = len(kept), (c_char * (WORD * len(kept))).from_address
+        seen = addresses(id(kept) + ITEMS_AT).raw
+
+        def same() -> bool:
+            now = referents(held)
+            return len(now) == count and addresses(id(now) + ITEMS_AT).raw == seen
+
+        return Quickly(same, self._values)
+
+    def _holds_the_same(self) -> bool:
+        return list(map(len, self._held)) == self._lengths and all(map(is_, self._now(), self._values))
 
     def allow_changed(self) -> None:
         """What has changed by now does not count any more."""
@@ -139,9 +185,9 @@ class Contents:
 
     def _now(self) -> list[Any]:
         try:
-            return [*chain.from_iterable(self._held), *map(_content, self._variables)]
+            return [*chain.from_iterable(self._short), *map(_content, self._variables)]
         except ValueError:  # a variable that is not filled
-            return [*chain.from_iterable(self._held), *map(content_of, self._variables)]
+            return [*chain.from_iterable(self._short), *map(content_of, self._variables)]
 
 
 def content_of(cell: Any) -> Any:

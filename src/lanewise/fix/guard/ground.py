@@ -8,13 +8,18 @@ holds; dictionaries that nobody has changed need not be looked at (`guard.change
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import is_, itemgetter
 from typing import Any
 
 from lanewise.fix.guard.changed import Changed, changed_among
+from lanewise.fix.guard.code_reads import dict_of_class, reads_of
 from lanewise.fix.guard.contents import Contents, cells_of, inside_of, may_change
+from lanewise.fix.guard.memory import TYPE_AT, Words, lies_as_known
+from lanewise.fix.guard.program_parts import of_library
 from lanewise.fix.guard.trainable import Trainable
-from lanewise.fix.telling import told
+from lanewise.fix.telling import same_object, told
 from lanewise.fix.typed_torch import torch
 
 __all__ = ["REASONS", "Ground"]
@@ -22,18 +27,21 @@ __all__ = ["REASONS", "Ground"]
 _Handle: Any = torch.utils.hooks.RemovableHandle
 _grad_on: Any = torch.is_grad_enabled
 
-REASONS = ("training mode", "attributes", "hooks", "parts", "parameters", "buffers", "closure")
+REASONS = ("training mode", "attributes", "hooks", "parts", "parameters", "buffers", "methods", "closure")
 """What may have changed: the name under which a fallback is counted."""
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS: list[dict[Any, Any]] = [
+    held for name in _HOOKS if isinstance(held := getattr(torch.nn.modules.module, f"_global{name}", None), dict)
+]
+_OFTEN, _FEW = 3, 60
 _HELD = {"_parameters": "parameters", "_buffers": "buffers", "_modules": "parts"}
 
-# What is looked at by itself, what decides about saving and loading only, and what `torch.compile` notes on a module that
-# somebody else has it compile.
+_BY_THEMSELVES = {*_HELD, *_HOOKS}
+
+# What decides about saving and loading only, and what `torch.compile` notes on a module that somebody else has it compile.
 _NOT_ATTRIBUTES = frozenset(
     {
-        *_HELD,
-        *_HOOKS,
         "_compiled_call_impl",
         "_non_persistent_buffers_set",
         "_is_full_backward_hook",
@@ -41,15 +49,22 @@ _NOT_ATTRIBUTES = frozenset(
     }
 )
 
+# Methods that no call of a module runs; torch's compiler exchanges two of them.
+_MAKING = frozenset(
+    f"__{name}__" for name in ("init", "new", "setstate", "getstate", "reduce", "reduce_ex", "deepcopy", "del")
+)
+
 
 class _Holder:
     """A dictionary, and what is in it as long as nothing has changed.
 
     Attributes:
-        own: names that the program itself writes while it runs: they do not count.
+        own: names that the program itself writes while it runs: they do not count. settled: how often it was found changed,
+            and all that counts the same.
 
     Args:
         only: names that count. module: whether it is all that a module holds. root: of the one whose forward is replaced.
+        kind: whether it is a class's, whose functions and attributes count, and not what Python notes there.
     """
 
     def __init__(
@@ -60,9 +75,11 @@ class _Holder:
         only: Sequence[str] | None = None,
         module: bool = False,
         root: bool = False,
+        kind: bool = False,
     ) -> None:
         self.held, self.reason = held, reason
-        self._only, self._module, self._root = only, module, root
+        self._only, self._module, self._root, self._kind = only, module, root, kind
+        self.settled = 0
         self.own: set[Any] = set()
         self.expected = self.now()
         self._objects = self._look_inside()
@@ -74,6 +91,12 @@ class _Holder:
             if name in self.own or (self._module and name in _NOT_ATTRIBUTES):
                 continue
             value = self.held[name]
+            if self._kind and (name in _MAKING or not _counts(name, value)):
+                continue
+            if name in _BY_THEMSELVES and self._module:
+                # What is in it is looked at by itself.
+                found[name] = same_object(value)
+                continue
             if name == "forward" and self._module:
                 # Another patch takes only calls that are its own. Whoever stands above this one has called it.
                 value = None if self._root else _under_patches(value, self.held)
@@ -97,6 +120,27 @@ class _Holder:
             return []
         return [name for name in {**now, **self.expected} if now.get(name, self) != self.expected.get(name, self)]
 
+    def by_value(self) -> Callable[[], bool] | None:
+        """What tells that it holds the very same values as now, however often it is written to; None if there are many."""
+        names, held, every = list(self.expected), self.held, self._only is None
+        if not names or len(names) > _FEW or any(name not in held for name in names):
+            return None
+        read, count = itemgetter(*names, names[0]), len(held)
+        values = read(held)
+
+        def same() -> bool:
+            try:
+                return all(map(is_, read(held), values)) and (not every or len(held) == count)
+            except KeyError:
+                return False
+
+        return same
+
+
+def _counts(name: str, value: Any) -> bool:
+    """Whether it is what a class is written to have, and not what Python notes there."""
+    return not name.startswith("__") or isinstance(value, types.FunctionType)
+
 
 class Ground:
     """What some modules and functions are now, and whether they still are.
@@ -108,24 +152,52 @@ class Ground:
 
     def __init__(self, modules: Sequence[Any], function: Any = None, root: Any = None) -> None:
         every = list({id(module): module for top in modules for module in top.modules()}.values())
+        reads = reads_of(every, function)
         inside = {
             "attributes": inside_of([one for module in every for one in _attributes_of(module)]),
             "hooks": inside_of([hook for module in every for held in _hooks_of(module) for hook in held.values()]),
-            "closure": inside_of([*_globals_of(function).values()], cells_of(function)),
+            "closure": inside_of(reads.values, cells_of(function)),
         }
         self._holders = [holder for module in every for holder in _of_module(module, module is root)]
         self._holders += [_Holder(held, "hooks") for module in every for held in _hooks_of(module)]
-        if named := _globals_of(function):
-            self._holders.append(_Holder(function.__globals__, "closure", only=list(named)))
+        self._holders += [_Holder(held, "hooks") for held in _GLOBAL_HOOKS if every]
+        self._holders += [_Holder(dict_of_class(kind), "methods", kind=True) for kind in reads.classes]
+        self._holders += [_Holder(held, "closure", only=sorted(names)) for held, names in reads.names.values()]
         self._holders += [_Holder(held, reason) for reason, found in inside.items() for held in found.dicts]
         self._contents = Contents(inside)
         self._trainable = Trainable([p for module in every for p in module._parameters.values() if p is not None])
         self._handles, self._hooks = _Handle.next_id, [name for module in every for name in _hook_names(module)]
-        self._modules = every
+        self._modules, self._types = every, [type(module) for module in every]
+        # Of torch's own layers, of which there are many, the class is looked at when something else has changed.
+        own = [module for module in every if not of_library(module)] if lies_as_known() else []
+        self._type_places = [id(module) + TYPE_AT for module in own]
         self._dicts: Changed = changed_among([holder.held for holder in self._holders])
+        # Globals of a script change all the time, mostly others than those that are read.
+        self._by_value: set[int] = set()
+        self._words: dict[bool, Words] = {}
+        self._asked: dict[bool, Callable[[], bool]] = {}
 
-    def gone(self) -> str:
-        """What no longer holds, "" if all does."""
+    def look(self, grad: bool) -> tuple[str, Callable[[], bool] | None]:
+        """What no longer holds, "" if all does; and what tells in a few reads of memory that all still does, if anything.
+
+        Args:
+            grad: whether gradients are on, now and whenever that is asked.
+        """
+        if (known := self._asked.get(grad)) is not None and known():
+            return "", known
+        # First what is there is read, and then found to be as it was: what comes in between is a change.
+        asked = self._ask(grad)
+        reason = self._gone()
+        if reason or not self._dicts.none(self._by_value):
+            # What was put in place of something equal is looked at each time. Nothing is kept alive by what asks for it.
+            self._asked = {}
+            return reason, None
+        self._asked[grad] = asked
+        return "", asked
+
+    def _gone(self) -> str:
+        if not self._of_the_same_classes():
+            return "methods"
         if (
             self._dicts.none()
             and self._handles == _Handle.next_id
@@ -134,6 +206,32 @@ class Ground:
         ):
             return ""
         return self._look()
+
+    def _ask(self, grad: bool) -> Callable[[], bool]:
+        dicts, contents, trainable = self._dicts.places, self._contents.quickly(), self._trainable.places
+        values = {at: same for at in self._by_value if (same := self._holders[at].by_value()) is not None}
+        asked: list[Callable[[], bool]] = list(values.values())
+        if dicts is None:
+            asked.append(partial(self._dicts.none, values.keys()))
+        else:
+            dicts = [place for at, place in enumerate(dicts) if at not in values] if values else dicts
+        asked += [] if trainable is not None or not grad else [self._trainable.same]
+        asked += [] if lies_as_known() else [self._of_the_same_classes]
+        asked += [] if contents.same is None else [contents.same]
+        words = self._words.get(grad)
+        places = [*(dicts or ()), *self._type_places, *self._contents.places, *((trainable or ()) if grad else ())]
+        if words is None or words.places != places:
+            words = self._words[grad] = Words(places)
+        array, at, seen, handles = words.array, words.at, words.now().tobytes(), _Handle.next_id
+        rest = asked[0] if len(asked) == 1 else (lambda: all(one() for one in asked)) if asked else None
+
+        def unchanged(alive: Any = contents.alive) -> bool:
+            return array[at].tobytes() == seen and _Handle.next_id == handles and (rest is None or rest())
+
+        return unchanged
+
+    def _of_the_same_classes(self) -> bool:
+        return list(map(type, self._modules)) == self._types
 
     def _look(self) -> str:
         """The same, looked at closely."""
@@ -144,6 +242,9 @@ class Ground:
                     return "training mode" if names == ["training"] else holder.reason
                 if holder.holds_the_same():
                     self._dicts.settle(at)
+                    holder.settled += 1
+                    if holder.settled == _OFTEN:
+                        self._by_value.add(at)
         if self._handles != _Handle.next_id:
             if [name for module in self._modules for name in _hook_names(module)] != self._hooks:
                 return "hooks"
@@ -162,21 +263,13 @@ class Ground:
             if not holder.differing() and holder.holds_the_same():
                 self._dicts.settle(at)
         self._contents.allow_changed()
+        self._words, self._asked = {}, {}
 
 
 def _of_module(module: Any, root: bool) -> list[_Holder]:
     held = vars(module)
     found = [_Holder(held, "attributes", module=True, root=root)]
     return found + [_Holder(held[name], reason) for name, reason in _HELD.items() if held.get(name)]
-
-
-def _globals_of(function: Any) -> dict[str, Any]:
-    """Globals that a function's code names, if they are plain values: modules are looked into by themselves."""
-    function = getattr(function, "__func__", function)
-    if not isinstance(function, types.FunctionType):
-        return {}
-    known = {name: function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__}
-    return {n: one for n, one in known.items() if not callable(one) and not isinstance(one, types.ModuleType)}
 
 
 def _hooks_of(module: Any) -> list[dict[Any, Any]]:
@@ -192,7 +285,7 @@ def _attributes_of(module: Any) -> list[Any]:
     """Values of attributes that may have something in them. Those of torch's own layers are never written to."""
     if type(module).__module__.startswith("torch."):
         return []
-    return [value for name, value in vars(module).items() if name not in _NOT_ATTRIBUTES and name != "forward"]
+    return [value for name, value in vars(module).items() if name not in _NOT_ATTRIBUTES | _BY_THEMSELVES | {"forward"}]
 
 
 def _under_patches(forward: Any, held: dict[Any, Any]) -> Any:

@@ -1,77 +1,141 @@
 """Whether a call is of one known kind, asked in one pass over its arguments, without making a key of them first.
 
-Most calls are of the kind of the call before. torch compares a tensor with what is known of one (class, type, device,
-shape, strides, `requires_grad`) in C++, for its compiler; where a version of torch does not, the key of every call is made.
+Most calls are of the kind of the call before. What tells them is written out as one function per kind, with nothing in it
+but comparisons: tensors are compared (class, type, device, shape, strides, `requires_grad`, transforms, inference mode) by
+torch in C++, as for its compiler; where a version of torch does not do that, the key of every call is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import ALIGNED
+from lanewise.fix.guard.code_reads import HEAP_TYPE
 from lanewise.fix.typed_torch import torch
 
-__all__ = ["known_call"]
+__all__ = ["Fits", "known_call"]
 
-_Tensor: Any = torch.Tensor
-_grad_on = torch.is_grad_enabled
-_autocast_on: Any = getattr(torch_part("torch._C"), "_is_any_autocast_enabled", None)
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
+_BY_IDENTITY = (bool, type(None), type(...), torch.dtype, torch.layout, torch.memory_format)
+_BY_VALUE = (int, float, str, bytes, torch.device)
+_WHOLE = (torch.nn.Module, torch.optim.Optimizer)
+_MOST = 500
+"""Tensors and other values of a call that are written out."""
 
-_PLAIN = (str, bool, int, type(None))
-
-Fits = Callable[[tuple[Any, ...]], bool]
+Fits = Callable[[tuple[Any, ...], dict[str, Any]], bool]
 
 
 def known_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fits | None:
-    """What tells whether later calls, without keyword arguments, are of the kind of this one; False where it cannot tell.
+    """What tells whether later calls are of the kind of this one, with grad mode and autocast as they are now.
 
-    None for a call that is not made of tensors in memory, strings, whole numbers and None.
+    False where it cannot tell. None for a call that is not made of tensors in memory, plain values, and lists, tuples,
+    dictionaries and plain objects of these.
     """
-    tensors = [one for one in args if type(one) is _Tensor]
-    others = [(at, type(one), one) for at, one in enumerate(args) if type(one) is not _Tensor]
-    if kwargs or not tensors or any(kind not in _PLAIN for _, kind, _ in others):
+    if not _compares():
         return None
-    if _autocast_on is None or _autocast_on() or not _compares():
-        return None
+    written = _Written()
     try:
-        same = _comparison(tensors)
-        aligned = [not one.data_ptr() & ALIGNED for one in tensors]
-    except Exception:  # sparse, without memory, or of a kind that torch does not compare
-        return None
-    count, grad = len(args), _grad_on()
-    if not same(*tensors):  # the same tensor twice
+        written.each("args", args)
+        written.named("kwargs", kwargs)
+        return written.function()
+    except Exception:  # sparse, without memory, or of a kind that is not compared
         return None
 
-    at_sixteen = aligned[0]
 
-    def one(args: tuple[Any, ...]) -> bool:
-        if len(args) != 1:
-            return False
-        (arg,) = args
-        return same(arg) and (not arg.data_ptr() & ALIGNED) is at_sixteen and _grad_on() is grad and not _autocast_on()
+class _Written:
+    """The source of the function, and what it names."""
 
-    if count == 1:
-        return one
-    places = [at for at, value in enumerate(args) if type(value) is _Tensor]
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._names: dict[str, Any] = {}
+        self._tensors: dict[str, Any] = {}
+        self._count = 0
 
-    def several(args: tuple[Any, ...]) -> bool:
-        if len(args) != count:
-            return False
-        for at, kind, value in others:
-            if type(args[at]) is not kind or args[at] != value:
-                return False
-        found = [args[at] for at in places] if others else args
-        return (
-            same(*found)
-            and [not one.data_ptr() & ALIGNED for one in found] == aligned
-            and _grad_on() is grad
-            and not _autocast_on()
-        )
+    def each(self, name: str, values: Any, kind: str = "") -> None:
+        """Of a list or tuple; `kind` is the name of its type, where it may be another."""
+        other = f"type({name}) is not {kind} or " if kind else ""
+        self._unless(f"{other}len({name}) != {len(values)}")
+        parts = [self._new() for _ in values]
+        if parts:
+            self._lines.append(f"{', '.join(parts)}, = {name}")
+        self._all(parts, values)
 
-    return several
+    def named(self, name: str, values: dict[str, Any]) -> None:
+        """Of a dictionary, in its order."""
+        if any(type(key) is not str for key in values):
+            raise TypeError
+        self._unless(f"(*{name},) != {self._named(tuple(values))}" if values else name)
+        parts = [self._new() for _ in values]
+        self._lines += [f"{part} = {name}[{key!r}]" for part, key in zip(parts, values, strict=True)]
+        self._all(parts, values.values())
+
+    def function(self) -> Fits | None:
+        tensors = list(self._tensors.values())
+        if not tensors or not (same := _comparison(tensors))(*tensors):  # the same tensor twice
+            return None
+        self._names["same"] = same
+        aligned = [name for name, one in self._tensors.items() if not one.data_ptr() & ALIGNED]
+        where = [f"{name}.data_ptr() & {ALIGNED}" for name in self._tensors if name not in aligned]
+        if aligned:
+            where.append(f"not ({' | '.join(f'{name}.data_ptr()' for name in aligned)}) & {ALIGNED}")
+        self._lines.append(f"return same({', '.join(self._tensors)}) and {' and '.join(where)}")
+        exec("def fits(args, kwargs):\n    " + "\n    ".join(self._lines), self._names)
+        return self._names["fits"]
+
+    def _all(self, names: Sequence[str], values: Iterable[Any]) -> None:
+        for name, value in zip(names, values, strict=True):
+            self._value(name, value)
+
+    def _value(self, name: str, value: Any) -> None:
+        kind = type(value)
+        if kind in _TENSORS:
+            self._tensors[name] = value
+        elif kind in _BY_IDENTITY or isinstance(value, Enum):
+            self._unless(f"{name} is not {self._named(value)}")
+        elif kind in _BY_VALUE and value == value:
+            self._unless(f"type({name}) is not {self._named(kind)} or {name} != {self._named(value)}")
+            if kind is float and value == 0.0:
+                self._unless(f"{self._named(math.copysign)}(1.0, {name}) != {math.copysign(1.0, value)}")
+        elif kind is list or kind is tuple:
+            self.each(name, value, kind.__name__)
+        elif kind is dict:
+            self._unless(f"type({name}) is not dict")
+            self.named(name, value)
+        elif _is_data(kind):
+            self._unless(f"type({name}) is not {self._named(kind)}")
+            held = self._new()
+            self._lines.append(f"{held} = {name}.__dict__")
+            self.named(held, vars(value))
+        else:
+            raise TypeError
+
+    def _unless(self, differs: str) -> None:
+        self._lines.append(f"if {differs}: return False")
+
+    def _named(self, value: Any) -> str:
+        name = f"c{len(self._names)}"
+        self._names[name] = value
+        return name
+
+    def _new(self) -> str:
+        self._count += 1
+        if self._count > _MOST:
+            raise TypeError
+        return f"v{self._count}"
+
+
+def _is_data(kind: type) -> bool:
+    """Whether all that its objects hold is in their dictionary: classes of Python without slots, and nothing of C's."""
+    bases = [base for base in kind.__mro__ if base not in (object, SimpleNamespace)]
+    written = all(base.__flags__ & HEAP_TYPE and not vars(base).get("__slots__") for base in bases)
+    called = any("__call__" in vars(base) for base in bases)
+    return written and kind.__dictoffset__ != 0 and not called and not issubclass(kind, _WHOLE)
 
 
 def _comparison(tensors: list[Any]) -> Callable[..., bool]:
@@ -89,10 +153,21 @@ def _compares() -> bool:
         known.t(), torch.empty(3, 2), torch.empty(2, 3, 1), known.double(), torch.empty(2, 3, requires_grad=True),
         torch.nn.Parameter(known), torch.empty(2, 3, device="meta"), torch.empty_strided((2, 3), (1, 2)), 3, None,
     ]  # fmt: skip
+    inference = torch.is_inference_mode_enabled()
     try:
         one, two = _comparison([known]), _comparison([known, known])
-        with torch.inference_mode(torch.is_inference_mode_enabled()):
+        with torch.inference_mode(inference):
             again = torch.empty(2, 3)
-        return one(known) and one(again) and two(known, again) and not two(known, known) and not any(map(one, others))
+        if not (one(known) and one(again) and two(known, again)) or two(known, known) or any(map(one, others)):
+            return False
+        with torch.inference_mode(not inference):
+            elsewhere = [one(known)]
+
+        def batched(x: Any) -> Any:
+            elsewhere.append(one(known))
+            return x
+
+        torch.func.vmap(batched)(known)
+        return elsewhere == [False, False]
     except Exception:
         return False

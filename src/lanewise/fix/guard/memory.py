@@ -1,33 +1,84 @@
-"""Words or bytes of this process's memory that are read together."""
+"""Words of this process's memory that are read together, and what was in them."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-__all__ = ["memory_at"]
+__all__ = ["CONTENT_AT", "ITEMS_AT", "LENGTH_AT", "TYPE_AT", "USED_AT", "WORD", "Words", "lies_as_known", "referents"]
+
+WORD = 8
+TYPE_AT = object.__basicsize__ - WORD
+CONTENT_AT = LENGTH_AT = object.__basicsize__
+"""Offsets in CPython's objects: of the class, of what a variable of a closure holds, of the number of values in a list."""
+USED_AT = LENGTH_AT + WORD
+"""Of the number of values in a set."""
+ITEMS_AT = tuple.__basicsize__
+"""Of the values of a tuple."""
 
 
 class _Range:
     """As numpy sees arrays of others."""
 
-    def __init__(self, start: int, count: int, kind: str) -> None:
-        self.__array_interface__ = {"data": (start, True), "shape": (count,), "typestr": f"<{kind}", "version": 3}
+    def __init__(self, start: int, count: int) -> None:
+        self.__array_interface__ = {"data": (start, True), "shape": (count,), "typestr": f"<u{WORD}", "version": 3}
 
 
-def memory_at(places: Sequence[int], kind: str) -> tuple[Any, Any]:
-    """An array over all of these addresses, and their numbers in it: `array[numbers]` reads them now.
+class Words:
+    """What lies at some addresses, and what lay there before. That it is still there is up to who asks.
 
-    Only what lies at them is read; that it is still there is up to who asks.
+    Attributes:
+        places: the addresses. array, at: `array[at]` reads them now. seen: the bytes that were there.
 
     Args:
-        places: addresses, each a multiple of the size. kind: of each: `u8`, `u1` (unsigned, with its size in bytes).
+        places: addresses, each a multiple of the size of a word.
     """
-    if not places:
-        return np.zeros(0, dtype=kind), np.zeros(0, dtype=np.int64)
-    size = np.dtype(kind).itemsize
-    first = min(places)
-    array = np.asarray(_Range(first, (max(places) - first) // size + 1, kind))
-    return array, (np.array(places, dtype=np.uint64) - np.uint64(first)).astype(np.int64) // size
+
+    def __init__(self, places: Sequence[int]) -> None:
+        self.places = list(places)
+        first, last = min(places, default=0), max(places, default=-WORD)
+        self.array: Any = np.asarray(_Range(first, (last - first) // WORD + 1)) if places else np.zeros(0, np.uint64)
+        self.at: Any = (np.array(self.places, dtype=np.uint64) - np.uint64(first)).astype(np.int64) // WORD
+        self.seen: bytes = self.now().tobytes()
+
+    def now(self) -> Any:
+        """What is there now, as an array."""
+        return self.array[self.at]
+
+    def same(self) -> bool:
+        """Whether it is what was there."""
+        return self.array[self.at].tobytes() == self.seen
+
+
+def referents(held: Sequence[Any]) -> tuple[Any, ...]:
+    """All that lists and sets hold, always in the same order; the quickest way to make a copy of several."""
+    return tuple(gc.get_referents(*held))
+
+
+@cache
+def lies_as_known() -> bool:
+    """Whether lists, sets, tuples and variables of closures lie in memory as is assumed here."""
+    one, two = object(), object()
+    numbers, names, kept = [one, two], {1, 2, 3}, (one, two)
+    value: Any = one
+
+    def function() -> Any:
+        return value
+
+    cells: Any = function.__closure__
+    words = Words([id(cells[0]) + CONTENT_AT, id(numbers) + LENGTH_AT, id(names) + USED_AT, id(names) + TYPE_AT])
+    found = [words.now().tolist()]
+    value = two
+    numbers.append(one)
+    names.discard(1)
+    found.append(words.now().tolist())
+    items = Words([id(kept) + ITEMS_AT, id(kept) + ITEMS_AT + WORD]).now().tolist()
+    return (
+        found == [[id(one), 2, 3, id(set)], [id(two), 3, 2, id(set)]]
+        and items == [id(one), id(two)]
+        and sorted(map(id, referents([numbers, names]))) == sorted(map(id, [*numbers, *names]))
+    )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lanewise.errors import UsageError
 from lanewise.fix.typed_torch import torch
 
-__all__ = ["Found", "find_parts", "refuse_distributed"]
+__all__ = ["Found", "find_parts", "of_library", "refuse_distributed"]
 
 
 _DEPTH = 4
@@ -103,6 +103,12 @@ def _library(value: Any) -> bool:
     """Whether it is an object of a library's, which holds nothing of the program's."""
     home = type(value).__module__.split(".", 1)[0]
     return not callable(value) and (home in sys.stdlib_module_names or home in {"torch", "numpy"})
+
+
+def of_library(value: Any) -> bool:
+    """Whether a function, a class or an object's class is Python's, torch's or numpy's, and not the program's."""
+    home = str(getattr(value, "__module__", None) or type(value).__module__).split(".", 1)[0]
+    return home in sys.stdlib_module_names or home in {"torch", "numpy"}
 
 
 def _foreign(value: Any) -> bool:

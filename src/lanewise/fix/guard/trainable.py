@@ -14,7 +14,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from lanewise.fix.guard.memory import memory_at
+from lanewise.fix.guard.memory import Words
 from lanewise.fix.typed_torch import torch
 
 __all__ = ["Trainable"]
@@ -26,36 +26,42 @@ _WORDS, _BYTES = 16, 160
 
 
 class Trainable:
-    """Of some parameters, which are kept alive: their memory is read."""
+    """Of some parameters, which are kept alive: their memory is read.
+
+    What autograd keeps of a tensor lies at one place as long as there is the tensor, from when it first needs a gradient.
+    """
 
     def __init__(self, parameters: Sequence[Any]) -> None:
         self._parameters = list(parameters)
         self._expected = tuple(map(_trainable, self._parameters))
-        self._alive: list[Any] = []
-        place = _places() if self._parameters and all(map(_plain, self._parameters)) else None
-        if place is not None:
-            self._read(place)
-
-    def _read(self, place: _Place) -> None:
+        self._place = _places() if self._parameters and all(map(_plain, self._parameters)) else None
         # torch gives no tensor another's memory that has a weak reference to it.
-        self._alive = [weakref.ref(one) for one in self._parameters]
-        self._pointers, self._at = memory_at([one._cdata + 8 * place.word for one in self._parameters], "u8")
-        kept = self._pointers[self._at]
-        self._kept = kept.tobytes()
-        # What never needed a gradient has nothing there yet.
-        self._memory, self._bytes = memory_at([int(one) + place.byte for one in kept if one], "u1")
-        self._seen = self._memory[self._bytes].tobytes()
+        self._alive = [weakref.ref(one) for one in self._parameters] if self._place else []
+        self._words = self._read()
+
+    def _read(self) -> Words | None:
+        if self._place is None:
+            return None
+        pointers = [one._cdata + 8 * self._place.word for one in self._parameters]
+        kept = Words(pointers).now().tolist()
+        # What never needed a gradient has nothing there yet. A word is a few flags, which stay for a parameter.
+        return Words([(one + self._place.byte) & ~7 if one else at for at, one in zip(pointers, kept, strict=True)])
+
+    @property
+    def places(self) -> list[int] | None:
+        """Addresses of words that stay while all is as it was; None where the parameters have to be asked."""
+        if not self._parameters:
+            return []
+        return None if self._words is None else self._words.places
 
     def same(self) -> bool:
         """Whether every one is as it was."""
-        # Only where it still is what was looked at may the byte be read.
-        if (
-            self._alive
-            and self._pointers[self._at].tobytes() == self._kept
-            and (not self._seen or self._memory[self._bytes].tobytes() == self._seen)
-        ):
+        if self._words is not None and self._words.same():
             return True
-        return tuple(map(_trainable, self._parameters)) == self._expected
+        same = tuple(map(_trainable, self._parameters)) == self._expected
+        if same:
+            self._words = self._read()
+        return same
 
 
 class _Place(NamedTuple):
