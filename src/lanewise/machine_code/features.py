@@ -15,6 +15,7 @@ from lanewise.machine_code.accesses import (
     SHARED_ACCESSES,
     Access,
     accesses_of,
+    loaded_by_others,
 )
 from lanewise.machine_code.disassembly import Function, Instruction, Place, registers_of
 from lanewise.machine_code.loop_nest import Loop, loops_of
@@ -71,6 +72,7 @@ class Features:
         chained: the first load whose address comes from what the stretch itself has loaded; None if there is none.
         reads, writes, shared: how a warp's accesses to global memory and to shared memory lie; those of which nothing is
             known are in none.
+        fresh: share of the loaded bytes that no other block loads as well.
         active: share of a warp's threads that run the stretch, as far as their number decides it. parting: where in the
             source they part.
     """
@@ -88,6 +90,7 @@ class Features:
     writes: tuple[Access, ...]
     shared: tuple[Access, ...]
     active: float
+    fresh: float
     parting: Place | None
 
     @property
@@ -167,8 +170,17 @@ def features_of(code: Function, block: tuple[int, int, int] = (0, 0, 0)) -> Feat
         writes=known(WRITES),
         shared=known(SHARED_ACCESSES),
         active=float(np.mean([found.active[at] for at in inside])) if inside else 1.0,
+        fresh=_fresh(code, inside),
         parting=code.instructions[found.parting[0]].place if found.parting else None,
     )
+
+
+def _fresh(code: Function, inside: Sequence[int]) -> float:
+    """Share of the bytes that a stretch loads, and no other block does."""
+    others = loaded_by_others(code)
+    widths = {at: code.instructions[at].width for at in inside if code.instructions[at].name in READS}
+    every = sum(widths.values())
+    return sum(width for at, width in widths.items() if at not in others) / every if every else 1.0
 
 
 def _sets_constant(one: Instruction) -> bool:

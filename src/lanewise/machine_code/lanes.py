@@ -187,20 +187,20 @@ def _picked(lanes: list[Lanes], table: int) -> Value:
         first, second = (one for one in range(3) if one != at)
         parts: list[Value] = []
         for kept, base in ((mask, weight), (~mask, 0)):
-            rows = tuple(
-                table >> (base + u * (4, 2, 1)[first] + v * (4, 2, 1)[second]) & 1 for u in (0, 1) for v in (0, 1)
-            )
-            if rows not in _PICKS:
+            above, below = (4, 2, 1)[first], (4, 2, 1)[second]
+            made = sum((table >> (base + place) & 1) << at for at, place in enumerate((0, below, above, above + below)))
+            if made not in _PICKS:
                 break
-            if _PICKS[rows] is not None:
-                parts.append(_masked(lanes[(first, second)[_PICKS[rows] or 0]], kept))
+            which = _PICKS[made]
+            if which is not None:
+                parts.append(_masked(lanes[(first, second)[which]], kept))
         else:
             return sum_of(*parts)
     return OTHER
 
 
-_PICKS = {(0, 0, 1, 1): 0, (0, 1, 0, 1): 1, (0, 0, 0, 0): None}
-"""Of two bits, by what a table makes of 00, 01, 10 and 11: which one it takes."""
+_PICKS: dict[int, int | None] = {0b1100: 0, 0b1010: 1, 0: None}
+"""Of two bits, by what a table makes of 11, 10, 01 and 00: which one it takes."""
 
 
 def _united(a: Lanes, b: Lanes) -> Value:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lanewise.cli.common import emit, json_option, output_option, print_or_write
+from lanewise.cli.duration import microseconds
 
 if TYPE_CHECKING:
     from lanewise.machine_code.cubins import Kernel
@@ -46,6 +47,13 @@ __all__ = ["kernel"]
 )
 @click.option("--grid", metavar="X[,Y[,Z]]", default=None, help="Blocks of a launch: whether they fill the card.")
 @click.option("--card", metavar="NAME", default="H100 SXM5", show_default=True, help="The card it runs on: H200, A100.")
+@click.option(
+    "--time",
+    metavar="TIME",
+    type=microseconds,
+    default=None,
+    help="What a launch takes, `850us`: with --grid, what it would take with its defects mended.",
+)
 @json_option
 @output_option
 def kernel(
@@ -58,6 +66,7 @@ def kernel(
     block: str | None,
     grid: str | None,
     card: str,
+    time: float | None,
     as_json: bool,
     output: Path | None,
     force: bool,
@@ -79,6 +88,7 @@ def kernel(
 
     from lanewise.machine_code.cubins import kernels_in
     from lanewise.machine_code.limiter import limits_of
+    from lanewise.machine_code.mended import gain_of
     from lanewise.machine_code.triton_kernel import capability_of, compiled
 
     capability = capability_of(target)
@@ -93,15 +103,17 @@ def kernel(
         kernels = [replace(one, file=Path(source)) for one in kernels]
     if threads is not None:
         kernels = [replace(one, block=threads) for one in kernels]
-    found = [limits_of(one, grid=0 if blocks is None else prod(blocks), card=peak) for one in kernels]
+    number = 0 if blocks is None else prod(blocks)
+    found = [limits_of(one, grid=number, card=peak) for one in kernels]
+    gains = [gain_of(one, number, peak, seconds=1e-6 * (time or 0)) for one in found]
     if as_json:
         from lanewise.show.kernel.kernel_json import kernels_json
 
-        emit(kernels_json(found), output, force)
+        emit(kernels_json(found, gains), output, force)
         return
     from lanewise.show.kernel.kernel_text import render_verdicts
 
-    print_or_write(lambda terminal: terminal.print(render_verdicts(found)), output, force)
+    print_or_write(lambda terminal: terminal.print(render_verdicts(found, gains)), output, force)
 
 
 def _sizes(option: str, text: str | None) -> tuple[int, int, int] | None:

@@ -12,6 +12,8 @@ from rich.text import Text
 
 from lanewise.machine_code.disassembly import Place
 from lanewise.machine_code.limiter import Limiter, Verdict
+from lanewise.machine_code.mended import Gain
+from lanewise.report.quantity import format_quantity
 from lanewise.show.safe_text import clean
 
 __all__ = ["render_verdicts"]
@@ -25,25 +27,27 @@ _KEPT_OUT_BY = {
 }
 
 
-def render_verdicts(verdicts: Sequence[Verdict]) -> RenderableType:
+def render_verdicts(verdicts: Sequence[Verdict], gains: Sequence[Gain | None]) -> RenderableType:
     """One paragraph for each kernel, under the file that it is from."""
     parts: list[RenderableType] = []
-    for file, group in groupby(verdicts, key=lambda verdict: verdict.kernel.file):
+    for file, group in groupby(zip(verdicts, gains, strict=True), key=lambda pair: pair[0].kernel.file):
         parts.append(Text(clean(str(file), 110), style="dim"))
-        for verdict in group:
+        for verdict, gain in group:
             parts += [
                 Text(clean(verdict.kernel.code.name, 110), style="bold"),
-                Padding(_paragraph(verdict), (0, 0, 1, 2)),
+                Padding(_paragraph(verdict, gain), (0, 0, 1, 2)),
             ]
     return Group(*parts)
 
 
-def _paragraph(verdict: Verdict) -> RenderableType:
+def _paragraph(verdict: Verdict, gain: Gain | None) -> RenderableType:
     lines: list[RenderableType] = []
     # What a good kernel of its kind is limited by is worth saying where nothing else is wrong.
     shown = [limit for limit in verdict.limits if limit.defect] or list(verdict.limits)
     for number, limit in enumerate(shown):
         lines += _limit(limit, first=number == 0)
+    if gain is not None:
+        lines.append(Text(_gain(gain)))
     lines += [Text(_resources(verdict), style="dim"), Text(_stretch(verdict), style="dim")]
     return Group(*lines)
 
@@ -56,6 +60,14 @@ def _limit(limit: Limiter, *, first: bool) -> list[RenderableType]:
     if limit.advice:
         lines.append(Padding(Text(f"Fix: {limit.advice}."), (0, 0, 0, 2)))
     return lines
+
+
+def _gain(gain: Gain) -> str:
+    text = f"Mended, it would be about {gain.times:.2g} times as fast"
+    if not gain.seconds:
+        return f"{text}."
+    now, then = (format_quantity("time", 1e9 * seconds) for seconds in (gain.seconds, gain.mended_seconds))
+    return f"{text}: {then} a launch instead of {now}."
 
 
 def _resources(verdict: Verdict) -> str:
