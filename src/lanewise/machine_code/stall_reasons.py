@@ -17,8 +17,8 @@ NOT_ISSUED = "_not_issued"
 
 MEANINGS = {
     "long_scoreboard": "for data from global or local memory",
-    "short_scoreboard": "for data from shared memory, or a special function or a conversion",
-    "lg_throttle": "for room in the queue of global and local memory: too many accesses, or ones that take many lines",
+    "short_scoreboard": "for data from shared memory, a special function or a conversion",
+    "lg_throttle": "for room in the queue of accesses to global and local memory",
     "mio_throttle": "for room in the queue of shared memory, special functions and conversions",
     "tex_throttle": "for room in the queue of textures",
     "barrier": "for the other warps of the block, at a barrier",

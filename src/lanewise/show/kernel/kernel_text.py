@@ -16,7 +16,7 @@ from lanewise.machine_code.mended import Gain
 from lanewise.report.quantity import format_quantity
 from lanewise.show.safe_text import clean
 
-__all__ = ["render_verdicts"]
+__all__ = ["gain_text", "limit_text", "place_text", "render_verdicts"]
 
 _OPCODES, _LINES = 6, 4
 _KEPT_OUT_BY = {
@@ -47,22 +47,28 @@ def _paragraph(verdict: Verdict, gain: Gain | None) -> RenderableType:
     for number, limit in enumerate(shown):
         lines += _limit(limit, first=number == 0)
     if gain is not None:
-        lines.append(Text(_gain(gain)))
+        lines.append(Text(gain_text(gain)))
     lines += [Text(_resources(verdict), style="dim"), Text(_stretch(verdict), style="dim")]
     return Group(*lines)
 
 
-def _limit(limit: Limiter, *, first: bool) -> list[RenderableType]:
-    at = f" ({_place(limit.place)})" if limit.place is not None else ""
+def limit_text(limit: Limiter, *, first: bool) -> str:
+    """What limits a kernel, and where."""
+    at = f" ({place_text(limit.place)})" if limit.place is not None else ""
     lead = "Limited by" if first else "also"
+    return f"{lead} {limit.name}: {limit.why}{at}."
+
+
+def _limit(limit: Limiter, *, first: bool) -> list[RenderableType]:
     style = "" if not limit.defect else "bold" if first else ""
-    lines: list[RenderableType] = [Text(f"{lead} {limit.name}: {limit.why}{at}.", style=style)]
+    lines: list[RenderableType] = [Text(limit_text(limit, first=first), style=style)]
     if limit.advice:
         lines.append(Padding(Text(f"Fix: {limit.advice}."), (0, 0, 0, 2)))
     return lines
 
 
-def _gain(gain: Gain) -> str:
+def gain_text(gain: Gain) -> str:
+    """What mending would give, as a sentence."""
     text = f"Mended, it would be about {gain.times:.2g} times as fast"
     if not gain.seconds:
         return f"{text}."
@@ -98,10 +104,11 @@ def _stretch(verdict: Verdict) -> str:
     else:
         head = f"hottest of {loops} loops" if loops > 1 else "its loop"
         head += f", {features.size} of {len(verdict.kernel.code.instructions)} instructions"
-    lines = ", ".join(f"{_place(place)} ({number})" for place, number in features.lines[:_LINES])
+    lines = ", ".join(f"{place_text(place)} ({number})" for place, number in features.lines[:_LINES])
     return f"{head}: {most}" + (f"; by line: {lines}" if lines else "")
 
 
-def _place(place: Place) -> str:
+def place_text(place: Place) -> str:
+    """A line of source, and where it was inlined."""
     here = f"{clean(PurePath(place.file).name, 60)}:{place.line}"
     return here + (f", inlined at {clean(PurePath(place.caller).name, 60)}:{place.caller_line}" if place.caller else "")
