@@ -71,9 +71,9 @@ def _cubins(folders: list[Path]) -> Iterator[Path]:
 
 
 def _code_of(cubin: int, files: list[Path], crc: Callable[[bytes], int]) -> str:
-    """The file that holds just this code, "" if none does."""
+    """The file that holds just this code; the only one of its name where none has the checksum; "" if there is none."""
     for file in files:
         with suppress(OSError):
             if file.stat().st_size <= _LARGEST and crc(file.read_bytes()) == cubin:
                 return str(file)
-    return ""
+    return str(files[0]) if len(files) == 1 else ""

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path, PurePath
 
 from lanewise.machine_code.cubins import Kernel
-from lanewise.machine_code.disassembly import Place
+from lanewise.machine_code.disassembly import Instruction, Place
 from lanewise.machine_code.limiter import Verdict
 from lanewise.machine_code.mended import Gain
 from lanewise.machine_code.sampled.stalls import Stalls
@@ -129,13 +129,16 @@ def _source(number: int, kernel: Kernel, one: Shown) -> str:
 
 def _instructions(number: int, kernel: Kernel, one: Shown) -> str:
     rows: list[str] = []
-    seen: set[str] = set()
     code = kernel.code.instructions
+    # A line's link goes to where most of it is spent.
+    hottest: dict[str, Instruction] = {}
+    for instruction in sorted(code[:_MOST_INSTRUCTIONS], key=lambda each: -one.heat.get(each.address, 0.0)):
+        if instruction.place is not None:
+            hottest.setdefault(_anchor(number, instruction.place.file, instruction.place.line), instruction)
     for instruction in code[:_MOST_INSTRUCTIONS]:
         place = instruction.place
         anchor = "" if place is None else _anchor(number, place.file, place.line)
-        mark = f' id="{anchor}"' if anchor and anchor not in seen else ""
-        seen.add(anchor)
+        mark = f' id="{anchor}"' if hottest.get(anchor) is instruction else ""
         share = one.heat.get(instruction.address, 0.0)
         guard = f"@{instruction.guard} " if instruction.guard else ""
         text = f"{guard}{instruction.opcode} {', '.join(instruction.operands)}"

@@ -11,6 +11,7 @@ from rich.text import Text
 from lanewise.machine_code.sampled.samples import Samples
 from lanewise.machine_code.sampled.stalls import Stalls
 from lanewise.machine_code.stall_reasons import MEANINGS, NO_WAITS
+from lanewise.report.quantity import format_quantity
 from lanewise.show.kernel.kernel_text import place_text
 from lanewise.show.safe_text import clean
 
@@ -23,7 +24,8 @@ _WORTH = 0.02
 def render_stalls(samples: Samples, stalls: Sequence[Stalls]) -> RenderableType:
     """One paragraph for each of the kernels that were sampled most."""
     number = sum(one.number for one in stalls)
-    head = f"{number:,} samples in {samples.bursts} bursts of {samples.seconds:.2f} s in all"
+    bursts = "1 burst" if samples.bursts == 1 else f"{samples.bursts} bursts"
+    head = f"{number:,} samples in {bursts} of together {format_quantity('time', 1e9 * samples.seconds)}"
     if samples.dropped:
         head += f"; {samples.dropped:,} more were lost"
     parts: list[RenderableType] = [Text(head, style="dim")]
@@ -40,7 +42,7 @@ def render_stalls(samples: Samples, stalls: Sequence[Stalls]) -> RenderableType:
 
 def _paragraph(one: Stalls) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(summary_text(one))]
-    for line in one.lines[:_LINES]:
+    for line in [line for line in one.lines if line.number >= _WORTH * one.number][:_LINES]:
         where = place_text(line.at)
         lines.append(Text(f"{_percent(line.number / one.number):>5}  {where}: {_waits(line.reasons, line.number)}"))
     if one.missing:
