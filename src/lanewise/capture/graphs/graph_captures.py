@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lanewise.capture.context import running
 from lanewise.capture.inside import our_modules
 from lanewise.errors import LanewiseError
-from lanewise.trace.captured_graphs import CapturedGraphs
+from lanewise.trace.file.captured_graphs import CapturedGraphs
 
 if TYPE_CHECKING:
     from lanewise.capture.context.native import Native
