@@ -74,7 +74,7 @@ NEVER = {
 """Edits whose ground no source proves."""
 
 
-@pytest.mark.parametrize("name", [edit.name for edit in EDITS])
+@pytest.mark.parametrize("name", EDITS)
 def test_every_edit_has_twenty_traps(name: str) -> None:
     assert len(TRAPS.get(name, {})) + len(NONE.get(name, {})) >= 20
     assert (name in SAFE) == (name not in NEVER)
