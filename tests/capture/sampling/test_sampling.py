@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,9 @@ def test_it_says_per_line_what_warps_wait_for(tmp_path: Path) -> None:
     assert "Its warps wait for data from global or local memory (85 %)" in text
     assert "planted.cu:11: for data from global or local memory" in text
     assert "for room in the queue of shared memory" in text
+    assert "Limited by uncoalesced loads" in text
+    assert "Fix: let neighbouring threads take neighbouring elements" in text
+    assert "does not look like it" not in text
     assert "not known" not in text
     assert "tile_columns" not in run(str(tmp_path / "train.samples.json"), "--name", "row_sums")
 
@@ -211,3 +215,12 @@ def test_at_the_end_of_a_program_a_file_is_written_and_none_overwritten(
     assert names == ["train-rank1-2.samples.json", "train-rank1.samples.json"]
     assert [text.split(" ")[0] for text in said] == ["next:", "next:"]
     assert read_samples(tmp_path / "out" / names[0]).kernels[0].name == "row_sums"
+
+
+def test_where_code_and_samples_disagree_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = sampled(tmp_path, "row_sums")
+    monkeypatch.setattr(stalls, "kernels_in", lambda path: [replace(LISTED["double_constant"], code=renamed)])
+    renamed = replace(LISTED["double_constant"].code, name="row_sums")
+    text = run(str(path))
+    assert "Limited by double precision" in text
+    assert "what its warps wait for does not look like it" in text
