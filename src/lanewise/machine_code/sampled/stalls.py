@@ -15,7 +15,7 @@ from lanewise.machine_code.limiter import Limiter, limits_of
 from lanewise.machine_code.sampled.samples import KernelSamples, Samples
 from lanewise.machine_code.stall_reasons import NOT_ISSUED, expected_stalls, stall_called, top_stall
 
-__all__ = ["Sampled", "Stalls", "code_of", "stalls_of"]
+__all__ = ["Sampled", "Stalls", "stalls_of"]
 
 At = TypeVar("At", Instruction, Place)
 
@@ -70,7 +70,7 @@ def stalls_of(samples: Samples) -> list[Stalls]:
     return sorted(found, key=lambda one: -one.number)
 
 
-def code_of(samples: KernelSamples) -> tuple[Kernel | None, str]:
+def _code_of(samples: KernelSamples) -> tuple[Kernel | None, str]:
     """The code of a sampled kernel, or why there is none."""
     if not samples.code:
         return None, "its code is in no compiler's cache"
@@ -92,7 +92,7 @@ def _counts(samples: KernelSamples) -> Counter[tuple[int, str]]:
 
 def _of_kernel(samples: KernelSamples, share: float) -> Stalls:
     counts = _counts(samples)
-    kernel, missing = code_of(samples)
+    kernel, missing = _code_of(samples)
     by_offset: dict[int, Counter[str]] = {}
     reasons, by_place = Counter[str](), dict[Place, Counter[str]]()
     for (offset, reason), number in counts.items():
