@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lanewise.trace.captured_graphs import CapturedGraphs, captured_graphs
+from lanewise.trace.file.captured_graphs import CapturedGraphs, captured_graphs
 
 __all__ = ["KEY", "SCHEMA", "Energy", "Fault", "Recorded", "StepTimes", "from_metadata", "to_json"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.errors import InputError
-from lanewise.trace.captured_graphs import CapturedGraphs
+from lanewise.trace.file.captured_graphs import CapturedGraphs
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.model import Trace
 from lanewise.trace.schema import Kind
