@@ -1,6 +1,6 @@
 """Kernels in pairs: one that is slow for a reason that its machine code shows, and one that is not.
 
-They are read, not run: nothing here launches them. Compiling them takes Triton and no GPU.
+`lanewise kernel` reads them, which takes Triton and no GPU; run as a program, the file launches the first two on one.
 """
 
 import triton
@@ -39,3 +39,23 @@ def product(a, b, c, N, K, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.c
         y = tl.load(b + at[:, None] * N + column[None, :])
         total += tl.dot(x, y, input_precision=PRECISION)
     tl.store(c + row[:, None] * N + column[None, :], total)
+
+
+def main():
+    """Add up the rows of a matrix in both ways for some seconds: `lanewise run --sample examples/inside_a_kernel.py`."""
+    import time
+
+    import torch
+
+    rows, columns = 16384, 4096
+    x, out = torch.rand(rows, columns, device="cuda"), torch.empty(rows, device="cuda")
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        row_sums_apart[(rows // 256,)](x, out, rows, columns, TILE=256)
+        row_sums[(rows,)](x, out, rows, columns, TILE=1024)
+        torch.cuda.synchronize()
+    assert torch.allclose(out, x.sum(1), rtol=1e-3)
+
+
+if __name__ == "__main__":
+    main()

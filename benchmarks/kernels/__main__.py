@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=500, help="start no case after this many seconds")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--no-tuning", action="store_true")
+    parser.add_argument("--tune-behind", type=float, default=0, metavar="RATIO", help="tune only what is behind this")
     parser.add_argument("--max-autotune", action="store_true", help="also compile with max-autotune-no-cudagraphs")
     parser.add_argument("--tune-only", action="store_true", help="time the candidates and nothing else")
     parser.add_argument("--compile-only", action="store_true", help="fill the caches of compiled kernels and stop")
@@ -32,7 +33,8 @@ def main() -> None:
     modes = ("compile", "max-autotune") if options.max_autotune else ("compile",)
     if options.compile_only:
         ahead = () if options.tune_only else modes[:1]
-        took = warm(tuple(options.group), options.workers, ahead, options.seconds, options.match, not options.no_tuning)
+        tuning_too = not options.no_tuning and not options.tune_behind
+        took = warm(tuple(options.group), options.workers, ahead, options.seconds, options.match, tuning_too)
         print(f"compiled in {took:.1f} s")
         return
     document = run(
@@ -40,7 +42,8 @@ def main() -> None:
         tuple(options.group),
         seconds=options.seconds,
         rounds=options.rounds,
-        tuning_too=not options.no_tuning,
+        tuning_too=not options.no_tuning and not options.tune_behind,
+        tune_behind=options.tune_behind,
         modes=modes,
         workers=options.workers,
         match=options.match,

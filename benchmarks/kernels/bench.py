@@ -199,6 +199,7 @@ def run(
     seconds: float = 500,
     rounds: int = 10,
     tuning_too: bool = True,
+    tune_behind: float = 0.0,
     modes: tuple[str, ...] = ("compile",),
     workers: int = 0,
     match: str = "",
@@ -241,6 +242,7 @@ def run(
             else:
                 late_now = time.perf_counter() - start > seconds * late
                 _run_case(record, case, copy, rounds, modes[:1] if late_now else modes, tuning_too)
+                _tune_if_behind(record, case, tune_behind)
         except Exception as failure:
             record["failed"] = f"{type(failure).__name__}: {failure}"[:500]
         document["cases"].append(record)
@@ -279,6 +281,12 @@ def _run_case(
     if not record["gate_after_timing"]["ok"]:
         del record["arms"]
         raise ArithmeticError(f"wrong after timing: {record['gate_after_timing']}")
+
+
+def _tune_if_behind(record: dict[str, Any], case: Case, ratio: float) -> None:
+    """What the candidates of the tuner take where ours is behind `ratio` of the best other arm."""
+    if "arms" in record and record["arms"]["lanewise"]["ratio"] < ratio:
+        record["tuning"] = tune(case)
 
 
 def _binaries() -> list[dict[str, Any]]:

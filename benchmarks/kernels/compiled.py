@@ -91,9 +91,9 @@ def _rows() -> Iterator[Job]:
     """Whole rows, with the row in fp32 across the reductions or (lean) in half precision."""
     for block, warps in ((4096, 8), (8192, 8), (16384, 8), (16384, 16), (32768, 16), (32768, 32)):
         for lean in (False, True):
-            cut = {"ROWS": 1, "BLOCK": block, "STAGES": 1, "LEAN": lean, "STREAM": False, "EVEN": True}
+            cut = {"ROWS": 1, "BLOCK": block, "STAGES": 1, "LEAN": lean, "STREAM": False, "FULL": True, "EVEN": True}
             title = f"{block}, {warps} warps{', lean' if lean else ''}"
-            meta = {"SCALE": 1.0, "HAS_MASK": False, **cut}
+            meta = {"SCALE": 1.0, "HAS_MASK": False, "ALIGN": 1, **cut}
             yield (
                 "softmax",
                 title,
@@ -120,7 +120,7 @@ def _rows() -> Iterator[Job]:
 
 def _weights_late(cut: dict[str, Any]) -> dict[str, Any]:
     """The constexpr parameters of a norm's whole rows, in the order of its signature."""
-    last = ("STREAM", "EVEN")
+    last = ("STREAM", "FULL", "EVEN")
     first = {key: value for key, value in cut.items() if key not in last}
     return {**first, "EARLY": False, "ONCE": False, **{key: cut[key] for key in last}}
 
@@ -157,7 +157,7 @@ def _twice() -> Iterator[Job]:
 
 def _norms() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, rms, add in (("rms_norm", True, False), ("layer_norm", False, False), ("add_rms_norm", True, True)):
-        yield name, {"EPS": 1e-6, "RMS": rms, "ADD": add, "HAS_W": True, "HAS_B": not rms, "SAVE": False}
+        yield name, {"EPS": 1e-6, "RMS": rms, "ADD": add, "HAS_W": True, "HAS_B": not rms, "SAVE": False, "ALIGN": 1}
 
 
 def _parts() -> Iterator[Job]:
@@ -166,7 +166,7 @@ def _parts() -> Iterator[Job]:
         shape = Layout(1, block, parts, warps)
         cut = split_meta(shape)
         title = f"{parts} parts of {block}, {warps} warps"
-        meta = {"SCALE": 1.0, "HAS_MASK": False, **cut, "PHASE": 0}
+        meta = {"SCALE": 1.0, "HAS_MASK": False, "ALIGN": 1, **cut, "PHASE": 0}
         yield (
             "softmax",
             title,
@@ -192,7 +192,7 @@ def _parts() -> Iterator[Job]:
     for block, inner, warps in ((16384, 4096, 8), (32768, 8192, 16)):
         cut = split_meta(Layout(1, block, 8, warps, inner=inner), 8 * block)
         title = f"8 parts of {block} walked twice, {inner} at a time, {warps} warps"
-        meta = {"SCALE": 1.0, "HAS_MASK": False, **cut, "PHASE": 0}
+        meta = {"SCALE": 1.0, "HAS_MASK": False, "ALIGN": 1, **cut, "PHASE": 0}
         yield (
             "softmax",
             title,

@@ -29,7 +29,7 @@ from lanewise.kernels.gemm.matmul import SkinnyBlocks, TileBlocks
 from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
-from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
+from lanewise.kernels.rows.row_layout import Layout, next_power_of_2, use_layout
 
 BF16 = torch.bfloat16
 functional = torch.nn.functional
@@ -94,9 +94,9 @@ def _twice() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
         x, r, w, b = _randn(rows, cols), _randn(rows, cols), _randn(cols), _randn(cols)
         for kernel in ("rms_norm", "layer_norm"):
             for add in (False, True):
-                tuning.override(kernel, (BF16, cols, add), shape)
+                use_layout(kernel, (BF16, cols, add), shape)
         for kernel in ("softmax", "softmax_backward"):
-            tuning.override(kernel, (BF16, cols), replace(shape, stages=2))
+            use_layout(kernel, (BF16, cols), replace(shape, stages=2))
         name = f"walked twice {rows}x{cols}"
         yield f"softmax {name}", lambda x=x: kernels.softmax(x), lambda x=x: softmaxes.reference(x)
         yield (
@@ -117,7 +117,7 @@ def _twice() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
         )
     for cols in (1, 31, 33, 1000):
         x, w, b = _randn(3, cols), _randn(cols), _randn(cols)
-        tuning.override("layer_norm", (BF16, cols, False), Layout(1, max(next_power_of_2(cols), 16), 1, 4, once=True))
+        use_layout("layer_norm", (BF16, cols, False), Layout(1, max(next_power_of_2(cols), 16), 1, 4, once=True))
         yield (
             f"layer_norm in one reduction 3x{cols}",
             lambda x=x, w=w, b=b: kernels.layer_norm(x, w, b),

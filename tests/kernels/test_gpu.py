@@ -35,7 +35,7 @@ from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import norm_backward_kernels, norm_cluster_kernels, softmax_backward_kernels, softmax_kernels
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
-from lanewise.kernels.rows.row_layout import Layout
+from lanewise.kernels.rows.row_layout import Layout, use_layout
 from tests.kernels.helpers import error, gradients, same
 
 pytestmark = pytest.mark.gpu
@@ -80,12 +80,12 @@ def test_every_cut_into_clusters(cols, shape, dtype):
     x[7, 100] = float("nan")
     x[8] = float("-inf")
     for kernel in ("softmax", "softmax_backward"):
-        tuning.override(kernel, (dtype, cols), shape)
+        use_layout(kernel, (dtype, cols), shape)
     same(softmax, softmaxes.reference, [x])
     x[7:9] = 1.0
     for name in ("rms_norm", "layer_norm"):
         for add in (False, True):
-            tuning.override(name, (dtype, cols, add), shape)
+            use_layout(name, (dtype, cols, add), shape)
     for rms in (False, True):
         tuning.override("norm_backward", (dtype, cols, rms), dataclasses.replace(shape, persistent=1))
     same(rms_norm, rms_norms.reference, [x, w])

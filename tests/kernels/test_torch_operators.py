@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lanewise.kernels import add_layer_norm, add_rms_norm, cost, layer_norm, mlp, rms_norm, softmax
 from lanewise.kernels.dispatch import tuning
-from lanewise.kernels.rows.row_layout import Layout, layout
+from lanewise.kernels.rows.row_layout import Layout, alignment, layout
 
 
 def test_operators_are_well_formed(device):
@@ -104,16 +104,23 @@ def test_tuning_is_kept_per_card_and_source(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
+@pytest.mark.parametrize("crowd", ["1/8", "1", "3", "32", "more"])
 @pytest.mark.parametrize("kernel", ["softmax", "rms_norm", "layer_norm", "add_norm", "softmax_backward"])
-def test_layouts_hold_every_row(kernel, itemsize):
-    for cols in (1, 15, 1024, 2049, 16384, 16385, 32768, 32769, 65537, 70001, 262144, 1 << 20):
-        shape = layout(cols, kernel, itemsize)
+def test_layouts_hold_every_row(kernel, crowd, itemsize):
+    for cols in (1, 15, 257, 1000, 1024, 2049, 6144, 16384, 16385, 32768, 32769, 50257, 65537, 70001, 262144, 1 << 20):
+        shape = layout(cols, kernel, itemsize, crowd=crowd)
         assert shape.parts == 0 or shape.parts * shape.block >= cols
         assert shape.block * shape.rows <= 65536
         assert shape.inner == 0 or (shape.block % shape.inner == 0 and shape.inner & (shape.inner - 1) == 0)
         assert 1 <= shape.warps <= 32
         # What a cluster can be: any size to 8, or 16. More parts run in two launches.
         assert shape.parts <= 8 or shape.parts >= 16
+
+
+def test_strides_have_the_largest_divisor_that_triton_does_not_see():
+    assert [
+        alignment(sizes) for sizes in ((1000,), (1000, 1000, 0), (1000, 1004), (257,), (1024, 1024), (6,), (0,))
+    ] == [*(8, 8, 4, 1, 1, 2, 1)]
 
 
 def test_what_ships_untuned_is_close_to_the_fastest_candidate():

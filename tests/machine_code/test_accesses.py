@@ -59,6 +59,7 @@ def test_how_far_apart_threads_load(instructions: list[str], apart: int | str) -
         ),
         (["IMAD R2, R0, R0, RZ", "IMAD.WIDE R4, R2, 0x4, R6"], 32),
         (["ISETP.LT.U32.AND P1, PT, R0, 0x30, PT", "SEL R2, R0, RZ, P1", "IMAD.WIDE R4, R2, 0x4, R6"], 3),
+        (["SHF.L.U32 R2, R1, 0x4, RZ", "LOP3.LUT R2, R2, 0xfffffff0, R0, 0xe2, !PT", "IMAD.WIDE R4, R2, 0x20, R6"], 16),
         (["PRMT R9, R0, 0x7710, RZ", "MOV R4, R1"], 1),
     ],
 )

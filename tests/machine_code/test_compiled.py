@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from lanewise.cli.reading.kernel import kernel
 from lanewise.errors import InputError, UsageError
+from lanewise.kernels.rows import norm_forward_kernels
 from tests.machine_code import planted
 
 HERE = Path(planted.__file__)
@@ -40,6 +41,32 @@ def test_where_triton_interprets_it_is_compiled_all_the_same(monkeypatch: pytest
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     words = ["x=*fp32", "out=*fp32", "n=i32", "T=1024"]
     assert "Limited by memory" in run(f"{HERE}::copy", *(word for one in words for word in ("--arg", one)))
+
+
+NORM = {
+    **dict.fromkeys(("x_ptr", "r_ptr", "w_ptr", "b_ptr", "y_ptr", "s_ptr"), "*fp16"),
+    **dict.fromkeys(("mean_ptr", "rstd_ptr"), "*fp32"),
+    **dict.fromkeys(("rows", "cols", "x_stride", "r_stride"), "i32"),
+    "EPS": "1e-5",
+    "RMS": "False",
+    "ADD": "False",
+    "HAS_W": "True",
+    "HAS_B": "True",
+    "SAVE": "False",
+    "ROWS": "1",
+    "BLOCK": "1024",
+    "STAGES": "1",
+    "FULL": "True",
+    **dict.fromkeys(("LEAN", "EARLY", "ONCE", "STREAM", "EVEN"), "False"),
+}
+
+
+@pytest.mark.parametrize(("align", "limiter"), [(1, "narrow loads"), (8, "memory")])
+def test_rows_of_a_multiple_of_8_values_are_read_16_bytes_at_a_time(align: int, limiter: str) -> None:
+    """Triton tells multiples of 16 only; 1000 columns of half precision were read value by value."""
+    words = [f"{name}={value}" for name, value in (NORM | {"ALIGN": str(align)}).items()]
+    text = run(f"{norm_forward_kernels.__file__}::_norm_rows", *(word for one in words for word in ("--arg", one)))
+    assert f"Limited by {limiter}" in text
 
 
 def test_what_is_not_said_of_arguments_is_asked_for() -> None:

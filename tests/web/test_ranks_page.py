@@ -17,7 +17,7 @@ from lanewise.show.page.job_server import JobServer
 from lanewise.show.page.server import PageServer
 from lanewise.trace.reader import read
 from tests.support.corpus import REPOSITORY
-from tests.support.real_jobs import PIPELINE, job_paths
+from tests.support.real_jobs import GOOD, PIPELINE, job_paths
 
 Open = Callable[..., Any]
 LATE = REPOSITORY / "tests" / "data" / "ranks2"
@@ -119,11 +119,13 @@ def server() -> Iterator[JobServer]:
 
 def test_a_server_makes_the_page_of_a_rank_when_it_is_clicked(open_page: Open, server: JobServer) -> None:
     page = open_page(server.address).page
-    page.locator("svg a", has_text="rank 1").click()
+    # In the map and in the timelines.
+    assert page.locator(".ranks svg a", has_text="rank 1").count() == 2
+    page.locator(".locked svg a", has_text="rank 1").click()
     page.get_by_role("link", name="Timeline", exact=True).wait_for()
     assert "r4_pipeline_gpipe_rank1.json.gz" in page.locator("header .file").inner_text()
     page.go_back()
-    assert page.locator(".ranks svg a").count() == 2
+    assert page.locator(".ranks svg a").count() == 4
 
 
 def test_the_server_answers_to_nobody_else(server: JobServer) -> None:
@@ -139,3 +141,28 @@ def test_the_server_answers_to_nobody_else(server: JobServer) -> None:
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(asked, timeout=20)
     assert error.value.code == 403
+
+
+def test_ranks_are_locked_on_a_collective_that_is_chosen(open_page: Open, tmp_path: Path) -> None:
+    """Its end is the same place for all of them, and the others lie around it by the clock of each rank."""
+    found = read_ranks([str(path) for path in job_paths(GOOD)], cache=False)
+    told = told_of_job(found, cache=False)
+    page = page_at(open_page, tmp_path / "job.html", told, {2: "rank2.html"})
+    timelines = page.locator(".locked svg > g")
+    assert timelines.count() == 4
+    meetings = page.locator(".locked option").count()
+    assert meetings >= 3
+    assert timelines.nth(0).locator(".meeting").count() == meetings
+    for which in (0, meetings - 1):
+        page.locator(".locked select").select_option(str(which))
+        ends = [
+            float(bar.get_attribute("x") or 0) + float(bar.get_attribute("width") or 0)
+            for bar in page.locator(".locked .chosen .moves").all()
+        ]
+        assert len(ends) == 4
+        # Bars are at least 1.5 wide.
+        assert max(ends) - min(ends) < 2
+    timelines.nth(0).locator(".meeting").nth(1).click()
+    assert page.locator(".locked select").input_value() == "1"
+    assert "waits" in (timelines.nth(0).locator(".meeting title").first.text_content() or "")
+    assert page.locator(".locked svg a").get_attribute("href") == "rank2.html"

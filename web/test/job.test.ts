@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { heatRows, type JobRank, strength } from '../src/data/job'
+import { apart, heatRows, type JobRank, lockedOn, strength, type Together } from '../src/data/job'
 
 const rank = (number: number, more: (number | null)[]): JobRank => ({
   rank: String(number),
@@ -33,5 +33,50 @@ describe('the map of ranks and steps', () => {
     expect(strength(50, 100)).toBe(1)
     expect(strength(-50, 100)).toBe(-1)
     expect(strength(0, 0)).toBe(0)
+  })
+})
+
+describe('ranks in time', () => {
+  const together: Together = {
+    step: 3,
+    left_out: 0,
+    rows: [0, 1, 2],
+    meetings: [
+      { what: 'all-reduce', bytes: 4, moving: 10 },
+      { what: 'all-gather', bytes: 4, moving: 10 },
+    ],
+    spans: [
+      [[0, 100], null],
+      [
+        [50, 60],
+        [70, 90],
+      ],
+      [
+        [0, 40],
+        [50, 120],
+      ],
+    ],
+  }
+
+  it('come to a meeting as far apart as they wait for its end', () => {
+    expect(apart(together, 0)).toBe(90)
+    expect(apart(together, 1)).toBe(50)
+  })
+
+  it('are locked on its end by the clock of each, those that are not in it by way of others', () => {
+    expect(lockedOn(together, 0)).toEqual([100, 60, 40])
+    expect(lockedOn(together, 1)).toEqual([130, 90, 120])
+    expect(
+      lockedOn(
+        {
+          ...together,
+          spans: [
+            [null, [0, 1]],
+            [[2, 3], null],
+          ],
+        },
+        0,
+      ),
+    ).toEqual([null, 3])
   })
 })

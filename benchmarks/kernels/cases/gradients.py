@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from benchmarks.kernels.cases.case import BF16, Case, randn
-from benchmarks.kernels.cases.rows import row_layouts
+from benchmarks.kernels.cases.rows import row_key, row_layouts
 
 from lanewise.kernels import (
     cost,
@@ -36,7 +36,7 @@ def backward_cases() -> Iterator[Case]:
             },
             cost.softmax_backward_cost(rows, cols, 2),
             lambda dy, y: (dy.float() - (dy.float() * y.float()).sum(-1, keepdim=True)) * y.float(),
-            tune=("softmax_backward", (BF16, cols), row_layouts(cols, "softmax_backward")),
+            tune=("softmax_backward", row_key(rows, BF16, cols), row_layouts(cols, "softmax_backward")),
             shape={"rows": rows, "cols": cols},
         )
 

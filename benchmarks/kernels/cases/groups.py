@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.kernels.cases.case import Case
 from benchmarks.kernels.cases.chains import pointwise_cases
 from benchmarks.kernels.cases.gradients import backward_cases
+from benchmarks.kernels.cases.grid import grid_cases
 from benchmarks.kernels.cases.products import batched_cases, dual_cases, gemm_cases, plain_cases
 from benchmarks.kernels.cases.rows import norm_cases, softmax_cases
 from benchmarks.kernels.cases.whole_mlps import gated_mlp_cases, mlp_cases
@@ -26,6 +27,7 @@ GROUPS: dict[str, Callable[[], Iterator[Case]]] = {
     "gated_linear": dual_cases,
     "batched": batched_cases,
     "gated_mlp": gated_mlp_cases,
+    "grid": grid_cases,
 }
 
 

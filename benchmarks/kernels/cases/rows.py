@@ -14,9 +14,9 @@ from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
 from lanewise.kernels.rows.add_rms_norm import add_rms_norm
-from lanewise.kernels.rows.row_layout import Layout, next_power_of_2
+from lanewise.kernels.rows.row_layout import Layout, crowd_of, next_power_of_2
 
-__all__ = ["ROW_SHAPES", "norm_cases", "row_layouts", "softmax_cases"]
+__all__ = ["ROW_SHAPES", "norm_cases", "row_key", "row_layouts", "softmax_cases"]
 
 
 ROW_SHAPES = (
@@ -30,6 +30,11 @@ ROW_SHAPES = (
     (1024, 131072),
     (512, 262144),
 )
+
+
+def row_key(rows: int, *key: Any) -> tuple[Any, ...]:
+    """The tuner's key of `rows` rows on this card."""
+    return *key, crowd_of(rows, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def row_layouts(cols: int, kernel: str = "softmax") -> tuple[Layout, ...]:
@@ -93,7 +98,7 @@ def softmax_cases() -> Iterator[Case]:
             {"lanewise": softmaxes.softmax, "eager": lambda x: torch.softmax(x, -1), **liger("softmax", cols)},
             cost.softmax_cost(rows, cols, 2),
             lambda x: torch.softmax(x.float(), -1),
-            tune=("softmax", (BF16, cols), row_layouts(cols)),
+            tune=("softmax", row_key(rows, BF16, cols), row_layouts(cols)),
             shape={"rows": rows, "cols": cols},
         )
 
@@ -117,7 +122,7 @@ def norm_cases() -> Iterator[Case]:
             },
             cost.norm_cost(rows, cols, 2, rms=True),
             lambda x, w, b: rms_norms.reference(x.float(), w.float(), 1e-6),
-            tune=("rms_norm", (BF16, cols, False), row_layouts(cols, "rms_norm")),
+            tune=("rms_norm", row_key(rows, BF16, cols, False), row_layouts(cols, "rms_norm")),
             shape=shape,
         )
         yield Case(
@@ -127,7 +132,7 @@ def norm_cases() -> Iterator[Case]:
             {"lanewise": layer_norms.layer_norm, "eager": layer_norms.reference, **liger("layer_norm", cols)},
             cost.norm_cost(rows, cols, 2, rms=False),
             lambda x, w, b: layer_norms.reference(x.float(), w.float(), b.float()),
-            tune=("layer_norm", (BF16, cols, False), row_layouts(cols, "layer_norm")),
+            tune=("layer_norm", row_key(rows, BF16, cols, False), row_layouts(cols, "layer_norm")),
             shape=shape,
         )
         if rows * cols > 1 << 26:
@@ -155,6 +160,6 @@ def norm_cases() -> Iterator[Case]:
             },
             cost.norm_cost(rows, cols, 2, rms=True, residual=True),
             add_exact,
-            tune=("rms_norm", (BF16, cols, True), row_layouts(cols, "add_norm")),
+            tune=("rms_norm", row_key(rows, BF16, cols, True), row_layouts(cols, "add_norm")),
             shape={"rows": rows, "cols": cols},
         )

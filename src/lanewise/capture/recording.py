@@ -26,6 +26,7 @@ from lanewise.capture.file import event_counts
 from lanewise.capture.file.free_memory import free_memory
 from lanewise.capture.file.save import discard, free_path, is_whole, rank_suffix, rewrite_facts, write_trace
 from lanewise.capture.file.size import TraceSize
+from lanewise.capture.graphs.graph_captures import GraphCaptures
 from lanewise.capture.on_demand.found_elsewhere import FoundElsewhere
 from lanewise.capture.profiling import faults
 from lanewise.capture.profiling.fork_safety import end_without_destructors
@@ -117,6 +118,7 @@ class Recording:
         self._aside = False
         self._again = False
         self._own = OwnProfiler(self.finder.found, self._step_aside)
+        self._graphs = GraphCaptures(lambda: self.window.recording, log)
         self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watch = ImportWatch("torch", self._torch_is_ready)
 
@@ -155,6 +157,8 @@ class Recording:
         self._finished = True
         self._watchdog.stop()
         self._own.uninstall()
+        self._graphs.no_more()
+        self._graphs.uninstall()
         self.finder.uninstall()
         self.finder.remove_late()
 
@@ -183,6 +187,7 @@ class Recording:
             if self.options.whole:
                 self.window.begin_whole()
                 return
+            self._graphs.install()
             target = self.options.step_on
             self.finder.install([lambda found: FunctionSteps(found, target)] if target else [])
         except Exception as error:
@@ -204,6 +209,7 @@ class Recording:
             raise LanewiseError("another torch profiler is recording in this process")
         self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watchdog.start()
+        self._graphs.no_more()
         flags = replace(self.options.flags, all_threads=self.options.flags.all_threads or all_threads)
         self._session = Session(flags, device.name)
         self._unseen.recording_begins()
@@ -248,6 +254,7 @@ class Recording:
     def _done(self) -> None:
         """Recording is over: leave the program alone, and end it if that was asked for."""
         self.finder.uninstall()
+        self._graphs.uninstall()
         self._add_energy()
         if not self._aside:
             self._own.uninstall()
@@ -390,6 +397,7 @@ class Recording:
             world_size=_number("WORLD_SIZE"),
             node=_number("GROUP_RANK"),
             environment=machine.describe(),
+            graphs=self._graphs.facts(),
             modules=self.finder.modules(),
             faults=self._faults,
         )
@@ -424,6 +432,7 @@ class Recording:
         if self._session is not None:
             self._session.abandon()
         self.window.disable()
+        self._graphs.uninstall()
         self.finder.uninstall()
 
     def _forked(self) -> None:

@@ -13,7 +13,16 @@ from lanewise.machine_code.lanes import WARP, Lanes
 from lanewise.machine_code.loop_nest import loops_of
 from lanewise.machine_code.warp import Warp
 
-__all__ = ["GLOBAL_LOADS", "GLOBAL_STORES", "SHARED_ACCESSES", "Access", "Accesses", "accesses_of", "touched"]
+__all__ = [
+    "GLOBAL_LOADS",
+    "GLOBAL_STORES",
+    "SHARED_ACCESSES",
+    "Access",
+    "Accesses",
+    "accesses_of",
+    "loaded_by_others",
+    "touched",
+]
 
 GLOBAL_LOADS = frozenset({"LDG", "LD", "LDGSTS"})
 GLOBAL_STORES = frozenset({"STG", "ST"})
@@ -96,6 +105,54 @@ def _part(code: Function, at: int, taken: float, active: np.ndarray) -> None:
     end = code.targets.get(target - 1, -1)
     if last is not None and not last.guard and end > target:
         active[target:end] *= taken
+
+
+def loaded_by_others(code: Function) -> frozenset[int]:
+    """Indices of the loads that other blocks do as well: those whose address depends on fewer axes of the grid than what
+    the kernel writes, as that of a product's factors does. Of a grid of one axis nothing is known."""
+    axes: dict[str, frozenset[str]] = {}
+    loads: dict[int, frozenset[str]] = {}
+    written: frozenset[str] = frozenset()
+    # A second time, for what a loop carries along.
+    for _ in range(2):
+        for at, one in enumerate(code.instructions):
+            if one.name in GLOBAL_LOADS:
+                loads[at] = _axes_of(one.operands[-1:], axes)
+            elif one.name in GLOBAL_STORES | _ADDING:
+                written |= _axes_of([text for text in one.operands if "[" in text], axes)
+            of = frozenset({"data"}) if one.name in _LOADING else _axes_of(one.operands[1:], axes)
+            for name in _changed(one):
+                axes[name] = of | (axes.get(name, frozenset()) if one.guard else frozenset())
+    return frozenset(at for at, of in loads.items() if of < written)
+
+
+_ADDING = frozenset({"RED", "REDG", "ATOM", "ATOMG"})
+_LOADING = GLOBAL_LOADS | _ADDING | {"LDS", "LDL", "LDSM", "ATOMS"}
+_ANY_REGISTER = re.compile(r"U?R\d+")
+_AXIS = re.compile(r"SR_CTAID\.([XYZ])")
+
+
+def _axes_of(operands: Iterable[str], axes: dict[str, frozenset[str]]) -> frozenset[str]:
+    """Axes of the grid that operands depend on, and `data` for what was loaded."""
+    found: set[str] = set()
+    for text in operands:
+        found.update(_AXIS.findall(text))
+        for name in _ANY_REGISTER.findall(text):
+            found |= axes.get(name, frozenset())
+            if ".64" in text or "[" in text:
+                found |= axes.get(_next(name), frozenset())
+    return frozenset(found)
+
+
+def _changed(one: Instruction) -> list[str]:
+    if one.operands and (match := re.match(r"UR\d+", one.operands[0])):
+        return [match[0], _next(match[0])] if one.modifiers & {"64", "WIDE"} else [match[0]]
+    return [f"R{number}" for number in one.writes()]
+
+
+def _next(name: str) -> str:
+    kind = name.rstrip("0123456789")
+    return f"{kind}{int(name[len(kind) :]) + 1}"
 
 
 def touched(accesses: Iterable[Access]) -> int:

@@ -15,6 +15,7 @@ from lanewise.machine_code.accesses import (
     SHARED_ACCESSES,
     Access,
     accesses_of,
+    loaded_by_others,
 )
 from lanewise.machine_code.disassembly import Function, Instruction, Place, registers_of
 from lanewise.machine_code.loop_nest import Loop, loops_of
@@ -71,6 +72,7 @@ class Features:
         chained: the first load whose address comes from what the stretch itself has loaded; None if there is none.
         reads, writes, shared: how a warp's accesses to global memory and to shared memory lie; those of which nothing is
             known are in none.
+        fresh: share of the loaded bytes that no other block loads as well.
         active: share of a warp's threads that run the stretch, as far as their number decides it. parting: where in the
             source they part.
     """
@@ -88,6 +90,7 @@ class Features:
     writes: tuple[Access, ...]
     shared: tuple[Access, ...]
     active: float
+    fresh: float
     parting: Place | None
 
     @property
@@ -167,8 +170,17 @@ def features_of(code: Function, block: tuple[int, int, int] = (0, 0, 0)) -> Feat
         writes=known(WRITES),
         shared=known(SHARED_ACCESSES),
         active=float(np.mean([found.active[at] for at in inside])) if inside else 1.0,
+        fresh=_fresh(code, inside),
         parting=code.instructions[found.parting[0]].place if found.parting else None,
     )
+
+
+def _fresh(code: Function, inside: Sequence[int]) -> float:
+    """Share of the bytes that a stretch loads, and no other block does."""
+    others = loaded_by_others(code)
+    widths = {at: code.instructions[at].width for at in inside if code.instructions[at].name in READS}
+    every = sum(widths.values())
+    return sum(width for at, width in widths.items() if at not in others) / every if every else 1.0
 
 
 def _sets_constant(one: Instruction) -> bool:
@@ -182,17 +194,20 @@ def _is_tensor(name: str) -> bool:
 
 
 def _hottest(code: Function, loops: list[Loop]) -> Loop | None:
-    """The loop whose instructions run most often, as far as that can be told: of the innermost ones that move data or
-    compute, the one with most of that."""
+    """The loop whose instructions run most often, as far as that can be told: the one that moves and computes most, where
+    one in another is taken to go round some times for each round of that."""
 
-    def work(loop: Loop) -> int:
-        body = code.instructions[loop.first : loop.last + 1]
+    def work(loop: Loop) -> float:
+        inner = [other for other in loops if other is not loop and other.first in loop and len(other) < len(loop)]
+        own = (at for at in range(loop.first, loop.last + 1) if not any(at in other for other in inner))
         # An instruction of the tensor cores does the work of hundreds of others.
-        return sum(64 if _is_tensor(one.name) else one.name in _WORK for one in body)
+        done = sum(64 if _is_tensor(code.instructions[at].name) else code.instructions[at].name in _WORK for at in own)
+        return done * _ROUNDS ** (loop.depth - _is_counted(code, loop))
 
-    inner = [loop for loop in loops if not any(other is not loop and other.first in loop for other in loops)]
-    doing = [loop for loop in inner if work(loop)]
-    return max(doing, key=lambda loop: (loop.depth, not _is_counted(code, loop), work(loop), -loop.first), default=None)
+    return max((loop for loop in loops if work(loop)), key=lambda loop: (work(loop), -loop.first), default=None)
+
+
+_ROUNDS = 8.0
 
 
 def _is_counted(code: Function, loop: Loop) -> bool:

@@ -67,7 +67,7 @@ UNIFORM = Lanes(0 * _ONES, 1)
 """The same for all threads."""
 ZERO = Lanes(0 * _ONES)
 
-_AND, _AND_OR = 0xC0, 0xF8
+_AND_OR = 0xF8
 _SUMS = {0xFC: (0, 1), 0x3C: (0, 1), 0xFA: (0, 2), 0x5A: (0, 2), 0xEE: (1, 2), 0x66: (1, 2)}
 """Tables of `or` and `xor`, and the operands that they take: with no common bit they are the sum."""
 
@@ -169,13 +169,38 @@ def bits_of(values: list[Value], table: int | None) -> Value:
         return Lanes(_signed(numbers))
     if a.same and b.same and c.same:
         return UNIFORM
-    if table in (_AND, _AND_OR):
+    if table == _AND_OR and (b.constant is not None or a.constant is not None):
         kept = _masked(a, b.constant) if b.constant is not None else _masked(b, a.constant)
-        return kept if table == _AND or not isinstance(kept, Lanes) else _united(kept, c)
+        return _united(kept, c) if isinstance(kept, Lanes) else kept
     if table in _SUMS:
         first, second = (lanes[at] for at in _SUMS[table])
         return _united(first, second)
+    return _picked(lanes, table)
+
+
+def _picked(lanes: list[Lanes], table: int) -> Value:
+    """Bits of one value where those of a mask are set, and of another where they are not."""
+    for at, weight in enumerate((4, 2, 1)):
+        mask = lanes[at].constant
+        if mask is None:
+            continue
+        first, second = (one for one in range(3) if one != at)
+        parts: list[Value] = []
+        for kept, base in ((mask, weight), (~mask, 0)):
+            above, below = (4, 2, 1)[first], (4, 2, 1)[second]
+            made = sum((table >> (base + place) & 1) << at for at, place in enumerate((0, below, above, above + below)))
+            if made not in _PICKS:
+                break
+            which = _PICKS[made]
+            if which is not None:
+                parts.append(_masked(lanes[(first, second)[which]], kept))
+        else:
+            return sum_of(*parts)
     return OTHER
+
+
+_PICKS: dict[int, int | None] = {0b1100: 0, 0b1010: 1, 0: None}
+"""Of two bits, by what a table makes of 11, 10, 01 and 00: which one it takes."""
 
 
 def _united(a: Lanes, b: Lanes) -> Value:

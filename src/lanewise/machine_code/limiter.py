@@ -28,7 +28,7 @@ from lanewise.measure.device import Device
 from lanewise.measure.kernel.datasheet import Peak
 from lanewise.measure.kernel.occupancy import occupancy_of
 
-__all__ = ["CARDS", "Limiter", "Verdict", "limits_of"]
+__all__ = ["CARDS", "Limiter", "Verdict", "limits_of", "resident_blocks"]
 
 # Limits per multiprocessor of data-centre and consumer cards by compute capability: threads, registers, bytes of shared
 # memory (CUDA C++ programming guide, table of compute capabilities).
@@ -46,8 +46,10 @@ CARDS: dict[tuple[int, int], tuple[int, int, int]] = {
 }
 
 # Below this share of a multiprocessor's warps there are too few loads on their way to hide the memory's latency (Little's
-# law: a data-centre card needs some 16 KiB of them per multiprocessor).
+# law: with 16 KiB of them per multiprocessor an H200 reaches four fifths of its rate, with 8 KiB half).
 _LOW_OCCUPANCY = 0.25
+_FEW_SPILLS = 0.02
+"""Share of the instructions, outside of loops: a value that is put aside once for a whole tile costs nothing."""
 _DIVIDES = 0.01
 """Share of the instructions that begin a division, each of which takes some twenty."""
 _LOW_SHARE = 0.8
@@ -102,7 +104,7 @@ class Verdict:
 def limits_of(kernel: Kernel, *, grid: int = 0, card: Peak | None = None) -> Verdict:
     """The verdict on one kernel; with the blocks of a launch and the card (0, None: unknown), on that launch, too."""
     features = features_of(kernel.code, kernel.block)
-    resident, occupancy, kept_out_by = _occupancy(kernel)
+    resident, occupancy, kept_out_by = resident_blocks(kernel)
     found = list(_limits(kernel, features, resident, occupancy, kept_out_by))
     if grid and card is not None:
         found += _of_grid(grid, card)
@@ -132,7 +134,8 @@ def _of_grid(grid: int, card: Peak) -> Iterator[Limiter]:
         )
 
 
-def _occupancy(kernel: Kernel) -> tuple[int, float, str]:
+def resident_blocks(kernel: Kernel) -> tuple[int, float, str]:
+    """Blocks that a multiprocessor holds, their share of its warps, and what keeps out more; 0, 0, "" if unknown."""
     limits = CARDS.get(kernel.code.capability)
     if limits is None or kernel.threads <= 0 or kernel.registers <= 0:
         return 0, 0.0, ""
@@ -150,7 +153,7 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
     where = "in its hottest loop" if features.loop is not None else "in its code"
     spills = features.number(SPILLS)
     everywhere = sum(one.name in SPILLS for one in kernel.code.instructions)
-    if spills or (everywhere >= 4 and kernel.stack):
+    if spills or (kernel.stack and everywhere >= max(4, _FEW_SPILLS * len(kernel.code.instructions))):
         yield Limiter(
             "spills",
             True,

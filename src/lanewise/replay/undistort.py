@@ -114,11 +114,23 @@ def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:
     return slower(graph, (low * high) ** 0.5)
 
 
-def slower(graph: StepGraph, factor: float) -> StepGraph:
-    """The graph with the host taking `factor` times as long for all it does."""
+def slower(
+    graph: StepGraph, factor: float, *, fixed: np.ndarray | None = None, held: np.ndarray | None = None
+) -> StepGraph:
+    """The graph with the host taking `factor` times as long for all it does.
+
+    Args:
+        graph: what is slowed down. factor: by what.
+        fixed: host time of each node that stays as it is, such as sleep, ns, shape (nodes,); at most its gap.
+        held: device operations that take as long as the host's part in them, bool, shape (nodes,).
+    """
     host = graph.on_host
+    stays = 0.0 if fixed is None else fixed
     return replace(
-        graph, gap=np.where(host, graph.gap * factor, graph.gap), own=np.where(host, graph.own * factor, graph.own)
+        graph,
+        gap=np.where(host, stays + (graph.gap - stays) * factor, graph.gap),
+        own=np.where(host, graph.own * factor, graph.own),
+        duration=graph.duration if held is None else np.where(held, graph.duration * factor, graph.duration),
     )
 
 

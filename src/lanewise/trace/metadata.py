@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lanewise.trace.file.captured_graphs import CapturedGraphs, captured_graphs
+
 __all__ = ["KEY", "SCHEMA", "Energy", "Fault", "Recorded", "StepTimes", "from_metadata", "to_json"]
 
 KEY = "lanewise"
@@ -87,6 +89,7 @@ class Recorded:
         command: the command line, relative to the working directory, or [] when redacted.
         rank, world_size: of a distributed job, else None. node: number of the machine among those of the job.
         environment: versions, device, clocks, settings; see `lanewise.capture.machine`.
+        graphs: CUDA graphs that were captured before the recording; None if none was, or it could not be followed.
         energy: what the device drew over the steps that followed; None where it does not count, or too few followed.
         modules: path and class of the program's modules, in the order of `named_modules()`; a path "" begins the next
             outermost one. Empty where none was seen or the list would be too long.
@@ -115,6 +118,7 @@ class Recorded:
     world_size: int | None = None
     node: int | None = None
     environment: dict[str, Any] = field(default_factory=dict[str, Any])
+    graphs: CapturedGraphs | None = None
     energy: Energy | None = None
     modules: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     faults: list[Fault] = field(default_factory=list[Fault])
@@ -224,6 +228,7 @@ def _faults(value: Any) -> list[Fault] | None:
 _FIELDS: dict[str, Any] = {
     "schema": _whole,
     "lanewise": _text,
+    "graphs": captured_graphs,
     "unprofiled_step_us": _positive,
     "unprofiled": _times,
     "profiled": _times,

@@ -19,6 +19,7 @@ from lanewise.measure.kernel_names import COMMUNICATION
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import opened
 from lanewise.trace.schema import Kind
+from lanewise.tree.algebra import align
 from lanewise.tree.forest import Groups, unify
 from lanewise.tree.from_trace.backward import Backward, find_backward
 from lanewise.tree.from_trace.contexts import Contexts, find_contexts
@@ -33,8 +34,9 @@ from lanewise.tree.from_trace.costs import (
 )
 from lanewise.tree.from_trace.modules import ModuleNames, name_modules
 from lanewise.tree.from_trace.phases import find_phases, is_communication
+from lanewise.tree.from_trace.replays import Replays, find_replays
 from lanewise.tree.limits import limit_nodes
-from lanewise.tree.model import NodeKind, Phase, Tree, TreeInfo, identity_keys, identity_parts
+from lanewise.tree.model import METRICS, NodeKind, Phase, Tree, TreeInfo, identity_keys, identity_parts
 from lanewise.tree.names import normalise
 from lanewise.tree.rebuild import drop_empty
 
@@ -81,9 +83,42 @@ def build_tree(
         keys.identity,
         np.concatenate((backward.forward, np.full(len(work.context), -1, dtype=np.int64))),
     )
-    metrics = _metrics(trace, contexts, work, groups, selection)
-    tree = keys.tree(groups, metrics, _info(trace, backward, modules, work, selection, contexts, steps, streams))
+    info = _info(trace, backward, modules, work, selection, contexts, steps, streams)
+    replays = find_replays(trace)
+    placed = selection.device & (replays.node >= 0) if replays is not None else np.zeros(len(work.context), dtype=bool)
+    here = Selection(selection.event, selection.device & ~placed)
+    tree = keys.tree(groups, _metrics(trace, contexts, work, groups, here), info)
+    if replays is not None and placed.any():
+        tree = align([tree, _replayed(trace, replays, work, placed)]).tree.with_info(**vars(info))
     return limit_nodes(drop_empty(tree), max_nodes)
+
+
+def _replayed(trace: Trace, replays: Replays, work: DeviceWork, placed: np.ndarray) -> Tree:
+    """The contexts that replayed work was captured from, with that work below them."""
+    captured, rows = replays.tree, np.flatnonzero(placed)
+    device, above = trace.device_work[rows], replays.node[rows]
+    table = _Strings()
+    texts = table.add(captured.strings)
+    names = table.add(normalise([trace.names[int(name)] for name in trace.name[device].tolist()]))
+    detail = _directions(trace, trace.device_work, table)[rows]
+    strings, rank = table.sorted()
+    nothing = np.zeros(len(captured), dtype=np.int64)
+    values = {"device": trace.duration[device], "count": np.ones(len(rows), dtype=np.int64)}
+    values |= dict.fromkeys(("shortest", "longest"), values["device"])
+    values["squares"] = values["device"].astype(np.float64) ** 2
+    values |= {"bytes": work.size[rows], "gap": work.gap[rows], "idle": work.idle[rows], "delay": work.delay[rows]}
+    metrics = {name: np.concatenate((nothing, values.get(name, np.zeros(len(rows), np.int64)))) for name in METRICS}
+    return Tree(
+        parent=np.concatenate((captured.parent, above)),
+        kind=np.concatenate((captured.kind, _leaf_kinds(trace, device))),
+        phase=np.concatenate((captured.phase, _leaf_phases(trace, device, captured.phase[above]))),
+        name=np.concatenate((rank[texts[captured.name]], rank[names])),
+        detail=np.concatenate((rank[texts[captured.detail]], rank[detail])),
+        forward=np.concatenate((captured.forward, np.full(len(rows), -1, dtype=np.int64))),
+        strings=strings,
+        metrics=metrics,
+        info=TreeInfo(source=""),
+    )
 
 
 class _Keys:

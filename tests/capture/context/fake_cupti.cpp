@@ -25,6 +25,8 @@ struct State {
   size_t used = 0;
   size_t dropped = 0;
   uint64_t nodes_asked = 0;
+  const char* symbol = nullptr;  // of what is launched
+  int node_type = 0;
 };
 
 State state;
@@ -155,6 +157,7 @@ void fake_call(int domain, uint32_t id, uint32_t correlation, int site) {
   CallbackData data{};
   data.site = site;
   data.correlation = correlation;
+  data.symbol = state.symbol;
   state.callback(nullptr, static_cast<Domain>(domain), id, &data);
 }
 
@@ -163,6 +166,7 @@ void fake_graph_node(uint32_t id, uint64_t node, uint64_t original) {
   GraphData graph{};
   graph.node = reinterpret_cast<GraphNode>(node);
   graph.original_node = reinterpret_cast<GraphNode>(original);
+  graph.node_type = state.node_type;
   ResourceData data{};
   data.descriptor = &graph;
   state.callback(nullptr, kResource, id, &data);
@@ -214,6 +218,11 @@ void fake_set(uint32_t correlation, int memory, uint64_t bytes, uint64_t start, 
   record.start = start;
   record.end = end;
   append(record);
+}
+
+void fake_node(int type, const char* symbol) {
+  state.node_type = type;
+  state.symbol = symbol;
 }
 
 void fake_drop(size_t count) { state.dropped += count; }

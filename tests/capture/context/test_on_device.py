@@ -308,6 +308,45 @@ print(json.dumps({"losses": tree.info.watched.losses, "kernels": kernels, "probl
     assert seen == 30 or found["losses"].get("kernels_missing", 0) == 30 - seen, found
 
 
+def test_a_recording_on_demand_has_the_device_and_gives_it_back(tmp_path: Path) -> None:
+    found = run(
+        """
+import json, torch, lanewise
+x = torch.ones(100, device="cuda")
+watcher = lanewise.watch("run.lw", measure=False, way="native", alerts=False)
+traces = []
+with watcher:
+    for turn in range(3):
+        for _ in range(10):
+            torch.sin(x)
+            watcher.step()
+        watcher.record(3)
+        while len(watcher.traces) == turn:
+            torch.cos(x)
+            watcher.step()
+    for _ in range(10):
+        torch.tan(x)
+        watcher.step()
+    torch.cuda.synchronize()
+tree = watcher.tree
+kernels = {}
+for n in range(len(tree)):
+    if tree.kind[n] == 7:
+        name = next(word for word in ("sin", "cos", "tan", "other") if word in tree.label(n) or word == "other")
+        kernels[name] = kernels.get(name, 0) + int(tree.metrics["count"][n])
+theirs = [sum("cos" in t.names[int(n)] for n in t.name[t.device_work]) for t in map(lanewise.read, watcher.traces)]
+print(json.dumps({"losses": tree.info.watched.losses, "kernels": kernels, "theirs": theirs, "problem": watcher.problem,
+                  "device": tree.info.watched.device}))
+""",
+        tmp_path,
+    )
+    assert (found["problem"], found["device"], found["losses"]) == ("", "collected", {})
+    assert found["theirs"] == [3, 3, 3]
+    # What was collected before, between and after the recordings; the step that asks may count on either side.
+    assert found["kernels"]["tan"] == 10
+    assert 27 <= found["kernels"]["sin"] <= 30
+
+
 def test_torchs_profiler_after_us_works(tmp_path: Path) -> None:
     found = run(
         """

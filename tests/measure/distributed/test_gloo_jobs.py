@@ -27,11 +27,11 @@ def called(*words: str) -> str:
     return done.stdout
 
 
-def ranks_of(folder: Path, *job: str, record: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What `lanewise ranks` says of a job of two ranks."""
+def ranks_of(folder: Path, *job: str, record: tuple[str, ...] = (), ranks: int = 2) -> dict[str, Any]:
+    """What `lanewise ranks` says of a job of so many ranks."""
     program = str(REPOSITORY / "benchmarks" / "ranks" / "job.py")
     run = ["-m", "lanewise", "run", "--no-explain", "-q", "--active", "8", *record, "-o", str(folder), program, *job]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "--no-python"]
     called(*torchrun, sys.executable, *run)
     return json.loads(called("-m", "lanewise", "ranks", str(folder), "--json", "--no-cache"))
 
@@ -158,3 +158,23 @@ def test_a_pipeline_without_a_late_stage_is_even(tmp_path: Path) -> None:
     assert templates[0].startswith("The {ranks} ranks are even")
     matched = next(block["values"] for block in answer["statements"]["ranks"] if "transfers" in block["values"])
     assert matched["transfers"]["value"] >= 8 * 8
+
+
+def test_tensor_parallel_ranks_with_python_on_one_of_them(tmp_path: Path) -> None:
+    answer = ranks_of(tmp_path, "--kind", "tensor", "--plant", "python", "--late", "0", "--ms", "30")
+    assert {rank: row["cause"] for rank, row in late(answer).items()} == {"0": "Python"}
+    assert "all-reduce" in {row["kind"] for row in answer["tables"]["communication"]["rows"]}
+
+
+def test_expert_parallel_ranks_with_copies_on_one_of_them(tmp_path: Path) -> None:
+    answer = ranks_of(tmp_path, "--kind", "expert", "--plant", "copy", "--late", "1", "--ms", "30")
+    assert {rank: row["cause"] for rank, row in late(answer).items()} == {"1": "copies"}
+    assert "all-to-all" in {row["kind"] for row in answer["tables"]["communication"]["rows"]}
+
+
+def test_four_ranks_both_tensor_parallel_and_sharded_with_one_asleep(tmp_path: Path) -> None:
+    """Two groups of each kind: the late rank keeps the one it is with waiting, and that one its own others."""
+    answer = ranks_of(tmp_path, "--kind", "mixed", "--plant", "sleep", "--late", "2", "--ms", "60", ranks=4)
+    assert {rank: row["cause"] for rank, row in late(answer).items()} == {"2": "Python"}
+    assert late(answer)["2"]["more"] == pytest.approx(60e6, rel=0.15)
+    assert {"all-reduce", "all-gather"} <= {row["kind"] for row in answer["tables"]["communication"]["rows"]}

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 import numpy as np
 import pytest
 
-from lanewise.diagnose.sections.rank_causes import cause_of, main_cause
+from lanewise.diagnose.sections.rank_causes import cause_of, described, main_cause
+from lanewise.measure.core import Core
 from lanewise.measure.distributed.late_ranks import compare_ranks
-from lanewise.measure.distributed.rank_summary import RankSummary
+from lanewise.measure.distributed.own_work import Context
+from lanewise.measure.distributed.rank_summary import ContextTime, RankSummary, summarise
+from tests.support.builder import TraceBuilder
+from tests.support.made_ranks import made_rank
 from tests.support.planted_ranks import healthy, plant
 from tests.support.real_jobs import GOOD, PIPELINE, PLANTED, job_summaries
 
@@ -31,6 +37,61 @@ def test_the_planted_rank_is_late_by_what_was_planted(name: str) -> None:
     assert job.ranks[late.index].rank == rank
     assert late.more_ns == pytest.approx(ms * 1e6, rel=0.15)
     assert cause_of(main_cause(late)[0]) == "Python"
+
+
+def host_rank(number: int, step_ns: list[int]) -> RankSummary:
+    """A rank without a device: one operator, and another that takes so long in each step."""
+    contexts = [
+        ContextTime(Context("operator", name), time, 1.0)
+        for name, time in (("aten::mm", [5_000_000] * len(step_ns)), ("aten::add", step_ns))
+    ]
+    return msgspec.structs.replace(made_rank(number), contexts=contexts, timed_ns=0.0)
+
+
+@pytest.mark.parametrize(("longer", "is_late"), [(5, False), (7, True), (9, True)])
+def test_what_disturbs_a_rank_in_about_half_of_its_steps_is_not_its_own(longer: int, is_late: bool) -> None:
+    """Another program ran while an operator did, in five of nine steps: the median step is as late as those."""
+    rest = 9 - longer
+    ranks = [host_rank(0, [1_000_000] * 9), host_rank(1, [4_000_000] * longer + [1_000_000] * rest)]
+    assert bool(compare_ranks(ranks).late) is is_late
+
+
+def loops(number: int, times: int, around: Callable[[TraceBuilder], AbstractContextManager[object]]) -> RankSummary:
+    """Steps of a few long operators, and one that is called so often: each call copies a number before it adds it."""
+    b = TraceBuilder(metadata={"distributedInfo": {"rank": number, "world_size": 2}})
+    for _ in range(6):
+        with b.step():
+            for _ in range(12):
+                with b.op("aten::mm", head=800.0, tail=800.0):
+                    pass
+                b.wait(20.0)
+            with around(b):
+                for _ in range(times):
+                    with b.op("aten::add_", head=4.0), b.op("aten::_to_copy", head=6.0), b.op("aten::copy_", head=3.0):
+                        pass
+                    b.wait(12.0)
+    return summarise(Core(b.build()))
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda _: nullcontext(),
+        lambda b: b.span("statistics"),
+        lambda b: b.frame("train.py(12): statistics"),
+    ],
+    ids=["bare", "annotated", "with stacks"],
+)
+def test_a_loop_of_short_calls_is_its_operator_and_not_python(
+    around: Callable[[TraceBuilder], AbstractContextManager[object]],
+) -> None:
+    """Half of its time lies between the calls, and much of the rest in copies inside them: none of that is the cause."""
+    (late,) = compare_ranks([loops(0, 5, around), loops(1, 300, around)]).late
+    main, whole = main_cause(late)
+    assert late.index == 1
+    assert (cause_of(main), main.context.name) == ("operators", "aten::add_")
+    assert whole > 0.9 * late.more_ns
+    assert "300 of them instead of 5" in described(main)
 
 
 def test_the_order_of_the_ranks_does_not_matter() -> None:

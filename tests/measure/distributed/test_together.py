@@ -13,6 +13,7 @@ from lanewise.measure.distributed.together.communication_figures import link_of,
 from lanewise.measure.distributed.together.host_clocks import align_clocks
 from lanewise.measure.distributed.together.matched_communications import match
 from lanewise.measure.distributed.together.pipeline_bubble import pipelines_of
+from lanewise.measure.distributed.together.step_in_time import step_in_time
 from tests.support.made_ranks import exchanged, made_rank
 from tests.support.real_jobs import GOOD, PIPELINE, job_summaries
 
@@ -195,3 +196,40 @@ def test_a_rank_that_shares_nothing_has_no_clock() -> None:
     clocks = align_clocks(ranks, match(ranks))
     assert np.isnan(clocks.offset).tolist() == [False, False, True]
     assert np.isnan(align_clocks(ranks[2:], match(ranks[2:])).offset).all()
+
+
+def test_one_step_in_time_needs_no_common_clock() -> None:
+    """Ends of a collective are one moment; each rank's times count from what it did first in the step."""
+    ahead = [0, 5_000_000]
+    ranks = [
+        made_rank(
+            row,
+            [
+                exchanged("allreduce", clock + 100, clock + 300),
+                exchanged("allgather", clock + 400 + 50 * row, clock + 500),
+            ],
+            device_ns=1000,
+        )
+        for row, clock in enumerate(ahead)
+    ]
+    found = step_in_time(compare_ranks(ranks), match(ranks))
+    assert found is not None
+    assert [one["what"] for one in found["meetings"]] == ["all-reduce", "all-gather"]
+    assert [one["moving"] for one in found["meetings"]] == [200, 50]
+    assert found["spans"] == [[(0, 200), (300, 400)], [(0, 200), (350, 400)]]
+
+
+def test_of_very_many_ranks_the_late_ones_are_shown_in_time() -> None:
+    ranks = [
+        made_rank(row, [exchanged("allreduce", 100, 300)], world=300, device_ns=9_000_000 if row == 211 else 1_000_000)
+        for row in range(300)
+    ]
+    found = step_in_time(compare_ranks(ranks), match(ranks))
+    assert found is not None
+    assert 211 in found["rows"]
+    assert len(found["rows"]) == len(found["spans"]) == 64
+
+
+def test_ranks_that_share_nothing_have_no_step_in_time() -> None:
+    ranks = [made_rank(row, device_ns=1000) for row in range(2)]
+    assert step_in_time(compare_ranks(ranks), match(ranks)) is None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.late_ranks import compare_ranks
 from lanewise.measure.distributed.rank_summary import summarise
-from lanewise.measure.distributed.without_late import delay_of
+from lanewise.measure.distributed.without_late import as_timed, delay_of
 from tests.support.builder import TraceBuilder
 
 
@@ -35,5 +37,55 @@ def test_a_copy_that_holds_the_host_goes_with_its_call() -> None:
     (late,) = job.late
     assert late.index == 1
     assert late.more_ns == pytest.approx(4e6, rel=0.05)
-    _, delay = delay_of(cores[1], late, float(job.host_factor[1]))
-    assert delay == pytest.approx(4e6, rel=0.05)
+    delay = delay_of(cores[1], late, float(job.host_factor[1]))
+    assert delay.gain_ns == pytest.approx(4e6, rel=0.05)
+
+
+def busy(number: int, more: float, plant: Callable[[TraceBuilder], None]) -> Core:
+    """Steps whose host work takes 4 ms as recorded, and what is planted in one of the ranks."""
+    b = TraceBuilder(metadata={"distributedInfo": {"rank": number, "world_size": 2}})
+    for _ in range(6):
+        with b.step():
+            if more:
+                plant(b)
+            for _ in range(40):
+                b.wait(10.0)
+                with b.op("aten::mm", head=40.0, tail=40.0):
+                    b.launch("gemm", duration=20.0)
+            b.collective(elements=1_000_000, duration=20.0, rank=number)
+            b.synchronize("cudaDeviceSynchronize")
+    return Core(b.build())
+
+
+def asleep(b: TraceBuilder) -> None:
+    b.wait(2000.0)
+
+
+def operators(b: TraceBuilder) -> None:
+    for _ in range(20):
+        with b.op("aten::sort", head=50.0, tail=50.0):
+            pass
+
+
+@pytest.mark.parametrize(("plant", "scales"), [(asleep, False), (operators, True)])
+def test_a_timed_step_says_what_recording_cost_the_host(plant: Callable[[TraceBuilder], None], scales: bool) -> None:
+    """A host that recording costs less or more than usual: its replay takes what was timed, asleep it is as long."""
+    cores = [busy(0, 0, plant), busy(1, 1, plant)]
+    job = compare_ranks([summarise(core) for core in cores])
+    (late,) = job.late
+    computed = delay_of(cores[1], late, 1.0)
+    timed_ns = 1.3 * computed.step_ns
+    delay = delay_of(cores[1], late, 1.0, timed_ns=timed_ns)
+    (mine,) = as_timed(job, [delay]).late
+    assert delay.step_ns == pytest.approx(timed_ns, rel=0.02)
+    assert delay.host_scale > 1.25
+    assert mine.more_ns == pytest.approx(late.more_ns * (delay.host_scale if scales else 1.0), rel=0.02)
+    assert delay.gain_ns == pytest.approx(computed.gain_ns * (delay.host_scale if scales else 1.0), rel=0.05)
+
+
+def test_a_step_that_no_host_explains_scales_nothing() -> None:
+    cores = [busy(0, 0, asleep), busy(1, 1, asleep)]
+    job = compare_ranks([summarise(core) for core in cores])
+    delay = delay_of(cores[1], job.late[0], 1.0, timed_ns=100e6)
+    assert delay.host_scale == 1.0
+    assert as_timed(job, [delay]) is job

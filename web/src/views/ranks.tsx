@@ -5,6 +5,7 @@ import type { TextBlock, Value } from '../data/report'
 import { clean, formatQuantity, formatTime } from '../format'
 import { DataTable } from '../parts/table'
 import { Top } from '../parts/top'
+import { Locked } from './ranks-in-time'
 
 const WIDTH = 1000
 const LABEL = 150
@@ -26,6 +27,7 @@ export function Ranks({ job }: { job: JobData }) {
           ))}
         </ul>
         <Heat job={job} />
+        {job.together && <Locked job={job} together={job.together} />}
         {names
           .filter((name) => job.tables[name])
           .map((name) => (

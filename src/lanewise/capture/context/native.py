@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lanewise.capture.accelerator import current_device
 from lanewise.capture.context import native_build
@@ -18,6 +19,9 @@ from lanewise.capture.context.sites import frame_name, line_of
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import LanewiseError
 from lanewise.tree.watching.watched import Watched
+
+if TYPE_CHECKING:
+    from lanewise.tree.watching.collected import Collected
 
 __all__ = ["MAX_NODES", "Native"]
 
@@ -158,13 +162,38 @@ class Native:
             current_device().synchronize()
             self._module.device_off()
 
+    def capture_begins(self) -> str:
+        """What is captured into a CUDA graph is noted with its contexts, until `capture_ends`; why it cannot be, or ""."""
+        wrong, _ = self._module.device_on(native_build.cupti_library(), False)
+        if not wrong:
+            self._module.on()
+        return wrong
+
+    def capture_ends(self) -> list[tuple[int, int, int]]:
+        """The graph's nodes in their order: reference of the context, kind (0 kernel, 1 copy, 2 set) and row of the name of
+        the kernel. Nothing is asked of the device, which is still capturing."""
+        self._module.off()
+        return self._module.device_captured()
+
+    def capture_is_over(self) -> None:
+        """Nothing of ours is left in the way of launches."""
+        self._module.device_off()
+
     def tree(self, watched: Watched, *, source: str, lines: bool) -> Any:
         """The tree as it is now, while threads go on."""
-        import numpy as np
-
-        from lanewise.tree.watching.collected import Collected, CollectedLeaf, CollectedThread, tree_of
+        from lanewise.tree.watching.collected import CollectedLeaf, tree_of
 
         self._module.device_flush()
+        collected = self.collected(lines=lines)
+        leaves = [CollectedLeaf(*part) for leaf in collected[1] for part in self._early.parted(leaf)]
+        return tree_of(replace(collected[0], leaves=leaves), watched, source=source, lines=lines)
+
+    def collected(self, *, lines: bool) -> tuple[Collected, list[tuple[Any, ...]]]:
+        """Contexts as they are now, and device work beside them."""
+        import numpy as np
+
+        from lanewise.tree.watching.collected import Collected, CollectedThread
+
         raw = self._module.snapshot()
         per_tick = self._ns_per_tick()
         threads = [
@@ -189,9 +218,8 @@ class Native:
             backward=sum(one["numbered_backward"] for one in raw["threads"]),
             linked=sum(one["linked_backward"] for one in raw["threads"]),
             accumulated=sum(one["accumulated"] for one in raw["threads"]),
-            leaves=[CollectedLeaf(*part) for leaf in raw["leaves"] for part in self._early.parted(leaf)],
         )
-        return tree_of(collected, watched, source=source, lines=lines)
+        return collected, raw["leaves"]
 
     @property
     def followed(self) -> Native:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatch
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from lanewise.cli.common import emit, json_option, output_option, print_or_write
+from lanewise.cli.duration import microseconds
 
 if TYPE_CHECKING:
-    from lanewise.machine_code.cubins import Kernel
     from lanewise.measure.kernel.datasheet import Peak
 
 __all__ = ["kernel"]
+
+Named = TypeVar("Named")
 
 
 @click.command()
@@ -46,6 +49,13 @@ __all__ = ["kernel"]
 )
 @click.option("--grid", metavar="X[,Y[,Z]]", default=None, help="Blocks of a launch: whether they fill the card.")
 @click.option("--card", metavar="NAME", default="H100 SXM5", show_default=True, help="The card it runs on: H200, A100.")
+@click.option(
+    "--time",
+    metavar="TIME",
+    type=microseconds,
+    default=None,
+    help="What a launch takes, `850us`: with --grid, what it would take with its defects mended.",
+)
 @json_option
 @output_option
 def kernel(
@@ -58,6 +68,7 @@ def kernel(
     block: str | None,
     grid: str | None,
     card: str,
+    time: float | None,
     as_json: bool,
     output: Path | None,
     force: bool,
@@ -70,6 +81,8 @@ def kernel(
     lanewise kernel kernel.ptx --target 80             PTX, compiled for a card
     lanewise kernel libmine.so --name "*attention*"    a library or program with CUDA code
     lanewise kernel sums.cu --block 256 --grid 200     CUDA C++, compiled by nvcc or by torch's NVRTC
+    lanewise kernel train.samples.json                 what `lanewise run --sample train.py` has seen its warps wait for
+    lanewise kernel sums.cu -o sums.html               a page: its source with heat beside its instructions
     lanewise kernel train.py::add --arg x=*fp32 --arg n=i32:16 --arg TILE=1024
                                                        a Triton kernel; the file is imported, nothing is launched
 
@@ -79,29 +92,63 @@ def kernel(
 
     from lanewise.machine_code.cubins import kernels_in
     from lanewise.machine_code.limiter import limits_of
+    from lanewise.machine_code.mended import gain_of
+    from lanewise.machine_code.sampled.samples import is_samples
     from lanewise.machine_code.triton_kernel import capability_of, compiled
 
+    if is_samples(source):
+        _print_samples(Path(source), name, as_json, output, force)
+        return
     capability = capability_of(target)
     file, separator, function = source.rpartition("::")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(source)
         if separator and file.endswith(".py"):
             path = compiled(Path(file), function, arguments, capability, warps, stages, Path(folder))
-        kernels = _named(kernels_in(path, capability=capability), name, source)
+        kernels = _named(kernels_in(path, capability=capability), lambda one: one.code.name, name, source)
     threads, blocks, peak = _sizes("--block", block), _sizes("--grid", grid), _peak(card)
     if path != Path(source):
         kernels = [replace(one, file=Path(source)) for one in kernels]
     if threads is not None:
         kernels = [replace(one, block=threads) for one in kernels]
-    found = [limits_of(one, grid=0 if blocks is None else prod(blocks), card=peak) for one in kernels]
+    number = 0 if blocks is None else prod(blocks)
+    found = [limits_of(one, grid=number, card=peak) for one in kernels]
+    gains = [gain_of(one, number, peak, seconds=1e-6 * (time or 0)) for one in found]
     if as_json:
         from lanewise.show.kernel.kernel_json import kernels_json
 
-        emit(kernels_json(found), output, force)
+        emit(kernels_json(found, gains), output, force)
+        return
+    if _is_page(output):
+        from lanewise.show.kernel.kernel_page import kernel_page, of_verdict
+
+        emit(kernel_page(source, list(map(of_verdict, found, gains))), output, force)
         return
     from lanewise.show.kernel.kernel_text import render_verdicts
 
-    print_or_write(lambda terminal: terminal.print(render_verdicts(found)), output, force)
+    print_or_write(lambda terminal: terminal.print(render_verdicts(found, gains)), output, force)
+
+
+def _is_page(output: Path | None) -> bool:
+    return output is not None and output.suffix.lower() in (".html", ".htm")
+
+
+def _print_samples(path: Path, name: str | None, as_json: bool, output: Path | None, force: bool) -> None:
+    """What warps were seen to wait for, as it was asked for."""
+    from lanewise.machine_code.sampled.samples import read_samples
+    from lanewise.machine_code.sampled.stalls import stalls_of
+    from lanewise.show.kernel.kernel_page import kernel_page, of_stalls
+    from lanewise.show.kernel.stalls_json import stalls_json
+    from lanewise.show.kernel.stalls_text import render_stalls
+
+    samples = read_samples(path)
+    found = _named(stalls_of(samples), lambda one: one.name, name, str(path))
+    if as_json:
+        emit(stalls_json(samples, found), output, force)
+    elif _is_page(output):
+        emit(kernel_page(str(path), [of_stalls(one) for one in found]), output, force)
+    else:
+        print_or_write(lambda terminal: terminal.print(render_stalls(samples, found)), output, force)
 
 
 def _sizes(option: str, text: str | None) -> tuple[int, int, int] | None:
@@ -128,16 +175,16 @@ def _peak(name: str) -> Peak:
     return found
 
 
-def _named(kernels: list[Kernel], pattern: str | None, source: str) -> list[Kernel]:
+def _named(kernels: list[Named], called: Callable[[Named], str], pattern: str | None, source: str) -> list[Named]:
     """Those whose names fit."""
     if pattern is None:
         return kernels
     low = pattern.lower()
-    found = [one for one in kernels if low in one.code.name.lower() or fnmatch(one.code.name.lower(), low)]
+    found = [one for one in kernels if low in called(one).lower() or fnmatch(called(one).lower(), low)]
     if not found:
         from lanewise.errors import UsageError
 
-        names = sorted({one.code.name for one in kernels})
+        names = sorted(set(map(called, kernels)))
         raise UsageError(
             f"{source} has no kernel like {pattern!r}; it has {', '.join(names[:8])}"
             + (", ..." if len(names) > 8 else "")

@@ -94,6 +94,11 @@ class RunCommand(click.Command):
 )
 @click.option("--name", metavar="NAME", help="First part of the files' names.  [default: the script's name]")
 @click.option("--redact", is_flag=True, help="Leave the command line out of the trace.")
+@click.option(
+    "--sample",
+    is_flag=True,
+    help="Record no steps: sample in bursts what the warps of its CUDA kernels wait for, and say it per source line.",
+)
 @price_option
 @click.option("--explain/--no-explain", default=True, show_default=True, help="Print the report when the program ends.")
 @click.option(
@@ -218,6 +223,16 @@ def _options(program: Program, given: dict[str, Any]) -> Options:
     )
 
 
+_OF_STEPS = (
+    *("stop", "quick", "whole", "step_on", "stacks", "memory", "sync_events", "all_threads"),
+    *("skip", "warmup", "active", "max_size", "as_json"),
+)
+
+
+def _option(name: str) -> str:
+    return "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
+
+
 def _source(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace") if os.path.isfile(path) else ""
@@ -228,6 +243,12 @@ def _source(path: str) -> str:
 def _record(program: Program, given: dict[str, Any]) -> NoReturn:
     from lanewise.capture.script import become
 
+    if given["sample"]:
+        needless = [name for name in _OF_STEPS if given[name]]
+        if needless:
+            raise UsageError(f"--sample records no steps: leave out {', '.join(map(_option, needless))}")
+        told = {"out": str(given["out"]), "name": given["name"] or program.name, "explain": given["explain"]}
+        become(program, "lanewise.cli.recording.sampled_run", told)
     order = {
         "options": asdict(_options(program, given)) | {"out": str(given["out"])},
         "explain": given["explain"],

@@ -11,11 +11,12 @@ __all__ = ["Snippet", "snippets"]
 
 
 class Snippet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Two ways to the same `y`, after what is `given`."""
+    """Two ways to the same `y`, after what is `given`; whether the finding shows in a recording without a GPU."""
 
     given: str
     slow: str
     fast: str
+    on_cpu: bool = False
 
 
 @cache

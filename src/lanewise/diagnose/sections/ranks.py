@@ -19,7 +19,7 @@ from lanewise.measure.distributed.gathering.read_ranks import RanksRead
 from lanewise.measure.distributed.late_ranks import Job, compare_ranks
 from lanewise.measure.distributed.together.job_what_ifs import WhatIf, what_ifs
 from lanewise.measure.distributed.together.matched_communications import Matched, match
-from lanewise.measure.distributed.without_late import delay_of
+from lanewise.measure.distributed.without_late import Delay, as_timed, delay_of
 from lanewise.report.evidence_columns import (
     CAUSE,
     DEVICE,
@@ -68,13 +68,14 @@ class JobTold(NamedTuple):
     Attributes:
         section: in sentences and tables. look_at: row of the rank to look at next: the latest, or else the first.
         is_late: whether that one is late.
-        job: the ranks in order.
+        job: the ranks in order. together: what they did together.
     """
 
     section: Section
     look_at: int
     is_late: bool
     job: Job
+    together: Matched
 
 
 class Explained(NamedTuple):
@@ -106,10 +107,14 @@ def told_of_job(
     job = compare_ranks(found.ranks)
     row_of = {id(rank): row for row, rank in enumerate(found.ranks)}
     late_rows = [row_of[id(job.ranks[late.index])] for late in job.late]
-    delays: list[tuple[float, float]] = []
+    delays: list[Delay] = []
+    # Stages of a pipeline wait for each other by design: what one does by itself does not make up the timed step.
+    timed = job.step_ns if job.timed and job.alike else 0.0
     for late, row in zip(job.late, late_rows, strict=True):
         core = Core(read(found.files[row], cache=cache))
-        delays.append(delay_of(core, late, float(job.host_factor[late.index])))
+        factor, moving = float(job.host_factor[late.index]), together.moving(late.index)
+        delays.append(delay_of(core, late, factor, timed_ns=timed, moving=moving))
+    job = as_timed(job, delays)
     tables = {"ranks": Source("Ranks, per step without the profiler", _rows(job), _RANKS)}
     if job.late:
         tables["excess"] = Source("What late ranks do more", _excess(job), _EXCESS)
@@ -127,7 +132,7 @@ def told_of_job(
         if table is not None:
             tables["findings"] = table
     told += _left_out(found)
-    return JobTold(Section(told, tables), late_rows[0] if late_rows else 0, bool(late_rows), job)
+    return JobTold(Section(told, tables), late_rows[0] if late_rows else 0, bool(late_rows), job, together)
 
 
 def _of_one_job(found: RanksRead) -> bool:
@@ -143,7 +148,7 @@ def _of_one_job(found: RanksRead) -> bool:
     )
 
 
-def _late(job: Job, delays: list[tuple[float, float]]) -> list[TextBlock]:
+def _late(job: Job, delays: list[Delay]) -> list[TextBlock]:
     if not job.late:
         return [
             TextBlock(
@@ -177,10 +182,10 @@ def _late(job: Job, delays: list[tuple[float, float]]) -> list[TextBlock]:
     return said
 
 
-def _without(job: Job, delays: list[tuple[float, float]]) -> TextBlock:
+def _without(job: Job, delays: list[Delay]) -> TextBlock:
     """The job without its late ranks: the latest one decides."""
-    alone, delay = max(delays, key=lambda one: one[1])
-    step = job.step_ns if job.timed else alone
+    worst = max(delays, key=lambda one: one.gain_ns)
+    delay, step = worst.gain_ns, job.step_ns if job.timed else worst.step_ns
     who = "it" if len(delays) == 1 else "them"
     if delay < 0.01 * step:
         return TextBlock(

@@ -17,7 +17,7 @@ import triton.language as tl
 
 from lanewise.kernels.dispatch.launcher import Kernel
 from lanewise.kernels.rows.clusters import again, begin, exchange, ready, received
-from lanewise.kernels.rows.row_blocks import add_pairs, first_mean, load, merged_moments, part_of_row, store
+from lanewise.kernels.rows.row_blocks import add_pairs, first_mean, in_steps, load, merged_moments, part_of_row, store
 
 __all__ = ["PARTS_KERNEL", "SPLIT_KERNEL"]
 
@@ -43,6 +43,7 @@ def _norm_split(
     HAS_W: tl.constexpr,
     HAS_B: tl.constexpr,
     SAVE: tl.constexpr,
+    ALIGN: tl.constexpr,
     PARTS: tl.constexpr,
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -51,6 +52,7 @@ def _norm_split(
     STREAM: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    cols, x_stride, r_stride = in_steps(cols, ALIGN), in_steps(x_stride, ALIGN), in_steps(r_stride, ALIGN)
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
@@ -170,6 +172,7 @@ def _norm_parts(
     HAS_W: tl.constexpr,
     HAS_B: tl.constexpr,
     SAVE: tl.constexpr,
+    ALIGN: tl.constexpr,
     PARTS: tl.constexpr,
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -177,6 +180,7 @@ def _norm_parts(
     EVEN: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    cols, x_stride, r_stride = in_steps(cols, ALIGN), in_steps(x_stride, ALIGN), in_steps(r_stride, ALIGN)
     row = (tl.program_id(0) // PARTS).to(tl.int64)
     part = tl.program_id(0) % PARTS
     first_col = part * BLOCK

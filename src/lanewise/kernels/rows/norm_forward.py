@@ -16,6 +16,7 @@ from lanewise.kernels.rows.norm_forward_kernels import ROWS_KERNEL, TWICE_KERNEL
 from lanewise.kernels.rows.row_layout import (
     WIDEST_ROW,
     Layout,
+    alignment,
     as_rows,
     launch_split,
     pick_layout,
@@ -68,7 +69,8 @@ def norm_forward(
     tensors = (flat, more, flat if w is None else w, flat if b is None else b, y, total, mean, rstd)
 
     def meta() -> dict[str, Any]:
-        return {"EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
+        flags = {"EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
+        return {**flags, "ALIGN": alignment(scalars[1:])}
 
     def shape() -> Layout:
         kernel = "rms_norm" if rms else "layer_norm"

@@ -23,7 +23,7 @@ import triton.language as tl
 
 from lanewise.kernels.dispatch.launcher import Kernel
 from lanewise.kernels.rows.clusters import again
-from lanewise.kernels.rows.row_blocks import add_pairs, first_mean, load, store
+from lanewise.kernels.rows.row_blocks import add_pairs, first_mean, in_steps, load, store
 
 __all__ = ["ROWS_KERNEL", "TWICE_KERNEL"]
 
@@ -48,6 +48,7 @@ def _norm_rows(
     HAS_W: tl.constexpr,
     HAS_B: tl.constexpr,
     SAVE: tl.constexpr,
+    ALIGN: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
@@ -55,14 +56,16 @@ def _norm_rows(
     EARLY: tl.constexpr,
     ONCE: tl.constexpr,
     STREAM: tl.constexpr,
+    FULL: tl.constexpr,
     EVEN: tl.constexpr,
 ):
+    cols, x_stride, r_stride = in_steps(cols, ALIGN), in_steps(x_stride, ALIGN), in_steps(r_stride, ALIGN)
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = (row < rows) & (col < cols)
+        inside = col < cols if FULL else (row < rows) & (col < cols)
         raw = load(x_ptr + row * x_stride + col, inside, 0.0, POLICY, EVEN)
         if ADD:
             r = load(r_ptr + row * r_stride + col, inside, 0.0, POLICY, EVEN)
@@ -140,12 +143,14 @@ def _norm_twice(
     HAS_W: tl.constexpr,
     HAS_B: tl.constexpr,
     SAVE: tl.constexpr,
+    ALIGN: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     EVEN: tl.constexpr,
 ):
     """ROWS rows, block by block: statistics on the way forth, results on the way back. Few registers, so that many
     programs share a multiprocessor; several rows share a read of the weights."""
+    cols, x_stride, r_stride = in_steps(cols, ALIGN), in_steps(x_stride, ALIGN), in_steps(r_stride, ALIGN)
     at = tl.arange(0, BLOCK)[None, :]
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
     known = row < rows

@@ -12,8 +12,10 @@ than a cluster holds) the same kernel runs as two launches, statistics and then 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from math import gcd
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -26,8 +28,11 @@ __all__ = [
     "FUSED",
     "STATS",
     "WIDEST_ROW",
+    "Crowd",
     "Layout",
+    "alignment",
     "as_rows",
+    "crowd_of",
     "exchange_buffers",
     "launch_split",
     "layout",
@@ -37,6 +42,7 @@ __all__ = [
     "rows_launch",
     "split_meta",
     "twice_launch",
+    "use_layout",
 ]
 
 FUSED, STATS, APPLY = 0, 1, 2
@@ -83,15 +89,34 @@ class Layout:
     """Columns of a part that a program walks at a time, twice; 0 keeps the part in registers (rows in parts only)."""
 
 
+Crowd = Literal["1/8", "1", "3", "32", "more"]
+"""At most how many rows a multiprocessor has to do. Of few rows the time is latency, of many it is what they move."""
+
+
+def crowd_of(rows: int, device: torch.device) -> Crowd:
+    """How `rows` rows crowd the multiprocessors of a device."""
+    each = rows / sm_count(device)
+    return "1/8" if each <= 1 / 8 else "1" if each <= 1 else "3" if each <= 3 else "32" if each <= 32 else "more"
+
+
+def use_layout(kernel: str, key: tuple[Any, ...], shape: Layout) -> None:
+    """Use `shape` in this process for rows of one type and length, however many there are."""
+    for crowd in get_args(Crowd):
+        tuning.override(kernel, (*key, crowd), shape)
+
+
 def pick_layout(kernel: str, key: tuple[Any, ...], default: str, x: torch.Tensor, cols: int, traced: bool) -> Layout:
     """The layout measured for this card or else the default one, with whole rows if torch.compile is tracing (its
     launches have no clusters)."""
     if traced:
         return layout(cols, default, x.element_size(), whole=True)
-    return tuning.pick(kernel, key, layout(cols, default, x.element_size()))
+    crowd = crowd_of(x.numel() // cols, x.device)
+    return tuning.pick(kernel, (*key, crowd), layout(cols, default, x.element_size(), crowd=crowd))
 
 
-def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False) -> Layout:
+def layout(
+    cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool = False, crowd: Crowd = "more"
+) -> Layout:
     """Default layout for `cols` columns: what was fastest, or within noise of it (docs/kernels.md).
 
     `whole` keeps a row to one program for as long as that is of use. Most rows to 16384 columns are held in registers,
@@ -100,26 +125,72 @@ def layout(cols: int, kernel: str = "softmax", itemsize: int = 2, *, whole: bool
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
     mean, add, back = kernel == "layer_norm", kernel == "add_norm", kernel == "softmax_backward"
-    if block <= 512:
+    scattered = cols * itemsize % 16 != 0  # rows whose values are read one by one
+    own = None if crowd == "more" or back else _uncrowded(cols, block, kernel, itemsize, crowd)
+    if own is not None:
+        return own
+    if block <= 256 or (block == 512 and not scattered):
         return Layout(2048 // block, block, 1, 4, stream=False)
+    if scattered and block <= 1024:
+        # Instructions are the limit, and for LayerNorm's two reductions the waits between warps.
+        return Layout(2, block, 1, 1, stream=False) if mean else Layout(4, block, 1, 2, stream=False)
     if block <= 2048:
         warps = 4 if add or back or (block == 2048 and not mean) else 1 if mean and block == 1024 else 2
         return Layout(1, block, 1, warps, stream=False)
-    if block == 8192 and kernel == "rms_norm":
+    if block == 8192 and kernel == "rms_norm" and cols % 4096 == 0:
         return Layout(1, 4096, 0, 16)
+    if block == 8192 and mean and itemsize == 4:
+        return Layout(1, block, 1, 4, stream=False)
     if block <= 8192:
-        few, wide = mean and block == 4096, add and block == 8192
-        return Layout(1, block, 1, 4 if few else 16 if wide or back else 8, stream=False, early=wide, once=few)
-    if block == 16384 and mean:
+        wide, narrow = add and block == 8192, mean and block == 4096
+        return Layout(1, block, 1, 4 if narrow else 16 if wide or back else 8, stream=False, early=wide, once=narrow)
+    if block == 16384 and mean and (itemsize == 4 or cols == block):
         return Layout(1, 4096, 0, 16)
+    if block == 16384 and kernel == "rms_norm" and itemsize == 4:
+        return Layout(1, 2048, 0, 16)
     if block == 16384:
-        lean = "softmax" in kernel
+        lean = "softmax" in kernel or cols < block
         return Layout(1, block, 1, 8 if lean else 16, lean=lean, stream=False, early=add)
     if block == 32768 and (add or back):
         return Layout(1, block, 1, 16, stream=False)
     if block == 32768 or (whole and block == 65536):
         return Layout(1, 8192, 0, 32) if kernel == "rms_norm" or add else Layout(1, 4096, 0, 16, stages=2)
+    if scattered and kernel == "rms_norm":
+        # More values in flight: whole rows in half precision, parts as long as those of half precision in fp32.
+        return Layout(1, 8192, 0, 32) if itemsize == 2 and block == 65536 else parts_layout(cols, kernel)
     return parts_layout(cols, kernel, itemsize)
+
+
+def _uncrowded(cols: int, block: int, kernel: str, itemsize: int, crowd: Crowd) -> Layout | None:
+    """The layout of fewer rows, where it is not that of many: more threads for each, so that more is under way at a
+    time, and weights that are read before they are needed."""
+    latency, scattered = crowd in ("1/8", "1"), cols * itemsize % 16 != 0
+    if kernel == "softmax":
+        if block == 512 and scattered:
+            return Layout(1, block, 1, 4 if latency else 1, stream=False)
+        return Layout(1, block, 1, 16, stream=False) if block == 8192 and latency else None
+    if block <= 256:
+        return Layout(max(256 // block, 1), block, 1, 4, stream=False, early=True)
+    if block <= 1024 and crowd != "32":
+        return Layout(1, block, 1, 4, stream=False, early=True)
+    if block == 512 and scattered:
+        return Layout(2, block, 1, 1, stream=False)
+    if 2048 <= block <= 4096 and (crowd != "32" or itemsize == 4 or kernel == "rms_norm"):
+        return Layout(1, block, 1, 8, stream=False, early=True)
+    if block == 8192 and latency:
+        return Layout(1, block, 1, 8 if kernel == "rms_norm" else 16, stream=False, early=True)
+    if block == 8192 and kernel == "layer_norm":
+        return Layout(1, 2048, 0, 8)
+    if block == 16384 and latency:
+        return Layout(1, block, 1, 32, stream=False, early=True)
+    if block == 16384 and kernel == "rms_norm" and crowd == "3":
+        return Layout(1, 4096, 0, 16)
+    if crowd == "1/8" and kernel != "add_norm":
+        if block == 65536:
+            return Layout(1, 8192, -(-cols // 8192), 8, stream=False)
+        if block == 262144:
+            return Layout(1, 16384, -(-cols // 16384), 16, stream=False, inner=8192)
+    return None
 
 
 _LONGEST = ((32768, 8192, 16, 16, 1), (65536, 8192, 16, 16, 1))
@@ -174,6 +245,7 @@ def rows_launch(
         "LEAN": LEAN and shape.lean,
         **({"EARLY": shape.early, "ONCE": shape.once and shape.rows == 1} if norm else {}),
         "STREAM": shape.stream,
+        "FULL": _full(rows, shape),
         "EVEN": _even(rows, cols, shape),
     }
     return Launch((tiles,), scalars, meta, shape.warps, shape.stages, max_registers=shape.registers)
@@ -195,10 +267,25 @@ def twice_launch(
     return Launch((-(-rows // shape.rows),), scalars, {**meta, **cut}, shape.warps, 1, max_registers=shape.registers)
 
 
+def _full(rows: int | torch.SymInt, shape: Layout) -> bool:
+    """Whether no block reaches past the last row."""
+    return shape.rows == 1 or (isinstance(rows, int) and rows % shape.rows == 0)
+
+
 def _even(rows: int | torch.SymInt, cols: int, shape: Layout) -> bool:
     """Whether no block reaches past a row's end or the last row, so that nothing has to be masked."""
     wide = shape.block * (shape.stages if shape.parts == 0 else 1)
-    return bool(int(cols) % wide == 0 and (shape.rows == 1 or (isinstance(rows, int) and rows % shape.rows == 0)))
+    return bool(int(cols) % wide == 0) and _full(rows, shape)
+
+
+def alignment(sizes: Sequence[int | torch.SymInt]) -> int:
+    """The largest of 1, 2, 4 and 8 that divides all of `sizes`, in elements; 1 also where Triton sees multiples of 16."""
+    common = 16
+    for size in sizes:
+        if not isinstance(size, int):  # traced with a size that varies
+            return 1
+        common = gcd(common, size)
+    return common % 16 or 1
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:

@@ -32,13 +32,14 @@ def _softmax_backward_rows(
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
     STREAM: tl.constexpr,
+    FULL: tl.constexpr,
     EVEN: tl.constexpr,
 ):
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = (row < rows) & (col < cols)
+        inside = col < cols if FULL else (row < rows) & (col < cols)
         dy_raw = load(dy_ptr + row * dy_stride + col, inside, 0.0, POLICY, EVEN)
         y_raw = load(y_ptr + row * cols + col, inside, 0.0, POLICY, EVEN)
         dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)

@@ -14,7 +14,7 @@ import triton.language as tl
 
 from lanewise.kernels.dispatch.launcher import Kernel
 from lanewise.kernels.rows.clusters import again, begin, exchange, ready, received
-from lanewise.kernels.rows.row_blocks import load, part_of_row, store
+from lanewise.kernels.rows.row_blocks import in_steps, load, part_of_row, store
 
 __all__ = ["PARTS_KERNEL", "ROWS_KERNEL", "SPLIT_KERNEL", "TWICE_KERNEL"]
 
@@ -62,18 +62,21 @@ def _softmax_rows(
     mask_stride,
     SCALE: tl.constexpr,
     HAS_MASK: tl.constexpr,
+    ALIGN: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
     LEAN: tl.constexpr,
     STREAM: tl.constexpr,
+    FULL: tl.constexpr,
     EVEN: tl.constexpr,
 ):
+    cols, x_stride, mask_stride = in_steps(cols, ALIGN), in_steps(x_stride, ALIGN), in_steps(mask_stride, ALIGN)
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = (row < rows) & (col < cols)
+        inside = col < cols if FULL else (row < rows) & (col < cols)
         raw = load(x_ptr + row * x_stride + col, inside, float("-inf"), POLICY, EVEN)
         x = scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
         top = tl.max(x, axis=1)[:, None]
@@ -95,12 +98,14 @@ def _softmax_twice(
     mask_stride,
     SCALE: tl.constexpr,
     HAS_MASK: tl.constexpr,
+    ALIGN: tl.constexpr,
     TOGETHER: tl.constexpr,
     BLOCK: tl.constexpr,
     EVEN: tl.constexpr,
 ):
     """One row, TOGETHER blocks at a time: maximum and sum of each of BLOCK columns' own on the way forth (rescaled once
     for the blocks taken together), results on the way back."""
+    cols, x_stride, mask_stride = in_steps(cols, ALIGN), in_steps(x_stride, ALIGN), in_steps(mask_stride, ALIGN)
     WIDE: tl.constexpr = TOGETHER * BLOCK
     at = tl.arange(0, TOGETHER)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
     row = tl.program_id(0).to(tl.int64)
@@ -133,6 +138,7 @@ def _softmax_split(
     mask_stride,
     SCALE: tl.constexpr,
     HAS_MASK: tl.constexpr,
+    ALIGN: tl.constexpr,
     PARTS: tl.constexpr,
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -141,6 +147,7 @@ def _softmax_split(
     STREAM: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    cols, x_stride, mask_stride = in_steps(cols, ALIGN), in_steps(x_stride, ALIGN), in_steps(mask_stride, ALIGN)
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
@@ -203,6 +210,7 @@ def _softmax_parts(
     mask_stride,
     SCALE: tl.constexpr,
     HAS_MASK: tl.constexpr,
+    ALIGN: tl.constexpr,
     PARTS: tl.constexpr,
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -211,6 +219,7 @@ def _softmax_parts(
     PHASE: tl.constexpr,
 ):
     """INNER columns at a time as two blocks, which share a rescaling of the sums."""
+    cols, x_stride, mask_stride = in_steps(cols, ALIGN), in_steps(x_stride, ALIGN), in_steps(mask_stride, ALIGN)
     row = (tl.program_id(0) // PARTS).to(tl.int64)
     part = tl.program_id(0) % PARTS
     first_col = part * BLOCK

@@ -9,7 +9,7 @@ themselves, is its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,6 +66,12 @@ _ENOUGH = 64
 _ONE_CAUSE = 0.3
 """A cause is one place or few: a disturbed host is a little slower in many."""
 
+_IN_MOST = 0.5
+"""In three quarters of its steps a late rank does at least this share of what it does more in the median one."""
+
+_AGAIN, _AS_OFTEN = 5.0, 0.1
+"""What is called in a loop is called by so many times more than on the others, all of it as often to within this share."""
+
 _COMMON = 0.5
 """A context that a smaller share of the ranks has is compared together with others of its kind."""
 
@@ -74,7 +80,8 @@ _COMMON = 0.5
 class Excess:
     """What a rank does more in one context than the others, ns per step without the profiler.
 
-    `members` are the contexts that count together, of which `context` is the largest on this rank.
+    `members` are the contexts that count together, of which `context` is the largest on this rank. `called_in` is the
+    operator that it is mostly called in, "" if in none.
     """
 
     context: Context
@@ -84,6 +91,7 @@ class Excess:
     more_ns: float
     mine_count: float
     others_count: float
+    called_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,7 @@ class Job:
         ranks: summaries in order of rank.
         step_ns: the step without the profiler: as timed, or what the ranks need by themselves.
         timed: whether it was timed.
+        alike: whether all do the same, as the stages of a pipeline do not.
         host_ns, device_ns: own work per step of each rank, with all hosts as quick as the median one; as it is
             where ranks do different things.
         more_ns: what each rank does more than the others in exceptional contexts.
@@ -120,6 +129,7 @@ class Job:
     ranks: list[RankSummary]
     step_ns: float
     timed: bool
+    alike: bool
     host_ns: np.ndarray
     device_ns: np.ndarray
     more_ns: np.ndarray
@@ -148,6 +158,7 @@ def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> 
         if more[row] >= threshold
         and more[row] >= _OTHERS * float(np.median(np.delete(more, row)))
         and max(one.more_ns for one in excess[row]) >= _ONE_CAUSE * more[row]
+        and _in_most_steps(ordered[row], excess[row])
     ]
     on_device = np.array([context.on_device for context in table.contexts], dtype=bool)
     host_more = np.array([sum(one.more_ns for one in mine if not one.context.on_device) for mine in excess])
@@ -155,6 +166,7 @@ def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> 
         ranks=ordered,
         step_ns=step_ns,
         timed=bool(timed),
+        alike=not unlike,
         host_ns=(table.time[:, ~on_device].sum(axis=1) - host_more) / (1.0 if unlike else table.factor) + host_more,
         device_ns=table.time[:, on_device].sum(axis=1),
         more_ns=more,
@@ -162,6 +174,62 @@ def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> 
         threshold_ns=threshold,
         late=late,
     )
+
+
+def _in_most_steps(rank: RankSummary, excess: Sequence[Excess]) -> bool:
+    """Whether a rank does more in most of its steps: another program may disturb some of them, and so move the median."""
+    members = {context for one in excess for context in one.members}
+    steps = np.array([one.time_ns for one in rank.contexts if one.context in members], dtype=np.float64).sum(axis=0)
+    middle = float(np.median(steps))
+    mine = sum(one.mine_ns for one in excess)
+    more = sum(one.more_ns for one in excess)
+    # As a share of the median: the table may count less of a context than the steps hold.
+    less = mine * (1.0 - float(np.quantile(steps, 0.25)) / middle) if middle else 0.0
+    return less <= (1.0 - _IN_MOST) * more
+
+
+def _loops(excess: Sequence[Excess]) -> list[Excess]:
+    """The same with what is called again and again as one: a call, those inside it, and the time between them.
+
+    A loop of short calls is no Python, although half of its time may lie between them.
+    """
+    found: list[Excess] = []
+    rest = sorted(excess, key=lambda one: -one.more_ns)
+    while rest:
+        first, *rest = rest
+        together = [first, *(one for one in rest if _in_loop(one) and _as_often(one, first))] if _in_loop(first) else []
+        calls = [one for one in together if not _is_between(one.context)]
+        if len(together) < 2 or not calls:
+            found.append(first)
+            continue
+        rest = [one for one in rest if one not in together]
+        # What is inside another call may take longer by itself than that one.
+        main = next((one for one in calls if not one.called_in), calls[0])
+        found.append(
+            replace(
+                main,
+                members=tuple(context for one in together for context in one.members),
+                mine_ns=sum(one.mine_ns for one in together),
+                others_ns=sum(one.others_ns for one in together),
+                more_ns=sum(one.more_ns for one in together),
+            )
+        )
+    return found
+
+
+def _is_between(context: Context) -> bool:
+    return context.kind == "python" and bool(context.until)
+
+
+def _in_loop(one: Excess) -> bool:
+    if one.context.on_device or one.mine_count - one.others_count < _AGAIN:
+        return False
+    return not _is_between(one.context) or one.mine_ns < _CALL_NS * one.mine_count
+
+
+def _as_often(one: Excess, other: Excess) -> bool:
+    mine, its = one.mine_count - one.others_count, other.mine_count - other.others_count
+    return abs(mine - its) <= _AS_OFTEN * max(mine, its)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +241,7 @@ class _Table:
     count: np.ndarray
     common: np.ndarray
     factor: np.ndarray
+    called_in: list[dict[Context, str]]
 
     @staticmethod
     def of(ranks: Sequence[RankSummary]) -> _Table:
@@ -192,7 +261,8 @@ class _Table:
         time = np.where(shared, np.minimum(time, np.where(np.isfinite(each), each, 0.0) * count), time)
         common = (time > 0).mean(axis=0) > _COMMON
         contexts = list(column)
-        return _Table(contexts, time, count, common, _factors(contexts, time, common))
+        called_in = [{one.context: one.called_in for one in rank.contexts if one.called_in} for rank in ranks]
+        return _Table(contexts, time, count, common, _factors(contexts, time, common), called_in)
 
     def excess(self, one_ns: float) -> list[list[Excess]]:
         """By rank, the contexts in which it does exceptionally more than the others.
@@ -204,6 +274,7 @@ class _Table:
         kinds = sorted({(one.kind, one.on_device) for one in self.contexts})
         of_kind = np.array([kinds.index((one.kind, one.on_device)) for one in self.contexts])
         on_device = np.array([one.on_device for one in self.contexts], dtype=bool)
+        between = np.array([_is_between(one) for one in self.contexts], dtype=bool)
         noise = np.where(on_device, _DEVICE_NOISE, self._host_noise(on_device))
         for row in range(len(self.time)):
             others = np.delete(np.arange(len(self.time)), row)
@@ -217,7 +288,7 @@ class _Table:
             # More calls are more work, however noisy each is.
             calls = np.median(self.count[others], axis=0)
             by_calls = np.where(self.count[row] > calls, (1.0 - calls / np.maximum(self.count[row], 1e-9)), 0.0)
-            often = (by_calls * self.time[row] > _CONTEXT_NS) & (by_calls > _MORE_CALLS)
+            often = (by_calls * self.time[row] > _CONTEXT_NS) & (by_calls > _MORE_CALLS) & ~between
             apart = 1.48 * np.median(np.abs(even - np.median(even, axis=0)), axis=0) * scale
             short = ~on_device & (more < _CALL_NS * np.maximum(self.count[row], 1.0))
             differs = np.maximum(np.where(short, np.maximum(noise, _SHORT_NOISE), noise) * usual, _SPREADS * apart)
@@ -231,6 +302,7 @@ class _Table:
                 )
             mine += self._rare(row, others, even, of_kind, noise, scale)
             mine = [one for one in mine if one.context.on_device or one.more_ns >= one_ns * max(1.0, one.mine_count)]
+            mine = _loops(mine)
             most = max((one.more_ns for one in mine), default=0.0)
             found.append([one for one in mine if one.more_ns >= _OF_MOST * most])
         return found
@@ -247,6 +319,7 @@ class _Table:
             float(more[chosen].sum()),
             float(self.count[row, chosen].sum()),
             float(np.median(self.count[others][:, chosen].sum(axis=1))),
+            self.called_in[row].get(self.contexts[at], ""),
         )
 
     def _host_noise(self, on_device: np.ndarray) -> float:
@@ -291,6 +364,7 @@ class _Table:
                     mine - usual,
                     float(self.count[row, rare].sum()),
                     float(np.median(counts)),
+                    self.called_in[row].get(self.contexts[at], ""),
                 )
             )
         return found

@@ -71,6 +71,7 @@ class OwnWork:
         shared: whether all of a context's kernels ran beside a collective, whose kernel holds a part of the device, bool,
             shape (contexts,): how long they take by themselves is then not known.
         pieces: where the host's time lies: line, start, context, ns, one entry per stretch.
+        called_in: of calls that mostly lie inside an operator, the outermost one.
     """
 
     contexts: list[Context]
@@ -78,16 +79,23 @@ class OwnWork:
     count: np.ndarray
     shared: np.ndarray
     pieces: list[Pieces]
+    called_in: dict[Context, str]
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Own time of one host line: when each stretch begins, its context, and its ns without the profiler."""
+    """Own time of one host line.
+
+    Attributes:
+        line: which. start: when each stretch begins. context: in which it is. spent: its ns without the profiler.
+        outer: name of the outermost operator around a call, -1 for a call in none and for what is no call.
+    """
 
     line: int
     start: np.ndarray
     context: np.ndarray
     spent: np.ndarray
+    outer: np.ndarray
 
 
 def host_collectives(core: Core) -> np.ndarray:
@@ -107,10 +115,23 @@ def own_work(core: Core) -> OwnWork:
     for step, column, spent, number in (*rows, *device):
         np.add.at(time, (step, column), spent)
         np.add.at(count, (step, column), number)
-    return OwnWork(list(contexts), time, count, np.isin(np.arange(len(contexts)), shared), pieces)
+    shares = np.isin(np.arange(len(contexts)), shared)
+    return OwnWork(list(contexts), time, count, shares, pieces, _called_in(core, list(contexts), pieces))
 
 
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _called_in(core: Core, contexts: list[Context], pieces: list[Pieces]) -> dict[Context, str]:
+    """The outermost operator that most stretches of a context are in; none where most are in none."""
+    if not pieces:
+        return {}
+    seen = np.stack([np.concatenate([getattr(one, name) for one in pieces]) for name in ("context", "outer")])
+    each, number = np.unique(seen, axis=1, return_counts=True)
+    # Of each context the last one is the most frequent.
+    usual = {int(each[0, at]): int(each[1, at]) for at in np.argsort(number, kind="stable")}
+    names = core.trace.names
+    return {contexts[context]: str(names[outer]) for context, outer in usual.items() if outer >= 0}
 
 
 def _run(core: Core) -> tuple[np.ndarray, int]:
@@ -145,9 +166,9 @@ def _host(core: Core, contexts: dict[Context, int]) -> tuple[list[Pieces], list[
             stretches = _without_waits(core, stretches, spans)
         nodes = np.flatnonzero(graph.lane == line)
         stretches = stretches.cut(np.unique(np.concatenate((begins, graph.begin[nodes]))))
-        start, rows = _rows_of(core, stretches, begins, aside if line == 0 else None, contexts)
+        start, outer, rows = _rows_of(core, stretches, begins, aside if line == 0 else None, contexts)
         found.append(rows)
-        pieces.append(Pieces(line, start, rows[1], rows[2]))
+        pieces.append(Pieces(line, start, rows[1], rows[2], outer))
     return pieces, found
 
 
@@ -170,6 +191,10 @@ _BEHIND_NS = 200_000
 
 _PAUSE_NS = 100_000
 """A pause between operators that is shorter is no wait for a collective on the CPU, though one may run beside it."""
+
+
+_MOMENT_NS = 30_000
+"""So little time between two calls of one operator is part of the loop that calls it."""
 
 
 def _without_waits(core: Core, stretches: Stretches, spans: np.ndarray) -> Stretches:
@@ -196,7 +221,7 @@ def _without_waits(core: Core, stretches: Stretches, spans: np.ndarray) -> Stret
 
 def _rows_of(
     core: Core, stretches: Stretches, begins: np.ndarray, aside: Union | None, contexts: dict[Context, int]
-) -> tuple[np.ndarray, _Rows]:
+) -> tuple[np.ndarray, np.ndarray, _Rows]:
     trace = core.trace
     row = stretches.row
     known = row >= 0
@@ -225,7 +250,10 @@ def _rows_of(
     def named(event: np.ndarray) -> np.ndarray:
         return np.where(event >= 0, trace.name[np.maximum(event, 0)].astype(np.int64), -1)
 
-    python = kind == Kind.PYTHON
+    # Of a loop of short calls, what lies between two of them goes with them, whether its function was recorded or not.
+    at_calls = np.concatenate(([False], calls, [False]))
+    loops = at_calls[:-2] & at_calls[2:] & (named(before) == named(after)) & (length < _MOMENT_NS)
+    python = (kind == Kind.PYTHON) & ~loops
     what = np.where(calls, kind, np.where(python, Kind.PYTHON, Kind.OTHER)).astype(np.int64)
     gap = ~calls & ~python
     key = np.stack(
@@ -246,9 +274,9 @@ def _rows_of(
         [contexts.setdefault(_context(texts, *one), len(contexts)) for one in unique.tolist()], dtype=np.int64
     )
     step = np.clip(np.searchsorted(begins, stretches.start[chosen], side="right") - 1, 0, len(begins) - 1)
-    # A stretch in which its row begins is that row's one count.
+    # A stretch in which its row begins is that row's one count; one between two calls counts wherever it is.
     first = known[chosen] & (trace.start[safe[chosen]] == stretches.start[chosen])
-    count = np.where(first | ~known[chosen], 1.0, 0.0)
+    count = np.where(first | gap[chosen], 1.0, 0.0)
     price = np.zeros(len(trace))
     price[np.isin(trace.kind, (Kind.OPERATOR,))] = COSTS.operator
     price[np.isin(trace.kind, (Kind.RUNTIME, Kind.DRIVER))] = COSTS.call
@@ -256,7 +284,8 @@ def _rows_of(
     # Part of what a row costs falls before its beginning and after its end.
     cost = np.where(first, price[safe[chosen]], np.where(gap[chosen], COSTS.operator, 0.0))
     spent = _less(length[chosen], cost, step, number[column], python[chosen], len(begins), len(contexts))
-    return stretches.start[chosen], (step, number[column], spent, count)
+    around = np.where(calls & (outer != safe), named(outer), -1)[chosen]
+    return stretches.start[chosen], around, (step, number[column], spent, count)
 
 
 def _less(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import msgspec
 import numpy as np
 
 from lanewise.measure.core import Core
+from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.communications import Communication, communications
 from lanewise.measure.distributed.own_work import Context, own_work
 from lanewise.measure.distributed.ranks import rank_of, world_in
 from lanewise.replay.simulate import simulate
-from lanewise.replay.undistort import undistort
 from lanewise.trace.metadata import from_metadata
 
 __all__ = ["ContextTime", "RankSummary", "summarise", "with_shared"]
@@ -27,12 +26,14 @@ class ContextTime(msgspec.Struct, frozen=True, gc=False):
         time_ns: of each step of the run, without the profiler.
         count: rows in a step, on average.
         shared: whether its kernels all ran beside a collective: what they take by themselves is not known.
+        called_in: operator that it is mostly called in, "" if in none.
     """
 
     context: Context
     time_ns: list[int]
     count: float
     shared: bool = False
+    called_in: str = ""
 
     @property
     def typical_ns(self) -> float:
@@ -101,6 +102,7 @@ def summarise(core: Core) -> RankSummary:
             np.rint(work.time[:, column]).astype(np.int64).tolist(),
             round(float(work.count[:, column].mean()), 2),
             bool(work.shared[column]),
+            work.called_in.get(context, ""),
         )
         for column, context in enumerate(work.contexts)
     ]
@@ -133,15 +135,9 @@ def _devices(core: Core) -> int:
 
 def alone(core: Core) -> float:
     """The step of a rank without the profiler if collectives took no time, ns."""
-    graph = core.graph
     if not len(core.trace.device_work):
         return float(own_work(core).time.sum(axis=1).mean())
-    work = undistort(graph)
-    nodes = np.flatnonzero(~work.on_host & (work.event >= 0))
-    row = np.searchsorted(core.trace.device_work, work.event[nodes])
-    duration = work.duration.copy()
-    duration[nodes[core.is_family("communication")[row]]] = 0.0
-    return simulate(replace(work, duration=duration)).step_ns
+    return simulate(by_itself(core).graph).step_ns
 
 
 def _first_step(core: Core) -> int:

@@ -1,53 +1,139 @@
 """The job without what a late rank does more: that rank's step replayed with and without it.
 
 In a job that goes in step, every rank's step is that of the late one. So what the job gains is what the late rank's own
-step gains. What it does while its device is busy anyway gives nothing.
+step gains. What it does while its device is busy anyway gives nothing. Where the step was timed without a profiler, the
+late rank's work is scaled first, so that its replay takes as long: what recording costs differs from host to host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lanewise.measure.core import Core
-from lanewise.measure.distributed.late_ranks import Late
+from lanewise.measure.distributed.by_itself import by_itself
+from lanewise.measure.distributed.late_ranks import Excess, Job, Late
 from lanewise.measure.distributed.own_work import Context, OwnWork, device_contexts, own_work
+from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
-from lanewise.replay.undistort import undistort
+from lanewise.replay.undistort import slower
 
-__all__ = ["delay_of"]
+__all__ = ["Delay", "as_timed", "delay_of"]
+
+_ONE_NS = 200_000
+"""A stretch of the host this long without a row in it takes as long while it is recorded: sleep, other code, a loader."""
 
 
-def delay_of(core: Core, late: Late, host_factor: float) -> tuple[float, float]:
-    """The step of a late rank by itself, and how much of it goes with what the rank does more; ns.
+_HOSTS = (0.5, 2.0)
+"""What recording costs is known to within these factors of a host's work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """What a late rank costs its job.
+
+    Attributes:
+        step_ns: the step of that rank by itself, ns. gain_ns: how much of it goes with what the rank does more.
+        host_scale: how many times as long its host takes as was computed, by the timed step.
+    """
+
+    step_ns: float
+    gain_ns: float
+    host_scale: float = 1.0
+
+    def of(self, one: Excess) -> float:
+        """By what a context's time is to be multiplied."""
+        on_device = one.context.on_device and not _holds(one.context)
+        return 1.0 if on_device or _is_fixed(one.context, one.mine_ns, one.mine_count) else self.host_scale
+
+
+def delay_of(
+    core: Core, late: Late, host_factor: float, *, timed_ns: float = 0.0, moving: Mapping[int, float] | None = None
+) -> Delay:
+    """What a late rank costs its job.
 
     Args:
         core: the late rank. late: what it does more.
         host_factor: how much slower its host was while it was recorded than the others'.
+        timed_ns: the job's step as timed without a profiler, 0 if it was not.
+        moving: what moving the data takes in its communication (`by_itself`).
     """
     work = own_work(core)
     if not len(core.trace.device_work):
         # Without a device there is one line of work, and each of its parts counts.
-        return float(np.median(work.time.sum(axis=1))), late.more_ns
+        return Delay(float(np.median(work.time.sum(axis=1))), late.more_ns)
+    rank = by_itself(core, moving)
+    graph = rank.graph
     share = {context: one.more_ns / one.mine_ns for one in late.excess for context in one.members}
-    graph = undistort(core.graph)
-    duration = graph.duration.copy()
-    nodes = np.flatnonzero(~graph.on_host & (graph.event >= 0))
-    event = graph.event[nodes]
-    communication = core.is_family("communication")[np.searchsorted(core.trace.device_work, event)]
-    duration[nodes[communication]] = 0.0
-    left = np.ones(len(graph))
-    own, mine = nodes[~communication], event[~communication]
-    left[own] = [1.0 - share.get(one, 0.0) for one in device_contexts(core, mine)]
+    left, held = np.ones(len(graph)), np.zeros(len(graph), dtype=bool)
+    contexts = device_contexts(core, graph.event[rank.own])
+    left[rank.own] = [1.0 - share.get(one, 0.0) for one in contexts]
+    held[rank.own] = [_holds(one) for one in contexts]
     # What is the rank's own is as long as it is said to be: many recorded frames in it make the graph think less of it.
-    held = np.minimum(_of_held(core, mine, 1.0 - left[own]), graph.gap)
-    removed = _of_nodes(core, work, share) + held
+    removed = _of_nodes(core, work, share)
+    removed += np.minimum(_of_held(core, graph.event[rank.own], 1.0 - left[rank.own]), graph.gap)
     even = np.where(graph.on_host, np.maximum(graph.gap - removed, 0.0) / host_factor, graph.gap)
-    before = simulate(replace(graph, gap=even + removed, duration=duration)).step_ns
-    after = simulate(replace(graph, gap=even, duration=duration * left)).step_ns
-    return before, max(0.0, before - after)
+    now = replace(graph, gap=even + removed)
+    fixed = np.minimum(_of_nodes(core, work, dict.fromkeys(_fixed(work), 1.0)), now.gap)
+    scale = _as_long_as(timed_ns, lambda factor: slower(now, factor, fixed=fixed, held=held)) if timed_ns else 1.0
+    now = slower(now, scale, fixed=fixed, held=held)
+    # What goes is as large a part of each stretch as before, of what is fixed and of what is scaled.
+    gone = _of_nodes(core, work, {one: part for one, part in share.items() if one in _fixed(work)})
+    gone = np.minimum(gone, removed)
+    without = now.gap - np.where(graph.on_host, gone + (removed - gone) * scale, 0.0)
+    before = simulate(now).step_ns
+    after = simulate(replace(now, gap=np.maximum(without, 0.0), duration=now.duration * left)).step_ns
+    return Delay(before, max(0.0, before - after), scale)
+
+
+def _as_long_as(timed_ns: float, at: Callable[[float], StepGraph]) -> float:
+    """The factor at which a graph takes as long as was timed; 1 where no host within `_HOSTS` explains that."""
+    low, high = _HOSTS
+    if not simulate(at(low)).step_ns < timed_ns < simulate(at(high)).step_ns:
+        return 1.0
+    while high / low > 1.005:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if simulate(at(middle)).step_ns < timed_ns else (low, middle)
+    return (low * high) ** 0.5
+
+
+def as_timed(job: Job, delays: Sequence[Delay]) -> Job:
+    """The job with its host work as its timed step says that it is: what the late ranks do more, and what all do.
+
+    Args:
+        job: its ranks. delays: of the late ones, in their order.
+    """
+    if not delays or all(one.host_scale == 1.0 for one in delays):
+        return job
+    late: list[Late] = []
+    more, host = job.more_ns.copy(), job.host_ns * delays[0].host_scale
+    for one, delay in zip(job.late, delays, strict=True):
+        excess = [_times(each, delay.of(each)) for each in one.excess]
+        more[one.index] = sum(each.more_ns for each in excess)
+        of_host = [(old, new) for old, new in zip(one.excess, excess, strict=True) if not old.context.on_device]
+        host[one.index] += sum(new.more_ns - old.more_ns * delays[0].host_scale for old, new in of_host)
+        late.append(Late(one.index, float(more[one.index]), excess))
+    return replace(job, late=late, more_ns=more, host_ns=host)
+
+
+def _times(one: Excess, factor: float) -> Excess:
+    return replace(one, mine_ns=one.mine_ns * factor, others_ns=one.others_ns * factor, more_ns=one.more_ns * factor)
+
+
+def _fixed(work: OwnWork) -> set[Context]:
+    each = zip(work.contexts, np.median(work.time, axis=0).tolist(), work.count.mean(axis=0).tolist(), strict=True)
+    return {context for context, time, count in each if _is_fixed(context, time, count)}
+
+
+def _is_fixed(context: Context, time_ns: float, count: float) -> bool:
+    return context.kind in ("python", "sleep", "collection", "loader") and time_ns >= _ONE_NS * max(count, 1.0)
+
+
+def _holds(context: Context) -> bool:
+    """Whether a device operation is one that the host does: it puts the data where the device can fetch it."""
+    return context.on_device and "pageable" in context.name
 
 
 def _of_held(core: Core, event: np.ndarray, gone: np.ndarray) -> np.ndarray:

@@ -10,15 +10,17 @@ import msgspec
 from lanewise._version import __version__
 from lanewise.machine_code.disassembly import Place
 from lanewise.machine_code.limiter import Verdict
+from lanewise.machine_code.mended import Gain
 
 __all__ = ["KERNELS_SCHEMA", "kernels_json"]
 
 KERNELS_SCHEMA = "lanewise.kernels/1"
 
 
-def kernels_json(verdicts: Sequence[Verdict]) -> str:
-    """All that is known of each kernel."""
-    data = {"schema": KERNELS_SCHEMA, "version": __version__, "kernels": [_kernel(one) for one in verdicts]}
+def kernels_json(verdicts: Sequence[Verdict], gains: Sequence[Gain | None]) -> str:
+    """All that is known of each kernel, and what mending it would gain."""
+    kernels = [_kernel(one) | {"mended": _gain(gain)} for one, gain in zip(verdicts, gains, strict=True)]
+    data = {"schema": KERNELS_SCHEMA, "version": __version__, "kernels": kernels}
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
 
 
@@ -57,6 +59,13 @@ def _kernel(verdict: Verdict) -> dict[str, Any]:
             "lines": [{"place": _place(place), "instructions": number} for place, number in features.lines],
         },
     }
+
+
+def _gain(gain: Gain | None) -> dict[str, Any] | None:
+    if gain is None:
+        return None
+    known = {"seconds": gain.seconds, "mended_seconds": gain.mended_seconds} if gain.seconds else {}
+    return {"times_as_fast": round(gain.times, 3), **known}
 
 
 def _place(place: Place | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Ranks of a job on a page: what is said of them, a map of ranks and steps, and links to the page of each rank."""
+"""Ranks of a job on a page: what is said of them, a map of ranks and steps, one step in time, and the page of each rank."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lanewise._version import __version__
 from lanewise.diagnose.sections.rank_causes import cause_of, main_cause
 from lanewise.diagnose.sections.ranks import JobTold
 from lanewise.measure.distributed.own_steps import more_in_steps
+from lanewise.measure.distributed.together.step_in_time import step_in_time
 from lanewise.show.page.html import document
 from lanewise.show.report.json import to_plain
 from lanewise.show.report.tables import cut_tables
@@ -48,6 +49,7 @@ def job_html(told: JobTold, name: str, pages: Mapping[int, str]) -> str:
             }
             for row, one in enumerate(job.ranks)
         ],
+        "together": step_in_time(job, told.together),
         "told": to_plain(told.section.statements),
         "tables": to_plain(cut_tables(told.section.tables, limit=_ROWS)),
     }

@@ -10,6 +10,13 @@ from lanewise.diagnose.rules.snippets import snippets
 
 __all__ = ["first_sentence", "meaning", "rule_json", "rule_list", "rule_markdown", "rule_text"]
 
+_RECORDED = "A test records both on the CPU: only the slow one has the finding."
+_RUN = (
+    "A test runs both on the CPU, with the same result. So small, and without a GPU, a recording of the slow one need not "
+    "have the finding."
+)
+_BOTH_RUN = "A test runs both on the CPU, with the same result."
+
 _HEADINGS = frozenset({"Costs", "Fix", "Verify", "Silent", "Source"})
 
 
@@ -24,12 +31,11 @@ def rule_text(code: str) -> str:
     head = f"{rule.code} {rule.name}"
     thresholds = [f"  {name} = {value}" for name, value in rule.thresholds.items()]
     tail = ["", "Thresholds (settings may change them):", *thresholds] if thresholds else []
-    example = snippets().get(rule.code)
     code_lines = [
         line
-        for name, piece in (("Slow", example.slow), ("Fast", example.fast))
-        for line in ("", f"{name}:", *(f"    {one}".rstrip() for one in piece.strip().splitlines()))
-    ] if example else []  # fmt: skip
+        for name, piece in _pieces(rule)
+        for line in ("", f"{name}:", *(f"    {one}".rstrip() for one in piece.splitlines()))
+    ]
     return "\n".join([head, "=" * len(head), "", rule.document, *code_lines, *tail])
 
 
@@ -41,9 +47,10 @@ def rule_markdown(rule: Rule) -> str:
         heading, colon, rest = text.partition(": ")
         known = colon and heading in _HEADINGS
         lines += [f"**{heading}.** {rest}" if known else text, ""]
+    for name, piece in _pieces(rule):
+        lines += [f"**{name}.**", "", "```python", piece, "```", ""]
     if example := snippets().get(rule.code):
-        for name, piece in (("Slow", example.slow), ("Fast", example.fast)):
-            lines += [f"**{name}.**", "", "```python", piece.strip(), "```", ""]
+        lines += [_RECORDED if example.on_cpu else _BOTH_RUN if rule.kind == "validity" else _RUN, ""]
     if rule.of_tree is not None:
         lines += ["A tree of `lanewise watch` is asked the same, from sums: what it gives is a bound.", ""]
     if rule.thresholds:
@@ -51,6 +58,15 @@ def rule_markdown(rule: Rule) -> str:
         lines += [f"| `{name}` | `{value}` |" for name, value in rule.thresholds.items()]
         lines.append("")
     return "\n".join(lines)
+
+
+def _pieces(rule: Rule) -> list[tuple[str, str]]:
+    """Two pieces of a program, and what they are: a rule about the recording has nothing slow."""
+    example = snippets().get(rule.code)
+    if example is None:
+        return []
+    names = ("Misleading", "Sound") if rule.kind == "validity" else ("Slow", "Fast")
+    return list(zip(names, (example.slow.strip(), example.fast.strip()), strict=True))
 
 
 def meaning(rule: Rule) -> str:

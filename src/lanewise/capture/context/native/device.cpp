@@ -62,6 +62,8 @@ struct State {
   std::mutex graph_mutex;  // of what follows
   std::unordered_map<uint64_t, uint64_t> graph_nodes;  // graph node -> the context that captured it
   std::deque<uint64_t> gone_nodes;
+  std::vector<CapturedNode> captured;  // with `records` off
+  bool records_wanted = true;
   std::mutex pool_mutex;  // of what follows
   std::vector<uint8_t*> pool;
   size_t buffers = 0;
@@ -74,6 +76,7 @@ State& state = *new State;
 struct InCall {
   bool runtime = false;
   Work work = Work::kNone;
+  const char* symbol = nullptr;  // of the kernel
 };
 thread_local InCall in_call __attribute__((tls_model("initial-exec")));
 
@@ -86,14 +89,19 @@ std::atomic<uint64_t>* counter_of(Work work) {
   }
 }
 
-uint32_t kernel_name(const char* mangled) {
-  if (mangled == nullptr) return names.intern("<unnamed kernel>")->id;
-  const auto known = state.kernel_names.find(mangled);
-  if (known != state.kernel_names.end()) return known->second;
+uint32_t plain_name(const char* mangled) {
   int status = 0;
   char* plain = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
   const uint32_t id = names.intern(status == 0 && plain != nullptr ? plain : mangled)->id;
   std::free(plain);
+  return id;
+}
+
+uint32_t kernel_name(const char* mangled) {
+  if (mangled == nullptr) return names.intern("<unnamed kernel>")->id;
+  const auto known = state.kernel_names.find(mangled);
+  if (known != state.kernel_names.end()) return known->second;
+  const uint32_t id = plain_name(mangled);
   // The text lives as long as its module; modules that come and go must not fill the table.
   if (state.kernel_names.size() > kMostKernelNames) state.kernel_names.clear();
   state.kernel_names.emplace(mangled, id);
@@ -135,8 +143,9 @@ void note(uint32_t correlation, Work work) {
       std::memory_order_release);
 }
 
-void begins(cupti::Domain domain, uint32_t id, uint32_t correlation) {
+void begins(cupti::Domain domain, uint32_t id, uint32_t correlation, const char* symbol) {
   const Work work = cupti::work_of(domain, id);
+  if (work == Work::kKernel) in_call.symbol = symbol;
   note(correlation, work);
   if (in_call.runtime) return;
   in_call.runtime = domain == cupti::kRuntime;
@@ -145,6 +154,7 @@ void begins(cupti::Domain domain, uint32_t id, uint32_t correlation) {
 }
 
 void ends(cupti::Domain domain) {
+  in_call.symbol = nullptr;
   if (in_call.runtime && domain != cupti::kRuntime) return;
   in_call = InCall{};
 }
@@ -163,6 +173,14 @@ void graph_node(uint32_t id, const cupti::GraphData& data) {
   if (id == cupti::kGraphNodeCreated) {
     captured();
     if (!state.on.load(std::memory_order_relaxed) || (context = current_context()) == 0) return;
+    if (!state.records_wanted) {
+      if (data.node_type < 0 || data.node_type > 2) return;
+      const uint32_t name = data.node_type == 0 && in_call.symbol != nullptr ? plain_name(in_call.symbol) : 0;
+      std::lock_guard<std::mutex> lock(state.graph_mutex);
+      if (state.captured.size() < kMostGraphNodes)
+        state.captured.push_back({context, static_cast<uint32_t>(data.node_type), name});
+      return;
+    }
   } else if (id == cupti::kGraphNodeCloned) {
     if (functions.cuptiGetGraphNodeId(data.original_node, &original) != cupti::kSuccess) return;
   }
@@ -200,7 +218,7 @@ void called(void*, cupti::Domain domain, uint32_t id, const void* data) {
     if (info->site != 0) {
       ends(domain);
     } else if (state.on.load(std::memory_order_relaxed)) {
-      begins(domain, id, info->correlation);
+      begins(domain, id, info->correlation, info->symbol);
     }
   } catch (...) {
     count(losses.errors);
@@ -355,8 +373,9 @@ constexpr cupti::ActivityKind kKinds[] = {cupti::kConcurrentKernel, cupti::kMemc
 
 }  // namespace
 
-Started start_device(const char* library) {
+Started start_device(const char* library, bool records) {
   if (state.subscriber != nullptr) return {};
+  state.records_wanted = records;
   if (std::string wrong = cupti::open_library(library); !wrong.empty()) return {wrong};
   if (state.launches == nullptr) state.launches = new std::atomic<uint64_t>[kCorrelations] {};
   const cupti::Result subscribed = functions.cuptiSubscribe(&state.subscriber, called, nullptr);
@@ -367,7 +386,7 @@ Started start_device(const char* library) {
     return {"CUPTI does not work here: " + cupti::describe(subscribed)};
   }
   std::string wrong = cupti::enable_calls(state.subscriber);
-  if (wrong.empty()) {
+  if (wrong.empty() && records) {
     const cupti::Result result = functions.cuptiActivityRegisterCallbacks(requested, completed);
     if (result != cupti::kSuccess) wrong = cupti::describe(result);
   }
@@ -380,6 +399,7 @@ void note_launches(bool on) {
   // What is launched while we are off is not ours to know.
   if (on) state.on.store(true, std::memory_order_relaxed);
   for (const cupti::ActivityKind kind : kKinds) {
+    if (!state.records_wanted) break;
     if (on) {
       functions.cuptiActivityEnable(kind);
     } else {
@@ -389,8 +409,15 @@ void note_launches(bool on) {
   if (!on) state.on.store(false, std::memory_order_relaxed);
 }
 
+std::vector<CapturedNode> take_captured() {
+  std::lock_guard<std::mutex> lock(state.graph_mutex);
+  std::vector<CapturedNode> found;
+  found.swap(state.captured);
+  return found;
+}
+
 void flush_device(bool all) {
-  if (state.subscriber != nullptr) functions.cuptiActivityFlushAll(all ? cupti::kFlushForced : 0);
+  if (state.subscriber != nullptr && state.records_wanted) functions.cuptiActivityFlushAll(all ? cupti::kFlushForced : 0);
 }
 
 void lend_device() {
@@ -437,6 +464,7 @@ void clear_device() {
     std::lock_guard<std::mutex> lock(state.graph_mutex);
     state.graph_nodes.clear();
     state.gone_nodes.clear();
+    state.captured.clear();
   }
   if (state.launches != nullptr)
     for (size_t at = 0; at < kCorrelations; ++at) state.launches[at].store(0, std::memory_order_relaxed);

@@ -36,13 +36,23 @@ struct DeviceCounts {
   uint64_t graphs_before = 0;   // records of graphs captured before the start
 };
 
+// A node of a graph as it was captured: what the driver calls a kernel, a copy and a set are 0, 1 and 2.
+struct CapturedNode {
+  uint64_t context;
+  uint32_t kind;
+  uint32_t name;  // of the kernel; 0 if unknown
+};
+
 struct Started {
   std::string wrong;  // one sentence why not, or ""
   bool held = false;  // because another profiler was first
 };
 
-// Subscribe, so that `note_launches` can collect. Nobody who calls these holds the GIL.
-Started start_device(const char* library);
+// Subscribe, so that `note_launches` can collect. Nobody who calls these holds the GIL. Without `records` no work of the
+// device is reported, and only what is captured into graphs is noted.
+Started start_device(const char* library, bool records);
+// What was captured since the last call, in its order.
+std::vector<CapturedNode> take_captured();
 // Take what records there are.
 void flush_device(bool all);
 // Take all records and let go. The device is idle.

@@ -176,10 +176,11 @@ PyObject* read_threads() {
 
 PyObject* device_on(PyObject*, PyObject* args) {
   const char* library = nullptr;
-  if (!PyArg_ParseTuple(args, "s", &library)) return nullptr;
+  int records = 1;
+  if (!PyArg_ParseTuple(args, "s|p", &library, &records)) return nullptr;
   Started started;
   Py_BEGIN_ALLOW_THREADS;
-  started = start_device(library);
+  started = start_device(library, records != 0);
   // It may come when the program first uses the device, which can be in the middle of a session.
   if (started.wrong.empty()) note_launches(is_on());
   Py_END_ALLOW_THREADS;
@@ -224,6 +225,18 @@ PyObject* device_flush(PyObject*, PyObject*) {
 }
 
 unsigned long long wide(uint64_t value) { return static_cast<unsigned long long>(value); }
+
+PyObject* device_captured(PyObject*, PyObject*) {
+  const std::vector<CapturedNode> nodes = take_captured();
+  PyObject* list = PyList_New(0);
+  for (const CapturedNode& node : nodes) {
+    PyObject* one = Py_BuildValue("(KII)", wide(node.context), node.kind, node.name);
+    if (one == nullptr || list == nullptr || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+    if (list == nullptr) return nullptr;
+  }
+  return list;
+}
 
 // Device work by context, in the order of CollectedLeaf.
 PyObject* read_device() {
@@ -402,6 +415,7 @@ PyMethodDef methods[] = {
     {"device_on", device_on, METH_VARARGS, "Subscribe to the device: ('' or why not, whether another profiler has it); path of CUPTI's library."},
     {"device_flush", device_flush, METH_NOARGS, "Take the device's records that are complete."},
     {"device_off", device_off, METH_NOARGS, "Wait for the device's records and let go of it."},
+    {"device_captured", device_captured, METH_NOARGS, "Nodes of graphs captured since the last call: context, kind, name."},
     {"device_lend", device_lend, METH_NOARGS, "Another profiler has the device for a while."},
     {"device_take_back", device_take_back, METH_NOARGS, "Records come here again."},
     {"device_detach", device_detach, METH_NOARGS, "Take CUPTI out of the process: '' or why not."},

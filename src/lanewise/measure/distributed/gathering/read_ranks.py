@@ -84,6 +84,10 @@ def read_ranks(
             unreadable.append((name, answer))
         if progress is not None:
             progress(len(found) + len(unreadable), len(names))
+    if any(one.steps for _, one in found):
+        # What is cut off before the end of a step says nothing of what the rank does in one.
+        unreadable += [(name, "it holds no whole step") for name, one in found if not one.steps]
+        found = [(name, one) for name, one in found if one.steps]
     job = newest_job(found)
     if len(job.ranks) < 2:
         raise UsageError(_too_few(unreadable, job.twice))

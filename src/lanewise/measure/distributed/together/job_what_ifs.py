@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lanewise.measure.core import Core
+from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.late_ranks import Job
 from lanewise.measure.distributed.together.matched_communications import Matched
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
-from lanewise.replay.undistort import undistort
 
 __all__ = ["WhatIf", "what_ifs"]
 
@@ -42,9 +42,7 @@ def what_ifs(job: Job, together: Matched, core_of: Callable[[int], Core]) -> lis
     """
     if not job.device_ns.any() or not (together.collectives or together.transfers):
         return []
-    ranks = [
-        _Replayed.of(core_of(row), _moving(together, row), job.host_factor[row], row) for row in _stand_for_all(job)
-    ]
+    ranks = [_Replayed.of(core_of(row), together.moving(row), job.host_factor[row], row) for row in _stand_for_all(job)]
     base = max(one.step() for one in ranks)
     mean = float(job.device_ns.mean())
     found = [
@@ -70,17 +68,6 @@ def _stand_for_all(job: Job) -> list[int]:
     return list(dict.fromkeys([*(late.index for late in job.late[:1]), int(np.argmax(job.device_ns)), middle]))
 
 
-def _moving(together: Matched, row: int) -> dict[int, float]:
-    """What moving the data takes, ns, by when the rank's own part begins."""
-    found: dict[int, float] = {}
-    for seen in (*together.collectives, *together.transfers):
-        shortest = min(one.end - one.arrival for _, one in seen)
-        for other, one in seen:
-            if other == row:
-                found[one.arrival] = float(shortest)
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class _Replayed:
     """A rank whose communication takes what moving the data takes."""
@@ -92,17 +79,9 @@ class _Replayed:
 
     @staticmethod
     def of(core: Core, moving: Mapping[int, float], host_factor: float, row: int) -> _Replayed:
-        graph = undistort(core.graph)
-        nodes = np.flatnonzero(~graph.on_host & (graph.event >= 0))
-        event = graph.event[nodes]
-        is_communication = core.is_family("communication")[np.searchsorted(core.trace.device_work, event)]
-        mine = nodes[is_communication]
-        start = core.trace.start[event[is_communication]].tolist()
-        usual = float(np.median(list(moving.values()))) if moving else 0.0
-        duration = graph.duration.copy()
-        duration[mine] = [moving.get(one, usual) for one in start]
-        gap = np.where(graph.on_host, graph.gap / host_factor, graph.gap)
-        return _Replayed(row, replace(graph, duration=duration, gap=gap), mine, nodes[~is_communication])
+        rank = by_itself(core, moving)
+        gap = np.where(rank.graph.on_host, rank.graph.gap / host_factor, rank.graph.gap)
+        return _Replayed(row, replace(rank.graph, gap=gap), rank.communication, rank.own)
 
     def step(self, *, communication: float = 1.0, device: float = 1.0) -> float:
         """The step, ns, with these times as many times as long."""

@@ -30,6 +30,16 @@ class Matched:
     transfers: list[list[Seen]]
     unmatched: int
 
+    def moving(self, row: int) -> dict[int, float]:
+        """What moving the data takes, ns, by when the part of that rank begins: the shortest that any rank takes."""
+        found: dict[int, float] = {}
+        for seen in (*self.collectives, *self.transfers):
+            shortest = min(one.end - one.arrival for _, one in seen)
+            for other, one in seen:
+                if other == row:
+                    found[one.arrival] = float(shortest)
+        return found
+
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
     """Match by group, step and order; a transfer by its two ends."""

@@ -1,0 +1,1 @@
+"""CUDA graphs of a recorded program: from which place each of their nodes was captured."""
