@@ -570,7 +570,8 @@ def test_time_between_two_calls_is_that_of_whoever_goes_around(in_module: bool) 
 
     spent = own_time(collected(waits))
     assert spent["waits"] > 85
-    assert spent["handle"] + spent.get("forward", 0) + spent["passes_on"] < 40
+    # Else it would be the other way round. On a busy machine the handler takes a while, too.
+    assert spent["handle"] + spent.get("forward", 0) + spent["passes_on"] < spent["waits"]
 
 
 def test_time_between_rounds_of_a_loop_is_that_of_its_function() -> None:
@@ -588,7 +589,7 @@ def test_time_between_rounds_of_a_loop_is_that_of_its_function() -> None:
 
     spent = own_time(collected(calls))
     assert spent["goes_around"] > 200
-    assert spent["calls"] < 50
+    assert spent["calls"] < spent["goes_around"]
 
 
 def test_loops_of_functions() -> None:
@@ -626,4 +627,4 @@ def test_time_between_two_lines_is_that_of_their_function() -> None:
     tree = collected(slow_between)
     spent = {tree.label(node).rpartition(": ")[2]: int(tree.metrics["host"][node]) for node in range(len(tree))}
     assert spent["slow_between"] > 45e6
-    assert tree.total("host") - spent["slow_between"] < 45e6
+    assert tree.total("host") - spent["slow_between"] < spent["slow_between"]
