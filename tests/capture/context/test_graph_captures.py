@@ -36,9 +36,15 @@ KERNEL, COPY, SET, EVENT = 0, 1, 2, 6
 class Graph:
     """As torch's, without a device."""
 
-    def capture_begin(self) -> None: ...
+    fails = ""
 
-    def capture_end(self) -> None: ...
+    def capture_begin(self) -> None:
+        if self.fails == "begin":
+            raise RuntimeError("no capture")
+
+    def capture_end(self) -> None:
+        if self.fails == "end":
+            raise RuntimeError("no graph")
 
     def replay(self) -> None: ...
 
@@ -77,8 +83,8 @@ class Program:
         self.fake.correlation += 1
         self.fake.call(DRIVER, DRIVER_LAUNCH, self.fake.correlation, lambda: self.fake.graph_node(CREATED, 7))
 
-    def capture(self) -> Graph:
-        graph = Graph()
+    def capture(self, graph: Graph | None = None) -> Graph:
+        graph = graph or Graph()
         graph.capture_begin()
         self.net(torch.ones(2))
         graph.capture_end()
@@ -208,6 +214,35 @@ def test_nothing_is_left_in_the_way_of_launches(program: Program) -> None:
     program.capture()
     assert program.fake.library.fake_subscribers() == 0
     assert program.fake.library.fake_calls() == 0
+
+
+@pytest.mark.parametrize("fails", ["begin", "end"])
+def test_a_capture_that_fails_fails_as_it_would_and_leaves_nothing(program: Program, fails: str) -> None:
+    good = program.capture()
+    bad = Graph()
+    bad.fails = fails
+    with pytest.raises(RuntimeError, match="no "):
+        program.capture(bad)
+    assert program.fake.library.fake_subscribers() == 0
+    after = program.capture()
+    program.captures.no_more()
+    for graph in (good, bad, after):
+        graph.replay()
+    facts = program.captures.facts()
+    assert facts is not None
+    assert [number >= 0 for number in facts.replays] == [True, False, True]
+    assert len(facts.graphs[facts.replays[0]]) == len(facts.graphs[facts.replays[2]]) == len(ONE)
+
+
+def test_a_profiler_that_comes_in_the_middle_of_a_capture_gets_the_device(program: Program) -> None:
+    graph = Graph()
+    graph.capture_begin()
+    program.net(torch.ones(2))
+    program.captures.no_more()
+    assert program.fake.library.fake_subscribers() == 0
+    graph.capture_end()
+    graph.replay()
+    assert program.captures.facts() is None
 
 
 def test_a_device_that_another_tool_holds_is_said_once(program: Program) -> None:

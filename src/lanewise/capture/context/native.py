@@ -171,11 +171,13 @@ class Native:
 
     def capture_ends(self) -> list[tuple[int, int, int]]:
         """The graph's nodes in their order: reference of the context, kind (0 kernel, 1 copy, 2 set) and row of the name of
-        the kernel. Nothing of ours is left in the way of launches."""
+        the kernel. Nothing is asked of the device, which is still capturing."""
         self._module.off()
-        nodes = self._module.device_captured()
+        return self._module.device_captured()
+
+    def capture_is_over(self) -> None:
+        """Nothing of ours is left in the way of launches."""
         self._module.device_off()
-        return nodes
 
     def tree(self, watched: Watched, *, source: str, lines: bool) -> Any:
         """The tree as it is now, while threads go on."""

@@ -56,7 +56,7 @@ class GraphCaptures:
         if graph is None:
             return
         self._wrap(graph, "capture_begin", self._begins)
-        self._wrap(graph, "capture_end", self._ends)
+        self._wrap(graph, "capture_end", self._ends, self._ended)
         self._wrap(graph, "replay", self._replayed)
 
     def no_more(self) -> None:
@@ -64,6 +64,7 @@ class GraphCaptures:
         self._over = True
         collector, self._collector = self._collector, None
         if collector is not None:
+            self._let_go(collector)
             try:
                 with our_modules():
                     self._contexts, _ = collector.collected(lines=False)
@@ -92,18 +93,24 @@ class GraphCaptures:
         with our_modules():
             return _facts(self._contexts, self._graphs, self._replays)
 
-    def _wrap(self, owner: Any, name: str, before: Callable[[Any], None]) -> None:
+    def _wrap(
+        self, owner: Any, name: str, before: Callable[[Any], None], after: Callable[[Any], None] | None = None
+    ) -> None:
         original = owner.__dict__.get(name)
         if original is None:
             return
 
         @functools.wraps(original)
         def wrapped(this: Any, *args: Any, **kwargs: Any) -> Any:
+            self._try(before, this)
             try:
-                before(this)
-            except Exception as error:
-                self._failed(error)
-            return original(this, *args, **kwargs)
+                result = original(this, *args, **kwargs)
+            except BaseException:
+                self._try(self._abandoned, this)
+                raise
+            if after is not None:
+                self._try(after, this)
+            return result
 
         def restore() -> None:
             if owner.__dict__.get(name) is wrapped:
@@ -136,15 +143,37 @@ class GraphCaptures:
         # Before the graph is made executable, which makes its nodes once more.
         if self._capturing is not graph or self._collector is None:
             return
-        self._capturing = None
         nodes = self._collector.capture_ends()
         if sum(map(len, self._graphs)) + len(nodes) <= _MOST_NODES:
             self._number[graph] = len(self._graphs)
             self._graphs.append(nodes)
 
+    def _ended(self, graph: Any) -> None:
+        if self._capturing is graph and self._collector is not None:
+            self._capturing = None
+            self._collector.capture_is_over()
+
+    def _abandoned(self, graph: Any) -> None:
+        """A capture that failed, at its begin or its end, leaves no graph."""
+        if self._capturing is graph and self._collector is not None:
+            self._number.pop(graph, None)
+            self._let_go(self._collector)
+
+    def _let_go(self, collector: Native) -> None:
+        if self._capturing is not None:
+            self._capturing = None
+            collector.capture_ends()
+            collector.capture_is_over()
+
     def _replayed(self, graph: Any) -> None:
         if self._recording() and len(self._replays) < _MOST_REPLAYS:
             self._replays.append(self._number.get(graph, -1))
+
+    def _try(self, act: Callable[[Any], None], graph: Any) -> None:
+        try:
+            act(graph)
+        except Exception as error:
+            self._failed(error)
 
     def _failed(self, error: Exception) -> None:
         """Graphs stay without places from here on; said once."""
