@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -14,6 +15,7 @@ from lanewise.diagnose.explain import explain
 from lanewise.report.gain import helps
 from lanewise.report.model import Report
 from lanewise.show.report.one_screen import LINES, print_one_screen
+from lanewise.show.report.terminal import TRY_ON_THE_CPU
 from lanewise.trace.reader import read
 from tests.support.builder import TraceBuilder
 
@@ -102,3 +104,34 @@ def test_wide_characters_count_as_the_terminal_counts_them() -> None:
     lines = shown(explain(b.build()), 60)
     assert max(map(cell_len, lines)) <= 60
     assert any("計" in line and line.rstrip().endswith("…") for line in lines)
+
+
+@pytest.mark.parametrize("width", [60, 72, 80, 100, 160])
+@pytest.mark.parametrize("doubted", [0, 2, 3])
+def test_a_sentence_ends_or_is_marked_where_there_is_little_room(width: int, doubted: int) -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for name in ("addmm", "mm", "mul", "add", "div", "sqrt", "copy_"):
+                with b.op(f"aten::{name}"):
+                    b.wait(400)
+    report = explain(b.build())
+    (like, *_) = report.findings
+    doubts = [
+        structs.replace(like, code=f"MEA{900 + i}", kind="validity", title="What was recorded is doubtful, " * 8)
+        for i in range(doubted)
+    ]
+    lines = shown(structs.replace(report, findings=[*doubts, *report.findings]), width)
+    assert len(lines) < LINES
+    text = " ".join(" ".join(lines).split())
+    start = text.index("lanewise.optimize tries")
+    rest = text[start:].partition("evidence and tables")[0].strip()
+    assert rest == TRY_ON_THE_CPU or (rest.endswith("…") and TRY_ON_THE_CPU.startswith(rest[:-1].strip()))
+
+
+def test_the_command_for_more_is_one_line_where_it_fits() -> None:
+    path = "/a/folder/of/some/length/below/another/one/trace-of-a-program.json.gz"
+    report = explain(read(bundled_path("mnist"), cache=False))
+    named = structs.replace(report, source=structs.replace(report.source, path=path))
+    assert f"  lanewise explain {path} --full" in shown(named, 100)
+    assert f"  lanewise explain {path} \\"[:60] in shown(named, 60)

@@ -282,7 +282,7 @@ def step_sentence(step: Ratio) -> str:
         basis = "one value per side" if step.a_count == step.b_count == 1 else f"only {basis}"
     text = f"Step time: {step.verdict} ({interval}; {basis}"
     if step.mde is not None:
-        text += f"; {format_quantity('share', step.mde)} or more would show"
+        text += f"; differences of {format_quantity('share', step.mde)} or more would show"
     text += ")"
     if step.verdict == "not enough samples" and step.further:
         count = f"about {step.further}" if step.further <= _MANY else f"more than {_MANY}"

@@ -142,12 +142,12 @@ def _of_subject(facts: Facts, words: str, subject: Subject, what: str) -> Named:
     if len(host) + len(device) == 0:
         raise UsageError(f"{words}: a steady step holds none of that")
     steps = facts.steady_count
-    parts = [] if not len(host) else [f"{len(host) / steps:,.3g} on the host"]
-    parts += [] if not len(device) else [f"{len(device) / steps:,.3g} on the device"]
+    parts = [] if not len(host) else [_many(len(host) / steps, "call", "on the host")]
+    parts += [] if not len(device) else [_many(len(device) / steps, "operation", "on the device")]
     what = what.lower()
     if what in _REMOVED:
         change = drop_wait(host) if waits else Change(gone=host) if len(host) else remove(facts, device)
-        text = "not waited for" if waits else "not done"
+        text = "not waited for" if waits else "left out"
     elif what in _BESIDE:
         change = move(device) + (overlap(host) if len(host) and not waits else Change())
         # A copy that blocks the host cannot be beside anything.
@@ -162,6 +162,10 @@ def _of_subject(facts: Facts, words: str, subject: Subject, what: str) -> Named:
         change = scale(device, 1 / factor) + (cheaper(host, 1 / factor) if len(host) and not waits else Change())
         text = f"{factor:g} times as fast"
     return Named(words, f"{' and '.join(parts)} per step, {text}", Wish(change))
+
+
+def _many(number: float, what: str, where: str) -> str:
+    return f"{number:,.3g} {what}{'' if number == 1 else 's'} {where}"
 
 
 def _factor(words: str, what: str, *, also: str = "") -> float:

@@ -73,13 +73,10 @@ def _drawn(report: Report, width: int) -> RenderableType:
     most = Group(*parts, Text(), *_next(report, len(on), width))
     room = LINES - 1 - len(Console(width=width).render_lines(most))  # the prompt takes one
     if not on:
-        parts += _without_findings(report, width)[:room]
+        parts += _without_findings(report, width, room)
     least = _LEAST + any(saves_text(finding) for finding in on[:_FINDINGS])
     little = on and sum(finding.recoverable_us_per_step for finding in on) < _LITTLE * report.regime.step_us
-    rest = _rest(report, width) if little else []
-    rest = rest[: max(0, room - least * min(len(on), 2))]
-    # A heading alone says nothing.
-    rest = rest if len(rest) >= _LEAST else []
+    rest = _rest(report, width, room - least * min(len(on), 2)) if little else []
     room -= len(rest)
     shown = on[: max(1, min(_FINDINGS, room // least))]
     changes = [_finding(number, finding, width, room // len(shown)) for number, finding in enumerate(shown, 1)]
@@ -120,33 +117,38 @@ def _finding(number: int, finding: Finding, width: int, room: int) -> list[Text]
     return lines
 
 
-def _without_findings(report: Report, width: int) -> list[Text]:
+def _without_findings(report: Report, width: int, room: int) -> list[Text]:
     found = busiest(report)
     if found is None:
-        return [*_lines(way_on(report), width, most=4), *_kernels(report, width)]
+        way = _lines(way_on(report), width, most=max(1, min(4, room)))
+        return [*way, *_kernels(report, width, room - len(way))]
     title, rows = found
-    return [*_listed(title, rows, width), *_lines(TRY_ON_THE_CPU, width, most=2)]
+    way = _lines(TRY_ON_THE_CPU, width, most=2)
+    return [*_listed(title, rows, width, room - len(way)), *way]
 
 
-def _rest(report: Report, width: int) -> list[Text]:
+def _rest(report: Report, width: int, room: int) -> list[Text]:
     """Where the findings give little: what the most of the step is, and what to do about that."""
     if report.regime.name == "device-bound":
-        return _kernels(report, width)
+        return _kernels(report, width, room)
     way = way_on(report, none="Most of the step goes into something else. ")
-    return [Text(), *_lines(way, width, most=3)]
+    return [Text(), *_lines(way, width, most=min(3, room - 1))] if room >= _LEAST else []
 
 
-def _kernels(report: Report, width: int) -> list[Text]:
+def _kernels(report: Report, width: int, room: int) -> list[Text]:
     """What the device computes, where that is what takes the time."""
-    rows = longest_kernels(report)
-    return [Text(), *_listed(KERNELS, rows, width)] if rows else []
+    rows = _listed(KERNELS, longest_kernels(report), width, room - 1)
+    return [Text(), *rows] if rows else []
 
 
-def _listed(title: str, rows: list[tuple[list[str], str]], width: int) -> list[Text]:
-    lines = _lines(f"{title}:", width, style="bold")
-    for numbers, name in rows:
-        lines += _lines(f"{' '.join(number.rjust(9) for number in numbers)}  {name}", width, indent=1)
-    return lines
+def _listed(title: str, rows: list[tuple[list[str], str]], width: int, room: int) -> list[Text]:
+    """A heading and as many rows as there is room for; nothing where that is none: a heading alone says nothing."""
+    shown = [
+        line
+        for numbers, name in rows[: max(0, room - 1)]
+        for line in _lines(f"{' '.join(number.rjust(9) for number in numbers)}  {name}", width, indent=1)
+    ]
+    return [*_lines(f"{title}:", width, style="bold"), *shown] if shown else []
 
 
 def _next(report: Report, more: int, width: int) -> list[Text]:
@@ -157,9 +159,11 @@ def _next(report: Report, more: int, width: int) -> list[Text]:
     lines = [f"{count}evidence and tables:  {explain} --full"]
     if len(lines[0]) > width:
         # What is copied from both lines runs, unless the path alone is longer than a line.
-        whole = f"  {explain} \\"
-        lines = [f"{count}evidence and tables:", *(whole[at : at + width] for at in range(0, len(whole), width))]
-        lines.append("    --full")
+        whole = f"  {explain} --full"
+        if len(whole) > width:
+            whole = f"  {explain} \\"
+        pieces = [whole[at : at + width] for at in range(0, len(whole), width)]
+        lines = [f"{count}evidence and tables:", *pieces, *(["    --full"] if whole.endswith("\\") else [])]
     page = f"on a page, with the timeline:  {command('view', report)}"
     if report.source.contexts:
         page = f"the contexts themselves:  {command('tree', report)}"

@@ -173,7 +173,7 @@ def header(tree: Tree) -> Text:
     """What the tree is of: source, device time, steps, devices, phases."""
     info = tree.info
     device = tree.total("device")
-    host = info.watched is not None and not device
+    host = not device
     total = tree.total("host") if host else device
     facts = [f"{format_quantity('time', total)} of {'host' if host else 'device'} time"]
     if steps := info.step_count:

@@ -22,7 +22,7 @@ from lanewise.trace.schema import Kind
 _SHOWN = 8
 _IN_COMPILED_CODE = (
     'let the compiled code replay itself: `torch.compile(..., mode="reduce-overhead")` starts a region with one launch. '
-    "Look at the operators listed here for what stays outside; a larger batch gives the device more to do for the "
+    "Look at the operators that take most for what stays outside; a larger batch gives the device more to do for the "
     "same host time."
 )
 
@@ -77,7 +77,7 @@ def host_work(facts: Facts, *, share_from: float = 0.10) -> Outcome:
     Costs: at most the host's time in operators: less, one launch for all of them, and other threads for what launches
     nothing.
 
-    Fix: look at the operators listed here first: work on the CPU that could be done on the device, once instead of every
+    Fix: look first at the operators that take most: work on the CPU that could be done on the device, once instead of every
     step, or by another thread. Then one launch for all: `torch.compile(..., mode="reduce-overhead")` or a CUDA graph. A
     larger batch gives the device more to do for the same host time.
 
