@@ -82,7 +82,7 @@ def main() -> None:
         samples = bursts = 0
         for _ in range(PAIRS):
             plain = window(step, rounds)
-            sampling = Bursts(lambda: kept)
+            sampling = Bursts(lambda: kept if context_in_use() else None)
             sampling.begin()
             sampled = window(step, rounds)
             sampling.finish()

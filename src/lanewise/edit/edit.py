@@ -79,6 +79,15 @@ class Edit(cst.CSTTransformer):
         self.imports |= text.startswith("torch.") and not self.names.bound("torch", at)
         return text
 
+    def tried(self, node: cst.CSTNode) -> bool:
+        """Whether an error may be waited for: a `try` is around the node, or another manager than torch's plain ones."""
+        for around in self.names.parents(node):
+            if isinstance(around, cst.Try | cst.TryStar):
+                return True
+            if isinstance(around, cst.With) and any(self.names.full(one.item) not in _PLAIN for one in around.items):
+                return True
+        return False
+
     def repeated(self, node: cst.CSTNode) -> bool:
         """Whether the node is inside a loop or a function that is not the outermost one: code that may run many times."""
         around = self.names.parents(node)
@@ -87,6 +96,7 @@ class Edit(cst.CSTTransformer):
         return bool(loops) or len(functions) > 1 or any(f.name.value in _STEP_NAMES for f in functions)
 
 
+_PLAIN = ("torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.autocast")
 _STEP_NAMES = frozenset({"step", "forward", "train_step", "training_step", "validation_step"})
 
 

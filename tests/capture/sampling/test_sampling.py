@@ -6,7 +6,9 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +17,9 @@ from lanewise.capture.sampling.bursts import Bursts
 from lanewise.capture.sampling.pc_sampler import PcSampler, SamplingError, crc_of
 from lanewise.capture.sampling.samples_file import samples_of, write_samples
 from lanewise.cli.reading.kernel import kernel
-from lanewise.errors import InputError
+from lanewise.cli.recording import sampled_run
+from lanewise.cli.recording.run import run as run_verb
+from lanewise.errors import InputError, UsageError
 from lanewise.machine_code.sampled import stalls
 from lanewise.machine_code.sampled.samples import read_samples
 from tests.capture.sampling.fake_cupti import FakeCupti, Recorded
@@ -136,6 +140,9 @@ def test_it_says_per_line_what_warps_wait_for(tmp_path: Path) -> None:
     assert "Its warps wait for data from global or local memory (85 %)" in text
     assert "planted.cu:11: for data from global or local memory" in text
     assert "for room in the queue of shared memory" in text
+    assert "Limited by uncoalesced loads" in text
+    assert "Fix: let neighbouring threads take neighbouring elements" in text
+    assert "does not look like it" not in text
     assert "not known" not in text
     assert "tile_columns" not in run(str(tmp_path / "train.samples.json"), "--name", "row_sums")
 
@@ -180,3 +187,40 @@ def test_a_program_runs_as_it_does_without(tmp_path: Path) -> None:
     assert (done.stdout, done.returncode) == ("out ['--lr', '1']\n", 3)
     assert done.stderr.count("\n") == 1
     assert "nothing was sampled" in done.stderr
+
+
+def test_what_is_for_recordings_of_steps_is_refused() -> None:
+    with pytest.raises(UsageError, match="--sample records no steps: leave out --stacks, --json"):
+        CliRunner().invoke(run_verb, ["--sample", "--stacks", "--json", "-c", "1"], catch_exceptions=False)
+
+
+def test_at_the_end_of_a_program_a_file_is_written_and_none_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupti = FakeCupti(recorded("row_sums"))
+    monkeypatch.setattr(sampled_run, "loaded_cupti", lambda: cupti)
+    monkeypatch.setattr(sampled_run, "context_in_use", lambda: 1)
+    monkeypatch.setattr(sampled_run, "caches", list)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said: list[str] = []
+    monkeypatch.setattr(sampled_run, "say", said.append)
+    for _ in range(2):
+        ended: list[Any] = []
+        monkeypatch.setattr(sampled_run.atexit, "register", ended.append)
+        sampled_run.start({"out": str(tmp_path / "out"), "name": "train", "explain": True})
+        assert cupti.stopped.acquire(timeout=10)
+        ended[0]()
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["train-rank1-2.samples.json", "train-rank1.samples.json"]
+    assert [text.split(" ")[0] for text in said] == ["next:", "next:"]
+    assert read_samples(tmp_path / "out" / names[0]).kernels[0].name == "row_sums"
+
+
+def test_where_code_and_samples_disagree_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = sampled(tmp_path, "row_sums")
+    monkeypatch.setattr(stalls, "kernels_in", lambda path: [replace(LISTED["double_constant"], code=renamed)])
+    renamed = replace(LISTED["double_constant"].code, name="row_sums")
+    text = run(str(path))
+    assert "Limited by double precision" in text
+    assert "what its warps wait for does not look like it" in text

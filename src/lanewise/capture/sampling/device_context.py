@@ -15,11 +15,12 @@ from lanewise.capture.context.native_build import cupti_library
 __all__ = ["context_in_use", "loaded_cupti"]
 
 _DRIVER = "libcuda.so.1"
-_MAPPED = re.compile(r"\s(/\S*libcupti\.so[^\s]*)$", re.MULTILINE)
+_MAPPED = re.compile(r"^[^/\n]*(/.*libcupti\.so\S*)$", re.MULTILINE)
 
 
 def context_in_use() -> int:
-    """The primary context that the program has made, 0 if there is none yet."""
+    """The primary context that the program has made, 0 if there is none yet. It becomes that of the calling thread: one of
+    ours."""
     # The program has come to its device once torch says so; the driver alone would be initialised by asking.
     cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized():
@@ -32,6 +33,7 @@ def context_in_use() -> int:
         driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active))
         context = ctypes.c_void_p()
         if active.value and not driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device):
+            driver.cuCtxSetCurrent(context)
             return context.value or 0
     return 0
 

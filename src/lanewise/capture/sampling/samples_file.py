@@ -42,7 +42,6 @@ def samples_of(bursts: Bursts, crc: Callable[[bytes], int], folders: list[Path])
 
 def write_samples(path: Path, samples: dict[str, Any]) -> None:
     """Write them. OSError where that fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(samples) + "\n", encoding="utf-8")
 
 

@@ -74,8 +74,8 @@ class _Target(NamedTuple):
 )
 @click.option("--no-proof", is_flag=True, help="With --apply: write them without running anything.")
 @click.option("--unsafe", is_flag=True, help="Also what may change results beyond rounding; read the diff first.")
-@click.option("--only", multiple=True, metavar="NAME[:LINE]", help="Only these edits, or the one at that line.")
-@click.option("--skip", multiple=True, metavar="NAME[:LINE]", help="Not these edits, or not the one at that line.")
+@click.option("--only", multiple=True, metavar="NAME[:LINE],...", help="Only these edits, or the one at that line.")
+@click.option("--skip", multiple=True, metavar="NAME[:LINE],...", help="Not these edits, or not the one at that line.")
 @click.option("--pick", is_flag=True, help="Show each change by itself and ask whether to make it.")
 @click.option(
     "--trace", "trace", metavar="TRACE", help="A recording of the program: only edits that answer its findings."
@@ -93,6 +93,8 @@ def fix(ctx: click.Context, **given: Any) -> None:
     lanewise.optimize: show it. With -o all of it becomes a page, one file to send; with --json that file.
     """
     script, arguments = _checked(ctx.meta["program"], given)
+    for name in ("only", "skip"):
+        given[name] = [one.strip() for value in given[name] for one in value.split(",")]
     if given["output"] is not None:
         check_output(given["output"], given["force"])
     if script.suffix == ".json" and not script.is_dir():

@@ -223,6 +223,16 @@ def _options(program: Program, given: dict[str, Any]) -> Options:
     )
 
 
+_OF_STEPS = (
+    *("stop", "quick", "whole", "step_on", "stacks", "memory", "sync_events", "all_threads"),
+    *("skip", "warmup", "active", "max_size", "as_json"),
+)
+
+
+def _option(name: str) -> str:
+    return "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
+
+
 def _source(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace") if os.path.isfile(path) else ""
@@ -234,6 +244,9 @@ def _record(program: Program, given: dict[str, Any]) -> NoReturn:
     from lanewise.capture.script import become
 
     if given["sample"]:
+        needless = [name for name in _OF_STEPS if given[name]]
+        if needless:
+            raise UsageError(f"--sample records no steps: leave out {', '.join(map(_option, needless))}")
         told = {"out": str(given["out"]), "name": given["name"] or program.name, "explain": given["explain"]}
         become(program, "lanewise.cli.recording.sampled_run", told)
     order = {

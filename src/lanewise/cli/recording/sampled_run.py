@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from lanewise.capture.file.save import free_path, rank_suffix
 from lanewise.capture.sampling.bursts import Bursts
 from lanewise.capture.sampling.device_context import context_in_use, loaded_cupti
 from lanewise.capture.sampling.pc_sampler import PcSampler, crc_of
@@ -44,7 +45,7 @@ def _sampler() -> PcSampler | None:
 class _Afterwards:
     def __init__(self, bursts: Bursts, order: dict[str, Any]) -> None:
         self._bursts, self._explain = bursts, order["explain"]
-        self._path = Path(order["out"]).absolute() / f"{order['name']}.samples.json"
+        self._folder, self._name = Path(order["out"]).absolute(), order["name"] + rank_suffix(os.environ)
         self._process = os.getpid()
         self._search = [str(Path(__file__).resolve().parents[3]), *installed_first()]
 
@@ -65,12 +66,14 @@ class _Afterwards:
             return
         cupti = loaded_cupti()
         try:
-            write_samples(self._path, samples_of(bursts, lambda code: crc_of(cupti, code), caches()))
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = free_path(self._folder, self._name, ".samples.json")
+            write_samples(path, samples_of(bursts, lambda code: crc_of(cupti, code), caches()))
         except OSError as error:
-            say(f"cannot write {self._path}: {error.strerror or error}")
+            say(f"cannot write samples in {self._folder}: {error.strerror or error}")
             return
-        shown = os.path.relpath(self._path)
-        if not self._explain:
+        shown = os.path.relpath(path)
+        if not self._explain or os.environ.get("RANK", "0") != "0":
             say(f"next: lanewise kernel {shlex.quote(shown)}")
             return
         for stream in (sys.stdout, sys.stderr):

@@ -30,6 +30,26 @@ _SIZES = frozenset(
 )
 _NUMBERS = frozenset({"builtins.int", "builtins.float", "builtins.len", "builtins.abs", "builtins.min", "builtins.max"})
 
+_WRITES = frozenset({"out", "inplace", "max_norm", "training"})
+"""Arguments by which a function of torch writes to others of its arguments, or draws."""
+_FUNCTIONS_THAT_WRITE = frozenset(
+    f"torch.nn.functional.{name}"
+    for name in (
+        "embedding",
+        "relu",
+        "relu6",
+        "elu",
+        "selu",
+        "celu",
+        "leaky_relu",
+        "silu",
+        "mish",
+        "hardtanh",
+        "threshold",
+    )
+)
+"""Those that can be told so by place, behind their tensors."""
+
 
 class Purity:
     """Answers for expressions of one file."""
@@ -77,9 +97,12 @@ class Purity:
         if full:
             known = full in ELEMENTWISE | REDUCTIONS or (full in MAKERS and last not in RANDOM)
             known = known or full in _NUMBERS or full.startswith("math.")
-            return known and not any(
-                arg.keyword is not None and arg.keyword.value in ("out", "inplace") for arg in node.args
-            )
+            given = {arg.keyword.value for arg in node.args if arg.keyword is not None}
+            # An embedding with a largest norm shrinks its table; arguments by place may be any of these.
+            by_place = sum(arg.keyword is None for arg in node.args)
+            writes = bool(given & _WRITES) or any(arg.star for arg in node.args)
+            tensors = 2 if last == "embedding" else 1
+            return known and not writes and (full not in _FUNCTIONS_THAT_WRITE or by_place <= tensors)
         if not isinstance(node.func, cst.Attribute):
             return False
         name = node.func.attr.value

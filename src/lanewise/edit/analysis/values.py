@@ -36,14 +36,18 @@ _SELF_AGAIN = frozenset({"to", "cuda", "cpu", "eval", "train", "half", "float", 
 
 
 class Values:
-    """Answers what expressions of one file are; remembers what it has found."""
+    """Answers what expressions of one file are; remembers what it has found.
+
+    Attributes:
+        elsewhere: names that functions declare to write outside of themselves.
+    """
 
     def __init__(self, names: Names) -> None:
         self._names = names
         self._torch = TorchResults(names, self._of)
         self._found: dict[cst.CSTNode, Value] = {}
         declared = m.findall(names.module, m.Global() | m.Nonlocal())
-        self._elsewhere = {name for one in declared for name in mentioned(one)}  # names that other functions write
+        self.elsewhere = {name for one in declared for name in mentioned(one)}
         self._attributes: Attributes | None = None
 
     def of(self, node: cst.CSTNode) -> Value:
@@ -117,7 +121,7 @@ class Values:
             return Value("dtype", dtype=DTYPES[full])
         if full in ("math.pi", "math.inf", "torch.inf", "torch.pi", "math.e"):
             return NUMBER
-        if node.value not in self._elsewhere and (just := just_written(self._names, node)) is not None:
+        if node.value not in self.elsewhere and (just := just_written(self._names, node)) is not None:
             return self._of(just)
         writes = self._names.writes(node)
         return joined([self._written(one.node, one.target) for one in writes]) if writes else UNKNOWN

@@ -53,9 +53,22 @@ class Program:
 
     def writes_in_place(self) -> bool:
         """Whether tensors may be written to in place: what is a view and what is a copy would show."""
-        plain = ("requires_grad_", "_", "zero_", "manual_seed_")
-        methods = any(w.endswith("_") and not w.startswith("_") and w not in plain for w in self.words)
-        return methods or bool(m.findall(self.names.module, m.AssignTarget(m.Subscript()) | m.AugAssign(m.Subscript())))
+        plain = ("requires_grad_", "_", "manual_seed_", "zero_")
+        if any(word.endswith("_") and not word.startswith("_") and word not in plain for word in self.words):
+            return True
+        module = self.names.module
+        if m.findall(module, m.AssignTarget(m.Subscript()) | m.AugAssign(m.Subscript())):
+            return True
+        # What gradients are filled with, nothing else reads.
+        zeroed = m.findall(module, m.Attribute(attr=m.Name("zero_")))
+        gradients = m.findall(module, m.Attribute(value=m.Attribute(attr=m.Name("grad")), attr=m.Name("zero_")))
+        counted = m.findall(module, m.AugAssign(m.Name()))
+        return len(zeroed) > len(gradients) or not all(map(self._counts, counted))
+
+    def _counts(self, node: cst.CSTNode) -> bool:
+        """Whether `name += value` makes a number, text or list, and writes into no tensor."""
+        target = cst.ensure_type(node, cst.AugAssign).target
+        return self.values.of(target).what in ("number", "text", "list")
 
 
 def _words(module: cst.Module) -> Iterable[str]:

@@ -11,10 +11,11 @@ from typing import Generic, TypeVar
 from lanewise.errors import LanewiseError
 from lanewise.machine_code.cubins import Kernel, kernels_in
 from lanewise.machine_code.disassembly import Instruction, Place
+from lanewise.machine_code.limiter import Limiter, limits_of
 from lanewise.machine_code.sampled.samples import KernelSamples, Samples
-from lanewise.machine_code.stall_reasons import NOT_ISSUED, stall_called
+from lanewise.machine_code.stall_reasons import NOT_ISSUED, expected_stalls, stall_called, top_stall
 
-__all__ = ["Sampled", "Stalls", "code_of", "stalls_of"]
+__all__ = ["Sampled", "Stalls", "stalls_of"]
 
 At = TypeVar("At", Instruction, Place)
 
@@ -42,7 +43,7 @@ class Stalls:
         lines: source lines, the most sampled first; none where the code is unknown or has no lines.
         instructions: those that were sampled, in order of the code; none where it is unknown.
         missing: why the code is not known, "" if it is.
-        kernel: the code.
+        kernel: the code. limits: what limits it by its code, the most important first; none where that is unknown.
     """
 
     name: str
@@ -53,6 +54,12 @@ class Stalls:
     instructions: tuple[Sampled[Instruction], ...]
     missing: str
     kernel: Kernel | None
+    limits: tuple[Limiter, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        """Whether its warps wait for what its code says that it is limited by."""
+        return top_stall(self.reasons) in expected_stalls(self.limits)
 
 
 def stalls_of(samples: Samples) -> list[Stalls]:
@@ -63,7 +70,7 @@ def stalls_of(samples: Samples) -> list[Stalls]:
     return sorted(found, key=lambda one: -one.number)
 
 
-def code_of(samples: KernelSamples) -> tuple[Kernel | None, str]:
+def _code_of(samples: KernelSamples) -> tuple[Kernel | None, str]:
     """The code of a sampled kernel, or why there is none."""
     if not samples.code:
         return None, "its code is in no compiler's cache"
@@ -85,7 +92,7 @@ def _counts(samples: KernelSamples) -> Counter[tuple[int, str]]:
 
 def _of_kernel(samples: KernelSamples, share: float) -> Stalls:
     counts = _counts(samples)
-    kernel, missing = code_of(samples)
+    kernel, missing = _code_of(samples)
     by_offset: dict[int, Counter[str]] = {}
     reasons, by_place = Counter[str](), dict[Place, Counter[str]]()
     for (offset, reason), number in counts.items():
@@ -107,6 +114,7 @@ def _of_kernel(samples: KernelSamples, share: float) -> Stalls:
         tuple(instructions),
         missing,
         kernel,
+        limits_of(kernel).limits if kernel is not None else (),
     )
 
 

@@ -41,6 +41,8 @@ def _kernel(stalls: Stalls) -> dict[str, Any]:
         "lines": [_sampled(one) for one in stalls.lines],
         "instructions": [_sampled(one) for one in stalls.instructions],
         "missing": stalls.missing,
+        "limits": [{"name": limit.name, "defect": limit.defect, "why": limit.why} for limit in stalls.limits],
+        "agrees": stalls.agrees if stalls.limits else None,
     }
 
 

@@ -12,7 +12,7 @@ from lanewise.machine_code.sampled.samples import Samples
 from lanewise.machine_code.sampled.stalls import Stalls
 from lanewise.machine_code.stall_reasons import MEANINGS, NO_WAITS
 from lanewise.report.quantity import format_quantity
-from lanewise.show.kernel.kernel_text import place_text
+from lanewise.show.kernel.kernel_text import limit_text, place_text
 from lanewise.show.safe_text import clean
 
 __all__ = ["render_stalls", "summary_text", "wait_text"]
@@ -45,6 +45,11 @@ def _paragraph(one: Stalls) -> list[RenderableType]:
     for line in [line for line in one.lines if line.number >= _WORTH * one.number][:_LINES]:
         where = place_text(line.at)
         lines.append(Text(f"{_percent(line.number / one.number):>5}  {where}: {_waits(line.reasons, line.number)}"))
+    if one.limits and one.limits[0].defect:
+        lines.append(Text(limit_text(one.limits[0], first=True)))
+        if not one.agrees:
+            lines.append(Text("So its code says; what its warps wait for does not look like it.", style="dim"))
+        lines.append(Padding(Text(f"Fix: {one.limits[0].advice}."), (0, 0, 0, 2)))
     if one.missing:
         lines.append(Text(f"At which lines is not known: {clean(one.missing, 160)}.", style="dim"))
     elif not one.lines:

@@ -61,6 +61,8 @@ class CompileRegion(Edit):
         calls = self.names.calls_of(function)
         if not calls or not self.program.closed or self.program.says(_NOT_COMPILED, "hook"):
             return False
+        if any(self.tried(call) for call in calls):  # what is compiled says something else in its errors
+            return False
         params = [*function.params.posonly_params, *function.params.params, *function.params.kwonly_params]
         given = [self.values.argument(function, call, one.name.value) for call in calls for one in params]
         plain = function.params.star_kwarg is None and not isinstance(function.params.star_arg, cst.Param)

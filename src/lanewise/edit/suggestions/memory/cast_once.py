@@ -51,7 +51,7 @@ class CastOnce(Edit):
         if call is None or not isinstance(call.func, cst.Attribute) or not isinstance(call.func.value, cst.Name):
             return ""
         owner, method = call.func.value, call.func.attr.value
-        if not self.values.of(owner).tensor or mentioned(call) & changed:
+        if not self.values.of(owner).tensor or mentioned(call) & (changed | self.values.elsewhere):
             return ""
         if method != "to":
             return "" if call.args else f"{owner.value}_{method}"

@@ -37,7 +37,8 @@ class MaskPartition(Edit):
         if (by.rank is not None and by.rank != 1) or by.dtype == "int" or (of.known and not of.tensor):
             return updated_node  # every element of a larger mask selects one of its own
         argsort = self.written("torch.argsort", original_node)
-        safe = by.rank == 1 and by.dtype == "bool" and of.tensor
+        # A mask of another length is an error, which a sort of it is not.
+        safe = by.rank == 1 and by.dtype == "bool" and of.tensor and not self.tried(original_node)
         what = f"the host waits to learn how many rows {text_of(mask)} selects"
         if not argsort or not self.offer(original_node, what, safe=safe):
             return updated_node

@@ -79,7 +79,7 @@ class UnusedWait(Edit):
         if (own and not value.tensor) or self._timed(original):
             return updated
         pure = Purity(self.program).expression(of)
-        safe = value.tensor and not self._expected(original) and not self.program.says(_WAITED_FOR)
+        safe = value.tensor and not self.tried(original) and not self.program.says(_WAITED_FOR)
         if not pure and not value.tensor:
             return updated  # what is computed has to stay, and that it can stay by itself is not known
         if not self.offer(
@@ -92,18 +92,6 @@ class UnusedWait(Edit):
 
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If | cst.RemovalSentinel:  # noqa: N802
         return cst.RemoveFromParent() if emptied(updated_node) and not emptied(original_node) else updated_node
-
-    def _expected(self, node: cst.CSTNode) -> bool:
-        """Whether something around the read may be there for an error, or for the time, that it brings."""
-        for around in self.names.parents(node):
-            if isinstance(around, cst.Try | cst.TryStar):
-                return True
-            if isinstance(around, cst.With):
-                for item in around.items:
-                    full = self.names.full(item.item)
-                    if full not in ("torch.no_grad", "torch.inference_mode", "torch.enable_grad", "torch.autocast"):
-                        return True
-        return False
 
     def _timed(self, node: cst.CSTNode) -> bool:
         """Whether the function around it reads a clock: then the wait belongs to a measurement."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import libcst as cst
+import libcst.matchers as m
 
 from lanewise.edit.analysis.imported_names import text_of
 from lanewise.edit.analysis.optimizer_calls import arguments_of, dense_parameters
@@ -11,6 +12,8 @@ from lanewise.edit.edit import Edit, argument, is_literal, parse_expression, set
 __all__ = ["OptimizerFlags"]
 
 _FUSED = frozenset(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
+_FLAGS = ("fused", "foreach", "param_groups")
+_SHOW = ("builtins.print", "builtins.repr", "builtins.str", "builtins.format")
 
 
 class OptimizerFlags(Edit):
@@ -42,6 +45,7 @@ class OptimizerFlags(Edit):
             and fused is None
             and not full.endswith("Adagrad")
             and dense_parameters(self.program, given.get("params", []))
+            and not self._shown(original_node)
         )
         kind = full.rpartition(".")[2]
         what = f"{kind} updates parameters one by one or in batches; fused updates all at once"
@@ -55,3 +59,21 @@ class OptimizerFlags(Edit):
             )
         changed = without_argument(updated_node, "foreach") if foreach is not None else updated_node
         return set_argument(changed, "fused", "True")
+
+    def _shown(self, call: cst.Call) -> bool:
+        """Whether the program reads or prints the flags of its optimizers."""
+        if self.program.says(("defaults",)) or any(
+            one.evaluated_value in _FLAGS
+            for one in m.findall(self.names.module, m.SimpleString())
+            if isinstance(one, cst.SimpleString) and not isinstance(self.names.parent(one), cst.DictElement)
+        ):
+            return True
+        line = self.names.parent(call)
+        names = [one.target for one in line.targets] if isinstance(line, cst.Assign) else []
+        for name in names:
+            for read in self.names.reads(name) if isinstance(name, cst.Name) else ():
+                around = self.names.parent(read)
+                whole = around if not isinstance(around, cst.Arg) else self.names.parent(around)
+                if isinstance(whole, cst.FormattedStringExpression) or (whole and self.names.full(whole) in _SHOW):
+                    return True
+        return False
