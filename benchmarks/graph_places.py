@@ -1,4 +1,4 @@
-"""How much of what CUDA graphs replay stands at its module and line in the trace of `lanewise run`, for six programs.
+"""How much of what CUDA graphs replay stands at its module and line in the trace of `lanewise run --graphs`, for six programs.
 
     python -m benchmarks.graph_places [--programs NAME ...] [--out FILE]
 
@@ -25,7 +25,6 @@ from benchmarks.machine import described
 from torch import nn
 
 import lanewise
-from lanewise.capture.graphs.graph_captures import GraphCaptures
 from lanewise.capture.recording import Options, Recording
 from lanewise.trace.frames import is_library, parse_frame
 from lanewise.trace.metadata import from_metadata
@@ -163,11 +162,9 @@ def main() -> None:
 
 def measured(name: str, looks: bool) -> dict[str, Any]:
     """One program, recorded in a process of its own."""
-    if not looks:
-        GraphCaptures.install = lambda _: None  # type: ignore[method-assign]
     said: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        recording = Recording(Options(out=Path(folder)), said.append)
+        recording = Recording(Options(out=Path(folder), graphs=looks), said.append)
         recording.start()
         recording.step()
         step = PROGRAMS[name]()

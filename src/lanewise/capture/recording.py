@@ -61,6 +61,7 @@ class Options:
         plan: steps of each kind. flags: what to record. out: folder for the trace. name: first part of its file name.
         whole: record from the first torch import on, without looking for steps. step_on: function that begins a step.
         stop: end the program when recording is over. redact: leave the command line out. command: that command line.
+        graphs: note where in the program CUDA graphs are captured.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -70,6 +71,7 @@ class Options:
     whole: bool = False
     step_on: str | None = None
     stop: bool = False
+    graphs: bool = False
     redact: bool = False
     command: tuple[str, ...] = ()
 
@@ -187,7 +189,8 @@ class Recording:
             if self.options.whole:
                 self.window.begin_whole()
                 return
-            self._graphs.install()
+            if self.options.graphs:
+                self._graphs.install()
             target = self.options.step_on
             self.finder.install([lambda found: FunctionSteps(found, target)] if target else [])
         except Exception as error:

@@ -67,6 +67,9 @@ class RunCommand(click.Command):
 @click.option("--shapes/--no-shapes", default=True, show_default=True, help="Record operator shapes.")
 @click.option("--memory", is_flag=True, help="Record allocator events.")
 @click.option("--sync-events", is_flag=True, help="Record what streams and events wait for (CUDA).")
+@click.option(
+    "--graphs", is_flag=True, help="Note where in the program CUDA graphs are captured; not yet tried on a card."
+)
 @click.option("--all-threads", is_flag=True, help="Record operators of threads that the program starts by itself.")
 @click.option(
     "--skip",
@@ -218,6 +221,7 @@ def _options(program: Program, given: dict[str, Any]) -> Options:
         whole=whole,
         step_on=step_on,
         stop=given["stop"],
+        graphs=given["graphs"],
         redact=given["redact"],
         command=("python", *program.words),
     )
@@ -225,7 +229,7 @@ def _options(program: Program, given: dict[str, Any]) -> Options:
 
 _OF_STEPS = (
     *("stop", "quick", "whole", "step_on", "stacks", "memory", "sync_events", "all_threads"),
-    *("skip", "warmup", "active", "max_size", "as_json"),
+    *("graphs", "skip", "warmup", "active", "max_size", "as_json"),
 )
 
 
