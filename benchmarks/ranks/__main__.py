@@ -3,6 +3,7 @@
     python -m benchmarks.ranks --device cuda --nproc 2 -o ranks.json       jobs on two GPUs, as many as eight minutes allow
     python -m benchmarks.ranks --only sleep,none                           on the CPU, with gloo
     python -m benchmarks.ranks --only mixed,mixed-sleep --nproc 4          of four ranks, which no other job needs
+    python -m benchmarks.ranks --again ranks.json --keep KEPT              reads again what was recorded, and runs nothing
 
 Before it is recorded each job runs with the plant and without it in turns, in the same processes (`benchmarks.ranks.job`).
 What the plant takes on the late rank (`true_ms`) stands beside what the rank is said to do more (`said_ms`), and the step
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -88,8 +89,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of jobs, with commas between them")
     parser.add_argument("--seconds", type=float, default=420.0, help="no job is begun after that")
     parser.add_argument("--keep", type=Path, help="folder for the traces")
+    parser.add_argument("--again", type=Path, help="results of an earlier run, whose traces --keep names")
     parser.add_argument("-o", "--output", type=Path, default=Path("ranks-results.json"))
     args = parser.parse_args()
+    if args.again:
+        read_again(args)
+        return
     begun = time.monotonic()
     only = args.only.split(",") if args.only else [case.name for case in CASES if case.kind != "mixed"]
     wanted = [case for case in CASES if case.name in only]
@@ -121,10 +126,7 @@ def run_case(case: Case, args: argparse.Namespace, folder: Path) -> dict[str, An
         torchrun(["--no-python", *record, "-o", str(folder / "traces"), *words], args.nproc)
         result |= truth_of([json.loads((folder / f"truth-{rank}.json").read_text()) for rank in range(args.nproc)])
         result["recorded_s"] = round(time.monotonic() - begun, 1)
-        answer = called(
-            [sys.executable, "-m", "lanewise", "ranks", str(folder / "traces"), "--json", "--no-cache", "--no-findings"]
-        )
-        result |= judged(json.loads(answer), case, late)
+        result |= judged(answer_of(folder), case, late)
     except (subprocess.SubprocessError, OSError, ValueError, KeyError) as error:
         # The command names places of the machine.
         output = str(getattr(error, "stderr", "") or error)
@@ -132,6 +134,30 @@ def run_case(case: Case, args: argparse.Namespace, folder: Path) -> dict[str, An
         result["right"] = False
     result["seconds"] = round(time.monotonic() - begun, 1)
     return result
+
+
+def answer_of(folder: Path) -> dict[str, Any]:
+    """What `lanewise ranks` says of the traces of a job."""
+    words = ["ranks", str(folder / "traces"), "--json", "--no-cache", "--no-findings"]
+    return json.loads(called([sys.executable, "-m", "lanewise", *words]))
+
+
+def read_again(args: argparse.Namespace) -> None:
+    """The results of an earlier run with what is said of its traces now; jobs whose traces were not kept are left out."""
+    before = json.loads(args.again.read_text())
+    results: list[dict[str, Any]] = []
+    for one in before["jobs"]:
+        if not (args.keep / one["name"] / "traces").is_dir():
+            continue
+        case = Case(**{field.name: one[field.name] for field in fields(Case)})
+        # What was measured stays.
+        kept = {key: value for key, value in one.items() if not key.startswith(("said", "right"))}
+        results.append(kept | judged(answer_of(args.keep / case.name), case, one["late"]))
+        print(told(results[-1]), flush=True)
+    args.device, args.nproc = before["device"], before["nproc"]
+    after = summary(results, args) | {"machine": before["machine"]}
+    args.output.write_text(json.dumps(after, indent=1) + "\n")
+    print(json.dumps(after["totals"]))
 
 
 def truth_of(ranks: list[dict[str, Any]]) -> dict[str, float]:

@@ -56,6 +56,15 @@ def test_what_disturbs_a_rank_in_about_half_of_its_steps_is_not_its_own(longer: 
     assert bool(compare_ranks(ranks).late) is is_late
 
 
+def test_what_disturbs_one_rank_hides_no_other() -> None:
+    ranks = [host_rank(0, [4_000_000] * 5 + [1_000_000] * 4), host_rank(1, [5_000_000] * 9)]
+    sleeps = ContextTime(Context("sleep", "sleep"), [6_000_000] * 9, 1.0)
+    late = msgspec.structs.replace(
+        ranks[1], contexts=[ranks[0].contexts[0], host_rank(1, [1_000_000] * 9).contexts[1], sleeps]
+    )
+    assert [one.index for one in compare_ranks([ranks[0], late]).late] == [1]
+
+
 def loops(number: int, times: int, around: Callable[[TraceBuilder], AbstractContextManager[object]]) -> RankSummary:
     """Steps of a few long operators, and one that is called so often: each call copies a number before it adds it."""
     b = TraceBuilder(metadata={"distributedInfo": {"rank": number, "world_size": 2}})

@@ -19,7 +19,7 @@ from lanewise.measure.distributed.gathering.read_ranks import RanksRead
 from lanewise.measure.distributed.late_ranks import Job, compare_ranks
 from lanewise.measure.distributed.together.job_what_ifs import WhatIf, what_ifs
 from lanewise.measure.distributed.together.matched_communications import Matched, match
-from lanewise.measure.distributed.without_late import Delay, as_timed, delay_of
+from lanewise.measure.distributed.without_late import Delay, delays_of
 from lanewise.report.evidence_columns import (
     CAUSE,
     DEVICE,
@@ -104,17 +104,14 @@ def told_of_job(
             "these traces have no collective in common, and no transfer: they are no ranks of one job, or were recorded "
             "over other steps"
         )
-    job = compare_ranks(found.ranks)
+    compared = compare_ranks(found.ranks)
     row_of = {id(rank): row for row, rank in enumerate(found.ranks)}
-    late_rows = [row_of[id(job.ranks[late.index])] for late in job.late]
-    delays: list[Delay] = []
-    # Stages of a pipeline wait for each other by design: what one does by itself does not make up the timed step.
-    timed = job.step_ns if job.timed and job.alike else 0.0
-    for late, row in zip(job.late, late_rows, strict=True):
-        core = Core(read(found.files[row], cache=cache))
-        factor, moving = float(job.host_factor[late.index]), together.moving(late.index)
-        delays.append(delay_of(core, late, factor, timed_ns=timed, moving=moving))
-    job = as_timed(job, delays)
+    late_rows = [row_of[id(compared.ranks[late.index])] for late in compared.late]
+
+    def core_of(row: int) -> Core:
+        return Core(read(found.files[row_of[id(compared.ranks[row])]], cache=cache))
+
+    job, delays = delays_of(compared, together, core_of)
     tables = {"ranks": Source("Ranks, per step without the profiler", _rows(job), _RANKS)}
     if job.late:
         tables["excess"] = Source("What late ranks do more", _excess(job), _EXCESS)
@@ -122,7 +119,7 @@ def told_of_job(
     tables |= communication.tables
     told = [*_late(job, delays), *_doubts(job, together), *communication.statements]
     if replayed:
-        rows = what_ifs(job, together, lambda row: Core(read(found.files[row], cache=cache)))
+        rows = what_ifs(job, together, core_of)
         if rows:
             tables["what_if"] = _what_if(rows, job)
     if explained is not None:

@@ -67,7 +67,7 @@ _ONE_CAUSE = 0.3
 """A cause is one place or few: a disturbed host is a little slower in many."""
 
 _IN_MOST = 0.5
-"""In three quarters of its steps a late rank does at least this share of what it does more in the median one."""
+"""In three quarters of its steps a rank does at least this share of what it does more in the median one."""
 
 _AGAIN, _AS_OFTEN = 5.0, 0.1
 """What is called in a loop is called by so many times more than on the others, all of it as often to within this share."""
@@ -150,7 +150,8 @@ def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> 
     step_ns = float(np.median(timed)) if timed else float(np.median([one.alone_ns for one in ordered]))
     unlike = any(one.name in ("send", "recv") for rank in ordered for one in rank.communications)
     threshold = max((max(of_step, _OF_STEP_UNLIKE) if unlike else of_step) * step_ns, _LEAST_NS)
-    excess = table.excess(_ONE_OF_STEP * step_ns if unlike else 0.0)
+    found = table.excess(_ONE_OF_STEP * step_ns if unlike else 0.0)
+    excess = [[one for one in mine if _in_most_steps(ordered[row], one)] for row, mine in enumerate(found)]
     more = np.array([sum(one.more_ns for one in mine) for mine in excess])
     late = [
         Late(row, float(more[row]), sorted(excess[row], key=lambda one: -one.more_ns))
@@ -158,7 +159,6 @@ def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> 
         if more[row] >= threshold
         and more[row] >= _OTHERS * float(np.median(np.delete(more, row)))
         and max(one.more_ns for one in excess[row]) >= _ONE_CAUSE * more[row]
-        and _in_most_steps(ordered[row], excess[row])
     ]
     on_device = np.array([context.on_device for context in table.contexts], dtype=bool)
     host_more = np.array([sum(one.more_ns for one in mine if not one.context.on_device) for mine in excess])
@@ -176,16 +176,10 @@ def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> 
     )
 
 
-def _in_most_steps(rank: RankSummary, excess: Sequence[Excess]) -> bool:
+def _in_most_steps(rank: RankSummary, one: Excess) -> bool:
     """Whether a rank does more in most of its steps: another program may disturb some of them, and so move the median."""
-    members = {context for one in excess for context in one.members}
-    steps = np.array([one.time_ns for one in rank.contexts if one.context in members], dtype=np.float64).sum(axis=0)
-    middle = float(np.median(steps))
-    mine = sum(one.mine_ns for one in excess)
-    more = sum(one.more_ns for one in excess)
-    # As a share of the median: the table may count less of a context than the steps hold.
-    less = mine * (1.0 - float(np.quantile(steps, 0.25)) / middle) if middle else 0.0
-    return less <= (1.0 - _IN_MOST) * more
+    steps = np.array([seen.time_ns for seen in rank.contexts if seen.context in one.members], dtype=np.float64)
+    return float(np.quantile(steps.sum(axis=0), 0.25)) - one.others_ns >= _IN_MOST * one.more_ns
 
 
 def _loops(excess: Sequence[Excess]) -> list[Excess]:

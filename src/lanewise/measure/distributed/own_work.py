@@ -126,12 +126,12 @@ def _called_in(core: Core, contexts: list[Context], pieces: list[Pieces]) -> dic
     """The outermost operator that most stretches of a context are in; none where most are in none."""
     if not pieces:
         return {}
-    seen = np.stack([np.concatenate([getattr(one, name) for one in pieces]) for name in ("context", "outer")])
-    each, number = np.unique(seen, axis=1, return_counts=True)
-    # Of each context the last one is the most frequent.
-    usual = {int(each[0, at]): int(each[1, at]) for at in np.argsort(number, kind="stable")}
+    context, outer = (np.concatenate([getattr(one, name) for one in pieces]) for name in ("context", "outer"))
     names = core.trace.names
-    return {contexts[context]: str(names[outer]) for context, outer in usual.items() if outer >= 0}
+    each, number = np.unique(context * (len(names) + 1) + outer + 1, return_counts=True)
+    # Of each context the last one is the most frequent.
+    usual = dict(divmod(pair, len(names) + 1) for pair in each[np.argsort(number, kind="stable")].tolist())
+    return {contexts[at]: str(names[name - 1]) for at, name in usual.items() if name}
 
 
 def _run(core: Core) -> tuple[np.ndarray, int]:

@@ -18,7 +18,7 @@ from lanewise.trace.metadata import from_metadata
 __all__ = ["ContextTime", "RankSummary", "summarise", "with_shared"]
 
 
-class ContextTime(msgspec.Struct, frozen=True, gc=False):
+class ContextTime(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Own time of a rank in one context.
 
     Attributes:

@@ -16,11 +16,12 @@ from lanewise.measure.core import Core
 from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.late_ranks import Excess, Job, Late
 from lanewise.measure.distributed.own_work import Context, OwnWork, device_contexts, own_work
+from lanewise.measure.distributed.together.matched_communications import Matched
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
 from lanewise.replay.undistort import slower
 
-__all__ = ["Delay", "as_timed", "delay_of"]
+__all__ = ["Delay", "as_timed", "delay_of", "delays_of"]
 
 _ONE_NS = 200_000
 """A stretch of the host this long without a row in it takes as long while it is recorded: sleep, other code, a loader."""
@@ -97,6 +98,27 @@ def _as_long_as(timed_ns: float, at: Callable[[float], StepGraph]) -> float:
         middle = (low * high) ** 0.5
         low, high = (middle, high) if simulate(at(middle)).step_ns < timed_ns else (low, middle)
     return (low * high) ** 0.5
+
+
+def delays_of(job: Job, together: Matched, core_of: Callable[[int], Core]) -> tuple[Job, list[Delay]]:
+    """The job as its timed step says that it is, and what each of its late ranks costs it.
+
+    Args:
+        job, together: its ranks, and what they did together. core_of: the rank of a row of the job.
+    """
+    # Stages of a pipeline wait for each other by design: what one does by itself does not make up the timed step.
+    timed = job.step_ns if job.timed and job.alike else 0.0
+    delays = [
+        delay_of(
+            core_of(late.index),
+            late,
+            float(job.host_factor[late.index]),
+            timed_ns=timed,
+            moving=together.moving(late.index),
+        )
+        for late in job.late
+    ]
+    return as_timed(job, delays), delays
 
 
 def as_timed(job: Job, delays: Sequence[Delay]) -> Job:

@@ -12,7 +12,8 @@ from lanewise.diagnose.sections.rank_causes import cause_of, context_name, descr
 from lanewise.measure.distributed.late_ranks import OF_STEP, compare_ranks
 from lanewise.measure.distributed.rank_summary import summarise
 from lanewise.measure.distributed.ranks import Ranks
-from lanewise.measure.distributed.without_late import delay_of
+from lanewise.measure.distributed.together.matched_communications import match
+from lanewise.measure.distributed.without_late import delays_of
 from lanewise.measure.facts import Facts
 from lanewise.replay.change import Change, shorten
 from lanewise.report.evidence_columns import CAUSE, MINE, MORE, OTHERS, WHERE
@@ -51,13 +52,14 @@ def straggler(facts: Facts, *, share_from: float = OF_STEP) -> Outcome:
         return NeedsCapture("the traces of the other ranks, recorded over the same steps")
     everyone = (facts, *facts.peers)
     summaries = [summarise(one) for one in everyone]
-    job = compare_ranks(summaries, of_step=share_from)
-    if not job.late:
+    compared = compare_ranks(summaries, of_step=share_from)
+    if not compared.late:
         return Clear("the ranks are even: no rank's own work takes much more than that of the others")
-    late = job.late[0]
-    column = next(row for row, one in enumerate(summaries) if one is job.ranks[late.index])
+    column_of = [next(at for at, one in enumerate(summaries) if one is rank) for rank in compared.ranks]
+    job, delays = delays_of(compared, match(compared.ranks), lambda row: everyone[column_of[row]])
+    late, gain = job.late[0], delays[0].gain_ns
+    column = column_of[late.index]
     number = ranks.rank[column]
-    gain = delay_of(everyone[column], late, float(job.host_factor[late.index])).gain_ns
     chosen = np.flatnonzero(ranks.steady)
     steps = max(1, min(int(np.count_nonzero(one.steps.steady)) for one in everyone))
     rows: list[dict[str, Any]] = [
