@@ -173,7 +173,7 @@ def test_what_was_put_in_place_of_an_equal_one_is_looked_into(writes: bool, befo
     net = (Net() if writes else Quiet()).eval().requires_grad_(False)
     patch = patched(net, (X,))
     for _ in range(before):
-        net.parts[0].scale = 1.0 + 1.0  # written to, and the same each time
+        net.parts[0].scale = float("2")  # another object, and the same number
         net(X)
     change_one_put_in_place(net)
     net(X)
