@@ -19,13 +19,14 @@ from lanewise.cli.main import cli
 from lanewise.compare.diff import arms_of
 from lanewise.diagnose.explain import explain
 from lanewise.errors import InputError
-from lanewise.measure.distributed.gathering.executor import executor_for
+from lanewise.measure.distributed.gathering.executor import Executor, executor_for
 from lanewise.trace.reader import read
 from lanewise.tree import fleet
 from lanewise.tree.algebra import merge
 from lanewise.tree.fleet import merge_fleet, trees_below
 from lanewise.tree.model import METRICS, Tree
-from lanewise.tree.tree_file import load, save
+from lanewise.tree.tree_file import MAGIC, load, save
+from tests.measure.distributed.test_executors import cluster, tasks_are_found  # noqa: F401
 from tests.support.corpus import REPOSITORY
 from tests.tree.samples import case_tree
 
@@ -83,6 +84,21 @@ def test_other_processes_make_the_same_sum(folder: Path, monkeypatch: pytest.Mon
     found = merge_fleet(trees_below(folder), executor_for("processes=2"), progress=lambda at, of: done.append((at, of)))
     assert same(found.tree, merge_fleet(trees_below(folder)).tree)
     assert done[-1] == (40, 40)
+
+
+@pytest.mark.slow
+def test_a_cluster_makes_the_same_sum(
+    cluster: Executor,  # noqa: F811
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fleet, "_PART", 10)
+    (tmp_path / "broken.lw").write_bytes(MAGIC + b"no tree")
+    found = merge_fleet([*trees_below(folder), tmp_path / "broken.lw"], cluster)
+    assert same(found.tree, merge_fleet(trees_below(folder)).tree)
+    assert found.files == 40
+    assert [Path(name).name for name, _ in found.unreadable] == ["broken.lw"]
 
 
 def test_adding_up_is_associative_for_traces_too() -> None:

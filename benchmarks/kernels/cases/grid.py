@@ -58,7 +58,7 @@ def grid_cases() -> Iterator[Case]:
         for k, make in enumerate((_softmax, _rms_norm, _layer_norm))
         if rows * cols <= _LARGEST
     ]
-    random.Random(1).shuffle(found)
+    random.Random(2).shuffle(found)
     yield from found
 
 

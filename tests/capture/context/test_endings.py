@@ -136,14 +136,15 @@ def test_signals_are_given_back(tmp_path: Path) -> None:
 import time, torch, lanewise
 with lanewise.watch("own.lw", measure=False):
     torch.ones(1).add(1)
-print("ready", flush=True)
+# Which signals have a handler, as the system sees it.
+caught = next(line for line in open("/proc/self/status") if line.startswith("SigCgt"))
+print("ready" if not int(caught.split()[1], 16) >> 14 & 1 else "SIGTERM is still taken", flush=True)
 time.sleep(100)
 """
     (tmp_path / "train.py").write_text(code)
     process = subprocess.Popen(
         [sys.executable, "train.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    _, said, seconds = end_by(process, signal.SIGTERM)
+    _, said, _ = end_by(process, signal.SIGTERM)
     assert (process.returncode, said) == (-signal.SIGTERM, "")
-    assert seconds < 4
     assert calls(load(tmp_path / "own.lw"), "aten::add") == 1

@@ -144,12 +144,12 @@ def layout(
     if block <= 8192:
         wide, narrow = add and block == 8192, mean and block == 4096
         return Layout(1, block, 1, 4 if narrow else 16 if wide or back else 8, stream=False, early=wide, once=narrow)
-    if block == 16384 and mean and (itemsize == 4 or cols == block):
+    if block == 16384 and mean:
         return Layout(1, 4096, 0, 16)
     if block == 16384 and kernel == "rms_norm" and itemsize == 4:
         return Layout(1, 2048, 0, 16)
     if block == 16384:
-        lean = "softmax" in kernel or cols < block
+        lean = "softmax" in kernel or (kernel == "rms_norm" and cols < block)
         return Layout(1, block, 1, 8 if lean else 16, lean=lean, stream=False, early=add)
     if block == 32768 and (add or back):
         return Layout(1, block, 1, 16, stream=False)
