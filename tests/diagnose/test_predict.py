@@ -273,3 +273,27 @@ def test_the_command_wants_one_of_the_two(arguments: list[str]) -> None:
     run = CliRunner().invoke(cli, ["predict", str(CASTS), *arguments])
     assert run.exit_code != 0
     assert isinstance(run.exception, lanewise.UsageError)
+
+
+def test_a_price_says_what_steps_cost_and_changes_save() -> None:
+    asked = ["host=2x", "device=4x"]
+    free = predict_of(program(), asked, Settings())
+    paid = predict_of(program(), asked, Settings(price=3.6))
+    # An hour of 3,600 s for 3.6 dollars: a microsecond of each of a million steps is a thousandth of a dollar.
+    assert paid.now.dollars_per_million_steps == pytest.approx(paid.now.step_us / 1e3, rel=1e-3)
+    assert paid.predicted.dollars_per_million_steps == pytest.approx(paid.predicted.step_us / 1e3, rel=1e-3)
+    saved = sum(change.dollars_per_million_steps for change in paid.changes)
+    assert saved == pytest.approx((paid.now.step_us - paid.predicted.step_us) / 1e3, rel=1e-2)
+    assert saved > 0
+    assert free.now.dollars_per_million_steps == sum(one.dollars_per_million_steps for one in free.changes) == 0
+
+
+def test_predict_shows_dollars_where_it_has_a_price() -> None:
+    words = ["predict", str(CASTS), "--apply", "device=4x", "--no-cache"]
+    paid = CliRunner().invoke(cli, [*words, "--price", "2.5"])
+    assert paid.exit_code == 0
+    shown = " ".join(paid.output.split())
+    assert len(re.findall(r"; \$[\d.]+ per million steps", shown)) == 2
+    assert "$" not in CliRunner().invoke(cli, words).output
+    told = json.loads(CliRunner().invoke(cli, [*words, "--price", "2.5", "--json"]).output)
+    assert told["now"]["dollars_per_million_steps"] > told["predicted"]["dollars_per_million_steps"] > 0

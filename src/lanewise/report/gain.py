@@ -5,7 +5,7 @@ from __future__ import annotations
 from lanewise.report.model import Cost, Finding, RegimeSummary
 from lanewise.report.quantity import format_quantity
 
-__all__ = ["cost_text", "gain_text", "helps", "saves_text", "step_text", "why_not"]
+__all__ = ["cost_text", "dollars_text", "gain_text", "helps", "saves_text", "step_text", "why_not"]
 
 
 def helps(finding: Finding) -> bool:
@@ -71,8 +71,8 @@ def cost_text(cost: Cost | None) -> str:
     if cost.joules_per_step:
         parts.append(f"{_joules(cost.joules_per_step)} per step ({cost.watts:,.0f} W)")
     if cost.dollars_per_hour:
-        price = _dollars(cost.dollars_per_hour)
-        parts.append(f"{_dollars(cost.dollars_per_million_steps)} per million steps ({price} per hour)")
+        price = dollars_text(cost.dollars_per_hour)
+        parts.append(f"{dollars_text(cost.dollars_per_million_steps)} per million steps ({price} per hour)")
     return ", ".join(parts)
 
 
@@ -82,7 +82,7 @@ def saves_text(finding: Finding) -> str:
     if finding.joules_per_step:
         parts.append(f"at most {_joules(finding.joules_per_step)} per step")
     if finding.dollars_per_million_steps:
-        parts.append(f"{_dollars(finding.dollars_per_million_steps)} per million steps")
+        parts.append(f"{dollars_text(finding.dollars_per_million_steps)} per million steps")
     return f"saves {', '.join(parts)}" if parts else ""
 
 
@@ -92,5 +92,7 @@ def _joules(value: float) -> str:
     return f"{value:.3g} J" if value >= 0.1 else f"{value * 1e3:.2g} mJ"
 
 
-def _dollars(value: float) -> str:
-    return f"${value:,.2f}" if value >= 0.1 else f"${value:.2g}"
+def dollars_text(value: float) -> str:
+    """ "$1.94"; two digits of what is less than ten cents. A saving below 0 is a cost."""
+    sign, value = "-" if value < 0 else "", abs(value)
+    return f"{sign}${value:,.2f}" if value >= 0.1 else f"{sign}${value:.2g}"

@@ -30,6 +30,7 @@ class StepState(msgspec.Struct, frozen=True):
         regime: what it is bound by, by name.
         shares: share of the step by class of time; empty without device work.
         limits: what it waits for, the most first.
+        dollars_per_million_steps: at the price that was given; 0 without one.
     """
 
     step_us: float
@@ -38,6 +39,7 @@ class StepState(msgspec.Struct, frozen=True):
     regime: str
     shares: dict[str, float]
     limits: list[Limit]
+    dollars_per_million_steps: float = 0.0
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -51,6 +53,7 @@ class Applied(msgspec.Struct, frozen=True):
         leaves_us: the step after it and those before it.
         bound: whether it gives at most this.
         note: what one should know about it, "" for nothing.
+        dollars_per_million_steps: what `gain_us` saves at the price that was given; 0 without one.
     """
 
     change: str
@@ -62,6 +65,7 @@ class Applied(msgspec.Struct, frozen=True):
     leaves_us: float
     bound: bool
     note: str
+    dollars_per_million_steps: float = 0.0
 
 
 class Prediction(Shown, msgspec.Struct, frozen=True):

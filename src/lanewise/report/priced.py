@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from lanewise.report.model import Cost, Finding
+from lanewise.report.prediction import Prediction
 from lanewise.trace.metadata import Energy
 
-__all__ = ["cost_of", "priced"]
+__all__ = ["cost_of", "priced", "priced_prediction"]
 
 _S_PER_HOUR = 3600.0
 
@@ -49,6 +50,18 @@ def priced(findings: Sequence[Finding], cost: Cost | None) -> list[Finding]:
         else finding
         for finding in findings
     ]
+
+
+def priced_prediction(prediction: Prediction, price: float) -> Prediction:
+    """A prediction with what its steps cost and its changes save, at the price of an hour in dollars."""
+    now, then = (
+        structs.replace(state, dollars_per_million_steps=_dollars(state.step_us, price))
+        for state in (prediction.now, prediction.predicted)
+    )
+    changes = [
+        structs.replace(one, dollars_per_million_steps=_dollars(one.gain_us, price)) for one in prediction.changes
+    ]
+    return structs.replace(prediction, now=now, predicted=then, changes=changes)
 
 
 def _dollars(us: float, price: float) -> float:

@@ -22,7 +22,16 @@ from lanewise.tree.tree_file import dumps, is_tree, load, loads
 if TYPE_CHECKING:
     from lanewise.measure.distributed.gathering.executor import Executor
 
-__all__ = ["MOST_NODES", "TREE_ENDINGS", "Fleet", "encoded_part", "holds_trees", "merge_fleet", "trees_below"]
+__all__ = [
+    "MOST_NODES",
+    "TREE_ENDINGS",
+    "Fleet",
+    "as_runs",
+    "encoded_part",
+    "holds_trees",
+    "merge_fleet",
+    "trees_below",
+]
 
 TREE_ENDINGS = (".lw", ".lwtree")
 MOST_NODES = 200_000
@@ -30,6 +39,8 @@ _PART = 25
 """Trees that are added up at once."""
 _ALONE = 100
 """Up to so many, other processes take longer to start than this one to read them."""
+_RUNS = 16
+"""Files of a folder that are runs of their own; of more, so many sums are made, each of every sixteenth file."""
 _DEEPEST = 4
 """Folders in each other: the days of the processes of the hosts of a job."""
 _TASK = f"{__name__}:encoded_part"
@@ -63,6 +74,11 @@ def trees_below(folder: Path | str) -> list[Path]:
         InputError: a folder cannot be read.
     """
     return list(_trees(Path(folder), _DEEPEST))
+
+
+def as_runs(files: Sequence[Path]) -> list[list[Path]]:
+    """Files as runs of one program: each of its own, or, of very many, sums of some."""
+    return [[path] for path in files] if len(files) <= _RUNS else [list(files[at::_RUNS]) for at in range(_RUNS)]
 
 
 def holds_trees(source: Path | str) -> bool:

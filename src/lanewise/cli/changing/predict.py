@@ -12,6 +12,7 @@ from lanewise.cli.common import (
     json_option,
     open_trace,
     output_option,
+    price_option,
     print_or_write,
     project_settings,
     step_time_option,
@@ -28,6 +29,7 @@ __all__ = ["predict"]
 @click.option("--all", "everything", is_flag=True, help="All that the report finds, the best first.")
 @json_option
 @step_time_option
+@price_option
 @cache_option
 @output_option
 def predict(
@@ -36,6 +38,7 @@ def predict(
     everything: bool,
     as_json: bool,
     step_time: float | None,
+    price: float | None,
     cache: bool,
     output: Path | None,
     force: bool,
@@ -46,7 +49,7 @@ def predict(
     --apply MEM106                    a finding of the report, as if fixed
     --apply kernel:gemm=2x            twice as fast (0.5x: half as fast)
     --apply module:Attention=2x       with its host's work and its backward
-    --apply line:train.py:12=remove   not done; also function:NAME, operator:NAME
+    --apply line:train.py:12=remove   left out; also function:NAME, operator:NAME
     --apply copies=overlap            in parallel with the rest; also communication, optimizer
     --apply waits=remove              no waiting for the device
     --apply host=2x                   all that the host does; also device, bandwidth
@@ -66,7 +69,7 @@ def predict(
     if not everything and not changes:
         raise UsageError("what to apply? --all, or --apply with a finding's code; `lanewise predict -h` lists the rest")
     facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
-    prediction = predict_of(facts, None if everything else changes, project_settings())
+    prediction = predict_of(facts, None if everything else changes, project_settings(price=price))
     if as_json:
         from lanewise.show.report.json import prediction_json
 

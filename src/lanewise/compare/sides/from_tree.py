@@ -11,7 +11,7 @@ from lanewise.compare.sides.run import Run
 from lanewise.compare.sides.step_work import Work
 from lanewise.diagnose.of_tree.ranked_contexts import diagnose_tree
 from lanewise.diagnose.of_tree.tree_facts import Contexts
-from lanewise.tree.fleet import merge_fleet, trees_below
+from lanewise.tree.fleet import as_runs, merge_fleet, trees_below
 from lanewise.tree.model import Tree
 from lanewise.tree.tree_file import load
 from lanewise.tree.views import top_down
@@ -19,17 +19,12 @@ from lanewise.tree.views import top_down
 __all__ = ["load_tree", "load_trees"]
 
 
-_RUNS = 16
-"""Files of a folder that are runs of their own; of more, so many sums are made, each of every sixteenth file."""
-
-
 def load_trees(folder: Path, label: str) -> Arm | None:
     """The arm of all trees in a folder and the folders in it; None if there are none. InputError as of `merge_fleet`."""
     files = trees_below(folder)
     if not files:
         return None
-    parts = [[path] for path in files] if len(files) <= _RUNS else [files[at::_RUNS] for at in range(_RUNS)]
-    return Arm(label, [_run(merge_fleet(part).tree, str(part[0])) for part in parts])
+    return Arm(label, [_run(merge_fleet(part).tree, str(part[0])) for part in as_runs(files)])
 
 
 def load_tree(path: Path, label: str) -> Arm:

@@ -26,6 +26,7 @@ from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import Replayed, simulate
 from lanewise.replay.undistort import slower
 from lanewise.report.prediction import PREDICTION_SCHEMA, Applied, Limit, Prediction, StepState
+from lanewise.report.priced import priced_prediction
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import opened
 from lanewise.trace.schema import ENGINE_PREFIX
@@ -67,7 +68,7 @@ def predict_of(facts: Facts, changes: str | Sequence[str] | None, settings: Sett
         if not words:
             raise UsageError(f"nothing to apply; say {WAYS}")
         wanted = [named_change(facts, one, settings) for one in dict.fromkeys(words)]
-    return predict_named(facts, wanted)
+    return priced_prediction(predict_named(facts, wanted), settings.price)
 
 
 def predict_answers(facts: Facts, codes: Collection[str], settings: Settings) -> Prediction | None:

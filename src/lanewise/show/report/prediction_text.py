@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lanewise.report.gain import dollars_text
 from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.prediction import Applied, Prediction, StepState
 from lanewise.report.quantity import format_quantity
@@ -27,10 +28,15 @@ def render_prediction(prediction: Prediction) -> RenderableType:
         Text(clean(prediction.source, 90), style="bold"),
         _line(
             "now",
-            f"{_time(now.step_us)} per step without the profiler ({how}); {_time(prediction.recorded_us)} as recorded",
+            f"{_time(now.step_us)} per step without the profiler ({how}); {_time(prediction.recorded_us)} as recorded"
+            + _costs(now),
         ),
         _line("", _bound_by(now)),
-        _line("predicted", f"{_time(then.step_us)} per step ({_between(then)}), {_speed(prediction)}", style="bold"),
+        _line(
+            "predicted",
+            f"{_time(then.step_us)} per step ({_between(then)}), {_speed(prediction)}{_costs(then)}",
+            style="bold",
+        ),
         _line("", _bound_by(then)),
         Text(),
         Padding(table_renderable(_table(prediction.changes)), (0, 0, 0, 2)),
@@ -57,6 +63,11 @@ def _time(us: float) -> str:
 
 def _between(state: StepState) -> str:
     return f"{_time(state.low_us)} to {_time(state.high_us)}"
+
+
+def _costs(state: StepState) -> str:
+    dollars = state.dollars_per_million_steps
+    return f"; {dollars_text(dollars)} per million steps" if dollars else ""
 
 
 def _speed(prediction: Prediction) -> str:
@@ -86,9 +97,12 @@ def _table(changes: list[Applied]) -> TableBlock:
             "interval": f"{_time(one.alone_low_us)} to {_time(one.alone_high_us)}",
             "gain": _time(one.gain_us),
             "leaves": _time(one.leaves_us),
+            "saves": dollars_text(one.dollars_per_million_steps),
         }
         for one in changes
     ]
+    if any(one.dollars_per_million_steps for one in changes):
+        columns.append(TableColumn("saves", "text", "saves per million steps"))
     if len(changes) == 1:
         columns = [column for column in columns if column.key != "gain"]
     return TableBlock("What each change takes off a step", columns, rows)

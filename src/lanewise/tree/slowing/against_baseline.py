@@ -18,7 +18,7 @@ import numpy as np
 
 from lanewise.errors import InputError, UsageError
 from lanewise.tree.algebra import align, subtract
-from lanewise.tree.fleet import merge_fleet, trees_below
+from lanewise.tree.fleet import as_runs, merge_fleet, trees_below
 from lanewise.tree.model import Tree
 from lanewise.tree.slowing.processor_wait import CROWDED, ProcessorWait
 from lanewise.tree.slowing.slowdown import Slowdown
@@ -37,8 +37,6 @@ _LOOKS = 4
 """The last stretches, in each of which a place must be dearer."""
 _LEAST_STEPS = 50
 _LEAST_SECONDS = 1.0
-_MOST_TREES = 16
-"""Trees of a folder that are runs of their own; of more, so many sums are made."""
 _KNOWN = 0.5
 """Of the time, at places that the baseline has, from which on it is of the same program."""
 _MOST = 20
@@ -53,11 +51,7 @@ def baseline_trees(source: Path) -> list[Tree]:
     files = trees_below(source) if source.is_dir() else [source]
     if not files:
         raise InputError(f"{source} holds no trees of `lanewise watch`")
-    parts = (
-        [[path] for path in files]
-        if len(files) <= _MOST_TREES
-        else [files[at::_MOST_TREES] for at in range(_MOST_TREES)]
-    )
+    parts = as_runs(files)
     trees = [with_start_up(merge_fleet(part).tree, "out") for part in parts]
     for tree, part in zip(trees, parts, strict=True):
         if not tree.info.step_count:
