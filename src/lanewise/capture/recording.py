@@ -442,6 +442,8 @@ class Recording:
                 end_without_destructors()
             self._finished = True
             self._watch.uninstall()
+            self._graphs.forked()
+            self._graphs.uninstall()
             self.window.disable()
             self._watchdog.stop()
             self._own.uninstall()
