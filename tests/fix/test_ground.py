@@ -167,13 +167,17 @@ def test_whatever_changes_in_a_part_sends_calls_to_the_original(
     assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (3, {reason: 1})
 
 
+@pytest.mark.parametrize("before", [0, 8])
 @pytest.mark.parametrize("writes", [True, False])
-def test_what_was_put_in_place_of_an_equal_one_is_looked_into(writes: bool) -> None:
+def test_what_was_put_in_place_of_an_equal_one_is_looked_into(writes: bool, before: int) -> None:
     net = (Net() if writes else Quiet()).eval().requires_grad_(False)
     patch = patched(net, (X,))
+    for _ in range(before):
+        net.parts[0].scale = float("2")  # another object, and the same number
+        net(X)
     change_one_put_in_place(net)
     net(X)
-    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (1, {"attributes": 1})
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (before + 1, {"attributes": 1})
 
 
 def test_a_program_that_writes_an_attribute_in_every_call_is_not_looked_at_in_every_call(

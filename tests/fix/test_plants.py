@@ -9,9 +9,13 @@ import pytest
 
 pytest.importorskip("torch")
 
+import logging
+import sys
 import threading
 import time
+from types import SimpleNamespace
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -483,6 +487,164 @@ def test_the_program_itself_passes_every_check(make: Callable[[], nn.Module], in
     found = judged(make(), inputs, planted("same", lambda module, original: original))
     assert found.passed, found.reason
     assert found.numeric_class == "exact"
+
+
+class Held(nn.Module):
+    """Tensors beside parameters: a buffer of zeros, attributes, and one in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+        self.register_buffer("moved", torch.zeros(16))
+        self.shift, self.shifts = torch.randn(16), [torch.randn(16)]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) + self.moved + self.shift + self.shifts[0]
+
+
+class Sent(nn.Module):
+    def forward(self, given: Any) -> torch.Tensor:
+        return (given["x"] if isinstance(given, dict) else given.x) * 2
+
+
+class Clips(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any) -> Any:
+        ctx.save_for_backward(x, w)
+        return F.linear(x, w)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        x, w = ctx.saved_tensors
+        g = grads[0].clamp(-100, 100)
+        return g @ w, g.t() @ x
+
+
+class Product(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(16, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.weight)
+
+
+class Counted(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * 2, 1
+
+
+def keeping(name: str) -> Fast:
+    """Copies one of the tensors that `Held` holds when it is built."""
+
+    def build(module: Any, original: Any) -> Any:
+        kept = {"moved": module.moved, "shift": module.shift, "shifts": module.shifts[0]}
+        kept[name] = kept[name].clone()
+
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            now = {"moved": module.moved, "shift": module.shift, "shifts": module.shifts[0], name: kept[name]}
+            return module.layer(x) + now["moved"] + now["shift"] + now["shifts"]
+
+        return forward
+
+    return build
+
+
+def first(effect: Callable[[Any, Any], Any]) -> Fast:
+    """Does something else before the original."""
+    return lambda module, original: lambda x: (effect(module, x), original(x))[1]
+
+
+def held_module() -> nn.Module:
+    return Held().eval().requires_grad_(False)
+
+
+def set_again(module: Any, x: Any) -> None:
+    module.weight.data = module.weight.data.clone()
+
+
+MORE: dict[str, tuple[Callable[[], nn.Module], Any, Fast, str]] = {
+    "a buffer of zeros copied": (held_module, X, keeping("moved"), "weights are read"),
+    "an attribute copied": (held_module, X, keeping("shift"), "weights are read"),
+    "a tensor in a list copied": (held_module, X, keeping("shifts"), "weights are read"),
+    "seeds again": (inference, X, first(lambda m, x: torch.manual_seed(0)), "random numbers"),
+    "NumPy raises": (inference, X, first(lambda m, x: np.seterr(all="raise")), "settings of the process"),
+    "everything is logged": (
+        inference,
+        X,
+        first(lambda m, x: logging.getLogger().setLevel(logging.DEBUG)),
+        "settings of the process",
+    ),
+    "a profile function stays": (
+        inference,
+        X,
+        first(lambda m, x: sys.setprofile(lambda *_: None)),
+        "settings of the process",
+    ),
+    "parameters unfrozen": (
+        inference,
+        X,
+        lambda m, o: lambda x: (m.weight.requires_grad_(), linear(m, x).detach())[1],
+        "parameters are written to",
+    ),
+    "a gradient left behind": (
+        inference,
+        X,
+        first(lambda m, x: setattr(m.weight, "grad", torch.zeros_like(m.weight))),
+        "parameters are written to",
+    ),
+    "a parameter moved to other memory": (inference, X, first(set_again), "parameters are written to"),
+    "a number of another type": (
+        lambda: Counted().eval(),
+        X,
+        lambda m, o: lambda x: (x * 2, True),
+        "not a tensor differs",
+    ),
+    "an argument's dictionary written to": (
+        lambda: Sent().eval(),
+        ({"x": X},),
+        lambda m, o: lambda given: (given.update(seen=1), given["x"] * 2)[1],
+        "what the arguments hold",
+    ),
+    "an argument's object written to": (
+        lambda: Sent().eval(),
+        (SimpleNamespace(x=X, seen=0),),
+        lambda m, o: lambda given: (setattr(given, "seen", 1), given.x * 2)[1],
+        "what the arguments hold",
+    ),
+    "gradients clipped": (
+        lambda: Product().train(),
+        A,
+        lambda m, o: lambda x: Clips.apply(x, m.weight),
+        "of large gradients",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_more_that_is_left_copied_or_changed_is_found_for_its_reason(name: str) -> None:
+    make, inputs, fast, reason = MORE[name]
+    try:
+        found = judged(make(), inputs, planted("bad", fast))
+    finally:
+        sys.setprofile(None)
+        np.seterr(all="warn", under="ignore")
+        logging.getLogger().setLevel(logging.WARNING)
+    assert reason in f"{[check.rule + ': ' + check.detail for check in found.checks if not check.passed]}"
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs"),
+    [
+        (held_module, X),
+        (lambda: Held().train(), A),
+        (lambda: Sent().eval(), (SimpleNamespace(x=X, seen=0, table=np.zeros(5000)),)),
+        (lambda: Product().train(), A),
+    ],
+)
+def test_programs_of_these_kinds_pass_themselves(make: Callable[[], nn.Module], inputs: Any) -> None:
+    found = judged(make(), inputs, planted("same", lambda module, original: original))
+    assert found.passed, found.reason
 
 
 def test_memory_that_grows_is_found_after_timing() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
+
+import numpy
 
 from lanewise.fix.typed_torch import torch
 
@@ -27,6 +30,10 @@ def _flag(owner: Any, name: str) -> _Setting:
 
 def _collect(on: bool) -> None:
     gc.enable() if on else gc.disable()
+
+
+def _numpy_errors(kept: dict[str, Any]) -> None:
+    numpy.seterr(**kept)
 
 
 def _flushes() -> bool:
@@ -52,6 +59,10 @@ def _known() -> dict[str, _Setting]:
         "flash attention": _Setting(cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
         "efficient attention": _Setting(cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
         "math attention": _Setting(cuda.math_sdp_enabled, cuda.enable_math_sdp),
+        "NumPy's errors": _Setting(numpy.geterr, _numpy_errors),
+        "level of the root logger": _flag(logging.getLogger(), "level"),
+        "profile function": _Setting(sys.getprofile, sys.setprofile),
+        "trace function": _Setting(sys.gettrace, sys.settrace),
         "garbage collection": _Setting(gc.isenabled, _collect),
         "recursion limit": _Setting(sys.getrecursionlimit, sys.setrecursionlimit),
         "switch interval": _Setting(sys.getswitchinterval, sys.setswitchinterval),

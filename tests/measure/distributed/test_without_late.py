@@ -76,7 +76,7 @@ def test_a_timed_step_says_what_recording_cost_the_host(plant: Callable[[TraceBu
     computed = delay_of(cores[1], late, 1.0)
     timed_ns = 1.3 * computed.step_ns
     delay = delay_of(cores[1], late, 1.0, timed_ns=timed_ns)
-    (mine,) = as_timed(job, [delay]).late
+    (mine,) = as_timed(job, delay).late
     assert delay.step_ns == pytest.approx(timed_ns, rel=0.02)
     assert delay.host_scale > 1.25
     assert mine.more_ns == pytest.approx(late.more_ns * (delay.host_scale if scales else 1.0), rel=0.02)
@@ -88,4 +88,4 @@ def test_a_step_that_no_host_explains_scales_nothing() -> None:
     job = compare_ranks([summarise(core) for core in cores])
     delay = delay_of(cores[1], job.late[0], 1.0, timed_ns=100e6)
     assert delay.host_scale == 1.0
-    assert as_timed(job, [delay]) is job
+    assert as_timed(job, delay) is job

@@ -23,6 +23,8 @@ Gradients = list[Any]
 Close = Callable[[Gradients, Gradients], bool]
 
 _MOST_RESULTS = 4
+_LARGE = 4096.0
+"""Times what they are elsewhere, which shows limits; in half precision they would overflow."""
 
 
 class Backward:
@@ -37,6 +39,7 @@ class Backward:
         ways: dict[str, Callable[[], Gradients]] = {
             "gradients add to those that are there": self._added,
             "backward twice": self._twice,
+            "of large gradients": lambda: self._plain(times=_LARGE),
         }
         count = self._results()
         if count > 1:
@@ -107,9 +110,9 @@ class Backward:
     def _inputs(self) -> bool:
         return any(t.requires_grad and t.is_leaf for t in tensors_of(self._subject.calls[0]))
 
-    def _plain(self, only: int | None = None) -> Gradients:
+    def _plain(self, only: int | None = None, times: float = 1.0) -> Gradients:
         _, roots, wanted = self._forward()
-        back = cotangents(roots, "contiguous")
+        back = [one if one.dtype.itemsize < 4 else one * times for one in cotangents(roots, "contiguous")]
         chosen = slice(None) if only is None else slice(only, only + 1)
         return self._copied(torch.autograd.grad(roots[chosen], wanted, back[chosen], allow_unused=True))
 

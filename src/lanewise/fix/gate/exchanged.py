@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import drawing
+from lanewise.fix.tensors import drawing, tensors_of
 from lanewise.fix.time_budget import uninterrupted
 from lanewise.fix.torch_types import Tensor
 from lanewise.fix.typed_torch import torch
@@ -21,13 +21,15 @@ _SMALL = 1 << 16
 
 @contextmanager
 def exchanged_values(subject: Subject) -> Generator[None]:
-    """Parameters and buffers have other values inside, in the same memory: their own in another order, or, if that is no
-    other, a little more of them. Values that are not ordered (a mask, a table of positions) stay valid in any order."""
+    """Parameters, buffers and tensors among attributes have other values inside, in the same memory: their own in another
+    order, or, if that is no other, a little more. Values that are not ordered (a mask, a table of positions) stay valid in
+    any order."""
     turned: list[tuple[Any, int]] = []
     copied: list[tuple[Any, Any]] = []
     try:
         with uninterrupted(), torch.no_grad():
-            for tensor in (*subject.parameters(), *subject.buffers()):
+            every = [*subject.parameters(), *subject.buffers(), *_among_attributes(subject)]
+            for tensor in {id(one): one for one in every}.values():
                 if tensor.layout is torch.strided and tensor.numel():
                     _exchange(tensor, turned, copied)
         yield
@@ -59,6 +61,17 @@ def shaken_parameters(subject: Subject) -> Generator[None]:
                 tensor.data.copy_(value)
 
 
+def _among_attributes(subject: Subject) -> list[Tensor]:
+    """Tensors that modules hold beside parameters and buffers, by themselves or in containers."""
+    held = [
+        value
+        for module in subject.every_module()
+        for name, value in vars(module).items()
+        if not name.startswith("_") and isinstance(value, torch.Tensor | list | tuple | dict)
+    ]
+    return tensors_of(held)
+
+
 def _exchange(tensor: Tensor, turned: list[tuple[Any, int]], copied: list[tuple[Any, Any]]) -> None:
     data = tensor.data
     at = next((at for at, size in enumerate(data.shape) if size > 1), None)
@@ -71,4 +84,6 @@ def _exchange(tensor: Tensor, turned: list[tuple[Any, int]], copied: list[tuple[
     if bool((other == data).all()) and data.dtype.is_floating_point:
         steps = torch.arange(1, data.numel() + 1, dtype=torch.float64, device=data.device).view(data.shape)
         other = (data.double() * (1 + 0.5 * steps / data.numel())).to(data.dtype)
+        if bool((other == data).all()):  # zeros, as the means of a norm that nothing has passed through
+            other = (data.double() + 0.5 * steps / data.numel()).to(data.dtype)
     data.copy_(other)

@@ -64,11 +64,11 @@ class Observation(NamedTuple):
         gradients: of inputs, then parameters; None where there is none.
         inputs: tensors among the arguments after the call. buffers: of the modules after the call.
         shared: which outputs share memory with inputs, what modules hold, and each other.
-        carries_grad: which outputs have a graph. touched: whether a parameter was written to.
+        carries_grad: which outputs have a graph. touched: whether a parameter was written to, or is another one.
         placed: how outputs lie in memory. kept: which outputs somebody keeps after the caller has let go of them.
         left: attributes of modules that were written, by name; a tensor in them is a value like an output.
         drawn: what tells the state of the random number generators afterwards. hooks: which hooks of parts had an effect.
-        names: of gradients and buffers.
+        given: what the arguments hold beside tensors afterwards. names: of gradients and buffers.
     """
 
     outputs: list[Tensor]
@@ -84,6 +84,7 @@ class Observation(NamedTuple):
     left: list[tuple[str, Any]]
     drawn: int
     hooks: tuple[bool, ...]
+    given: tuple[Any, ...]
     names: Names
 
     def values(self) -> list[tuple[str, Tensor]]:
@@ -108,7 +109,7 @@ def observe(subject: Subject, call: Call, state: State, *, layout: str = "contig
     """
     copied = copy_call(call)
     parameters = subject.parameters()
-    versions = [parameter._version for parameter in parameters]
+    marks = [_mark(parameter) for parameter in parameters]
     held = [*parameters, *subject.buffers(), *(tensor for _, tensor in state.attributes())]
     hooks = _hooks_of_parts(subject)
     effects = [told(hook) for hook in hooks]
@@ -138,7 +139,8 @@ def observe(subject: Subject, call: Call, state: State, *, layout: str = "contig
             buffers=[values_of(tensor) for tensor in buffers],
             shared=sharing(found, [*tensors_of(copied), *held]),
             carries_grad=tuple(bool(tensor.requires_grad) for tensor in found),
-            touched=versions != [parameter._version for parameter in parameters],
+            touched=marks != [_mark(parameter) for parameter in parameters],
+            given=_given(copied),
             placed=tuple(map(_placed, found)),
             kept=(),
             left=[(name, map_tensors(values_of, one)) for name, one in left],
@@ -163,6 +165,23 @@ def _names(subject: Subject, state: State, call: Call) -> Names:
     ]
     buffers = [f"buffer {name} after the call" for name in subject.named("buffers")]
     return Names(gradients, buffers + [f"attribute {name} after the call" for name, _ in state.attributes()])
+
+
+def _mark(parameter: Tensor) -> tuple[Any, ...]:
+    """What shows that a parameter was written to, or is not what it was."""
+    try:
+        where = parameter.data_ptr()
+    except (RuntimeError, NotImplementedError):
+        where = 0
+    return parameter._version, parameter.requires_grad, where, parameter.grad is None
+
+
+def _given(call: Call) -> tuple[Any, ...]:
+    """What arguments hold but for tensors' values, as far as that can be told."""
+    shapes = [_shape(one) for one in flatten(call)]
+    again = [_shape(one) for one in flatten(call)]
+    told_of = tuple([one if one == other else None for one, other in zip(shapes, again, strict=True)])
+    return str(_pytree.tree_flatten(call)[1]), told_of
 
 
 def _placed(tensor: Tensor) -> Placed:
@@ -279,7 +298,7 @@ def _left_otherwise(expected: Observation, found: Observation) -> str:
     for name, value in want.items():
         if [_shape(one) for one in flatten(value)] != [_shape(one) for one in flatten(have[name])]:
             return f"attribute {name} is another one after the call"
-    return ""
+    return "" if expected.given == found.given else "what the arguments hold beside tensors is another after the call"
 
 
 def _shape(leaf: Any) -> Any:

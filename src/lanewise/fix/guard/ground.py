@@ -243,8 +243,10 @@ class Ground:
                 if holder.holds_the_same():
                     self._dicts.settle(at)
                     holder.settled += 1
-                    if holder.settled == _OFTEN:
+                    if holder.settled >= _OFTEN:
                         self._by_value.add(at)
+                else:
+                    self._by_value.discard(at)
         if self._handles != _Handle.next_id:
             if [name for module in self._modules for name in _hook_names(module)] != self._hooks:
                 return "hooks"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lanewise.trace.groups import in_order
 from lanewise.trace.model import Trace
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
@@ -32,7 +33,7 @@ class Stretches:
         if len(self.start) == 0:
             return self
         inside = at[(at > self.start[0]) & (at < self.end[-1])]
-        edges = np.unique(np.concatenate((self.start, self.end[-1:], inside)))
+        edges = in_order(np.concatenate((self.start, self.end[-1:], inside)))
         row = self.row[np.searchsorted(self.start, edges[:-1], side="right") - 1]
         return Stretches(edges[:-1], edges[1:], row)
 
@@ -49,7 +50,7 @@ def stretches_of(trace: Trace, lanes: np.ndarray, main: int, counts: np.ndarray,
         low, high: what is asked for.
     """
     each = [_of_lane(trace, lane, counts) for lane in sorted(lanes.tolist(), key=lambda one: one != main)]
-    edges = np.unique(np.concatenate([[low, high], *(times for times, _ in each)]))
+    edges = in_order(np.concatenate([[low, high], *(times for times, _ in each)]))
     edges = edges[(edges >= low) & (edges <= high)]
     chosen = np.full(len(edges) - 1, -1, dtype=np.int64)
     calling = np.zeros(len(chosen), dtype=bool)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.distributed.innermost_rows import Stretches, stretches_of
+from lanewise.measure.group_keys import combined
 from lanewise.measure.regime.python_functions import function_label
 from lanewise.replay.undistort import COSTS, LEFT_OF_FRAMES
 from lanewise.trace.groups import median_of_group
@@ -256,19 +257,19 @@ def _rows_of(
     python = (kind == Kind.PYTHON) & ~loops
     what = np.where(calls, kind, np.where(python, Kind.PYTHON, Kind.OTHER)).astype(np.int64)
     gap = ~calls & ~python
-    key = np.stack(
-        (
+    chosen = np.flatnonzero(working & (length > 0))
+    keys = [
+        one[chosen]
+        for one in (
             what,
             np.where(gap, named(before), named(np.where(known, row, -1))),
             np.where(gap, named(after), -1),
             named(inside),
             named(place),
-        ),
-        axis=1,
-    )
-    chosen = np.flatnonzero(working & (length > 0))
-    unique, column = np.unique(key[chosen], axis=0, return_inverse=True)
-    column = column.reshape(-1)
+        )
+    ]
+    _, some, column = np.unique(combined(*keys), return_index=True, return_inverse=True)
+    unique = np.stack([one[some] for one in keys], axis=1)
     texts = [str(name) for name in trace.names]
     number = np.array(
         [contexts.setdefault(_context(texts, *one), len(contexts)) for one in unique.tolist()], dtype=np.int64

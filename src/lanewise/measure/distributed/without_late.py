@@ -7,7 +7,7 @@ late rank's work is scaled first, so that its replay takes as long: what recordi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -106,36 +106,32 @@ def delays_of(job: Job, together: Matched, core_of: Callable[[int], Core]) -> tu
     Args:
         job, together: its ranks, and what they did together. core_of: the rank of a row of the job.
     """
-    # Stages of a pipeline wait for each other by design: what one does by itself does not make up the timed step.
+    # The latest rank makes up the timed step, others with it do not; nor do stages of a pipeline, which wait by design.
     timed = job.step_ns if job.timed and job.alike else 0.0
-    delays = [
-        delay_of(
-            core_of(late.index),
-            late,
-            float(job.host_factor[late.index]),
-            timed_ns=timed,
-            moving=together.moving(late.index),
-        )
-        for late in job.late
-    ]
-    return as_timed(job, delays), delays
+    delays: list[Delay] = []
+    for late in job.late:
+        factor, moving = float(job.host_factor[late.index]), together.moving(late.index)
+        timed_ns = 0.0 if delays else timed
+        delays.append(delay_of(core_of(late.index), late, factor, timed_ns=timed_ns, moving=moving))
+    return as_timed(job, delays[0]) if delays else job, delays
 
 
-def as_timed(job: Job, delays: Sequence[Delay]) -> Job:
+def as_timed(job: Job, delay: Delay) -> Job:
     """The job with its host work as its timed step says that it is: what the late ranks do more, and what all do.
 
     Args:
-        job: its ranks. delays: of the late ones, in their order.
+        job: its ranks. delay: of the latest one.
     """
-    if not delays or all(one.host_scale == 1.0 for one in delays):
+    scale = delay.host_scale
+    if scale == 1.0:
         return job
     late: list[Late] = []
-    more, host = job.more_ns.copy(), job.host_ns * delays[0].host_scale
-    for one, delay in zip(job.late, delays, strict=True):
+    more, host = job.more_ns.copy(), job.host_ns * scale
+    for one in job.late:
         excess = [_times(each, delay.of(each)) for each in one.excess]
         more[one.index] = sum(each.more_ns for each in excess)
         of_host = [(old, new) for old, new in zip(one.excess, excess, strict=True) if not old.context.on_device]
-        host[one.index] += sum(new.more_ns - old.more_ns * delays[0].host_scale for old, new in of_host)
+        host[one.index] += sum(new.more_ns - old.more_ns * scale for old, new in of_host)
         late.append(Late(one.index, float(more[one.index]), excess))
     return replace(job, late=late, more_ns=more, host_ns=host)
 
