@@ -1,4 +1,4 @@
-"""How much of what CUDA graphs replay stands at its module and line in the trace of `lanewise run --graphs`, for six programs.
+"""How much of what CUDA graphs replay stands at its module and line in the trace of `lanewise run --graphs`: six programs.
 
     python -m benchmarks.graph_places [--programs NAME ...] [--out FILE]
 
