@@ -170,7 +170,7 @@ def test_one_side_is_no_comparison() -> None:
 
 
 def test_step_times_and_labels_are_given_for_all_sides_or_none() -> None:
-    with pytest.raises(UsageError, match="1 step times for 2 sides"):
+    with pytest.raises(UsageError, match="1 step time for 2 sides"):
         diff(record(PROGRAM, 1), record(PROGRAM, 2), unprofiled_us=[5.0])
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from lanewise.diagnose.explain import explain
+from lanewise.micro import with_micro
 from tests.support.builder import TraceBuilder
 from tests.web.traces import training
 from tests.web.waiting import until
@@ -48,7 +49,7 @@ def test_every_finding_jumps_to_its_place(page_of: Open) -> None:
         panel = page.locator("section.panel")
         panel.locator(".code").first.wait_for()
         assert panel.locator(".code").first.inner_text() == finding.code
-        assert finding.title[:60] in panel.inner_text()
+        assert with_micro(finding.title)[:60] in panel.inner_text()
         low, high = nudge(page)
         place = finding.places[0]
         # 0.6 and 1.6 of the zoom keys are not exact opposites: the place is on screen and fills much of it.

@@ -181,6 +181,7 @@ def test_what_is_no_file_of_samples_is_said(tmp_path: Path, text: str, said: str
 
 
 def test_a_program_runs_as_it_does_without(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     (tmp_path / "train.py").write_text("import sys\nprint('out', sys.argv[1:])\nsys.exit(3)\n")
     words = [sys.executable, "-m", "lanewise", "run", "--sample", "train.py", "--lr", "1"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -190,6 +191,7 @@ def test_a_program_runs_as_it_does_without(tmp_path: Path) -> None:
 
 
 def test_what_is_for_recordings_of_steps_is_refused() -> None:
+    pytest.importorskip("torch")
     with pytest.raises(UsageError, match="--sample records no steps: leave out --stacks, --json"):
         CliRunner().invoke(run_verb, ["--sample", "--stacks", "--json", "-c", "1"], catch_exceptions=False)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lanewise.capture.context import running
 from lanewise.capture.inside import our_modules
 from lanewise.errors import LanewiseError
-from lanewise.trace.file.captured_graphs import CapturedGraphs
+from lanewise.trace.file.captured_graphs import KERNEL, CapturedGraphs
 
 if TYPE_CHECKING:
     from lanewise.capture.context.native import Native
@@ -193,7 +193,11 @@ def _facts(collected: Collected, graphs: list[list[Node]], replays: list[int]) -
     kernels: dict[int, int] = {}
     nodes = [
         [
-            (kind, kernels.setdefault(name, len(kernels)) if kind == 0 else -1, place.setdefault(context, len(place)))
+            (
+                kind,
+                kernels.setdefault(name, len(kernels)) if kind == KERNEL else -1,
+                place.setdefault(context, len(place)),
+            )
             for context, kind, name in graph
         ]
         for graph in graphs

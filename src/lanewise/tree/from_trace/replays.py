@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.errors import InputError
-from lanewise.trace.file.captured_graphs import CapturedGraphs
+from lanewise.trace.file.captured_graphs import COPY, KERNEL, SET, CapturedGraphs
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.model import Trace
 from lanewise.trace.schema import Kind
@@ -28,7 +28,7 @@ __all__ = ["PLACE", "Replays", "find_replays"]
 PLACE = "place "
 """Begins the name of the leaf that stands for a place in a tree of captured contexts."""
 
-_KIND: dict[int, int] = {Kind.KERNEL: 0, Kind.MEMCPY: 1, Kind.MEMSET: 2}
+_KIND: dict[int, int] = {Kind.KERNEL: KERNEL, Kind.MEMCPY: COPY, Kind.MEMSET: SET}
 _ALIKE = 0.9
 """Of the nodes of a graph, to be found in a replay, or it is one of another graph."""
 
@@ -79,8 +79,8 @@ def _tree(graphs: CapturedGraphs) -> Tree | None:
 
 
 def _key(trace: Trace, event: int) -> Key:
-    kind = _KIND.get(int(trace.kind[event]), 0)
-    return kind, trace.names[int(trace.name[event])] if kind == 0 else ""
+    kind = _KIND.get(int(trace.kind[event]), KERNEL)
+    return kind, trace.names[int(trace.name[event])] if kind == KERNEL else ""
 
 
 class _Graphs:
@@ -94,7 +94,7 @@ class _Graphs:
         }
         self._nodes: list[tuple[list[Key], list[int]]] = [
             (
-                [(kind, graphs.kernels[name] if kind == 0 and name >= 0 else "") for kind, name, _ in graph],
+                [(kind, graphs.kernels[name] if kind == KERNEL and name >= 0 else "") for kind, name, _ in graph],
                 [below.get(place, -1) for _, _, place in graph],
             )
             for graph in graphs.graphs
