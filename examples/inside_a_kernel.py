@@ -1,6 +1,6 @@
 """Kernels in pairs: one that is slow for a reason that its machine code shows, and one that is not.
 
-`lanewise kernel` reads them, which takes Triton and no GPU; run as a program, the file launches the first two on one.
+What is in their machine code can be read without a GPU; run as a program, the file launches the first two on one.
 """
 
 import triton

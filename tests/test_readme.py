@@ -47,6 +47,7 @@ NOT_HERE = {
     "fix .*--apply": "minutes: tests/edit",
     "sweep ": "a recording for each value: tests/sweep",
     "--install-hook": "changes this environment: tests/cli/test_watch_asked.py",
+    "run --sample": "a card: tests/capture/sampling",
     "kernel .*": "compiled, which needs Triton: tests/machine_code",
     "plan.json": "a plan of optimize: tests/show/plan",
 }

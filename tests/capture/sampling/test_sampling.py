@@ -18,8 +18,7 @@ from lanewise.capture.sampling.pc_sampler import PcSampler, SamplingError, crc_o
 from lanewise.capture.sampling.samples_file import samples_of, write_samples
 from lanewise.cli.reading.kernel import kernel
 from lanewise.cli.recording import sampled_run
-from lanewise.cli.recording.run import run as run_verb
-from lanewise.errors import InputError, UsageError
+from lanewise.errors import InputError
 from lanewise.machine_code.sampled import stalls
 from lanewise.machine_code.sampled.samples import read_samples
 from tests.capture.sampling.fake_cupti import FakeCupti, Recorded
@@ -192,8 +191,10 @@ def test_a_program_runs_as_it_does_without(tmp_path: Path) -> None:
 
 def test_what_is_for_recordings_of_steps_is_refused() -> None:
     pytest.importorskip("torch")
-    with pytest.raises(UsageError, match="--sample records no steps: leave out --stacks, --json"):
-        CliRunner().invoke(run_verb, ["--sample", "--stacks", "--json", "-c", "1"], catch_exceptions=False)
+    words = [sys.executable, "-m", "lanewise", "run", "--sample", "--stacks", "--json", "-c", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "lanewise: --sample records no steps: leave out --stacks, --json\n"
 
 
 def test_at_the_end_of_a_program_a_file_is_written_and_none_overwritten(
