@@ -42,7 +42,7 @@ def product(a, b, c, N, K, ROWS: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.c
 
 
 def main():
-    """Add up the rows of a matrix in both ways for some seconds: `lanewise run --sample examples/inside_a_kernel.py`."""
+    """Add up the rows of a matrix in both ways for some seconds, long enough to look at."""
     import time
 
     import torch
