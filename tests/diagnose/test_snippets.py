@@ -68,7 +68,8 @@ def test_a_recording_of_the_slow_one_has_the_finding_and_of_the_fast_one_has_not
     code: str, recorder: ModuleType, capfd: pytest.CaptureFixture[str]
 ) -> None:
     snippet = snippets()[code]
-    assert code in recorder.found_in(snippet, snippet.slow)
+    # What it costs is a few per cent of the step: one interrupted recording may miss it.
+    assert any(code in recorder.found_in(snippet, snippet.slow) for _ in range(3))
     assert code not in recorder.found_in(snippet, snippet.fast)
 
 
