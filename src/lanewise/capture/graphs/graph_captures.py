@@ -8,13 +8,13 @@ recorded steps are noted in their order, for a trace does not say which graph wa
 from __future__ import annotations
 
 import base64
-import functools
 import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lanewise.capture.boundaries.watched_method import watch_method
 from lanewise.capture.context import running
 from lanewise.capture.inside import our_modules
 from lanewise.errors import LanewiseError
@@ -96,28 +96,21 @@ class GraphCaptures:
     def _wrap(
         self, owner: Any, name: str, before: Callable[[Any], None], after: Callable[[Any], None] | None = None
     ) -> None:
-        original = owner.__dict__.get(name)
-        if original is None:
-            return
+        def around(original: Callable[..., Any]) -> Callable[..., Any]:
+            def wrapped(this: Any, *args: Any, **kwargs: Any) -> Any:
+                self._try(before, this)
+                try:
+                    result = original(this, *args, **kwargs)
+                except BaseException:
+                    self._try(self._abandoned, this)
+                    raise
+                if after is not None:
+                    self._try(after, this)
+                return result
 
-        @functools.wraps(original)
-        def wrapped(this: Any, *args: Any, **kwargs: Any) -> Any:
-            self._try(before, this)
-            try:
-                result = original(this, *args, **kwargs)
-            except BaseException:
-                self._try(self._abandoned, this)
-                raise
-            if after is not None:
-                self._try(after, this)
-            return result
+            return wrapped
 
-        def restore() -> None:
-            if owner.__dict__.get(name) is wrapped:
-                setattr(owner, name, original)
-
-        setattr(owner, name, wrapped)
-        self._restore.append(restore)
+        self._restore.append(watch_method(owner, name, around))
 
     def _begins(self, graph: Any) -> None:
         # One capture at a time: a second one on another thread stays without places.

@@ -6,12 +6,12 @@ torch's profiler classes are watched, not replaced: every call goes through, and
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lanewise.capture.boundaries.step_boundaries import Source
+from lanewise.capture.boundaries.watched_method import watch_method
 from lanewise.capture.lazy_torch import torch_part
 
 __all__ = ["OURS", "OwnProfiler", "announce"]
@@ -89,28 +89,21 @@ class OwnProfiler:
         before: Callable[..., None] | None = None,
         after: Callable[..., None] | None = None,
     ) -> None:
-        original = owner.__dict__.get(name)
-        if original is None:
-            return
+        def around(original: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(this: Any, *args: Any, **kwargs: Any) -> Any:
+                foreign = not getattr(this, OURS, False)
+                if foreign and before is not None:
+                    with contextlib.suppress(Exception):
+                        before(this, *args, **kwargs)
+                result = original(this, *args, **kwargs)
+                if foreign and after is not None:
+                    with contextlib.suppress(Exception):
+                        after(this, *args, **kwargs)
+                return result
 
-        @functools.wraps(original)
-        def watched(this: Any, *args: Any, **kwargs: Any) -> Any:
-            foreign = not getattr(this, OURS, False)
-            if foreign and before is not None:
-                with contextlib.suppress(Exception):
-                    before(this, *args, **kwargs)
-            result = original(this, *args, **kwargs)
-            if foreign and after is not None:
-                with contextlib.suppress(Exception):
-                    after(this, *args, **kwargs)
-            return result
+            return watched
 
-        def restore() -> None:
-            if owner.__dict__.get(name) is watched:
-                setattr(owner, name, original)
-
-        setattr(owner, name, watched)
-        self._restore.append(restore)
+        self._restore.append(watch_method(owner, name, around))
 
     def _prepares(self, this: Any, *_: Any) -> None:
         self._open.add(id(this))
