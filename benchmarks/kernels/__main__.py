@@ -31,9 +31,9 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="write a chart per kind of kernel into this folder")
     options = parser.parse_args()
     modes = ("compile", "max-autotune") if options.max_autotune else ("compile",)
+    tuning_too = not options.no_tuning and not options.tune_behind
     if options.compile_only:
         ahead = () if options.tune_only else modes[:1]
-        tuning_too = not options.no_tuning and not options.tune_behind
         took = warm(tuple(options.group), options.workers, ahead, options.seconds, options.match, tuning_too)
         print(f"compiled in {took:.1f} s")
         return
@@ -42,7 +42,7 @@ def main() -> None:
         tuple(options.group),
         seconds=options.seconds,
         rounds=options.rounds,
-        tuning_too=not options.no_tuning and not options.tune_behind,
+        tuning_too=tuning_too,
         tune_behind=options.tune_behind,
         modes=modes,
         workers=options.workers,

@@ -202,6 +202,20 @@ def pipeline(args: argparse.Namespace, device: torch.device, plant: Noted) -> It
         yield
 
 
+def train(model: nn.Module, inputs: torch.Tensor, late: int, plant: Noted) -> Iterator[None]:
+    """Steps on the same inputs; the late rank does something more at the begin of each."""
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    while True:
+        if dist.get_rank() == late:
+            plant()
+        loss = model(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+        optimizer.zero_grad()
+        yield
+
+
 def tensor_parallel(args: argparse.Namespace, device: torch.device, plant: Noted) -> Iterator[None]:
     """Linear layers divided over two ranks or all; in a mixed job their parts are sharded over the pairs (FSDP2), too."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -219,17 +233,7 @@ def tensor_parallel(args: argparse.Namespace, device: torch.device, plant: Noted
         parallelize_module(part, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
         if args.kind == "mixed":
             fully_shard(part, mesh=mesh["data"])
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    inputs = torch.randn(batch, width, device=device)
-    while True:
-        if dist.get_rank() == args.late:
-            plant()
-        loss = model(inputs).square().mean()
-        loss.backward()
-        optimizer.step()
-        loss.item()
-        optimizer.zero_grad()
-        yield
+    return train(model, torch.randn(batch, width, device=device), args.late, plant)
 
 
 class Experts(nn.Module):
@@ -252,17 +256,7 @@ def expert_parallel(args: argparse.Namespace, device: torch.device, plant: Noted
     with device:
         torch.manual_seed(0)
         model = nn.Sequential(*(Experts(width) for _ in range(layers)))
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    tokens = torch.randn(batch, width, device=device)
-    while True:
-        if dist.get_rank() == args.late:
-            plant()
-        loss = model(tokens).square().mean()
-        loss.backward()
-        optimizer.step()
-        loss.item()
-        optimizer.zero_grad()
-        yield
+    return train(model, torch.randn(batch, width, device=device), args.late, plant)
 
 
 JOBS = {

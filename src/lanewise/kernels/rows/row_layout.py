@@ -39,6 +39,7 @@ __all__ = [
     "next_power_of_2",
     "parts_layout",
     "pick_layout",
+    "read_one_by_one",
     "rows_launch",
     "split_meta",
     "twice_launch",
@@ -99,6 +100,11 @@ def crowd_of(rows: int, device: torch.device) -> Crowd:
     return "1/8" if each <= 1 / 8 else "1" if each <= 1 else "3" if each <= 3 else "32" if each <= 32 else "more"
 
 
+def read_one_by_one(cols: int, itemsize: int) -> bool:
+    """Whether rows that follow each other begin anywhere, so that values cannot be read 16 bytes at a time."""
+    return cols * itemsize % 16 != 0
+
+
 def use_layout(kernel: str, key: tuple[Any, ...], shape: Layout) -> None:
     """Use `shape` in this process for rows of one type and length, however many there are."""
     for crowd in get_args(Crowd):
@@ -125,7 +131,7 @@ def layout(
     cols = int(cols)  # under tracing: the width is part of the model, the compiled code holds for this one
     block = max(next_power_of_2(cols), 16)
     mean, add, back = kernel == "layer_norm", kernel == "add_norm", kernel == "softmax_backward"
-    scattered = cols * itemsize % 16 != 0  # rows whose values are read one by one
+    scattered = read_one_by_one(cols, itemsize)
     own = None if crowd == "more" or back else _uncrowded(cols, block, kernel, itemsize, crowd)
     if own is not None:
         return own
@@ -164,7 +170,7 @@ def layout(
 def _uncrowded(cols: int, block: int, kernel: str, itemsize: int, crowd: Crowd) -> Layout | None:
     """The layout of fewer rows, where it is not that of many: more threads for each, so that more is under way at a
     time, and weights that are read before they are needed."""
-    latency, scattered = crowd in ("1/8", "1"), cols * itemsize % 16 != 0
+    latency, scattered = crowd in ("1/8", "1"), read_one_by_one(cols, itemsize)
     if kernel == "softmax":
         if block == 512 and scattered:
             return Layout(1, block, 1, 4 if latency else 1, stream=False)

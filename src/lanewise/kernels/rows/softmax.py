@@ -36,6 +36,7 @@ from lanewise.kernels.rows.row_layout import (
     crowd_of,
     launch_split,
     pick_layout,
+    read_one_by_one,
     rows_launch,
     split_meta,
     twice_launch,
@@ -170,14 +171,14 @@ class _Softmax(torch.autograd.Function):
         return softmax_gradient(dy, y, ctx.scale), None, None
 
 
-def _read_one_by_one(x: torch.Tensor) -> bool:
+def _better_left(x: torch.Tensor) -> bool:
     """Whether PyTorch is faster: it reads the middle of long rows 16 bytes at a time wherever they begin.
 
     0.67 and 0.79 of its speed on 4096 and 333 rows of 50257 values of 2 bytes, 1.1 to 1.8 on few rows, which are shared
     by several programs here (benchmarks/results/h200/kernels, the grid).
     """
-    cols = x.shape[-1] if x.dim() else 0
-    if cols <= 16384 or x.element_size() != 2 or cols % 8 == 0 or not x.is_cuda:
+    cols = x.shape[-1]
+    if cols <= 16384 or x.element_size() != 2 or not read_one_by_one(cols, 2) or not x.is_cuda:
         return False
     return crowd_of(x.numel() // cols, x.device) not in ("1/8", "1")
 
@@ -191,9 +192,6 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     if not compiling() and too_small_to_train(x):
         fell_back("softmax", HOST_BOUND)
         return reference(x, scale, mask)
-    if not compiling() and _read_one_by_one(x):
-        fell_back("softmax", "long rows that begin anywhere")
-        return reference(x, scale, mask)
     if mask is None and not compiling():
         for quick in _RECENT.get(scale):
             out = quick(x)
@@ -202,6 +200,8 @@ def softmax(x: torch.Tensor, scale: float = 1.0, mask: torch.Tensor | None = Non
     refused = refuse_tensor(x)
     if refused is None and (x.dim() == 0 or (mask is not None and mask.dtype != torch.bool)):
         refused = "mask dtype or rank 0"
+    if refused is None and not compiling() and _better_left(x):
+        refused = "long rows that begin anywhere"
     if refused is not None:
         fell_back("softmax", refused)
         return reference(x, scale, mask)
