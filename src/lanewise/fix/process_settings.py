@@ -56,6 +56,10 @@ def _set_default_device(kept: list[str]) -> None:
     torch.set_default_device(kept[-1] if kept else None)
 
 
+def _printing() -> dict[str, Any]:
+    return dict(vars(torch_part("torch._tensor_str").PRINT_OPTS))
+
+
 def _set_printing(kept: dict[str, Any]) -> None:
     vars(torch_part("torch._tensor_str").PRINT_OPTS).update(kept)
 
@@ -80,7 +84,7 @@ def _of_backends() -> Iterator[tuple[str, _Setting]]:
 
 
 def _known() -> dict[str, _Setting]:
-    cuda, printing = torch.backends.cuda, torch_part("torch._tensor_str").PRINT_OPTS
+    cuda = torch.backends.cuda
     found = dict(_of_backends()) | {
         "number of threads": _Setting(torch.get_num_threads, torch.set_num_threads),
         "precision of products": _Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
@@ -94,7 +98,7 @@ def _known() -> dict[str, _Setting]:
         "efficient attention": _Setting(cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
         "math attention": _Setting(cuda.math_sdp_enabled, cuda.enable_math_sdp),
         "cuDNN's attention": _Setting(cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp),
-        "printing of tensors": _Setting(lambda: dict(vars(printing)), _set_printing),
+        "printing of tensors": _Setting(_printing, _set_printing),
         "warnings each time": _Setting(torch.is_warn_always_enabled, torch.set_warn_always),
         "autocast keeps casts": _Setting(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
         "NumPy's errors": _Setting(numpy.geterr, partial(_with_names, numpy.seterr)),
