@@ -15,7 +15,6 @@ pytest.importorskip("torch")
 pytest.importorskip("libcst")
 
 from benchmarks.replay import proofs
-
 from msgspec.structs import replace
 
 import lanewise
