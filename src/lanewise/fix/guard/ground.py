@@ -299,8 +299,8 @@ _SETS: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 
 
 def _sets_of(module: Any) -> tuple[list[Any], int]:
-    """A set that only a module holds, and with it shallow copies and replicas, which also have its forward: the list where it is
-    kept once for all who ask for it, and its number there."""
+    """A set that only a module holds, and shallow copies and replicas of it, which also have its forward: the list where it
+    is kept, once for all who ask for it, and its number there."""
     held = None if module is None else vars(module).get("_non_persistent_buffers_set")
     if held is None:
         return [], 0
