@@ -107,6 +107,7 @@ def _known() -> dict[str, _Setting]:
         "profile function": _Setting(sys.getprofile, sys.setprofile),
         "trace function": _Setting(sys.gettrace, sys.settrace),
         "garbage collection": _Setting(gc.isenabled, _collect),
+        "thresholds of garbage collection": _Setting(gc.get_threshold, lambda kept: gc.set_threshold(*kept)),
         "recursion limit": _Setting(sys.getrecursionlimit, sys.setrecursionlimit),
         "switch interval": _Setting(sys.getswitchinterval, sys.setswitchinterval),
     }

@@ -54,7 +54,7 @@ class Around:
     def check(self, variant: Variant) -> list[Check]:
         """The checks, with the candidate, which is the variant, in place."""
         same = self._close(self._row, self._in_a_row())
-        text = "" if same else "after other calls, without anything put back in between, the result is another one"
+        text = "" if same else "after other calls, without anything put back in between, results or buffers are others"
         checks = [Check("C2 in a row", same, text)]
         if self._parallel:
             problem = self._threads()
@@ -76,7 +76,7 @@ class Around:
         return Check("C2 memory", not bad, f"{grown} tensors more after {_COUNTED} calls" if bad else "")
 
     def _in_a_row(self) -> list[Any]:
-        """Outputs of the last of several calls, and everything that it leaves."""
+        """Outputs of the last of several calls, and the buffers that these leave."""
         subject = self._subject
         try:
             seed(subject, 0)
@@ -84,7 +84,7 @@ class Around:
             for _ in range(_IN_A_ROW):
                 call = copy_call(subject.calls[0])
                 outputs = [values_of(t) for t in tensors_of(subject.entry(*call[0], **call[1]))]
-            return outputs
+            return [*outputs, *map(values_of, subject.buffers())]
         finally:
             self._state.restore()
 

@@ -122,7 +122,8 @@ class Cases:
         case = Case(named, layout, eager, self._reference.of(named.call, eager, layout=layout))
         # One run says little about how far rounding may go: inputs and parameters that are off by a roundoff are a second
         # opinion, and all seeds of a recipe are looked at together.
-        for seen in (eager, self._shaken(named.call, layout)):
+        seen_in = (eager,) if _own_recipe(case) in _AT_JUMPS else (eager, self._shaken(named.call, layout))
+        for seen in seen_in:
             truth = dict(case.truth.values())
             for name, value in seen.values():
                 if not value.dtype.is_floating_point or name not in truth or truth[name].shape != value.shape:
@@ -138,5 +139,15 @@ class Cases:
             return observe(self._subject, shaken(call), self._state, layout=layout)
 
 
+_AT_JUMPS = {"quarters": "normal"}
+"""Recipes whose values lie where programs jump: there a roundoff more shows the jump, and not what rounding does. That is
+found out for ordinary values of that size."""
+
+
 def _recipe(case: Case) -> str:
+    own = _own_recipe(case)
+    return _AT_JUMPS.get(own, own)
+
+
+def _own_recipe(case: Case) -> str:
     return case.named.name.split(",", 1)[0].rstrip(" 0123456789")

@@ -86,4 +86,6 @@ def _exchange(tensor: Tensor, turned: list[tuple[Any, int]], copied: list[tuple[
         other = (data.double() * (1 + 0.5 * steps / data.numel())).to(data.dtype)
         if bool((other == data).all()):  # zeros, as the means of a norm that nothing has passed through
             other = (data.double() + 0.5 * steps / data.numel()).to(data.dtype)
+    if data.numel() == 1 and not data.dtype.is_floating_point and data.dtype is not torch.bool:
+        other = data + 1  # a counter
     data.copy_(other)

@@ -77,8 +77,8 @@ def not_finite(call: Call) -> Call:
 
 
 def has_floats(call: Call) -> bool:
-    """Whether any argument has floating values."""
-    return any(tensor.dtype.is_floating_point for tensor in tensors_of(call))
+    """Whether any argument has floating or complex values."""
+    return any(tensor.dtype.is_floating_point or tensor.dtype.is_complex for tensor in tensors_of(call))
 
 
 def shaken(call: Call) -> Call:
@@ -199,7 +199,9 @@ def _with(call: Call, recipe: Callable[[Any, Any], Any], number: int) -> Call:
         generator = generators.setdefault(tensor.device, drawing(tensor.device, number))
         if tensor.dtype.is_floating_point and tensor.numel():
             value = recipe(tensor, generator).to(tensor.dtype)
-        elif tensor.numel() and not tensor.dtype.is_complex:
+        elif tensor.dtype.is_complex and tensor.numel():
+            value = torch.complex(recipe(tensor, generator), recipe(tensor, generator)).to(tensor.dtype)
+        elif tensor.numel():
             value = _whole(tensor, generator)
         else:
             return tensor.detach().clone().requires_grad_(tensor.requires_grad)
@@ -251,6 +253,11 @@ def _signed_zeros(tensor: Tensor, generator: Generator) -> Any:
     return torch.where(value.abs() < 1, torch.copysign(torch.zeros_like(value), value), value)
 
 
+def _quarters(tensor: Tensor, generator: Generator) -> Any:
+    """Where rounding, floors and comparisons change."""
+    return (4 * _normal(tensor, generator)).round() / 4
+
+
 def _constant(tensor: Tensor, generator: Generator) -> Any:
     if tensor.dim() == 0:
         return torch.rand((), generator=generator, device=generator.device)
@@ -277,6 +284,7 @@ VALUES: dict[str, Callable[[Any, Any], Any]] = {
     "scale 1e-3": _small,
     "scale 30": _moderate,
     "zeros of both signs": _signed_zeros,
+    "quarters": _quarters,
     "constant rows": _constant,
     "infinities": _speckled(lambda base: torch.copysign(torch.full_like(base, torch.inf), base)),
     "NaN": _speckled(lambda base: torch.full_like(base, torch.nan)),

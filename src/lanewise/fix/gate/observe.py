@@ -42,11 +42,13 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 class Placed(NamedTuple):
-    """How a result lies in memory: its class, strides of dimensions that have any, bytes of all that it keeps."""
+    """How a result lies in memory: its class, strides of dimensions that have any, bytes of all that it keeps; and how it
+    is marked."""
 
     kind: type
     strides: tuple[int, ...]
     storage: int
+    marks: tuple[str, ...]
 
 
 class Names(NamedTuple):
@@ -69,6 +71,7 @@ class Observation(NamedTuple):
         left: attributes of modules that were written, by name; a tensor in them is a value like an output.
         drawn: what tells the state of the random number generators afterwards. hooks: which hooks of parts had an effect.
         given: what the arguments hold beside tensors afterwards. names: of gradients and buffers.
+        marks: of arguments, of what modules hold, and of what was left there. written: which arguments were written to.
     """
 
     outputs: list[Tensor]
@@ -86,6 +89,8 @@ class Observation(NamedTuple):
     hooks: tuple[bool, ...]
     given: tuple[Any, ...]
     names: Names
+    marks: tuple[tuple[str, ...], ...]
+    written: tuple[bool, ...]
 
     def values(self) -> list[tuple[str, Tensor]]:
         """Every tensor with a name."""
@@ -113,6 +118,7 @@ def observe(subject: Subject, call: Call, state: State, *, layout: str = "contig
     held = [*parameters, *subject.buffers(), *(tensor for _, tensor in state.attributes())]
     hooks = _hooks_of_parts(subject)
     effects = [told(hook) for hook in hooks]
+    versions = list(map(_version, tensors_of(copied)))
     seed(subject, draw)
     try:
         args, kwargs = copied
@@ -147,6 +153,8 @@ def observe(subject: Subject, call: Call, state: State, *, layout: str = "contig
             drawn=state.generators.mark(),
             hooks=tuple(told(hook) != before for hook, before in zip(hooks, effects, strict=True)),
             names=_names(subject, state, copied),
+            marks=tuple(map(_marks, (*tensors_of(copied), *held, *tensors_of([one for _, one in left])))),
+            written=tuple(a != b for a, b in zip(versions, map(_version, tensors_of(copied)), strict=False)),
         )
         memories = [_memory_of(tensor) for tensor in found]
         del result, found, leaves, gradients, left, args, kwargs, copied, held, buffers
@@ -176,6 +184,20 @@ def _mark(parameter: Tensor) -> tuple[Any, ...]:
     return parameter._version, parameter.requires_grad, where, parameter.grad is None
 
 
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+_FLAGS = ("is_inference", "is_conj", "is_neg")
+
+
+def _marks(tensor: Tensor) -> tuple[str, ...]:
+    """What a tensor is marked with: by torch, and attributes that somebody has set on it."""
+    flags = [name for name in _FLAGS if getattr(tensor, name)()]
+    flags += ["retain_grad"] if tensor.retains_grad else []
+    return (*flags, *sorted(name for name in getattr(tensor, "__dict__", ()) if not name.startswith("_")))
+
+
 def _given(call: Call) -> tuple[Any, ...]:
     """What arguments hold but for tensors' values, as far as that can be told."""
     shapes = [_shape(one) for one in flatten(call)]
@@ -192,7 +214,7 @@ def _placed(tensor: Tensor) -> Placed:
         storage = int(tensor.untyped_storage().nbytes())
     except (RuntimeError, NotImplementedError):
         storage = 0
-    return Placed(type(tensor), strides, storage)
+    return Placed(type(tensor), strides, storage, _marks(tensor))
 
 
 def _memory_of(tensor: Tensor) -> Any:
@@ -286,9 +308,15 @@ def _otherwise(want: Placed, have: Placed) -> str:
         return f"is of class {have.kind.__name__}, not {want.kind.__name__}"
     if want.strides != have.strides:
         return f"lies in memory in another way: strides {list(have.strides)}, not {list(want.strides)}"
+    if want.marks != have.marks:
+        return f"is marked {_and(have.marks)}, not {_and(want.marks)}"
     if have.storage > max(_LARGER * want.storage, want.storage + _SMALL_BYTES):
         return f"keeps {have.storage:,} bytes alive, not {want.storage:,}"
     return ""
+
+
+def _and(names: Sequence[str]) -> str:
+    return ", ".join(names) or "by nothing"
 
 
 def _left_otherwise(expected: Observation, found: Observation) -> str:
@@ -298,6 +326,11 @@ def _left_otherwise(expected: Observation, found: Observation) -> str:
     for name, value in want.items():
         if [_shape(one) for one in flatten(value)] != [_shape(one) for one in flatten(have[name])]:
             return f"attribute {name} is another one after the call"
+    if any(have and not want for want, have in zip(expected.written, found.written, strict=False)):
+        return "arguments are written to, if only with the values that they have"
+    if expected.marks != found.marks:
+        want, have = next(pair for pair in zip(expected.marks, found.marks, strict=False) if pair[0] != pair[1])
+        return f"what arguments or modules hold is marked {_and(have)}, not {_and(want)}"
     return "" if expected.given == found.given else "what the arguments hold beside tensors is another after the call"
 
 
