@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from lanewise.capture.sampling.bursts import Bursts
+from lanewise.capture.sampling.kernel_title import title_of
 from lanewise.capture.sampling.pc_sampler import PcSampler, SamplingError, crc_of
 from lanewise.capture.sampling.samples_file import samples_of, write_samples
 from lanewise.cli.reading.kernel import kernel
@@ -118,6 +119,12 @@ def test_a_machine_without_the_library_says_so() -> None:
     bursts.begin()
     bursts._thread.join(10)
     assert "no CUPTI library can be used" in bursts.problem
+
+
+def test_kernels_are_called_as_in_traces() -> None:
+    assert title_of("row_sums_apart") == "row_sums_apart"
+    assert title_of("_Z3addPfi") == "add(float*, int)"
+    assert title_of("_Z!") == "_Z!"
 
 
 def run(*words: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from lanewise._version import __version__
 from lanewise.capture.sampling.bursts import Bursts
+from lanewise.capture.sampling.kernel_title import title_of
 
 __all__ = ["SAMPLES_SCHEMA", "caches", "samples_of", "write_samples"]
 
@@ -27,7 +28,7 @@ def samples_of(bursts: Bursts, crc: Callable[[bytes], int], folders: list[Path])
         by_kernel.setdefault((cubin, name), []).append([offset, reason, number])
     files = _files_of({name for _, name in by_kernel}, folders)
     kernels = [
-        {"name": name, "code": _code_of(cubin, files.get(name, []), crc), "samples": samples}
+        {"name": name, "title": title_of(name), "code": _code_of(cubin, files.get(name, []), crc), "samples": samples}
         for (cubin, name), samples in by_kernel.items()
     ]
     return {
