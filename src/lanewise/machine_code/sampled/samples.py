@@ -39,12 +39,11 @@ class Samples(msgspec.Struct, frozen=True):
     """Of a run.
 
     Attributes:
-        bursts: how often was sampled. seconds: how long, together. dropped: samples that were lost.
+        seconds: how long was sampled. dropped: samples that were lost.
     """
 
     schema: str
     kernels: list[KernelSamples]
-    bursts: int = 0
     seconds: float = 0.0
     dropped: int = 0
 
