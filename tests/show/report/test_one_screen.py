@@ -42,6 +42,14 @@ def test_every_recording_fits(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert "--full" in "".join(lines)
 
 
+def test_lines_that_are_left_over_finish_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = DATA / "h100" / "03_mnist_train_stack.json.gz"
+    monkeypatch.chdir(path.parent)
+    lines = shown(explain(read(Path(path.name), cache=False)), 100)
+    assert len(lines) in (LINES - 2, LINES - 1)
+    assert "   replay them; meanwhile the device waits 3.26 ms for the host." in lines
+
+
 @pytest.mark.parametrize("name", BUNDLED)
 def test_the_bundled_traces_fit(name: str) -> None:
     lines = shown(explain(read(bundled_path(name), cache=False)), 80)

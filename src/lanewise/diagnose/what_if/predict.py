@@ -195,7 +195,8 @@ def _state(facts: Facts, graph: StepGraph, replayed: Replayed, step: _Interval) 
     classes: dict[str, float] = {}
     if device:
         communicating = facts.is_family("communication")
-        classes = classes_of_replay(trace, graph, replayed, step.ns, device, communicating)
+        # Where a change leaves nothing for the device to do, all that is left is the host's.
+        classes = classes_of_replay(trace, graph, replayed, step.ns, device, communicating) or {"host": step.ns}
     shares = {name: value / step.ns for name, value in classes.items()} if step.ns else {}
     regime = REGIMES[regime_of(shares)][1] if device else "on the CPU" if facts.on_cpu else REGIMES["undetermined"][1]
     return StepState(
@@ -209,7 +210,7 @@ def _state(facts: Facts, graph: StepGraph, replayed: Replayed, step: _Interval) 
 
 
 def _limits(facts: Facts, graph: StepGraph, replayed: Replayed) -> list[Limit]:
-    """What the end of a step waits for, added up by name, the most first."""
+    """What the critical path of a step consists of, added up by name, the most first."""
     chain = binding(graph, replayed)
     trace, host = facts.trace, graph.on_host
     time: dict[str, float] = {}
@@ -221,11 +222,11 @@ def _limits(facts: Facts, graph: StepGraph, replayed: Replayed) -> list[Limit]:
         event = int(graph.event[node])
         if not host[node]:
             add(short_name(trace.name_of(event)) if event >= 0 else "other threads", work)
-            add("starting kernels", wait)
+            add("kernels starting", wait)
             continue
         operator = int(facts.host.outermost_operator[event]) if event >= 0 else -1
         name = trace.name_of(operator).removeprefix(ENGINE_PREFIX) if operator >= 0 else ""
-        add(f"{short_name(name, 40)} on the host" if name else "the host between operators", work)
+        add(f"host work in {short_name(name, 40)}" if name else "host work between operators", work)
         add("returning from waits", wait)
     total = sum(time.values())
     most = sorted(time.items(), key=lambda item: -item[1])[:_LIMITS]
