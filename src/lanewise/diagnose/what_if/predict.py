@@ -228,7 +228,7 @@ def _limits(facts: Facts, graph: StepGraph, replayed: Replayed) -> list[Limit]:
         mine = on_host == host
         used, place = np.unique(name[mine], return_inverse=True)
         for one, ns in zip(used.tolist(), np.bincount(place, chain.work[mine]).tolist(), strict=True):
-            what = _on_host(trace, one) if host else short_name(trace.names[one]) if one >= 0 else "other threads"
+            what = _on_host(trace, one) if host else short_name(trace.names[int(one)]) if one >= 0 else "other threads"
             time[what] = time.get(what, 0.0) + ns
     total = sum(time.values())
     most = sorted(time.items(), key=lambda item: -item[1])[:_LIMITS]
