@@ -66,6 +66,7 @@ def test_each_operator_has_its_kernels() -> None:
 
     tree = collected(work)
     assert losses(tree) == {}
+    assert tree.info.devices == (torch.cuda.get_device_name(),)
     for operator, count in (("aten::sin", 50), ("aten::cos", 7)):
         (node,) = rows(tree, operator)
         (kernel,) = [at for at in range(len(tree)) if tree.parent[at] == node and tree.kind[at] == NodeKind.KERNEL]
