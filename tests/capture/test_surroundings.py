@@ -88,7 +88,7 @@ def test_devices_in_use_are_the_current_one_and_those_with_memory(monkeypatch: p
     names = ["A", "B", "C"]
     cuda = SimpleNamespace(
         is_initialized=lambda: True, current_device=lambda: 1, device_count=lambda: len(names),
-        memory_reserved=lambda index: 2048 if index == 2 else 0, get_device_name=names.__getitem__,
+        memory_reserved=[0, 0, 2048].__getitem__, get_device_name=names.__getitem__,
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))  # pyright: ignore[reportArgumentType]
     assert environment.devices_in_use() == ("B", "C")

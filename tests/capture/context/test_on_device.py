@@ -402,7 +402,8 @@ print(json.dumps({name: [len(ns), min(ns)] for name, ns in found.items()}))
 """,
         tmp_path,
     )
-    ours.pop("stderr"), theirs.pop("stderr")
+    ours.pop("stderr")
+    theirs.pop("stderr")
     # A tree has no counters in names.
     theirs = {re.sub(r"#\d+", "#*", name): value for name, value in theirs.items()}
     assert set(ours) == set(theirs)
