@@ -4,7 +4,7 @@ CUPTI can begin and end bursts of samples (`cuptiPCSamplingStart`, `Stop`), and 
 lock held that every launch takes inside of the driver, so that they and a launch on another thread wait for each other for
 ever (CUPTI 13.0 on an H200: at the first burst). So it samples all the time, and rarely. It is switched on by the program's
 main thread, which is in no launch then, and fetched by a thread of ours (`cuptiPCSamplingGetData` waits for nothing: 1,245
-times in three seconds of launches). Switching it off waits like `Stop`: that is left out where the program's threads still run.
+times in three seconds of launches). Switching it off waits like `Stop`: it is left out where threads still run.
 """
 
 from __future__ import annotations
