@@ -135,6 +135,20 @@ def test_planted_causes_are_found_in_99_of_100_jobs() -> None:
     assert len(wrong) <= 1, wrong
 
 
+@pytest.mark.parametrize(("kernels", "is_late"), [(True, False), (False, True)])
+def test_a_host_that_submits_slowly_is_disturbed(kernels: bool, is_late: bool) -> None:
+    """18 calls that each take 52 us longer: work on the CPU, but to submit takes a host as long whatever the data is."""
+
+    def of(number: int, ns: int) -> RankSummary:
+        names = [("aten::addmm", ns), *((f"aten::other{at}", 1_000_000) for at in range(6))]
+        contexts = [ContextTime(Context("operator", name), [time] * 6, 18.0) for name, time in names]
+        contexts += [ContextTime(Context("kernel", "gemm"), [5_000_000] * 6, 18.0)] if kernels else []
+        return msgspec.structs.replace(made_rank(number), contexts=contexts, timed_ns=14e6)
+
+    job = compare_ranks([of(0, 500_000), of(1, 1_440_000), of(2, 500_000)])
+    assert bool(job.late) is is_late
+
+
 @pytest.mark.slow
 def test_one_of_a_thousand_ranks_is_found() -> None:
     seed = np.random.default_rng(24)
