@@ -42,7 +42,7 @@ CAUSES = {
 }
 
 # Steps that `lanewise run` times in a job of several ranks, has the profiler warm up for, and records.
-_TIMED, _WARMUP, _ACTIVE = 10, 2, 10
+_TIMED, _WARMUP, _ACTIVE = 20, 2, 10
 
 _LONGEST_S = 180.0
 
@@ -80,6 +80,18 @@ CASES = (
     Case("tensor", "tensor", "none", 0.0),
     Case("expert", "expert", "none", 0.0),
     Case("python", "ddp", "python", 4.0),
+    # Of other sizes: what was mended after the jobs above is checked on these.
+    Case("sleep-4", "ddp", "sleep", 4.0),
+    Case("copy-9", "ddp", "copy", 9.0),
+    Case("calls-8", "ddp", "calls", 8.0),
+    Case("loader-4", "ddp", "loader", 4.0),
+    Case("gc-6", "ddp", "gc", 6.0),
+    Case("python-7", "ddp", "python", 7.0),
+    Case("kernel-20", "ddp", "kernel", 20.0),
+    Case("expert-sleep", "expert", "sleep", 3.0),
+    Case("tensor-copy", "tensor", "copy", 6.0),
+    Case("pipeline-sleep-4", "pipeline", "sleep", 4.0),
+    Case("fsdp-python", "fsdp", "python", 7.0),
     Case("mixed", "mixed", "none", 0.0),
     Case("mixed-sleep", "mixed", "sleep", 5.0),
 )

@@ -96,9 +96,12 @@ class Noted:
         self.waits.append((time.perf_counter() - begun) * 1e3)
 
 
-WARM, BLOCK, PAIRS = 10, 8, 12
-"""Steps until all is warm; steps with the plant or without it at a time, and how often each."""
-BEFORE = WARM + 2 * PAIRS * BLOCK
+WARM, TURNS = 10, 192
+"""Steps until all is warm, and steps with the plant and without it in turns."""
+_WAITING, _AHEAD = 2, 8
+"""Steps at a time with the plant or without it: as few as can be, as hosts are slower or faster for a second at a time;
+more where the host does not wait at the end of each, and each turn begins with an idle device."""
+BEFORE = WARM + TURNS
 """Steps before a recording may begin."""
 
 
@@ -314,10 +317,11 @@ def turns(steps: Iterator[None], plant: Noted, device: torch.device) -> dict[str
     """Steps with the plant and without it in turns: what a step takes in each turn, and the host without its waits, ms."""
     run(steps, WARM, plant, device)
     found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
-    for pair in range(PAIRS):
+    block = _WAITING if plant.waits else _AHEAD
+    for pair in range(TURNS // (2 * block)):
         # Each is as often the first of the two: what drifts is in both.
         for plant.on in (pair % 2 == 1, pair % 2 == 0):
-            found[plant.on].append(run(steps, BLOCK, plant, device))
+            found[plant.on].append(run(steps, block, plant, device))
     plant.on = True
     return {
         f"{what}{name}_ms": [each[at] for each in found[on]]

@@ -98,7 +98,7 @@ def test_a_step_that_no_host_explains_scales_nothing() -> None:
 
 
 def test_a_pipeline_without_its_late_stage_waits_for_the_other() -> None:
-    """Two stages on H200s, of which one slept for 6 ms: timed, a step took 13.9 ms, and 9.6 without. Its stages were recorded
+    """Two stages on H200s, of which one slept for 6 ms: timed, a step took 13.9 ms, and 9.6 without. They were recorded
     over other steps; the n-th of one is taken for the n-th of the other, as all are alike."""
     cores = [Core(read(path, cache=False)) for path in sorted(STAGES.glob("*.json.gz"))]
     first, second = (summarise(core) for core in cores)

@@ -18,6 +18,7 @@ from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.late_ranks import Excess, Job, Late
 from lanewise.measure.distributed.own_work import Context, OwnWork, device_contexts, own_work
 from lanewise.measure.distributed.together.matched_communications import Matched
+from lanewise.measure.distributed.together.next_latest import gain_of_job
 from lanewise.measure.distributed.together.replayed_together import RanksTogether
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
@@ -41,13 +42,15 @@ class Delay:
     """What a late rank costs its job.
 
     Attributes:
-        step_ns: the step of that rank by itself, ns. gain_ns: how much of it goes with what the rank does more.
+        step_ns: the step of that rank by itself, ns. gain_ns: how much of the job's step goes with what the rank does more.
         host_scale: how many times as long its host takes as was computed, by the timed step.
+        alone_ns: what the rank gains by itself; the job gains less where another one is then the last.
     """
 
     step_ns: float
     gain_ns: float
     host_scale: float = 1.0
+    alone_ns: float = 0.0
 
     def of(self, one: Excess) -> float:
         """By what a context's time is to be multiplied."""
@@ -142,11 +145,22 @@ def delays_of(job: Job, together: Matched, core_of: Callable[[int], Core]) -> tu
         step = RanksTogether.of(ranks, [*together.collectives, *together.transfers]).step
         # Their hosts are as they are: what the stages of a pipeline do cannot be compared.
         delays.append(delay_of(core, late, 1.0, timed_ns=timed_ns, moving=moving, step=step))
-    return as_timed(job, delays[0]) if delays else job, delays
+    if delays:
+        job = as_timed(job, delays[0])
+    gains = {late.index: delay.gain_ns for late, delay in zip(job.late, delays, strict=True)}
+    return job, [
+        replace(delay, gain_ns=gain_of_job(job, late.index, gains, on_device=_on_device(late)), alone_ns=delay.gain_ns)
+        for late, delay in zip(job.late, delays, strict=True)
+    ]
+
+
+def _on_device(late: Late) -> bool:
+    main = late.excess[0].context
+    return main.on_device and not _holds(main)
 
 
 def _with(job: Job, together: Matched, row: int) -> list[int]:
-    """Ranks over the same steps that exchange data with one, or with ranks that do: the nearest first, itself among them."""
+    """Ranks over the same steps that exchange data with one, or with such: itself, then the nearest."""
     near: defaultdict[int, list[int]] = defaultdict(list)
     for pair in together.transfers:
         (one, _), (other, _) = pair
