@@ -33,6 +33,7 @@ from lanewise.report.evidence_columns import (
     Headings,
     headed,
 )
+from lanewise.report.gain import price_text
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.reader import read
@@ -88,7 +89,12 @@ class Explained(NamedTuple):
 
 
 def told_of_job(
-    found: RanksRead, *, cache: bool = True, explained: Explained | None = None, replayed: bool = False
+    found: RanksRead,
+    *,
+    cache: bool = True,
+    explained: Explained | None = None,
+    replayed: bool = False,
+    price: float = 0.0,
 ) -> JobTold:
     """Ranks of a job beside each other.
 
@@ -96,6 +102,7 @@ def told_of_job(
         found: their summaries. cache: as they were read.
         explained: how each is explained, too; None where that is not asked for.
         replayed: whether to say what the step would be with other links and with even work.
+        price: of an hour of the job, dollars; 0 for none.
 
     Raises:
         UsageError: the ranks have nothing in common.
@@ -119,7 +126,7 @@ def told_of_job(
         tables["excess"] = Source("What late ranks do more", _excess(job), _EXCESS)
     communication = communication_section(job, together)
     tables |= communication.tables
-    told = [*_late(job, delays), *_doubts(job, together), *communication.statements]
+    told = [*_late(job, delays, price), *_doubts(job, together), *communication.statements]
     if replayed:
         rows = what_ifs(job, together, core_of)
         if rows:
@@ -147,7 +154,7 @@ def _of_one_job(found: RanksRead) -> bool:
     )
 
 
-def _late(job: Job, delays: list[Delay]) -> list[TextBlock]:
+def _late(job: Job, delays: list[Delay], price: float) -> list[TextBlock]:
     if not job.late:
         return [
             TextBlock(
@@ -177,11 +184,11 @@ def _late(job: Job, delays: list[Delay]) -> list[TextBlock]:
         )
         if advice := what_to_do(main, stacks=any(one.context.place for one in job.ranks[late.index].contexts)):
             said.append(TextBlock(advice, {}))
-    return said + _without(job, delays)
+    return said + _without(job, delays, price)
 
 
-def _without(job: Job, delays: list[Delay]) -> list[TextBlock]:
-    """The job without its late ranks: the latest one decides, and then the next."""
+def _without(job: Job, delays: list[Delay], price: float) -> list[TextBlock]:
+    """The job without its late ranks, and what that saves: the latest one decides, and then the next."""
     worst = max(delays, key=lambda one: one.gain_ns)
     delay, step = worst.gain_ns, job.step_ns if job.timed else worst.step_ns
     who = "it" if len(delays) == 1 else "them"
@@ -195,7 +202,7 @@ def _without(job: Job, delays: list[Delay]) -> list[TextBlock]:
         ]
     said = [
         TextBlock(
-            "Without {what} a step of the job takes about {without} instead of {step} ({how}).",
+            "Without {what} a step of the job takes about {without} instead of {step} ({how}){saves}.",
             {
                 "what": text("that" if who == "it" else "all of that"),
                 "without": time(max(step - delay, 0.0)),
@@ -205,6 +212,7 @@ def _without(job: Job, delays: list[Delay]) -> list[TextBlock]:
                     if job.timed
                     else "the late rank replayed with and without it"
                 ),
+                "saves": text(f", which saves {saved}" if (saved := price_text(min(delay, step) / 1e3, price)) else ""),
             },
         )
     ]
