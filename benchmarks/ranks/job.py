@@ -255,6 +255,7 @@ class Experts(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         gate, group = self.gate(tokens), dist.group.WORLD
+        assert group is not None
         there = all_to_all_single_autograd(gate, None, None, group)
         return tokens + all_to_all_single_autograd(self.mine(there), None, None, group)
 

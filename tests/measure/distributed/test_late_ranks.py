@@ -82,14 +82,21 @@ def loops(number: int, times: int, around: Callable[[TraceBuilder], AbstractCont
     return summarise(Core(b.build()))
 
 
+def bare(_: TraceBuilder) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+def annotated(b: TraceBuilder) -> AbstractContextManager[object]:
+    return b.span("statistics")
+
+
+def with_stacks(b: TraceBuilder) -> AbstractContextManager[object]:
+    return b.frame("train.py(12): statistics")
+
+
 @pytest.mark.parametrize(
     "around",
-    [
-        lambda _: nullcontext(),
-        lambda b: b.span("statistics"),
-        lambda b: b.frame("train.py(12): statistics"),
-    ],
-    ids=["bare", "annotated", "with stacks"],
+    [bare, annotated, with_stacks],
 )
 def test_a_loop_of_short_calls_is_its_operator_and_not_python(
     around: Callable[[TraceBuilder], AbstractContextManager[object]],
