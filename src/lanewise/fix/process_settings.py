@@ -35,6 +35,10 @@ def _collect(on: bool) -> None:
     gc.enable() if on else gc.disable()
 
 
+def _set_thresholds(kept: tuple[int, int, int]) -> None:
+    gc.set_threshold(*kept)
+
+
 def _with_names(function: Callable[..., Any], kept: dict[str, Any]) -> None:
     function(**kept)
 
@@ -107,7 +111,7 @@ def _known() -> dict[str, _Setting]:
         "profile function": _Setting(sys.getprofile, sys.setprofile),
         "trace function": _Setting(sys.gettrace, sys.settrace),
         "garbage collection": _Setting(gc.isenabled, _collect),
-        "thresholds of garbage collection": _Setting(gc.get_threshold, lambda kept: gc.set_threshold(*kept)),
+        "thresholds of garbage collection": _Setting(gc.get_threshold, _set_thresholds),
         "recursion limit": _Setting(sys.getrecursionlimit, sys.setrecursionlimit),
         "switch interval": _Setting(sys.getswitchinterval, sys.setswitchinterval),
     }
