@@ -120,6 +120,7 @@ class Cases:
     def _case(self, named: Named, layout: str) -> Case:
         eager = observe(self._subject, named.call, self._state, layout=layout)
         case = Case(named, layout, eager, self._reference.of(named.call, eager, layout=layout))
+        self._state.restore()  # hooks of a copy write to what those of the program close over
         # One run says little about how far rounding may go: inputs and parameters that are off by a roundoff are a second
         # opinion, and all seeds of a recipe are looked at together.
         seen_in = (eager,) if _own_recipe(case) in _AT_JUMPS else (eager, self._shaken(named.call, layout))
