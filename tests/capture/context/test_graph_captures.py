@@ -12,6 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from benchmarks.graph_places import shares  # noqa: E402
+
 from lanewise.capture.context import running  # noqa: E402
 from lanewise.capture.graphs.graph_captures import GraphCaptures  # noqa: E402
 from lanewise.trace.metadata import KEY, Recorded, from_metadata, to_json  # noqa: E402
@@ -120,6 +122,18 @@ def trace_of(program: Program, *replays: list[str]) -> Any:
                     b.as_copy(event, "DtoD", size=64)
             b.wait(100)
     return b.build()
+
+
+def test_the_benchmark_counts_replayed_work_at_its_module_and_line(program: Program) -> None:
+    graph = program.capture()
+    program.captures.no_more()
+    graph.replay()
+    graph.replay()
+    trace = trace_of(program, ONE, [*ONE[:3], "unknown()"])
+    found = shares(trace)
+    assert (found["nodes"], found["captured_nodes"]) == (8, 4)
+    # One of eight nodes is of another kernel; a line and a module are known of the others.
+    assert [found[name] for name in ("at_a_place", "at_a_line", "at_a_module")] == [0.5, 0.5, 0.5]
 
 
 def places(tree: Tree) -> dict[str, dict[str, int]]:
