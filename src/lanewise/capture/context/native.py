@@ -159,8 +159,8 @@ class Native:
             self._module.device_off()
 
     def _take_back(self) -> None:
-        """libkineto keeps its subscription (torch before 2.14), though it needs none once it has begun: CUPTI is taken out of
-        the process and enters it anew."""
+        """libkineto keeps its subscription (torch before 2.14), though it needs none once it has begun: CUPTI is taken out
+        of the process and enters it anew."""
         current_device().synchronize()
         library = native_build.cupti_library()
         wrong, held = self._module.device_on(library)
