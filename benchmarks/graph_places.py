@@ -246,7 +246,7 @@ def dearest(tree: Tree, times: np.ndarray) -> list[str]:
 
 def share(part: float, whole: int) -> float:
     """Rounded to four digits."""
-    return round(part / max(1, whole), 4)
+    return round(float(part) / max(1, whole), 4)
 
 
 if __name__ == "__main__":

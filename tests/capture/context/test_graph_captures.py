@@ -124,6 +124,19 @@ def trace_of(program: Program, *replays: list[str]) -> Any:
     return b.build()
 
 
+def test_a_node_of_which_the_driver_told_nothing_may_be_any(program: Program) -> None:
+    """As what sets memory is, which cuDNN does before many of its kernels."""
+    program.second = lambda: None  # type: ignore[method-assign]
+    program.net[1].act = lambda: (program.node(b"_Z4cubePf"), program.node(None), program.node(b"_Z6squarePfi"))
+    graph = program.capture()
+    program.captures.no_more()
+    for _ in range(2):
+        graph.replay()
+    square, cube = "square(float*, int)", "cube(float*)"
+    tree = build_tree(trace_of(program, [square, cube, "set", square], [cube, square, "set", square]))
+    assert places(tree) == {square: {"0": 2, "1": 2}, "set": {"1": 2}, cube: {"1": 2}}
+
+
 def test_the_benchmark_counts_replayed_work_at_its_module_and_line(program: Program) -> None:
     graph = program.capture()
     program.captures.no_more()
