@@ -13,6 +13,9 @@ PIP := $(BIN)/pip --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 # What has been put into the environment, each as a file.
 HAS := $(VENV)/has
 
+# Tests start hundreds of programs; where this is set, each would compile all of lanewise anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup torch triton demo tour test test-all lint thresholds types layers docs docs-check docs-site page page-built page-pictures readers check \

@@ -1,8 +1,8 @@
 """Joules per step as `lanewise run` and `lanewise watch` say, against the card's counter over many more steps.
 
-`python -m benchmarks.recorder.energy --out FILE [--seconds 20]`, on a machine with an NVIDIA card. Each program runs by
-itself first and reads the counter (NVML) before and after a long stretch of steps; then once under each verb. In turns,
-twice, as a card that gets warmer draws more.
+`python -m benchmarks.recorder.energy --out FILE [--seconds 20] [PROGRAM ...]`, on a machine with an NVIDIA card. Each
+program runs by itself first and reads the counter (NVML) before and after a long stretch of steps; then once under each
+verb. In turns, twice, as a card that gets warmer draws more.
 """
 
 from __future__ import annotations
@@ -54,14 +54,16 @@ if alone:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="of large, small, memory")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--turns", type=int, default=2)
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "program.py").write_text(PROGRAM)
-        for name in ("large", "small", "memory"):
-            for turn in range(2):
+        for turn in range(args.turns):
+            for name in args.programs or ("large", "small", "memory"):
                 row = _one(Path(folder), name, args.seconds) | {"program": name, "turn": turn}
                 rows.append(row)
                 print(row, flush=True)

@@ -74,6 +74,15 @@ def told(*words: str) -> str:
     return run(*words, *quick).partition("Ranks, per step")[0]
 
 
+def test_with_a_price_the_late_rank_says_what_it_costs(files: list[str]) -> None:
+    paid = json.loads(run("ranks", *files, "--no-findings", "--price", "3.6", "--json"))
+    told = next(one["values"] for one in paid["statements"]["ranks"] if "saves" in one["values"])
+    less = told["step"]["value"] - told["without"]["value"]
+    # A thousandth of a dollar a second: so many dollars a million steps as there are ms in one.
+    assert told["saves"]["value"] == f", which saves ${less / 1e6:.2f} per million steps"
+    assert "saves" not in run("ranks", *files, "--no-findings")
+
+
 def test_ranks_are_given_one_by_one_or_as_their_folder(files: list[str]) -> None:
     one_by_one = json.loads(run("ranks", *files, "--no-findings", "--json"))
     assert json.loads(run("ranks", ".", "--no-findings", "--json"))["tables"] == one_by_one["tables"]
@@ -189,8 +198,9 @@ def test_the_same_from_python() -> None:
     assert "DIS102" not in found([])
 
 
-def test_a_finding_is_said_with_the_ranks_that_have_it(tmp_path: Path) -> None:
-    answer = json.loads(run("ranks", str(folder_of(PIPELINE, tmp_path)), "--no-cache", "--json"))
+def test_a_finding_is_said_with_the_ranks_that_have_it_and_what_it_costs(tmp_path: Path) -> None:
+    words = ["ranks", str(folder_of(PIPELINE, tmp_path)), "--no-cache", "--price", "3.6"]
+    answer = json.loads(run(*words, "--json"))
     rows = {row["code"]: row for row in answer["tables"]["findings"]["rows"]}
     each = [lanewise.explain(path).findings for path in job_paths(PIPELINE)]
     for code, row in rows.items():
@@ -202,6 +212,8 @@ def test_a_finding_is_said_with_the_ranks_that_have_it(tmp_path: Path) -> None:
         assert row["ranks"] == f"{len(having)} of 4"
         assert row["most"] == pytest.approx(max(having.values()) * 1e3)
         assert having[int(row["where"])] == max(having.values())
+        # A thousandth of a dollar a second: so many dollars a million steps as there are ms in one.
+        assert float(row["saves"].removeprefix("$").partition(" ")[0]) == pytest.approx(row["gain"] / 1e6, rel=0.1)
     said = next(block for block in answer["statements"]["ranks"] if "What `explain` finds" in block["template"])
     assert said["values"]["found"]["value"].startswith(f"{next(iter(rows))} ")
     assert "findings" not in json.loads(run("ranks", str(tmp_path), "--no-cache", "--no-findings", "--json"))["tables"]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("torch")
 pytest.importorskip("libcst")
 
 from benchmarks.replay import proofs
+from msgspec.structs import replace
 
 import lanewise
-from lanewise.cli.changing.fix import _by_gain
+from lanewise.cli.changing.fix import _by_gain, print_proof
+from lanewise.cli.main import cli
 from lanewise.edit import prove as proving
 from lanewise.edit.edit import Suggestion
 from lanewise.edit.source_text import Source
@@ -23,6 +27,16 @@ from lanewise.fix.bounds import Known, known_from, order
 from lanewise.fix.candidates.candidate import Candidate
 from tests.support.corpus import REPOSITORY
 
+ITEMS = """import torch
+
+
+def f(layers, x):
+    total = 0.0
+    for layer in layers:
+        x = layer(x)
+        total += x.sum().item()
+    return total
+"""
 H200 = REPOSITORY / "tests" / "data" / "h200"
 
 
@@ -53,6 +67,25 @@ def test_a_proof_holds_the_prediction_against_what_was_measured(
     assert proof.predicted.predicted.step_us == pytest.approx(measured, rel=0.15)
     assert "predicted with MEM106 fixed" in proof.predicted_beside_measured
     assert "; measured: " in proof.predicted_beside_measured
+
+
+def test_with_a_price_the_proof_and_each_suggestion_say_what_they_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proof = proof_of("cast_again", ("MEM106",), tmp_path, monkeypatch)
+    print_proof(proof, 3.6)
+    assert "the edits save" not in capsys.readouterr().err  # one recording of each shows nothing
+    (difference,) = proof.comparison.differences
+    faster = replace(difference, step=replace(difference.step, verdict="faster"))
+    print_proof(proof._replace(comparison=replace(proof.comparison, differences=[faster])), 3.6)
+    # A thousandth of a dollar a second: so many dollars a million steps as there are ms in one.
+    assert f"the edits save ${proof.saved_us / 1e3:.2f} per million steps" in capsys.readouterr().err
+    script = tmp_path / "item.py"
+    script.write_text(ITEMS)
+    trace = str(H200 / "item_each_layer-large-slow.json.gz")
+    words = ["fix", "--unsafe", "--trace", trace, "--price", "3.6", str(script)]
+    said = CliRunner().invoke(cli, words, catch_exceptions=False).stderr
+    assert re.search(r"\(predicted: about [\d.]+ [mµu]s of a step, \$[\d.]+ per million steps\)", said)
 
 
 def test_edits_that_answer_nothing_that_was_found_predict_nothing(

@@ -82,7 +82,7 @@ def price_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--price",
         metavar="DOLLARS",
         type=click.FloatRange(0),
-        help="Price of an hour of what runs the steps: says what a step costs, and what each finding would save.  "
+        help="Price of an hour of what runs the steps: says what a step costs, and what each gain would save.  "
         "[default: the project's]",
     )(command)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from lanewise.report.model import Cost, Finding, RegimeSummary
+from lanewise.report.priced import dollars
 from lanewise.report.quantity import format_quantity
 
-__all__ = ["cost_text", "dollars_text", "gain_text", "helps", "saves_text", "step_text", "why_not"]
+__all__ = ["cost_text", "dollars_text", "gain_text", "helps", "price_text", "saves_text", "step_text", "why_not"]
 
 
 def helps(finding: Finding) -> bool:
@@ -84,6 +85,11 @@ def saves_text(finding: Finding) -> str:
     if finding.dollars_per_million_steps:
         parts.append(f"{dollars_text(finding.dollars_per_million_steps)} per million steps")
     return f"saves {', '.join(parts)}" if parts else ""
+
+
+def price_text(us: float, price: float) -> str:
+    """ "$0.83 per million steps": so much time of each step at the price of an hour; "" where there is none."""
+    return f"{dollars_text(worth)} per million steps" if (worth := dollars(us, price)) else ""
 
 
 def _joules(value: float) -> str:

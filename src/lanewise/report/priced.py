@@ -10,7 +10,7 @@ from lanewise.report.model import Cost, Finding
 from lanewise.report.prediction import Prediction
 from lanewise.trace.metadata import Energy
 
-__all__ = ["cost_of", "priced", "priced_prediction"]
+__all__ = ["cost_of", "dollars", "priced", "priced_prediction"]
 
 _S_PER_HOUR = 3600.0
 
@@ -28,7 +28,7 @@ def cost_of(step_us: float, energy: Energy | None, price: float) -> Cost | None:
         joules_per_step=0.0 if energy is None else float(f"{energy.joules / energy.steps:.4g}"),
         watts=0.0 if energy is None else round(energy.joules / energy.seconds, 1),
         dollars_per_hour=price,
-        dollars_per_million_steps=_dollars(step_us, price),
+        dollars_per_million_steps=dollars(step_us, price),
     )
 
 
@@ -44,7 +44,7 @@ def priced(findings: Sequence[Finding], cost: Cost | None) -> list[Finding]:
         structs.replace(
             finding,
             joules_per_step=float(f"{cost.watts * finding.recoverable_us_per_step / 1e6:.3g}"),
-            dollars_per_million_steps=_dollars(finding.recoverable_us_per_step, cost.dollars_per_hour),
+            dollars_per_million_steps=dollars(finding.recoverable_us_per_step, cost.dollars_per_hour),
         )
         if finding.recoverable_us_per_step > 0
         else finding
@@ -55,15 +55,15 @@ def priced(findings: Sequence[Finding], cost: Cost | None) -> list[Finding]:
 def priced_prediction(prediction: Prediction, price: float) -> Prediction:
     """A prediction with what its steps cost and its changes save, at the price of an hour in dollars."""
     now, then = (
-        structs.replace(state, dollars_per_million_steps=_dollars(state.step_us, price))
+        structs.replace(state, dollars_per_million_steps=dollars(state.step_us, price))
         for state in (prediction.now, prediction.predicted)
     )
     changes = [
-        structs.replace(one, dollars_per_million_steps=_dollars(one.gain_us, price)) for one in prediction.changes
+        structs.replace(one, dollars_per_million_steps=dollars(one.gain_us, price)) for one in prediction.changes
     ]
     return structs.replace(prediction, now=now, predicted=then, changes=changes)
 
 
-def _dollars(us: float, price: float) -> float:
+def dollars(us: float, price: float) -> float:
     """The price of so much time in each of a million steps: 1 us a million times is a second."""
     return float(f"{us * price / _S_PER_HOUR:.4g}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from lanewise.cli.common import check_output, console, emit, json_option, output_option
+from lanewise.cli.common import check_output, console, emit, json_option, output_option, price_option, project_settings
 from lanewise.cli.outputs import deliver, written
 from lanewise.cli.recording.run import RunCommand
 from lanewise.errors import InputError, LanewiseError, UsageError
@@ -39,8 +39,8 @@ class _Fix(RunCommand):
 
 
 class _Target(NamedTuple):
-    """A file, what is suggested for it, how many suggestions are hidden as unsafe, how to make some of them, and what each
-    finding that they answer would give, us per step."""
+    """A file, what is suggested for it, how many suggestions are hidden as unsafe, how to make some of them, what each
+    finding that they answer would give, us per step, and the price of an hour, dollars."""
 
     path: Path
     source: Source
@@ -48,6 +48,7 @@ class _Target(NamedTuple):
     hidden: int
     make: Callable[[Sequence[tuple[str, int]]], Rewritten]
     gains: Mapping[str, float] = {}
+    price: float = 0.0
 
     @property
     def edited(self) -> Source:
@@ -73,13 +74,14 @@ class _Target(NamedTuple):
     help="What judges them instead of recordings, such as 'pytest -q': it runs without and with the edits in the files.",
 )
 @click.option("--no-proof", is_flag=True, help="With --apply: write them without running anything.")
-@click.option("--unsafe", is_flag=True, help="Also what may change results beyond rounding; read the diff first.")
+@click.option("--unsafe", is_flag=True, help="Also what may change results by more than rounding; read the diff first.")
 @click.option("--only", multiple=True, metavar="NAME[:LINE],...", help="Only these edits, or the one at that line.")
 @click.option("--skip", multiple=True, metavar="NAME[:LINE],...", help="Not these edits, or not the one at that line.")
 @click.option("--pick", is_flag=True, help="Show each change by itself and ask whether to make it.")
 @click.option(
     "--trace", "trace", metavar="TRACE", help="A recording of the program: only edits that answer its findings."
 )
+@price_option
 @click.option("--runs", default=4, show_default=True, type=click.IntRange(1), help="Recordings per side.")
 @json_option
 @output_option
@@ -93,6 +95,7 @@ def fix(ctx: click.Context, **given: Any) -> None:
     lanewise.optimize: show it. With -o all of it becomes a page, one file to send; with --json that file.
     """
     script, arguments = _checked(ctx.meta["program"], given)
+    given["price"] = project_settings(price=given["price"]).price
     for name in ("only", "skip"):
         given[name] = [one.strip() for value in given[name] for one in value.split(",")]
     if given["output"] is not None:
@@ -208,7 +211,7 @@ def _target(
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     hidden = 0 if given["unsafe"] else sum(not one.safe for one in every.suggestions)
-    return _Target(path, source, suggested, hidden, make, findings or {})
+    return _Target(path, source, suggested, hidden, make, findings or {}, given["price"])
 
 
 def _findings(trace: str) -> dict[str, float]:
@@ -237,18 +240,20 @@ def _picked(target: _Target) -> _Target:
         if not alone.changed:
             continue
         for one in alone.suggestions:
-            click.echo(_line(target.path, one), err=True)
+            click.echo(_line(target, one), err=True)
         click.echo(unified_diff(alone, _name_in_diff(target.path)), nl=False, err=True)
         if click.confirm("make this change?", default=False, err=True):
             chosen.append(key)
     return target._replace(rewritten=target.make(chosen))
 
 
-def _line(path: Path, one: Suggestion, gain: float = 0.0) -> str:
+def _line(target: _Target, one: Suggestion, gain: float = 0.0) -> str:
+    from lanewise.report.gain import price_text
     from lanewise.report.quantity import format_quantity
 
-    about = f" (predicted: about {format_quantity('time', gain * 1e3)} of a step)" if gain else ""
-    return f"{path}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}{about}"
+    worth = [f"about {format_quantity('time', gain * 1e3)} of a step", price_text(gain, target.price)]
+    about = f" (predicted: {', '.join(filter(None, worth))})" if gain else ""
+    return f"{target.path}:{one.line}: {one.name}: {one.what}{'' if one.safe else ' (unsafe)'}{about}"
 
 
 def _print_suggestions(targets: Sequence[_Target], given: dict[str, Any], *, as_patch: bool) -> None:
@@ -257,9 +262,10 @@ def _print_suggestions(targets: Sequence[_Target], given: dict[str, Any], *, as_
 
     for target in targets:
         for one, gain in _by_gain(target.rewritten.suggestions, target.gains) if not given["pick"] else ():
-            click.echo(_line(target.path, one, gain), err=True)
+            click.echo(_line(target, one, gain), err=True)
     if hidden := sum(one.hidden for one in targets):
-        _tell(f"{hidden} more may change results beyond rounding: --unsafe shows them")
+        more, it = ("1 more edit", "it") if hidden == 1 else (f"{hidden} more edits", "them")
+        _tell(f"{more} may change results by more than rounding: --unsafe shows {it}")
     if not any(one.rewritten.changed for one in targets):
         _tell("nothing to suggest")
     if given["check"] and not given["only_diff"]:
@@ -311,18 +317,21 @@ def _proof(target: _Target, arguments: list[str], given: dict[str, Any]) -> Proo
             _blame_by_output(target, arguments, ())
             raise
     if not given["as_json"]:
-        print_proof(proof)
+        print_proof(proof, target.price)
     return proof
 
 
-def print_proof(proof: Proof) -> None:
-    """The comparison, and whether both printed the same."""
+def print_proof(proof: Proof, price: float = 0.0) -> None:
+    """The comparison, whether both printed the same, and what the edits save at the price of an hour in dollars."""
+    from lanewise.report.gain import price_text
     from lanewise.show.diff.diff_terminal import print_diff
 
     print_diff(proof.comparison, console())
     _tell(proof.printed)
     if proof.predicted_beside_measured:
         _tell(proof.predicted_beside_measured)
+    if proof.verdict == "faster" and (saved := price_text(proof.saved_us, price)):
+        _tell(f"the edits save {saved}")
 
 
 def _may_write(proof: Proof, target: _Target, arguments: list[str]) -> bool:

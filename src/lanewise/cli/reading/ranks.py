@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lanewise.cli.common import cache_option, console, counted, json_option, output_option, project_settings
+from lanewise.cli.common import (
+    cache_option,
+    console,
+    counted,
+    json_option,
+    output_option,
+    price_option,
+    project_settings,
+)
 from lanewise.cli.outputs import deliver
 
 if TYPE_CHECKING:
@@ -37,6 +45,7 @@ __all__ = ["ranks"]
     show_default=True,
     help="Explain each rank, too, of a large job a sample of them: which finding is on how many.",
 )
+@price_option
 @json_option
 @click.option("--format", "format_", type=click.Choice(["text", "md", "json"]), default="text", show_default=True)
 @cache_option
@@ -46,6 +55,7 @@ def ranks(
     limit: int,
     way: str | None,
     findings: bool,
+    price: float | None,
     as_json: bool,
     format_: str,
     cache: bool,
@@ -73,7 +83,9 @@ def ranks(
         sections["hang"] = hang_section(dumps, unreadable)
     try:
         if others or not sections:
-            source, sections["ranks"] = _ranks_section(others or sources, way, findings=findings, cache=cache)
+            source, sections["ranks"] = _ranks_section(
+                others or sources, way, findings=findings, price=price, cache=cache
+            )
     except LanewiseError:
         if not sections:
             raise
@@ -86,14 +98,18 @@ def ranks(
     deliver("tables", form, (Tables(source, blocks, told),), output, force, printed=printed)
 
 
-def _ranks_section(sources: Sequence[str], way: str | None, *, findings: bool, cache: bool) -> tuple[str, Section]:
+def _ranks_section(
+    sources: Sequence[str], way: str | None, *, findings: bool, price: float | None, cache: bool
+) -> tuple[str, Section]:
     """Name of the first trace, and what the ranks say together."""
     from lanewise.diagnose.sections.ranks import Explained, told_of_job
     from lanewise.measure.distributed.gathering.executor import executor_for
     from lanewise.measure.distributed.gathering.read_ranks import read_ranks
 
     executor = executor_for(way or "processes")
-    explained = Explained(project_settings(), executor) if findings else None
+    settings = project_settings(price=price)
+    explained = Explained(settings, executor) if findings else None
     with counted("ranks read") as progress:
         found = read_ranks(sources, cache=cache, executor=executor if way else None, progress=progress)
-    return found.files[0], told_of_job(found, cache=cache, explained=explained, replayed=True).section
+    told = told_of_job(found, cache=cache, explained=explained, replayed=True, price=settings.price)
+    return found.files[0], told.section

@@ -129,7 +129,9 @@ def _show_job(source: str, settings: Settings, browser: bool, output: Path | Non
     bundle()
     if output is not None:
         check_output(output, force)
-    told = told_of_job(found, cache=cache, explained=Explained(settings, executor_for("processes")))
+    told = told_of_job(
+        found, cache=cache, explained=Explained(settings, executor_for("processes")), price=settings.price
+    )
     if output == STDOUT:
         emit(job_html(told, source, {}), output, force)
         return True

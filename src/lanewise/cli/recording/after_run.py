@@ -176,6 +176,7 @@ class Afterwards:
             "lost": [f"Rank {rank.rank} {rank.why}." for rank in lost],
             "form": "json" if self._as_json else "text",
             "project": self._project,
+            "price": self._price,
         }
         self._in_a_process_of_its_own(_MAIN_OF_JOB, [json.dumps(order)], apart=True, limit_s=limit_s)
 

@@ -23,7 +23,7 @@ class _Order(msgspec.Struct, frozen=True):
 
     Attributes:
         traces: of the job. shown: that of the first rank as the user would name it. lost: sentences on ranks without one.
-        form: `text` or `json`. project: folder whose settings count.
+        form: `text` or `json`. project: folder whose settings count. price: of an hour, dollars; None for the project's.
     """
 
     traces: list[str]
@@ -31,6 +31,7 @@ class _Order(msgspec.Struct, frozen=True):
     lost: list[str]
     form: str
     project: str
+    price: float | None = None
 
 
 def main(order: str) -> None:
@@ -49,7 +50,7 @@ def main(order: str) -> None:
     for sentence in asked.lost:
         print(sentence, file=sys.stderr if asked.form == "json" else sys.stdout)
     try:
-        report = explained_beside(look_at, asked.project)
+        report = explained_beside(look_at, asked.project, price=asked.price)
     except LanewiseError as error:
         sys.exit(f"lanewise: cannot explain the trace: {error}")
     print_report(report, asked.form)
@@ -65,11 +66,13 @@ def _print_job(asked: _Order) -> str:
     from lanewise.show.report.sections import print_sections
     from lanewise.show.report.tables import Tables, cut_tables, tables_json
 
-    settings = project_settings(start=Path(asked.project))
+    settings = project_settings(start=Path(asked.project), price=asked.price)
     found = read_ranks(asked.traces)
     # Who is missing has been said, and why.
     told = told_of_job(
-        replace(found, missing=[]) if asked.lost else found, explained=Explained(settings, executor_for("processes"))
+        replace(found, missing=[]) if asked.lost else found,
+        explained=Explained(settings, executor_for("processes")),
+        price=settings.price,
     )
     section = told.section
     whole = Tables(found.files[0], cut_tables(section.tables, limit=None), {"ranks": section.statements})

@@ -17,7 +17,7 @@ from lanewise.errors import LanewiseError
 from lanewise.measure.distributed.gathering.executor import Executor
 from lanewise.measure.distributed.gathering.read_ranks import RanksRead
 from lanewise.report.evidence_columns import NAME, RANKS, WHERE, Headings, headed
-from lanewise.report.gain import helps
+from lanewise.report.gain import helps, price_text
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, text
 from lanewise.trace.reader import read
@@ -36,6 +36,7 @@ _HEADINGS: Headings = [
     TableColumn("most", "time", "most"),
     headed(WHERE, "on rank"),
 ]
+_SAVES = TableColumn("saves", "text", "saves")
 
 
 class RankFinding(msgspec.Struct, frozen=True):
@@ -78,11 +79,12 @@ def findings_over_ranks(
         findings = msgspec.msgpack.decode(answer, type=list[RankFinding] | None) if answer else None
         if findings is not None:
             by_row[row] = findings
-    table = _table(found, by_row)
+    table = _table(found, by_row, settings.price)
     if not table:
         return None, by_row
     title = f"What explain finds on {len(by_row)} ranks"
-    return Source(title, columns_of(table, _HEADINGS), _HEADINGS), by_row
+    headings = [*_HEADINGS, _SAVES] if settings.price else _HEADINGS
+    return Source(title, columns_of(table, headings), headings), by_row
 
 
 def encoded_findings(asked: str, cache: bool) -> bytes:
@@ -122,7 +124,7 @@ def told_of_findings(table: Source | None, of: int, ranks: int) -> list[TextBloc
     ]
 
 
-def _table(found: RanksRead, by_row: dict[int, list[RankFinding]]) -> list[dict[str, Any]]:
+def _table(found: RanksRead, by_row: dict[int, list[RankFinding]], price: float) -> list[dict[str, Any]]:
     gains: dict[tuple[str, str], dict[int, float]] = {}
     for row, findings in by_row.items():
         for one in findings:
@@ -131,12 +133,14 @@ def _table(found: RanksRead, by_row: dict[int, list[RankFinding]]) -> list[dict[
     rows: list[dict[str, Any]] = []
     for (code, name), on in gains.items():
         most = max(on, key=lambda row: on[row])
+        gain = median(on.values())
         rows.append(
             {
                 "code": code,
                 "name": name,
                 "ranks": f"{len(on)} of {len(by_row)}",
-                "gain": median(on.values()),
+                "gain": gain,
+                "saves": price_text(gain / 1e3, price),
                 "most": on[most],
                 "where": str(found.ranks[most].rank) if found.ranks[most].rank >= 0 else found.ranks[most].file,
             }

@@ -33,6 +33,7 @@ from lanewise.report.evidence_columns import (
     Headings,
     headed,
 )
+from lanewise.report.gain import price_text
 from lanewise.report.model import TableColumn, TextBlock
 from lanewise.report.quantity import count, ratio, share, text, time
 from lanewise.trace.reader import read
@@ -86,7 +87,12 @@ class Explained(NamedTuple):
 
 
 def told_of_job(
-    found: RanksRead, *, cache: bool = True, explained: Explained | None = None, replayed: bool = False
+    found: RanksRead,
+    *,
+    cache: bool = True,
+    explained: Explained | None = None,
+    replayed: bool = False,
+    price: float = 0.0,
 ) -> JobTold:
     """Ranks of a job beside each other.
 
@@ -94,6 +100,7 @@ def told_of_job(
         found: their summaries. cache: as they were read.
         explained: how each is explained, too; None where that is not asked for.
         replayed: whether to say what the step would be with other links and with even work.
+        price: of an hour of the job, dollars; 0 for none.
 
     Raises:
         UsageError: the ranks have nothing in common.
@@ -117,7 +124,7 @@ def told_of_job(
         tables["excess"] = Source("What late ranks do more", _excess(job), _EXCESS)
     communication = communication_section(job, together)
     tables |= communication.tables
-    told = [*_late(job, delays), *_doubts(job, together), *communication.statements]
+    told = [*_late(job, delays, price), *_doubts(job, together), *communication.statements]
     if replayed:
         rows = what_ifs(job, together, core_of)
         if rows:
@@ -145,7 +152,7 @@ def _of_one_job(found: RanksRead) -> bool:
     )
 
 
-def _late(job: Job, delays: list[Delay]) -> list[TextBlock]:
+def _late(job: Job, delays: list[Delay], price: float) -> list[TextBlock]:
     if not job.late:
         return [
             TextBlock(
@@ -175,12 +182,12 @@ def _late(job: Job, delays: list[Delay]) -> list[TextBlock]:
         )
         if advice := what_to_do(main, stacks=any(one.context.place for one in job.ranks[late.index].contexts)):
             said.append(TextBlock(advice, {}))
-    said.append(_without(job, delays))
+    said.append(_without(job, delays, price))
     return said
 
 
-def _without(job: Job, delays: list[Delay]) -> TextBlock:
-    """The job without its late ranks: the latest one decides."""
+def _without(job: Job, delays: list[Delay], price: float) -> TextBlock:
+    """The job without its late ranks, and what that saves: the latest one decides."""
     worst = max(delays, key=lambda one: one.gain_ns)
     delay, step = worst.gain_ns, job.step_ns if job.timed else worst.step_ns
     who = "it" if len(delays) == 1 else "them"
@@ -190,7 +197,7 @@ def _without(job: Job, delays: list[Delay]) -> TextBlock:
             {"step": time(step)},
         )
     return TextBlock(
-        "Without {what} a step of the job takes about {without} instead of {step} ({how}).",
+        "Without {what} a step of the job takes about {without} instead of {step} ({how}){saves}.",
         {
             "what": text("that" if who == "it" else "all of that"),
             "without": time(max(step - delay, 0.0)),
@@ -200,6 +207,7 @@ def _without(job: Job, delays: list[Delay]) -> TextBlock:
                 if job.timed
                 else "the late rank replayed with and without it"
             ),
+            "saves": text(f", which saves {saved}" if (saved := price_text(min(delay, step) / 1e3, price)) else ""),
         },
     )
 
