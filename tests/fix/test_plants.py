@@ -612,6 +612,12 @@ MORE: dict[str, tuple[Callable[[], nn.Module], Any, Fast, str]] = {
         lambda m, o: lambda given: (setattr(given, "seen", 1), given.x * 2)[1],
         "what the arguments hold",
     ),
+    "a few probabilities clamped": (
+        lambda: nn.Sequential(nn.Linear(16, 16), nn.Sigmoid()).eval().requires_grad_(False),
+        X,
+        lambda m, o: lambda x: torch.sigmoid(linear(m[0], x)).clamp(1e-7, 1 - 1e-7),
+        "small values",
+    ),
     "gradients clipped": (
         lambda: Product().train(),
         A,
@@ -638,6 +644,7 @@ def test_more_that_is_left_copied_or_changed_is_found_for_its_reason(name: str) 
     [
         (held_module, X),
         (lambda: Held().train(), A),
+        (lambda: nn.Sequential(nn.Linear(16, 16), nn.Sigmoid()).eval().requires_grad_(False), X),
         (lambda: Sent().eval(), (SimpleNamespace(x=X, seen=0, table=np.zeros(5000)),)),
         (lambda: Product().train(), A),
     ],

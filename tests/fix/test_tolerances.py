@@ -39,5 +39,20 @@ def test_small_values_that_nothing_cancels_in_are_held_to_their_own_size_in_lowe
     assert not error_of(cut, truth).within(limit)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_few_small_values_are_held_to_their_own_size_with_room_for_chance(seed: int) -> None:
+    """A dozen values: what cancels in them differs by chance between two orders of adding, and passes; a limit does not."""
+    random = torch.Generator().manual_seed(seed)
+    logits = torch.cat((torch.randn(100, generator=random), torch.linspace(-25, -16, 12))).double()
+    truth = torch.sigmoid(logits)
+    single = error_of(torch.sigmoid(logits.float()), truth)
+    assert single.small == 0
+    assert not error_of(truth.clamp(min=1e-7).float(), truth).within(allowed(single, torch.float32))
+    terms = torch.randn(64, 2000, generator=random).double()
+    terms[0] -= terms.sum(0) - torch.randn(2000, generator=random) * 0.05  # a few dozen sums are small
+    sums, there = terms.sum(0), error_of(terms.float().cumsum(0)[-1], terms.sum(0))
+    assert error_of(terms.float().flip(0).cumsum(0)[-1], sums).within(allowed(there, torch.float32))
+
+
 def test_integers_have_no_roundoff() -> None:
     assert allowed(error_of(torch.ones(3), torch.ones(3)), torch.int64).small == 0

@@ -232,7 +232,7 @@ class Correctness:
                 return f"{name} has NaN or infinity elsewhere ({masks} elements)", False, 0.0
             error = error_of(value, reference)
             if not name.startswith("output"):
-                error = error._replace(small=0.0)
+                error = error.of_large()
             limit = allowed(
                 self._known.room(case, name),
                 eager.dtype,
@@ -280,7 +280,7 @@ class Correctness:
             return False
         roundoff = max(self._precision, 1e-3 if a.dtype.itemsize <= 2 else 1e-5)
         limit = allowed(self._known.recorded_room(name), a.dtype, precision=2 * roundoff)
-        return other_masks(b, a, a) == 0 and error_of(b, a)._replace(small=0.0).within(limit)
+        return other_masks(b, a, a) == 0 and error_of(b, a).of_large().within(limit)
 
     def _raises(self, named: Named) -> bool:
         try:
@@ -326,7 +326,8 @@ def _described(name: str, error: Error, limit: Error) -> str:
             f"{name} is off by {error.largest:.2g} of its largest value and {error.norm:.2g} in norm, "
             f"where {limit.largest:.2g} and {limit.norm:.2g} pass"
         )
-    return f"small values of {name} are off by {error.small:.2g} of themselves, where {limit.small:.2g} passes"
+    off, most = (error.small, limit.small) if error.small > limit.small else (error.few, limit.few)
+    return f"small values of {name} are off by {off:.2g} of themselves, where {most:.2g} passes"
 
 
 def _failing_class(problem: str, error: float) -> NumericClass:

@@ -26,7 +26,9 @@ _SUMMED = 4.0
 # A value that is small beside the largest (a small probability) may be wrong without any of these showing it.
 _SMALL_FACTOR, _SMALL_FLOOR = 4.0, 64.0
 _BANDS = ((1e-6, 1e-3), (1e-12, 1e-6), (0.0, 1e-12))
-_LEAST_IN_BAND, _MOST_FOR_BANDS = 32, 1 << 22
+_MANY_IN_BAND, _MOST_FOR_BANDS = 32, 1 << 22
+# Of fewer values the error differs more by chance: of eight by a factor of 9 once in a million times (F distribution).
+_FEW_IN_BAND, _FEW_FACTOR = 8, 16.0
 
 NOISE = 0.05
 """A gradient whose error in the original is larger than this, in norm, has no digit that is right: its true value is zero,
@@ -37,15 +39,20 @@ _NOISE_FACTOR = 16.0
 
 class Error(NamedTuple):
     """Relative errors against a reference: largest difference over largest value, and L2 norm over L2 norm; and the latter
-    among values that are small beside the largest, the worst of a few sizes."""
+    among values that are small beside the largest, the worst of a few sizes: where there are many of a size, and few."""
 
     largest: float
     norm: float
     small: float = 0.0
+    few: float = 0.0
 
     def within(self, limit: Error) -> bool:
         """Whether none is above its limit. NaN is not."""
-        return self.largest <= limit.largest and self.norm <= limit.norm and self.small <= limit.small
+        return all(mine <= most for mine, most in zip(self, limit, strict=True))
+
+    def of_large(self) -> Error:
+        """Without what is small beside the largest."""
+        return Error(self.largest, self.norm)
 
 
 def error_of(found: Any, reference: Any) -> Error:
@@ -61,20 +68,23 @@ def error_of(found: Any, reference: Any) -> Error:
     if scale == 0.0:
         # Where all of the truth is zero, an error has no scale: it is one, or none.
         return Error(0.0 if largest == 0.0 else math.inf, 0.0 if norm == 0.0 else math.inf)
-    return Error(largest / scale, norm / length, _among_small(difference, truth, scale, found.dtype))
+    return Error(largest / scale, norm / length, *_among_small(difference, truth, scale, found.dtype))
 
 
-def _among_small(difference: Any, truth: Any, scale: float, dtype: DType) -> float:
-    if not dtype.is_floating_point or not _LEAST_IN_BAND <= truth.numel() <= _MOST_FOR_BANDS:
-        return 0.0
+def _among_small(difference: Any, truth: Any, scale: float, dtype: DType) -> tuple[float, float]:
+    """The worst of the sizes that many values have, and of those that few have."""
+    if not dtype.is_floating_point or not _FEW_IN_BAND <= truth.numel() <= _MOST_FOR_BANDS:
+        return 0.0, 0.0
     # What is below the smallest normal number may be flushed to zero.
     size, least = truth.abs() / scale, float(torch.finfo(dtype).tiny) / scale
-    found = 0.0
+    many = few = 0.0
     for low, high in _BANDS:
         inside = (size > max(low, least)) & (size <= high)
-        if int(inside.sum()) >= _LEAST_IN_BAND:
-            found = max(found, float(difference[inside].norm()) / float(truth[inside].norm()))
-    return found
+        count = int(inside.sum())
+        if count >= _FEW_IN_BAND:
+            error = float(difference[inside].norm()) / float(truth[inside].norm())
+            many, few = (max(many, error), few) if count >= _MANY_IN_BAND else (many, max(few, error))
+    return many, few
 
 
 def rounded(found: Any, reference: Any) -> bool:
@@ -113,8 +123,9 @@ def allowed(eager: Error, dtype: DType, *, precision: float = 0.0, summed: bool 
     roundoff = _roundoff_of(dtype)
     less_precise = max(1.0, precision / roundoff) if roundoff else 1.0
     small = max(_SMALL_FACTOR * less_precise * eager.small, _SMALL_FLOOR * floor)
+    few = max(_FEW_FACTOR * less_precise * eager.few, _FEW_FACTOR / _SMALL_FACTOR * _SMALL_FLOOR * floor)
     factor = _FACTOR * (2.0 if summed else 1.0)
-    return Error(max(factor * eager.largest, floor), max(factor * eager.norm, floor), small)
+    return Error(max(factor * eager.largest, floor), max(factor * eager.norm, floor), small, few)
 
 
 def allowed_noise(eager: Error, truth: Any, scale: float, dtype: DType) -> Error:
@@ -127,7 +138,7 @@ def allowed_noise(eager: Error, truth: Any, scale: float, dtype: DType) -> Error
     largest = float(truth.detach().abs().max()) if truth.numel() else 0.0
     around = floor_of(dtype) * scale / largest if largest else math.inf
     most = max(_NOISE_FACTOR * max(eager.largest, eager.norm), around)
-    return Error(most, math.inf, math.inf)
+    return Error(most, math.inf, math.inf, math.inf)
 
 
 def other_masks(found: Any, eager: Any, reference: Any) -> int:

@@ -195,4 +195,4 @@ def _close(a: Any, b: Any, precision: float, room: Error) -> bool:
     if not torch.equal(torch.isfinite(a), torch.isfinite(b)):
         return False
     roundoff = max(precision, 1e-3 if a.dtype.itemsize <= 2 else 1e-5)
-    return error_of(a, b)._replace(small=0.0).within(allowed(room, a.dtype, precision=roundoff))
+    return error_of(a, b).of_large().within(allowed(room, a.dtype, precision=roundoff))
