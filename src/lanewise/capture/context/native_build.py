@@ -171,7 +171,7 @@ def load(recipe: Recipe | None = None, log: Callable[[str], None] = lambda _: No
     return module
 
 
-class _CompilerKilled(BuildError):
+class _KilledError(BuildError):
     """By a signal, which says nothing of what it compiled."""
 
 
@@ -191,7 +191,7 @@ def _build(recipe: Recipe, log: Callable[[str], None]) -> Path:
                 _compile(recipe, Path(work), built)
             except BuildError as error:
                 # A full disk says nothing about the next start, nor does who ended the program while it was built.
-                if "No space left" not in str(error) and not isinstance(error, _CompilerKilled):
+                if "No space left" not in str(error) and not isinstance(error, _KilledError):
                     _remember(_failure(folder, recipe), str(error))
                 raise
             os.replace(built, final)
@@ -262,7 +262,7 @@ def _call(words: list[str]) -> None:
     except OSError as error:
         raise BuildError(f"cannot start the compiler: {error.strerror or error}") from error
     if done.returncode < 0:
-        raise _CompilerKilled(f"{os.path.basename(words[0])} was ended by signal {-done.returncode}")
+        raise _KilledError(f"{os.path.basename(words[0])} was ended by signal {-done.returncode}")
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["?"]
         raise BuildError(f"{os.path.basename(words[0])} cannot compile the collector: {one_line(errors[0])}")

@@ -23,8 +23,8 @@ _LEARNING = 5
 _FIRST_STRETCH = 60
 _LONGEST_STRETCH = 100_000
 _GROWTH = 2
-"""Times as long as the last stretch at most: a few windows of a busy machine would else put the next one off by thousands of
-steps, and with it what corrects them."""
+"""Times as long as the last stretch at most: a few windows of a busy machine would else put the next one off by thousands
+of steps, and with it what corrects them."""
 _LEAST = 0.03
 """Of a step: watching is taken to cost at least that much, whatever a few steps seem to say."""
 
