@@ -1,13 +1,15 @@
 """What the guard of a patched call costs: `python -m benchmarks.fix.guard [-o results.json]`.
 
-The same module with a patch whose fast path does nothing, against calling that directly: per call, the fastest of many
-repetitions, as everything else on the machine only adds to it.
+The same module with a patch whose fast path does nothing, against calling that directly, in turns: per call, the fastest of
+many short repetitions of each, as everything else on the machine only adds to it. For scale, the same for `torch.compile`
+with a backend that does nothing: what its guards cost.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import timeit
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from torch import nn
 
 from lanewise.fix.patch import Dispatch
 
-_CALLS, _REPEATS = 1000, 300
+_CALLS, _REPEATS = 200, 600
 
 
 def main() -> None:
@@ -32,6 +34,7 @@ def main() -> None:
         "card": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "load": os.getloadavg()[0],
         "us_per_call": {name: _cost(make()) for name, make in PROGRAMS.items()},
     }
     text = json.dumps(found, indent=2) + "\n"
@@ -59,9 +62,14 @@ class _Own(nn.Module):
 
         self.layers[0].register_forward_hook(scaled)
 
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer, size in zip(self.layers, self.sizes, strict=True):
+            x = layer(x) / size
+        return x * len(self.options["shapes"]) + len(self.skipped)
+
 
 PROGRAMS: dict[str, Callable[[], nn.Module]] = {
-    "linear layer": lambda: nn.Linear(4, 4),
+    "linear layer": lambda: nn.Linear(64, 64),
     "encoder of 12 layers": _encoder,
     "own module with lists and a hook": _Own,
 }
@@ -74,6 +82,8 @@ def _cost(module: nn.Module) -> dict[str, float]:
     for mode in (torch.no_grad, torch.enable_grad):
         with mode():
             found[mode.__name__] = _added(module, x)
+    with torch.no_grad():
+        found["no_grad, torch.compile that does nothing"] = _of_the_compiler(module, x)
     module.requires_grad_(True)
     found["enable_grad, parameters that need gradients"] = _added(module, x)
     found["enable_grad, three tensors by name"] = _added(module, x=x, mask=x.clone(), position=x.clone())
@@ -91,16 +101,23 @@ def _cost(module: nn.Module) -> dict[str, float]:
 def _added(module: nn.Module, *args: Any, **kwargs: Any) -> float:
     """Microseconds per call with these arguments."""
     dispatch = _learned(module, (args, kwargs))
-    added = _fastest(lambda: dispatch(*args, **kwargs)) - _fastest(lambda: _nothing(*args, **kwargs))
+    added = _difference(lambda: dispatch(*args, **kwargs), lambda: _nothing(*args, **kwargs))
     assert not dispatch.fallbacks
-    return round(added, 2)
+    return added
+
+
+def _of_the_compiler(module: nn.Module, x: torch.Tensor) -> float:
+    """Microseconds per call that torch's compiler takes to find out that a call is a known one."""
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: module(x), backend=lambda graph, examples: lambda *given: (given[0],))
+    compiled(x)
+    return _difference(lambda: compiled(x), lambda: _nothing(x))
 
 
 def _in_turns(module: nn.Module, one: Any, other: Any) -> float:
     """Microseconds per call if no call is like the one before."""
     dispatch = _learned(module, ((one,), {}), ((other,), {}))
-    added = _fastest(lambda: (dispatch(one), dispatch(other))) - _fastest(lambda: (_nothing(one), _nothing(other)))
-    return round(added / 2, 2)
+    return round(_difference(lambda: (dispatch(one), dispatch(other)), lambda: (_nothing(one), _nothing(other))) / 2, 2)
 
 
 def _learned(module: nn.Module, *calls: tuple[tuple[Any, ...], dict[str, Any]]) -> Dispatch:
@@ -116,8 +133,11 @@ def _nothing(*args: Any, **kwargs: Any) -> Any:
     return args
 
 
-def _fastest(call: Callable[[], Any]) -> float:
-    return min(timeit.repeat(call, number=_CALLS, repeat=_REPEATS)) / _CALLS * 1e6
+def _difference(one: Callable[[], Any], other: Callable[[], Any]) -> float:
+    """Microseconds by which a call takes longer than another."""
+    times = [[timeit.timeit(call, number=_CALLS) for call in (one, other)] for _ in range(_REPEATS)]
+    fastest = [min(each) for each in zip(*times, strict=True)]
+    return round((fastest[0] - fastest[1]) / _CALLS * 1e6, 2)
 
 
 if __name__ == "__main__":

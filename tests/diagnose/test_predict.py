@@ -236,6 +236,13 @@ def test_nothing_to_apply_and_no_step() -> None:
             predict_of(empty, changes, Settings())
 
 
+def test_where_a_change_leaves_nothing_for_the_device_the_host_binds() -> None:
+    one = predict_of(Facts(lanewise.read(DATA / "h100" / "07_bad_item_loop.json.gz")), None, Settings())
+    assert one.predicted.regime == "host-bound"
+    assert one.predicted.shares == {"host": 1.0}
+    assert one.predicted.limits[0].what == "host work in aten::item"
+
+
 def test_a_trace_without_steps_or_device_is_predicted_too() -> None:
     b = TraceBuilder()
     with b.op("aten::mm", head=100):
@@ -254,7 +261,7 @@ def test_the_command_says_both_steps_and_a_line_for_each_change() -> None:
     text = " ".join(run.output.split())
     assert "per step without the profiler" in text
     assert "times as fast" in text
-    assert "device-bound; the step waits for" in text
+    assert "device-bound; critical path: " in text
     assert re.search(r"MEM106 \d.*kernel:reduce\*=2x \d", text)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 import types
 from collections import Counter
 from collections.abc import Callable
@@ -32,7 +31,6 @@ _torch_c: Any = torch_part("torch._C")
 _tracing: Any = _torch_c._get_tracing_state
 _Module: Any = torch.nn.Module
 _CALLERS = frozenset({_Module._call_impl.__code__, _Module._slow_forward.__code__})
-_references: Any = sys.getrefcount
 
 # Something looks at every operator, or differentiates or batches what it is given (`torch.func`, dual numbers): values are
 # not what they seem then, and a fast path would hide its operators.
@@ -48,6 +46,7 @@ _MOST_KNOWN = 4
 """Kinds that a call is compared with before its own is found out: telling one takes 0.5 us, finding it out 3 to 60."""
 
 _Known = tuple[Fits, Callable[[], bool], int]
+_Recent = tuple[Fits, Callable[[], bool], int, Callable[[], bool], tuple[Any, ...]]
 
 
 class Dispatch:
@@ -78,16 +77,31 @@ class Dispatch:
         # By key: what compares calls with one of this kind; and with the state of the process beside it.
         self._written: dict[tuple[Any, ...], Fits] = {}
         self._known: dict[tuple[Any, ...], _Known] = {}
-        # Of the last call, what tells that the next one is like it: one value, as threads may call at the same time.
-        self._last: tuple[Fits, Callable[[], bool], int, Callable[[], bool], tuple[Any, ...]] = _NONE
-        self.learning = False
-        self.withdrawn = ""
+        # Of the last kinds, what tells that the next call is of one: one value, as threads may call at the same time.
+        self._recent: tuple[_Recent, ...] = ()
+        self._learning = False
+        self._withdrawn = ""
         self.restores: Any = None
         self.hits = 0
         self.fallbacks: Counter[str] = Counter()
-        # A shallow copy of a module, and a replica, has the same forward: this. And the same set, which nobody else holds.
-        self._shared = vars(owner).get("_non_persistent_buffers_set") if self._module is not None else None
-        self._holders = _references(self._shared) if self._shared is not None else 0
+
+    @property
+    def learning(self) -> bool:
+        return self._learning
+
+    @learning.setter
+    def learning(self, value: bool) -> None:
+        self._learning = value
+        self._recent = ()
+
+    @property
+    def withdrawn(self) -> str:
+        return self._withdrawn
+
+    @withdrawn.setter
+    def withdrawn(self, value: str) -> None:
+        self._withdrawn = value
+        self._recent = ()
 
     @property
     def original(self) -> Callable[..., Any]:
@@ -120,40 +134,31 @@ class Dispatch:
         return self.original.__code__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # Inside somebody else's compiled region or trace the original is what can be traced.
-        if _in_compiler() or _compiler._is_compiling_flag:
+        # Inside somebody else's compiled region the original is what can be traced.
+        if _in_compiler():
             return self._run(args, kwargs)
-        fits, state, modes, unchanged, key = self._last
-        if not (
-            fits(args, kwargs)
-            and state()
-            and how_many_modes() == modes
-            and unchanged()
-            and not _modes()
-            and _forward_ad._current_level < 0
-            and (not (holders := self._holders) or _references(self._shared) == holders)
-            and not self.learning
-            and not self.withdrawn
-        ):
-            return self._closely(args, kwargs)
-        self.hits += 1
-        if self._by_kind is not None:
-            return self._by_kind(key, args, kwargs)
-        return self.fast(*args, **kwargs) if kwargs else self.fast(*args)
+        for fits, state, modes, unchanged, key in self._recent:
+            if fits(args, kwargs) and state() and how_many_modes() == modes and unchanged():
+                self.hits += 1
+                if self._by_kind is not None:
+                    return self._by_kind(key, args, kwargs)
+                return self.fast(*args, **kwargs) if kwargs else self.fast(*args)
+        return self._closely(args, kwargs)
 
     def _closely(self, args: Any, kwargs: Any) -> Any:
-        """A call that is not of the kind of the last one, or before which something has changed."""
-        if _tracing() is not None:
+        """A call that is not of a kind of the last ones, or before which something has changed."""
+        if _tracing() is not None or _compiler._is_compiling_flag:
             return self._run(args, kwargs)
         module = self._module
-        if self._holders and _references(self._shared) != self._holders:
+        alone = self.ground.alone()
+        if not alone:
             other = _caller(inspect.currentframe())
             if other is not None and other is not module:
                 return self._of(other)(*args, **kwargs)
         reason, unchanged = self.ground.look(_grad_on())
         reason = self.withdrawn or reason
         if reason and not self.learning:
-            self._last = _NONE
+            self._recent = ()
             return self._fall_back(reason, args, kwargs)
         if _modes() or _transforms() is not None or _forward_ad._current_level >= 0 or watches():
             return self._fall_back("transform", args, kwargs)
@@ -162,13 +167,22 @@ class Dispatch:
             if not self.learning:
                 return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
             self._learn(key, args, kwargs)
-        self._last = _NONE if known is None or unchanged is None else (*known, unchanged, key)
+        if known is not None and unchanged is not None and alone:
+            self._remember((*known, unchanged, key))
         self.hits += 1
         result = self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
         if self.learning:
             self.ground.allow_own()
-            self._last, self._known = _NONE, {}
+            self._recent, self._known = (), {}
         return result
+
+    def _remember(self, one: _Recent) -> None:
+        """A kind is the first that the next call is compared with."""
+        others = [other for other in self._recent if other[-1] != one[-1]]
+        self._recent = (one, *others[: _MOST_KNOWN - 1])
+        # It may be withdrawn by another thread meanwhile.
+        if self._learning or self._withdrawn:
+            self._recent = ()
 
     def _known_kind(self, args: Any, kwargs: Any) -> tuple[Any, _Known | None]:
         """The key of a call's kind, and what tells of another call that it is of this kind."""
@@ -314,13 +328,6 @@ def _caller(called: Any) -> Any:
 
 def _is_method(value: Any, function: Any, owner: Any) -> bool:
     return function is not None and getattr(value, "__func__", None) is function and value.__self__ is owner
-
-
-def _never(*args: Any) -> bool:
-    return False
-
-
-_NONE = (_never, _never, 0, _never, ())
 
 
 def _same(value: Any) -> Any:

@@ -34,28 +34,32 @@ def binding(graph: StepGraph, replayed: Replayed) -> Binding:
     before = np.full(len(graph), -1, dtype=np.int64)
     same = graph.lane[order][1:] == graph.lane[order][:-1]
     before[order[1:]] = np.where(same, order[:-1], -1)
-    end, host = replayed.end, graph.on_host
+    end = replayed.end
+    came = _waited_for(graph, end, before)
     nodes: list[int] = []
-    works: list[float] = []
-    waits: list[float] = []
+    following, begun = came.tolist(), end > replayed.round_start
     at = int(np.argmax(end))
-    while at >= 0 and end[at] > replayed.round_start:
-        # On a lane the gap before a node is the host's own work, or a pause of the device.
-        options = [(float(end[before[at]] + graph.gap[at]) if before[at] >= 0 else -np.inf, int(before[at]))]
-        for other, lag in (
-            (int(graph.dependency[at]), float(graph.lag[at])),
-            (int(graph.second[at]), float(graph.second_lag[at])),
-        ):
-            if other >= 0:
-                options.append((float(end[other]) + lag, other))
-        start, came = max(options)
-        if not np.isfinite(start):
-            came = -1
-        since = max(float(end[came]) if came >= 0 else replayed.round_start, replayed.round_start)
-        whole = max(0.0, float(end[at]) - since)
-        own = min(whole, float(graph.gap[at]) if host[at] and came == before[at] else float(graph.duration[at]))
+    while at >= 0 and begun[at]:
         nodes.append(at)
-        works.append(own)
-        waits.append(whole - own)
-        at = came
-    return Binding(np.array(nodes, dtype=np.int64), np.array(works), np.array(waits))
+        at = following[at]
+    node = np.array(nodes, dtype=np.int64)
+    came, before = came[node], before[node]
+    since = np.maximum(np.where(came >= 0, end[came], replayed.round_start), replayed.round_start)
+    whole = np.maximum(0.0, end[node] - since)
+    by_gap = graph.on_host[node] & (came == before)
+    own = np.minimum(whole, np.where(by_gap, graph.gap[node], graph.duration[node]))
+    return Binding(node, own, whole - own)
+
+
+def _waited_for(graph: StepGraph, end: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """The node that each node waited for: of those that it depends on the last to end, -1 for none.
+
+    Args:
+        end: of each node, ns. before: the node before it on its lane, -1 for none.
+    """
+    # On a lane the gap before a node is the host's own work, or a pause of the device.
+    others = [(before, graph.gap), (graph.dependency, graph.lag), (graph.second, graph.second_lag)]
+    ready = np.array([np.where(other >= 0, end[other] + lag, -np.inf) for other, lag in others])
+    last = ready.max(axis=0)
+    came = np.array([np.where(ready[row] == last, other, -1) for row, (other, _) in enumerate(others)]).max(axis=0)
+    return np.where(np.isfinite(last), came, -1)

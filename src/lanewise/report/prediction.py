@@ -15,7 +15,7 @@ PREDICTION_SCHEMA = "lanewise.prediction/1"
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """What a step waits for, end to end: a kernel, an operator's work on the host, starting kernels; share of the step."""
+    """A part of a step's critical path: a kernel, the host's work in an operator, kernels starting; share of the step."""
 
     what: str
     share: float
@@ -29,7 +29,7 @@ class StepState(msgspec.Struct, frozen=True):
         low_us, high_us: 80 % interval.
         regime: what it is bound by, by name.
         shares: share of the step by class of time; empty without device work.
-        limits: what it waits for, the most first.
+        limits: what its critical path consists of, the most first.
         dollars_per_million_steps: at the price that was given; 0 without one.
     """
 

@@ -25,7 +25,7 @@ def test_names_the_late_rank_and_what_it_does() -> None:
     finding = checked("DIS102", job(waiting, late))
     assert isinstance(finding, Found)
     # It thinks 980 us longer before each of four collectives.
-    assert title("DIS102", finding).startswith("Rank 1 is late: its own work takes 3.92 ms per step more")
+    assert title("DIS102", finding).startswith("Rank 1 is late: its own work takes 3.92 ms more per step")
     assert "in Python that calls no operator" in title("DIS102", finding)
     assert finding.gain_ns > 3_000_000
 

@@ -135,7 +135,7 @@ function Step({ block, scenario, chosen, longest, title }: StepProps) {
           {formatTime(state.step_us * 1e3)}
         </text>
       </svg>
-      {waits && <p class="small">The end of the step waits for {waits}.</p>}
+      {waits && <p class="small">Critical path of the step: {waits}.</p>}
     </section>
   )
 }

@@ -77,7 +77,10 @@ def _work_sentence(a: Arm, b: Arm, changes: Sequence[Change]) -> str:
         )
         if part
     ]
-    return f"{who}: {'; '.join(parts)}{_times(a, b, changes)}{_timed(changes)}."
+    times = _times(a, b, changes)
+    if len(parts) == 1 and parts[0].endswith(f"({_before_and_after(a.typical.device_ns, b.typical.device_ns)})"):
+        times = ""  # said already: all of it is this
+    return f"{who}: {'; '.join(parts)}{times}{_timed(changes)}."
 
 
 def _times(a: Arm, b: Arm, changes: Sequence[Change]) -> str:
@@ -87,7 +90,7 @@ def _times(a: Arm, b: Arm, changes: Sequence[Change]) -> str:
     before, after = a.typical.device_ns, b.typical.device_ns
     if abs(after - before) <= _SAME_TIME * max(before, after):
         return f" ({_time(before)} of device time against {_time(after)})"
-    text = f"device time {_time(before)} → {_time(after)}"
+    text = f"device time {_before_and_after(before, after)}"
     largest = max(changes, key=lambda change: abs(change.delta_ns))
     if largest.how in _UNCHANGED and abs(largest.delta_ns) > 0.5 * abs(after - before):
         waits = ", which waits for other ranks" if _family(largest.b[0].name) == "communication" else ""
@@ -178,7 +181,8 @@ def _absorbed(changes: Sequence[Change]) -> str:
 
 def _moved(changes: Sequence[Change]) -> str:
     moved = sum(c.times for c in changes if c.how == "moved")
-    return f"{plural(moved, 'op')} in a different order" if moved else ""
+    noun = "device op" if any(op.kind != "operator" for c in changes for op in c.a) else "operator"
+    return f"{plural(moved, noun)} run{'s' if moved == 1 else ''} in a different order" if moved else ""
 
 
 def _relaunched(changes: Sequence[Change]) -> str:
@@ -196,7 +200,7 @@ def _sized(changes: Sequence[Change]) -> str:
         return ""
     one = sized[0]
     names = (
-        f"{one.a[0].name} → {one.b[0].name}"
+        f"{one.a[0].name} became {one.b[0].name}"
         if one.a[0].name != one.b[0].name
         else f"{chain_words(one.b)} of a different size"
     )
@@ -292,7 +296,11 @@ def step_sentence(step: Ratio) -> str:
 
 
 def _sum_times(changes: Sequence[Change]) -> str:
-    return f"{_time(sum(c.a_ns for c in changes))} → {_time(sum(c.b_ns for c in changes))}"
+    return _before_and_after(sum(c.a_ns for c in changes), sum(c.b_ns for c in changes))
+
+
+def _before_and_after(before: float, after: float) -> str:
+    return f"{_time(before)} → {_time(after)}"
 
 
 def _family(name: str) -> str:

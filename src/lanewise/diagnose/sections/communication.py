@@ -124,7 +124,7 @@ def _of_traffic(traffic: list[Traffic]) -> list[TextBlock]:
     moving, waiting = (sum(getattr(one, name) for one in traffic) for name in ("moving", "waiting"))
     said = [
         TextBlock(
-            "In a recorded step a rank communicates for {all}: for {moving} data moves, the rest is waiting.",
+            "In a recorded step a rank communicates for {all}: data moves for {moving} of it, the rest is waiting.",
             {"all": time(moving + waiting), "moving": time(moving)},
         )
     ]
@@ -132,7 +132,7 @@ def _of_traffic(traffic: list[Traffic]) -> list[TextBlock]:
         exposed, hidden = (sum(getattr(one, name) for one in traffic) for name in ("exposed", "hidden"))
         said.append(
             TextBlock(
-                "Computation hides {share} of that, {exposed} are exposed.",
+                "Computation hides {share} of that; {exposed} is exposed.",
                 {"share": share(hidden / (exposed + hidden) if exposed + hidden else 0.0), "exposed": time(exposed)},
             )
         )

@@ -57,7 +57,7 @@ def described(one: Excess) -> str:
 def what_to_do(one: Excess, *, stacks: bool) -> str:
     """What to look at next, one sentence; "" where the cause says it."""
     if one.context.kind == "python" and one.context.until and not stacks:
-        return "Recorded with --stacks, the trace names the function."
+        return "Record with --stacks, and the trace names the function."
     if cause_of(one) == "slower kernels":
         return "The same work takes this device longer: compare its clock, power and temperature with the others'."
     if cause_of(one) == "more work":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -90,7 +91,7 @@ def predict_named(facts: Facts, wanted: Sequence[Named]) -> Prediction:
     for one in wanted:
         change = one.wish.change
         alone = replay.gain(change, one.wish.spread)
-        made = made + change
+        made = made + change if applied else change
         after = replay.after(made)
         uncertain = float(np.hypot(uncertain, one.wish.spread * (before - after)))
         applied.append(
@@ -151,10 +152,9 @@ class _Replay:
         now = step.replayed.step_ns
         self._scale = self.step_ns / now if now else 1.0
         self._bands = [slower(step.graph, 1 / factor), slower(step.graph, factor)]
-        self._now = [self._of(band, Change()) for band in self._bands]
-
-    def _of(self, graph: StepGraph, change: Change) -> float:
-        return simulate(apply(graph, change)).step_ns * self._scale
+        self._now = self._near(Change())
+        # A long recording takes seconds to replay, and each change is asked about several times in a row.
+        self.made, self._near = lru_cache(1)(self.made), lru_cache(1)(self._near)
 
     def made(self, change: Change) -> tuple[StepGraph, Replayed]:
         """The graph with a change, replayed."""
@@ -163,12 +163,16 @@ class _Replay:
 
     def after(self, change: Change) -> float:
         """The step with a change, ns."""
-        return self._of(self._graph, change)
+        return self.made(change)[1].step_ns * self._scale
+
+    def _near(self, change: Change) -> list[float]:
+        """The same with a quicker and with a slower host."""
+        return [simulate(apply(band, change)).step_ns * self._scale for band in self._bands]
 
     def gain(self, change: Change, spread: float) -> _Interval:
         """What a change takes off the step; `spread` is its own relative uncertainty."""
         gain = self.step_ns - self.after(change)
-        near = [now - self._of(band, change) for now, band in zip(self._now, self._bands, strict=True)]
+        near = [now - then for now, then in zip(self._now, self._near(change), strict=True)]
         own = float(np.hypot(spread * gain, RESIDUAL * self.step_ns if abs(gain) > 1 else 0.0))
         interval = _around(gain, near, own)
         return _Interval(gain, max(0.0, interval.low) if gain >= 0 else interval.low, interval.high)
@@ -176,7 +180,7 @@ class _Replay:
     def step(self, change: Change, uncertain: float) -> _Interval:
         """The step with a change; `uncertain` is how well the change's own effect is known, ns."""
         after = self.after(change)
-        near = [self._of(band, change) for band in self._bands]
+        near = self._near(change)
         if self._timed:
             # The step is known as it is: only how much of it goes depends on the host.
             near = [self.step_ns - (now - then) for now, then in zip(self._now, near, strict=True)]
@@ -195,7 +199,8 @@ def _state(facts: Facts, graph: StepGraph, replayed: Replayed, step: _Interval) 
     classes: dict[str, float] = {}
     if device:
         communicating = facts.is_family("communication")
-        classes = classes_of_replay(trace, graph, replayed, step.ns, device, communicating)
+        # Where a change leaves nothing for the device to do, all that is left is the host's.
+        classes = classes_of_replay(trace, graph, replayed, step.ns, device, communicating) or {"host": step.ns}
     shares = {name: value / step.ns for name, value in classes.items()} if step.ns else {}
     regime = REGIMES[regime_of(shares)][1] if device else "on the CPU" if facts.on_cpu else REGIMES["undetermined"][1]
     return StepState(
@@ -209,27 +214,31 @@ def _state(facts: Facts, graph: StepGraph, replayed: Replayed, step: _Interval) 
 
 
 def _limits(facts: Facts, graph: StepGraph, replayed: Replayed) -> list[Limit]:
-    """What the end of a step waits for, added up by name, the most first."""
+    """What the critical path of a step consists of, added up by name, the most first."""
     chain = binding(graph, replayed)
-    trace, host = facts.trace, graph.on_host
-    time: dict[str, float] = {}
-
-    def add(what: str, ns: float) -> None:
-        time[what] = time.get(what, 0.0) + ns
-
-    for node, work, wait in zip(chain.node.tolist(), chain.work.tolist(), chain.wait.tolist(), strict=True):
-        event = int(graph.event[node])
-        if not host[node]:
-            add(short_name(trace.name_of(event)) if event >= 0 else "other threads", work)
-            add("starting kernels", wait)
-            continue
-        operator = int(facts.host.outermost_operator[event]) if event >= 0 else -1
-        name = trace.name_of(operator).removeprefix(ENGINE_PREFIX) if operator >= 0 else ""
-        add(f"{short_name(name, 40)} on the host" if name else "the host between operators", work)
-        add("returning from waits", wait)
+    trace, event = facts.trace, graph.event[chain.node]
+    on_host, known = graph.on_host[chain.node], event >= 0
+    source = np.where(on_host & known, facts.host.outermost_operator[event], event)
+    name = np.where(source >= 0, trace.name[source].astype(np.int64), -1)
+    time = {
+        "kernels starting": float(chain.wait[~on_host].sum()),
+        "returning from waits": float(chain.wait[on_host].sum()),
+    }
+    for host in (False, True):
+        mine = on_host == host
+        used, place = np.unique(name[mine], return_inverse=True)
+        for one, ns in zip(used.tolist(), np.bincount(place, chain.work[mine]).tolist(), strict=True):
+            what = _on_host(trace, one) if host else short_name(trace.names[int(one)]) if one >= 0 else "other threads"
+            time[what] = time.get(what, 0.0) + ns
     total = sum(time.values())
     most = sorted(time.items(), key=lambda item: -item[1])[:_LIMITS]
     return [Limit(what, round(ns / total, 4)) for what, ns in most if total and ns >= 0.01 * total]
+
+
+def _on_host(trace: Trace, name: int) -> str:
+    """What the host does in the operator of that name; -1 for none."""
+    operator = trace.names[name].removeprefix(ENGINE_PREFIX) if name >= 0 else ""
+    return f"host work in {short_name(operator, 40)}" if operator else "host work between operators"
 
 
 def _us(ns: float) -> float:

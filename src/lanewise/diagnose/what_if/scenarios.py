@@ -52,14 +52,15 @@ def scenarios(facts: Facts, report: Report) -> list[Scenario]:
     named = {rule.code: of_finding(rule, outcome) for rule, outcome in found if wish_of(rule, outcome) is not None}
     chosen = [named[code] for code in codes if code in named]
     groups = [[one] for one in chosen] + ([chosen] if len(chosen) > 1 else [])
-    return [_scenario(facts, group) for group in ([], *groups)] if groups else []
+    if not groups:
+        return []
+    base, predictions = facts.unprofiled, [predict_named(facts, group) for group in groups]
+    now = Scenario("", [], predictions[0].now, base.graph, timetable(base.graph, base.replayed))
+    pairs = zip(groups, predictions, strict=True)
+    return [now, *(_scenario(base.graph, group, prediction.predicted) for group, prediction in pairs)]
 
 
-def _scenario(facts: Facts, mended: list[Named]) -> Scenario:
-    base = facts.unprofiled
-    state = predict_named(facts, mended).predicted
+def _scenario(base: StepGraph, mended: list[Named], state: StepState) -> Scenario:
+    graph = apply(base, sum((one.wish.change for one in mended), Change()))
     codes = [one.asked for one in mended]
-    if not mended:
-        return Scenario("", codes, state, base.graph, timetable(base.graph, base.replayed))
-    graph = apply(base.graph, sum((one.wish.change for one in mended), Change()))
     return Scenario(codes[0] if len(codes) == 1 else ALL, codes, state, graph, timetable(graph, simulate(graph)))

@@ -7,7 +7,9 @@ holds; dictionaries that nobody has changed need not be looked at (`guard.change
 
 from __future__ import annotations
 
+import sys
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import is_, itemgetter
@@ -16,7 +18,7 @@ from typing import Any
 from lanewise.fix.guard.changed import Changed, changed_among
 from lanewise.fix.guard.code_reads import dict_of_class, reads_of
 from lanewise.fix.guard.contents import Contents, cells_of, inside_of, may_change
-from lanewise.fix.guard.memory import TYPE_AT, Words, lies_as_known
+from lanewise.fix.guard.memory import REFERENCES_AT, TYPE_AT, Words, lies_as_known
 from lanewise.fix.guard.program_parts import of_library
 from lanewise.fix.guard.trainable import Trainable
 from lanewise.fix.telling import same_object, told
@@ -26,6 +28,13 @@ __all__ = ["REASONS", "Ground"]
 
 _Handle: Any = torch.utils.hooks.RemovableHandle
 _grad_on: Any = torch.is_grad_enabled
+_references: Any = sys.getrefcount
+
+_OF_TORCH: list[tuple[Any, str]] = [
+    (torch.compiler, "_is_compiling_flag"),
+    (torch.autograd.forward_ad, "_current_level"),
+]
+"""Variables that say that torch makes something else of a call: it is exported, or dual numbers are about."""
 
 REASONS = ("training mode", "attributes", "hooks", "parts", "parameters", "buffers", "methods", "closure")
 """What may have changed: the name under which a fallback is counted."""
@@ -164,6 +173,7 @@ class Ground:
         self._holders += [_Holder(dict_of_class(kind), "methods", kind=True) for kind in reads.classes]
         self._holders += [_Holder(held, "closure", only=sorted(names)) for held, names in reads.names.values()]
         self._holders += [_Holder(held, reason) for reason, found in inside.items() for held in found.dicts]
+        self._holders += [_Holder(vars(owner), "transform", only=[name]) for owner, name in _OF_TORCH]
         self._contents = Contents(inside)
         self._trainable = Trainable([p for module in every for p in module._parameters.values() if p is not None])
         self._handles, self._hooks = _Handle.next_id, [name for module in every for name in _hook_names(module)]
@@ -174,8 +184,14 @@ class Ground:
         self._dicts: Changed = changed_among([holder.held for holder in self._holders])
         # Globals of a script change all the time, mostly others than those that are read.
         self._by_value: set[int] = set()
+        self._sets, self._set = _sets_of(root)
+        self._holding = _references(self._sets[self._set]) if self._sets else 0
         self._words: dict[bool, Words] = {}
         self._asked: dict[bool, Callable[[], bool]] = {}
+
+    def alone(self) -> bool:
+        """Whether no other module, a shallow copy say, has the forward that was replaced."""
+        return not self._sets or _references(self._sets[self._set]) == self._holding
 
     def look(self, grad: bool) -> tuple[str, Callable[[], bool] | None]:
         """What no longer holds, "" if all does; and what tells in a few reads of memory that all still does, if anything.
@@ -218,11 +234,22 @@ class Ground:
         asked += [] if trainable is not None or not grad else [self._trainable.same]
         asked += [] if lies_as_known() else [self._of_the_same_classes]
         asked += [] if contents.same is None else [contents.same]
+        asked += [] if lies_as_known() else [self.alone]
+        shared = [id(self._sets[self._set]) + REFERENCES_AT] if lies_as_known() and self._sets else []
         words = self._words.get(grad)
-        places = [*(dicts or ()), *self._type_places, *self._contents.places, *((trainable or ()) if grad else ())]
+        places = [
+            *(dicts or ()),
+            *self._type_places,
+            *self._contents.places,
+            *((trainable or ()) if grad else ()),
+            *shared,
+        ]
         if words is None or words.places != places:
             words = self._words[grad] = Words(places)
-        array, at, seen, handles = words.array, words.at, words.now().tobytes(), _Handle.next_id
+        array, at, now, handles = words.array, words.at, words.now(), _Handle.next_id
+        if shared:
+            now[-1] = self._holding - 1  # without the one that was counting
+        seen = now.tobytes()
         rest = asked[0] if len(asked) == 1 else (lambda: all(one() for one in asked)) if asked else None
 
         def unchanged(alive: Any = contents.alive) -> bool:
@@ -266,6 +293,21 @@ class Ground:
                 self._dicts.settle(at)
         self._contents.allow_changed()
         self._words, self._asked = {}, {}
+
+
+_SETS: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+
+
+def _sets_of(module: Any) -> tuple[list[Any], int]:
+    """A set that only a module holds, and shallow copies and replicas of it, which also have its forward: the list where it
+    is kept, once for all who ask for it, and its number there."""
+    held = None if module is None else vars(module).get("_non_persistent_buffers_set")
+    if held is None:
+        return [], 0
+    kept = _SETS.setdefault(module, [])
+    if not any(one is held for one in kept):
+        kept.append(held)
+    return kept, next(at for at, one in enumerate(kept) if one is held)
 
 
 def _of_module(module: Any, root: bool) -> list[_Holder]:

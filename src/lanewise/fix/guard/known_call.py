@@ -19,6 +19,8 @@ from lanewise.fix.guard.call_kinds import ALIGNED
 from lanewise.fix.guard.code_reads import HEAP_TYPE
 from lanewise.fix.typed_torch import torch
 
+_dispatch: Any = torch_part("torch.utils._python_dispatch")
+
 __all__ = ["Fits", "known_call"]
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
@@ -46,6 +48,10 @@ def known_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fits | None:
         return written.function()
     except Exception:  # sparse, without memory, or of a kind that is not compared
         return None
+
+
+class _Watching(_dispatch.TorchDispatchMode):
+    """Looks at every operator."""
 
 
 class _Written:
@@ -168,6 +174,8 @@ def _compares() -> bool:
             return x
 
         torch.func.vmap(batched)(known)
-        return elsewhere == [False, False]
+        with _Watching():
+            elsewhere.append(one(known))
+        return elsewhere == [False, False, False]
     except Exception:
         return False

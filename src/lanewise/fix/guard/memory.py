@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-__all__ = ["CONTENT_AT", "ITEMS_AT", "LENGTH_AT", "TYPE_AT", "USED_AT", "WORD", "Words", "lies_as_known", "referents"]
+__all__ = [
+    "CONTENT_AT",
+    "ITEMS_AT",
+    "LENGTH_AT",
+    "REFERENCES_AT",
+    "TYPE_AT",
+    "USED_AT",
+    "WORD",
+    "Words",
+    "lies_as_known",
+    "referents",
+]
 
 WORD = 8
+REFERENCES_AT = 0
 TYPE_AT = object.__basicsize__ - WORD
 CONTENT_AT = LENGTH_AT = object.__basicsize__
-"""Offsets in CPython's objects: of the class, of what a variable of a closure holds, of the number of values in a list."""
+"""Offsets in CPython's objects: of how often it is referred to, of the class, of what a variable of a closure holds, of the
+number of values in a list."""
 USED_AT = LENGTH_AT + WORD
 """Of the number of values in a set."""
 ITEMS_AT = tuple.__basicsize__
@@ -65,6 +79,7 @@ def lies_as_known() -> bool:
     one, two = object(), object()
     numbers, names, kept = [one, two], {1, 2, 3}, (one, two)
     value: Any = one
+    once = Words([id(names) + REFERENCES_AT]).now().tolist() == [sys.getrefcount(names) - 1]
 
     def function() -> Any:
         return value
@@ -78,7 +93,8 @@ def lies_as_known() -> bool:
     found.append(words.now().tolist())
     items = Words([id(kept) + ITEMS_AT, id(kept) + ITEMS_AT + WORD]).now().tolist()
     return (
-        found == [[id(one), 2, 3, id(set)], [id(two), 3, 2, id(set)]]
+        once
+        and found == [[id(one), 2, 3, id(set)], [id(two), 3, 2, id(set)]]
         and items == [id(one), id(two)]
         and sorted(map(id, referents([numbers, names]))) == sorted(map(id, [*numbers, *names]))
     )

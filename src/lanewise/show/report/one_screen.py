@@ -79,8 +79,7 @@ def _drawn(report: Report, width: int) -> RenderableType:
     rest = _rest(report, width, room - least * min(len(on), 2)) if little else []
     room -= len(rest)
     shown = on[: max(1, min(_FINDINGS, room // least))]
-    changes = [_finding(number, finding, width, room // len(shown)) for number, finding in enumerate(shown, 1)]
-    parts += [line for change in changes for line in change]
+    parts += _findings(shown, width, room) if shown else []
     parts += rest
     return Group(*parts, Text(), *_next(report, len(on) - len(shown), width))
 
@@ -95,6 +94,19 @@ def _trust(report: Report, width: int, most: int) -> list[Text]:
         more = f" (and {len(said) - at} more: --full)" if at == most < len(said) else ""
         lines += _lines(f"! {text}", width, most=2, indent=2, style="yellow", end=more)
     return lines
+
+
+def _findings(shown: list[Finding], width: int, room: int) -> list[Text]:
+    """Each in its share of the lines; what some leave over goes to the first that can say more with it."""
+    drawn = [_finding(number, finding, width, room // len(shown)) for number, finding in enumerate(shown, 1)]
+    for at in [*range(len(shown))] * 2:
+        left = room - sum(map(len, drawn))
+        for more in range(1, left + 1):
+            longer = _finding(at + 1, shown[at], width, len(drawn[at]) + more)
+            if len(longer) > len(drawn[at]):
+                drawn[at] = longer
+                break
+    return [line for lines in drawn for line in lines]
 
 
 def _finding(number: int, finding: Finding, width: int, room: int) -> list[Text]:

@@ -78,15 +78,15 @@ def _speed(prediction: Prediction) -> str:
 
 
 def _bound_by(state: StepState) -> str:
-    waits = ", ".join(f"{clean(limit.what, 60)} {format_quantity('share', limit.share)}" for limit in state.limits)
-    return state.regime + (f"; the step waits for {waits}" if waits else "")
+    path = ", ".join(f"{clean(limit.what, 60)} {format_quantity('share', limit.share)}" for limit in state.limits)
+    return state.regime + (f"; critical path: {path}" if path else "")
 
 
 def _table(changes: list[Applied]) -> TableBlock:
     columns = [
         TableColumn("change", "text", "change"),
         TableColumn("alone", "text", "by itself"),
-        TableColumn("interval", "text", "between"),
+        TableColumn("interval", "text", "range"),
         TableColumn("gain", "text", "after those above"),
         TableColumn("leaves", "text", "leaving"),
     ]

@@ -24,7 +24,7 @@ from lanewise.report.quantity import count, share, text, time
 @rule(
     "DIS102",
     "straggler",
-    title="Rank {late} is late: its own work takes {more} per step more than that of the others ({of_step} of the step), "
+    title="Rank {late} is late: its own work takes {more} more per step than the others' ({of_step} of the step), "
     "{what}.",
 )
 def straggler(facts: Facts, *, share_from: float = OF_STEP) -> Outcome:
@@ -54,7 +54,7 @@ def straggler(facts: Facts, *, share_from: float = OF_STEP) -> Outcome:
     summaries = [summarise(one) for one in everyone]
     compared = compare_ranks(summaries, of_step=share_from)
     if not compared.late:
-        return Clear("the ranks are even: no rank's own work takes much more than that of the others")
+        return Clear("the ranks are even: no rank's own work takes much more than the others'")
     column_of = [next(at for at, one in enumerate(summaries) if one is rank) for rank in compared.ranks]
     job, delays = delays_of(compared, match(compared.ranks), lambda row: everyone[column_of[row]])
     late, gain = job.late[0], delays[0].gain_ns

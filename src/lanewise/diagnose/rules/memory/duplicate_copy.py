@@ -21,8 +21,7 @@ OUT_OF_PLACE = (
 )
 _POWER = "aten::pow"
 _POWER_TITLE = (
-    "{copies} {per}: the backward of x.pow(2) copies its input, as x to the power of one ({device} on the GPU, "
-    "{host} on the "
+    "{copies} {per}: the backward of x.pow(2) computes x.pow(1), which only copies x ({device} on the GPU, {host} on the "
     "host)."
 )
 

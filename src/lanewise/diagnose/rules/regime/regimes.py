@@ -24,6 +24,14 @@ _LABELS = {
     "dependency": "launched work waits for other work",
     "unknown": "the trace cannot tell",
 }
+_SPENT = {
+    "compute": "computing",
+    "transfer": "on copies",
+    "host": "waiting for the host",
+    "communication": "communicating",
+    "dependency": "waiting for other work",
+    "unknown": "on what the trace cannot tell",
+}
 
 
 _SPINNING = (
@@ -69,6 +77,11 @@ _TO_FIND_OUT = {
 _BY_LINE = [headed(HOST, "host time in operators"), DEVICE, LAUNCHES]
 
 
+def _largest(top: list[tuple[str, float]]) -> str:
+    """ "41 % waiting for the host and 37 % computing"."""
+    return " and ".join(f"{100 * part:.0f} % {_SPENT[name]}" for name, part in top)
+
+
 def _judge(facts: Facts, name: str) -> Outcome:
     regime, steps = facts.regime, facts.steps
     if regime.name != name:
@@ -91,7 +104,7 @@ def _judge(facts: Facts, name: str) -> Outcome:
         "class_time": time(steps.class_ns.get(name, 0.0)),
         "queue_delay": time(regime.queue_delay_ns),
         "queued": time(regime.queued_ns),
-        "top": text(" and ".join(f"{_LABELS[c]} ({100 * s:.0f} %)" for c, s in top)),
+        "top": text(_largest(top)),
         "reason": text(regime.reason),
     }
     headings = [headed(WHAT, "where the step goes"), TIME, SHARE]
@@ -148,7 +161,7 @@ def _of_tree(contexts: Contexts, *, name: str) -> Outcome:
         "host_share": share(waits),
         "other_share": share(other),
         "class_time": time(shares.get(name, 0.0) * step),
-        "top": text(" and ".join(f"{_LABELS[c]} ({100 * s:.0f} %)" for c, s in top)),
+        "top": text(_largest(top)),
         "reason": text(contexts.why_undetermined),
     }
     title = None
@@ -252,7 +265,7 @@ def communication_bound(facts: Facts) -> Outcome:
     "mixed",
     kind="regime",
     of_tree=partial(_of_tree, name="mixed"),
-    title="Mixed: no single bottleneck; {top} of every {step}.",
+    title="Mixed: no single bottleneck; of every {step} the device spends {top}.",
 )
 def mixed(facts: Facts) -> Outcome:
     """No class of time reaches 40 % with a lead of 10 points.

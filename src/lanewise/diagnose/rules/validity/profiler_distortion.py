@@ -116,7 +116,7 @@ def profiler_distortion(
             "step": time(step.step_ns),
             "low": time(step.low_ns),
             "high": time(step.high_ns),
-            "recorded": time(step.recorded_ns),
+            "recorded": time(facts.steps.period_ns or step.recorded_ns),
             "ratio": ratio(step.distortion),
             "rows": count(round(rows)),
         },
