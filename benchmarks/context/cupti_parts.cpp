@@ -12,8 +12,6 @@ namespace {
 
 constexpr size_t kBytes = 4u << 20;
 constexpr ActivityKind kKinds[] = {kConcurrentKernel, kMemcpy, kMemset};
-constexpr uint32_t kRuntimeLaunches[] = {211, 430};  // cudaLaunchKernel, cudaLaunchKernelExC
-constexpr uint32_t kDriverLaunches[] = {307, 652};   // cuLaunchKernel, cuLaunchKernelEx
 
 std::mutex mutex;
 std::vector<uint8_t*> pool;
@@ -51,14 +49,9 @@ const char* parts_open(const char* path) {
   return wrong.c_str();
 }
 
-int parts_subscribe(int driver, int runtime, int all) {
-  int result = functions.cuptiSubscribe(&subscriber, called, nullptr);
-  if (result != kSuccess) return result;
-  if (all) enable_calls(subscriber);
-  if (driver)
-    for (uint32_t id : kDriverLaunches) functions.cuptiEnableCallback(1, subscriber, kDriver, id);
-  if (runtime)
-    for (uint32_t id : kRuntimeLaunches) functions.cuptiEnableCallback(1, subscriber, kRuntime, id);
+int parts_subscribe() {
+  const int result = functions.cuptiSubscribe(&subscriber, called, nullptr);
+  if (result == kSuccess) enable_calls(subscriber);
   return result;
 }
 

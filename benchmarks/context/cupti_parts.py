@@ -1,11 +1,10 @@
-"""What the collector costs a program that launches much, and how much of it is CUPTI: its calls and its records, each by
-itself, in turn with nothing.
+"""What the collector costs a program that launches much, and how much of it is torch's and CUPTI's: callbacks for each
+operator and each launch that do nothing, and records that nobody reads, in turn with nothing.
 
     python -m benchmarks.context.cupti_parts [--program small_llama] [--rounds 40] [--out FILE]
 
 Everything in one process. Each part is on for eight steps, off for sixteen, on again, and so on; the answer is the ratio of
-the medians, with its 95 % interval. Nothing is done with what CUPTI delivers to the parts, so that they are the floor under
-every collector that asks for it.
+the medians, with its 95 % interval. All parts together are the floor under every collector of operators and kernels.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.context import empty
 from benchmarks.context.programs import PROGRAMS
 from benchmarks.machine import described
 
@@ -53,16 +53,12 @@ class Cupti:
         if wrong:
             raise SystemExit(wrong.decode())
 
-    def calls(self, driver: int = 0, runtime: int = 0, everything: int = 0) -> Switch:
-        """What switches callbacks on and off."""
-
-        def switch(on: bool) -> None:
-            if on:
-                self.library.parts_subscribe(driver, runtime, everything)
-            else:
-                self.library.parts_unsubscribe()
-
-        return switch
+    def calls(self, on: bool) -> None:
+        """Switches callbacks of every call that the collector asks for."""
+        if on:
+            self.library.parts_subscribe()
+        else:
+            self.library.parts_unsubscribe()
 
     def records(self, on: bool) -> None:
         """Switches records of device work."""
@@ -85,14 +81,20 @@ def main() -> None:
         step()
     torch.cuda.synchronize()
     cupti = Cupti()
-    driver, runtime, everything = cupti.calls(driver=1), cupti.calls(runtime=1), cupti.calls(everything=1)
+    callbacks = empty.load()
+
+    def operators(on: bool) -> None:
+        if on:
+            callbacks.on()
+        else:
+            callbacks.off()
+
     parts: dict[str, tuple[Switch, ...]] = {
         "nothing": (),
-        "records": (cupti.records,),
-        "launches in the driver": (driver,),
-        "launches in the runtime": (runtime,),
-        "every call that the collector asks for": (everything,),
-        "records and every call": (cupti.records, everything),
+        "callbacks for each operator": (operators,),
+        "CUPTI's records": (cupti.records,),
+        "CUPTI's callbacks for each launch": (cupti.calls,),
+        "all of these": (operators, cupti.records, cupti.calls),
     }
     until = time.monotonic() + given.seconds
     result: dict[str, Any] = {"program": given.program, "parts": {}}
