@@ -136,8 +136,7 @@ def test_unasked_nothing_is_built(program: Program, monkeypatch: pytest.MonkeyPa
     for graph in graphs:
         graph.replay()
     assert (program.captures.facts() is not None) == built
-    assert len(program.said) == (not built)
-    assert built or "doctor --build" in program.said[0]
+    assert any("doctor --build" in line for line in program.said) == (not built)
 
 
 def test_cupti_is_gone_when_graphs_are_replayed_unless_somebody_else_has_it(program: Program) -> None:
