@@ -25,7 +25,12 @@ from lanewise.machine_code.stall_reasons import NOT_ISSUED
 _PERIOD = 12
 
 
-def _cost(launch: Any, sampler: PcSampler) -> dict[str, float]:
+def sampler_of() -> PcSampler:
+    """One that samples from now on."""
+    return PcSampler(loaded_cupti(), context_in_use(), _PERIOD)
+
+
+def _cost(launch: Any) -> dict[str, float]:
     """Seconds of a launch without and with sampling."""
 
     def timed() -> float:
@@ -37,9 +42,9 @@ def _cost(launch: Any, sampler: PcSampler) -> dict[str, float]:
         return (time.perf_counter() - begin) / 20
 
     plain = min(timed() for _ in range(3))
-    sampler.start()
+    sampler = sampler_of()
     sampled = min(timed() for _ in range(3))
-    sampler.stop()
+    sampler.close()
     return {"plain_seconds": plain, "sampled_seconds": sampled}
 
 
@@ -52,7 +57,7 @@ def main() -> None:
     result: dict[str, Any] = {"kernels": {}}
     torch.zeros(1, device="cuda")
     try:
-        sampler = PcSampler(loaded_cupti(), context_in_use(), _PERIOD)
+        sampler_of().close()
     except (SamplingError, OSError) as error:
         asked.out.write_text(json.dumps({"forbidden": str(error)}) + "\n")
         print(f"This machine does not let instructions be sampled: {error}")
@@ -63,26 +68,26 @@ def main() -> None:
         for name, launch in ((plant.name, slow), (f"{plant.name}_mended", mended)):
             launch()
             torch.cuda.synchronize()
-            sampler.start()
+            sampler = sampler_of()
             for _ in range(5):
                 launch()
             torch.cuda.synchronize()
-            burst = sampler.stop()
+            taken = sampler.fetch()
+            taken.add(sampler.close())
             samples = Counter[tuple[int, str]]()
-            for (_, function, offset, reason), number in burst.counts.items():
+            for (_, function, offset, reason), number in taken.counts.items():
                 if function == name:
                     samples[offset, reason] += number
             reasons = Counter[str]()
             for (_, reason), number in samples.items():
                 reasons[reason] += number
             rows = [[offset, reason, number] for (offset, reason), number in samples.most_common(40)]
-            taken = sum(number for (*_, reason), number in burst.counts.items() if not reason.endswith(NOT_ISSUED))
-            said = {"samples": taken, "dropped": burst.dropped}
+            whole = sum(number for (*_, reason), number in taken.counts.items() if not reason.endswith(NOT_ISSUED))
+            said = {"samples": whole, "dropped": taken.dropped}
             result["kernels"][name] = {"reasons": dict(reasons.most_common()), "instructions": rows, **said}
             print(f"{name:26} {said} {reasons.most_common(3)}", flush=True)
         if plant.name in ("row_sums", "plain_product"):
-            result["kernels"][plant.name]["cost"] = _cost(slow, sampler)
-    sampler.close()
+            result["kernels"][plant.name]["cost"] = _cost(slow)
     asked.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -77,10 +77,10 @@ class Collection:
 
 
 class Noted:
-    """A plant, which can be switched off, and how long it kept the host each time, ms."""
+    """A plant, which can be switched off, how long it kept the host each time, and how long each step then waited, ms."""
 
     def __init__(self, plant: Callable[[], object]) -> None:
-        self.plant, self.lengths, self.on = plant, list[float](), True
+        self.plant, self.lengths, self.waits, self.on = plant, list[float](), list[float](), True
 
     def __call__(self) -> None:
         if not self.on:
@@ -89,10 +89,19 @@ class Noted:
         self.plant()
         self.lengths.append((time.perf_counter() - begun) * 1e3)
 
+    def wait_for(self, loss: torch.Tensor) -> None:
+        """Until the loss is there: what is left of the step is what this rank's host does by itself."""
+        begun = time.perf_counter()
+        loss.item()
+        self.waits.append((time.perf_counter() - begun) * 1e3)
 
-WARM, BLOCK, PAIRS = 10, 8, 6
-"""Steps until all is warm; steps with the plant or without it at a time, and how often each."""
-BEFORE = WARM + 2 * PAIRS * BLOCK
+
+WARM, TURNS = 10, 192
+"""Steps until all is warm, and steps with the plant and without it in turns."""
+_WAITING, _AHEAD = 2, 8
+"""Steps at a time with the plant or without it: as few as can be, as hosts are slower or faster for a second at a time;
+more where the host does not wait at the end of each, and each turn begins with an idle device."""
+BEFORE = WARM + TURNS
 """Steps before a recording may begin."""
 
 
@@ -169,7 +178,7 @@ def data_parallel(args: argparse.Namespace, device: torch.device, plant: Noted) 
         loss = model(inputs).square().mean()
         loss.backward()
         optimizer.step()
-        loss.item()
+        plant.wait_for(loss)
         optimizer.zero_grad()
         yield
 
@@ -211,7 +220,7 @@ def train(model: nn.Module, inputs: torch.Tensor, late: int, plant: Noted) -> It
         loss = model(inputs).square().mean()
         loss.backward()
         optimizer.step()
-        loss.item()
+        plant.wait_for(loss)
         optimizer.zero_grad()
         yield
 
@@ -246,6 +255,7 @@ class Experts(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         gate, group = self.gate(tokens), dist.group.WORLD
+        assert group is not None
         there = all_to_all_single_autograd(gate, None, None, group)
         return tokens + all_to_all_single_autograd(self.mine(there), None, None, group)
 
@@ -280,7 +290,10 @@ def main() -> None:
     parser.add_argument(
         "--truth", type=Path, help="for what the plant takes and what the steps take with and without it"
     )
+    parser.add_argument("--gate", type=Path, help="a file without which nothing begins")
     args = parser.parse_args()
+    while args.gate and not args.gate.exists():
+        time.sleep(0.05)
     device = torch.device("cpu")
     if args.device == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -290,10 +303,9 @@ def main() -> None:
     steps = JOBS[args.kind](args, device, plant)
     truth = turns(steps, plant, device) if args.truth else {}
     plant.lengths.clear()
-    for _ in range(args.steps):
-        next(steps)
+    alone = [one_step(steps, plant) for _ in range(args.steps)]
     if args.truth:
-        truth["plant_ms"] = list(plant.lengths)
+        truth |= {"plant_ms": list(plant.lengths), "after_ms": alone}
         if args.plant == "kernel" and dist.get_rank() == args.late:
             truth["plant_ms"] = [taken(plant, device)]  # its calls end long before its work does
         name = f"{args.truth.stem}-{dist.get_rank()}.json"
@@ -303,23 +315,39 @@ def main() -> None:
 
 
 def turns(steps: Iterator[None], plant: Noted, device: torch.device) -> dict[str, Any]:
-    """Steps with the plant and without it in turns: the length of a step in each, ms."""
-    run(steps, WARM, device)
-    step: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(PAIRS):
-        for plant.on in (False, True):
-            step[plant.on].append(run(steps, BLOCK, device))
-    return {"with_ms": step[True], "without_ms": step[False]}
+    """Steps with the plant and without it in turns: what a step takes in each turn, and the host without its waits, ms."""
+    run(steps, WARM, plant, device)
+    found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    block = _WAITING if plant.waits else _AHEAD
+    for pair in range(TURNS // (2 * block)):
+        # Each is as often the first of the two: what drifts is in both.
+        for plant.on in (pair % 2 == 1, pair % 2 == 0):
+            found[plant.on].append(run(steps, block, plant, device))
+    plant.on = True
+    return {
+        f"{what}{name}_ms": [each[at] for each in found[on]]
+        for on, name in ((True, "with"), (False, "without"))
+        for at, what in enumerate(("", "own_"))
+    }
 
 
-def run(steps: Iterator[None], count: int, device: torch.device) -> float:
-    """So many steps, until their work is done; what one takes, ms."""
+def run(steps: Iterator[None], count: int, plant: Noted, device: torch.device) -> tuple[float, float]:
+    """So many steps, until their work is done; what one takes, and how much of it the host does not wait, ms."""
     finish(device)
-    begun = time.perf_counter()
+    begun, waited = time.perf_counter(), len(plant.waits)
     for _ in range(count):
         next(steps)
+    own = (time.perf_counter() - begun) * 1e3 - sum(plant.waits[waited:])
     finish(device)
-    return (time.perf_counter() - begun) * 1e3 / count
+    return (time.perf_counter() - begun) * 1e3 / count, own / count
+
+
+def one_step(steps: Iterator[None], plant: Noted) -> tuple[float, float]:
+    """One step as the host sees it, ms, and how much of it the host does not wait."""
+    begun, waited = time.perf_counter(), len(plant.waits)
+    next(steps)
+    took = (time.perf_counter() - begun) * 1e3
+    return took, took - sum(plant.waits[waited:])
 
 
 if __name__ == "__main__":

@@ -67,11 +67,10 @@ class Plan:
     def in_step(self) -> Plan:
         """The plan for one rank of several: by number of steps alone, so that all of them are timed and recorded over the
         same ones. A rank that is recorded by itself is in its profiler while the others wait for it."""
-        timed = min(self.timed_max, 2 * self.timed_min)
         return replace(
             self,
-            timed_min=timed,
-            timed_max=timed,
+            # Who is early and by how much differs from step to step.
+            timed_min=self.timed_max,
             active_max=self.active_min,
             active_seconds=max(self.active_seconds, _JOB_SECONDS),
         )

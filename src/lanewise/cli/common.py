@@ -41,6 +41,7 @@ __all__ = [
     "price_option",
     "print_or_write",
     "project_settings",
+    "samples_option",
     "step_row",
     "step_time_option",
 ]
@@ -84,6 +85,18 @@ def price_option(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.FloatRange(0),
         help="Price of an hour of what runs the steps: says what a step costs, and what each gain would save.  "
         "[default: the project's]",
+    )(command)
+
+
+def samples_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--samples`."""
+    return click.option(
+        "--samples",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        default=None,
+        metavar="FILE",
+        help="Also what `lanewise run --sample` of the same program has seen inside of its kernels: their loops, lines and "
+        "waits.",
     )(command)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lanewise.machine_code.limiter import Limiter
 
-__all__ = ["MEANINGS", "NO_WAITS", "expected_stalls", "stall_called", "top_stall"]
+__all__ = ["MEANINGS", "NO_WAITS", "expected_stalls", "stall_called", "top_stall", "wait_called"]
 
 _PREFIXES = ("smsp__pcsamp_warps_issue_stalled_", "smsp__average_warps_issue_stalled_")
 _SPELLED = {"no_instructions": "no_instruction"}
@@ -39,6 +39,7 @@ MEANINGS = {
 """What a warp waits for, to be read behind "it waits"."""
 
 NO_WAITS = frozenset({"selected", "not_selected"})
+_NO_WAIT_CALLED = {"selected": "issues", "not_selected": "ready while another warp issues"}
 
 _MEMORY = frozenset({"long_scoreboard", "lg_throttle"})
 _SHARED = frozenset({"mio_throttle", "short_scoreboard"})
@@ -73,6 +74,11 @@ def stall_called(text: str) -> str:
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     return _SPELLED.get(name, name)
+
+
+def wait_called(name: str) -> str:
+    """A reason as the name of what warps do meanwhile: `waits for the tensor cores`."""
+    return _NO_WAIT_CALLED.get(name) or f"waits {MEANINGS.get(name, f'for {name}')}"
 
 
 def top_stall(stalls: Mapping[str, float]) -> str:

@@ -7,7 +7,7 @@ that a program can be recorded where only torch is installed and a trace can be 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,8 @@ class StepTimes:
     up; `device` - device timestamps at the boundaries, where the host runs ahead; `mean` - the stretch between two
     synchronisations divided by its steps, where the host runs ahead and nothing may be added to the stream. `mean`
     has one sample, so p20 and p80 equal the median. `times_us` are the samples themselves in their order, so that two
-    runs can be compared with statistics.
+    runs can be compared with statistics. `behind_us`: how long after the end of each step the device was done with it,
+    where that is known: in a job of many ranks, how long a rank that is early will wait for the others.
     """
 
     median_us: float
@@ -46,6 +47,7 @@ class StepTimes:
     steps: int
     method: str
     times_us: tuple[float, ...] = ()
+    behind_us: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,10 @@ def _positive(value: Any) -> float | None:
     return float(value) if 0 < value < 1e15 else None
 
 
+def _not_negative(value: Any) -> float | None:
+    return 0.0 if isinstance(value, int | float) and value == 0 else _positive(value)
+
+
 def _times(value: Any) -> StepTimes | None:
     if not isinstance(value, Mapping):
         return None
@@ -167,8 +173,8 @@ def _times(value: Any) -> StepTimes | None:
     samples, steps, method = _whole(value.get("samples")), _whole(value.get("steps")), _text(value.get("method"))
     if median is None or samples is None or steps is None:
         return None
-    listed = value.get("times_us")
-    times = [_positive(time) for time in listed[:_MAX_TIMES]] if isinstance(listed, list | tuple) else []
+    times = _each(value.get("times_us"), _positive)
+    behind = _each(value.get("behind_us"), _not_negative)
     return StepTimes(
         median_us=median,
         p20_us=p20 or median,
@@ -176,8 +182,14 @@ def _times(value: Any) -> StepTimes | None:
         samples=samples,
         steps=steps,
         method=method or "",
-        times_us=tuple(time for time in times if time is not None),
+        times_us=times,
+        behind_us=behind if len(behind) == len(times) else (),
     )
+
+
+def _each(listed: Any, check: Callable[[Any], float | None]) -> tuple[float, ...]:
+    values = [check(value) for value in listed[:_MAX_TIMES]] if isinstance(listed, list | tuple) else []
+    return tuple(value for value in values if value is not None)
 
 
 def _energy(value: Any) -> Energy | None:

@@ -4,8 +4,8 @@ A node is a context: the path from the thread root through Python frames, module
 kernel or copy. Equal contexts are one node, however often they ran, so millions of events become thousands of nodes.
 
 Metrics are **exclusive**: what a node cost itself, without its children. Device time lies on the leaves (kernels,
-copies and sets) and nowhere else, which is why every view of a tree has the same total. `Tree.inclusive` adds up
-subtrees.
+copies and sets, or the parts of a kernel where it was sampled) and nowhere else, which is why every view of a tree has
+the same total. `Tree.inclusive` adds up subtrees.
 
 A tree is immutable, and a view of a tree is a tree again (see `lanewise.tree.views`).
 """
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMBINE",
+    "INSIDE",
     "KIND_NAMES",
     "METRICS",
     "PHASES",
@@ -53,13 +54,19 @@ class NodeKind:
     COPY = 8
     SET = 9
     MARK = 10
+    LOOP = 11
+    LINE = 12
+    STALL = 13
 
 
 KIND_NAMES: tuple[str, ...] = (
     "thread", "frame", "module", "annotation", "operator", "graph", "wait", "kernel", "copy", "set", "mark",
+    "loop", "line", "stall",
 )  # fmt: skip
 
 LEAVES = (NodeKind.KERNEL, NodeKind.COPY, NodeKind.SET)
+INSIDE = (NodeKind.LOOP, NodeKind.LINE, NodeKind.STALL)
+"""Parts of a kernel."""
 
 
 _TEXT_BITS = 26
@@ -242,8 +249,8 @@ class Tree:
         if metric in self.metrics:
             return self.metrics[metric]
         device = self.metrics["device"]
-        if metric in _KIND_OF:
-            return np.where(self.kind == _KIND_OF[metric], device, 0)
+        if metric in _KINDS_OF:
+            return np.where(np.isin(self.kind, _KINDS_OF[metric]), device, 0)
         if metric in _DIRECTIONS:
             rows = [row for row, text in enumerate(self.strings) if text == _DIRECTIONS[metric]]
             return np.where((self.kind == NodeKind.COPY) & np.isin(self.detail, rows), device, 0)
@@ -290,5 +297,5 @@ class Tree:
         return pl.DataFrame(columns)
 
 
-_KIND_OF = {"kernel": NodeKind.KERNEL, "copy": NodeKind.COPY, "set": NodeKind.SET}
+_KINDS_OF = {"kernel": (NodeKind.KERNEL, *INSIDE), "copy": (NodeKind.COPY,), "set": (NodeKind.SET,)}
 _DIRECTIONS = {"htod": "HtoD", "dtoh": "DtoH", "dtod": "DtoD"}

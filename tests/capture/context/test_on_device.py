@@ -66,6 +66,7 @@ def test_each_operator_has_its_kernels() -> None:
 
     tree = collected(work)
     assert losses(tree) == {}
+    assert tree.info.devices == (torch.cuda.get_device_name(),)
     for operator, count in (("aten::sin", 50), ("aten::cos", 7)):
         (node,) = rows(tree, operator)
         (kernel,) = [at for at in range(len(tree)) if tree.parent[at] == node and tree.kind[at] == NodeKind.KERNEL]
@@ -401,7 +402,8 @@ print(json.dumps({name: [len(ns), min(ns)] for name, ns in found.items()}))
 """,
         tmp_path,
     )
-    ours.pop("stderr"), theirs.pop("stderr")
+    ours.pop("stderr")
+    theirs.pop("stderr")
     # A tree has no counters in names.
     theirs = {re.sub(r"#\d+", "#*", name): value for name, value in theirs.items()}
     assert set(ours) == set(theirs)

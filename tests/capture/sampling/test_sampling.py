@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +16,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lanewise.capture.sampling.bursts import Bursts
+from lanewise.capture.sampling.kernel_title import title_of
+from lanewise.capture.sampling.on_main_thread import run_on_main_thread
 from lanewise.capture.sampling.pc_sampler import PcSampler, SamplingError, crc_of
+from lanewise.capture.sampling.sampled_program import SampledProgram
 from lanewise.capture.sampling.samples_file import samples_of, write_samples
 from lanewise.cli.reading.kernel import kernel
 from lanewise.cli.recording import sampled_run
 from lanewise.errors import InputError
+from lanewise.machine_code.cubins import Kernel
 from lanewise.machine_code.sampled import stalls
 from lanewise.machine_code.sampled.samples import read_samples
-from tests.capture.sampling.fake_cupti import FakeCupti, Recorded
+from tests.capture.sampling.fake_cupti import AT_A_TIME, FakeCupti, Recorded
 from tests.machine_code.test_planted_cuda import LISTED
 
 MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "machine-code" / "sampled.json"
@@ -36,45 +42,137 @@ def recorded(*names: str) -> Recorded:
     return found
 
 
+def sample(cupti: FakeCupti, fetches: int = 2, *, alone: bool = True) -> SampledProgram:
+    """A program that is sampled until so many fetches have ended."""
+    program = SampledProgram(
+        lambda: 1, lambda context: PcSampler(cupti, context, 15), every_s=0.001, alone=lambda: alone
+    )
+    program.begin()
+    wait_for(lambda: cupti.called.count("GetData") > 0 or program.problem != "")
+    if not program.problem:
+        assert all(cupti.fetched.acquire(timeout=10) for _ in range(fetches))
+    program.finish()
+    return program
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    """Does what a program does: instructions on the main thread, between which others may be run."""
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
 def sampled(folder: Path, *names: str, code: bool = True) -> Path:
-    """A file of two bursts."""
+    """A file of some fetches."""
     cupti = FakeCupti(recorded(*names))
-    bursts = Bursts(lambda: PcSampler(cupti, 1, 15), on_s=0.001, every_s=0.002)
-    bursts.begin()
-    assert all(cupti.stopped.acquire(timeout=10) for _ in range(2))
-    bursts.finish()
-    assert bursts.problem == ""
+    program = sample(cupti)
+    assert program.problem == ""
     for name in names if code else ():
         (folder / "old").mkdir(exist_ok=True)
         (folder / "old" / f"{name}.cubin").write_bytes(b"another version")
         (folder / f"{name}.cubin").write_bytes(name.encode())
     path = folder / "train.samples.json"
-    write_samples(path, samples_of(bursts, lambda data: crc_of(cupti, data), [folder]))
+    write_samples(path, samples_of(program.taken, program.seconds, lambda data: crc_of(cupti, data), [folder]))
     return path
 
 
-def test_a_burst_brings_all_samples_however_often_is_fetched() -> None:
+def test_all_samples_are_fetched_however_many_come_at_a_time() -> None:
     cupti = FakeCupti(recorded("row_sums", "transpose"))
     sampler = PcSampler(cupti, 1, 12)
-    sampler.start()
-    burst = sampler.stop()
+    taken = sampler.fetch()
     found: dict[tuple[str, int], dict[str, int]] = {}
-    for (_, name, offset, reason), number in burst.counts.items():
+    for (_, name, offset, reason), number in taken.counts.items():
         found.setdefault((name, offset), {})[reason] = number
     assert found == cupti.recorded
     assert cupti.called.count("GetData") > 1
-    assert burst.dropped == cupti.called.count("GetData")
+    assert taken.dropped == cupti.called.count("GetData")
     assert cupti.attributes[1] == 12
 
 
-def test_bursts_add_up_and_the_sampler_is_closed(tmp_path: Path) -> None:
-    samples = read_samples(sampled(tmp_path, "row_sums"))
-    (one,) = samples.kernels
-    once = recorded("row_sums")
-    assert samples.bursts >= 2
-    assert {(offset, reason): number for offset, reason, number in one.samples} == {
-        (offset, reason): samples.bursts * number for (_, offset), of in once.items() for reason, number in of.items()
-    }
+def test_fetches_add_up_and_the_sampler_is_closed() -> None:
+    cupti = FakeCupti(recorded("row_sums"))
+    program = sample(cupti, fetches=3)
+    fetches = cupti.called.count("GetData") // -(-len(cupti.recorded) // AT_A_TIME)
+    assert fetches >= 3
+    assert cupti.called[-1] == "Disable"
+    assert Counter(
+        {(name, offset, reason): number for (_, name, offset, reason), number in program.taken.counts.items()}
+    ) == Counter(
+        {
+            (name, offset, reason): fetches * number
+            for (name, offset), of in cupti.recorded.items()
+            for reason, number in of.items()
+        }
+    )
+
+
+def test_nothing_is_called_that_waits_for_launches_of_other_threads() -> None:
+    """CUPTI's Start and Stop hold what a launch on another thread waits for, and wait for what that thread holds."""
+    cupti = FakeCupti(recorded("row_sums"))
+    sample(cupti)
+    assert {"Start", "Stop"}.isdisjoint(cupti.called)
+    assert cupti.threads["Enable"] is threading.main_thread()
+    assert cupti.threads["GetData"] is not threading.main_thread()
+
+
+def test_it_is_not_switched_off_while_other_threads_may_launch() -> None:
+    cupti = FakeCupti(recorded("row_sums"))
+    program = sample(cupti, alone=False)
+    assert "Disable" not in cupti.called
+    assert program.problem == ""
+
+
+@pytest.mark.parametrize("silent", ["GetData", "Disable"])
+def test_a_driver_that_does_not_answer_does_not_hold_up_the_program(silent: str) -> None:
+    cupti = FakeCupti(recorded("row_sums"), silent=silent)
+    program = SampledProgram(
+        lambda: 1, lambda context: PcSampler(cupti, context, 15), every_s=0.001, patience_s=0.2, alone=lambda: True
+    )
+    program.begin()
+    wait_for(lambda: "GetData" in cupti.called)
+    begun = time.monotonic()
+    program.finish()
+    assert time.monotonic() - begun < 5
+    assert program.stuck
+    assert "the driver has not answered" in program.problem
+    assert "\n" not in program.problem
+    cupti.answers.set()
+
+
+def test_a_program_that_ends_before_it_could_be_sampled_ends() -> None:
+    """Its main thread came to no instruction more, where the sampling would have been switched on."""
+    begun, over = threading.Event(), threading.Event()
+    ran: list[bool] = []
+
+    def aside() -> None:
+        begun.set()
+        ran.append(run_on_main_thread(lambda: pytest.fail("ran"), over))
+
+    thread = threading.Thread(target=aside)
+    over.set()
+    thread.start()
+    thread.join(10)
+    assert begun.is_set()
+    assert ran == [False]
+
+
+def test_what_the_main_thread_raises_is_raised_where_it_was_asked() -> None:
+    raised: list[BaseException] = []
+
+    def fails() -> None:
+        raise OSError("no")
+
+    def aside() -> None:
+        try:
+            run_on_main_thread(fails, threading.Event())
+        except OSError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=aside)
+    thread.start()
+    wait_for(lambda: not thread.is_alive())
+    assert [str(error) for error in raised] == ["no"]
 
 
 def test_a_cubin_is_the_one_with_the_checksum_of_the_samples(tmp_path: Path) -> None:
@@ -84,16 +182,19 @@ def test_a_cubin_is_the_one_with_the_checksum_of_the_samples(tmp_path: Path) -> 
     }
 
 
-@pytest.mark.parametrize("verb", ["Enable", "SetConfigurationAttribute", "Start", "GetData"])
+@pytest.mark.parametrize("verb", ["Enable", "SetConfigurationAttribute", "GetData"])
 def test_where_it_is_forbidden_one_sentence_says_so(verb: str) -> None:
-    bursts = Bursts(lambda: PcSampler(FakeCupti(recorded("row_sums"), {verb: 35}), 1, 15), on_s=0.001, every_s=0.002)
-    bursts.begin()
-    bursts._thread.join(10)
-    assert bursts.problem.startswith(
+    program = sample(FakeCupti(recorded("row_sums"), {verb: 35}), fetches=0)
+    assert program.problem.startswith(
         "instructions cannot be sampled on this machine: the driver refuses it to this user"
     )
-    assert "\n" not in bursts.problem
-    assert bursts.found.counts == Counter()
+    assert "\n" not in program.problem
+    assert program.taken.counts == Counter()
+
+
+def test_a_full_buffer_of_the_card_ends_nothing() -> None:
+    program = sample(FakeCupti(recorded("row_sums"), {"GetData": 8}), fetches=0)
+    assert program.problem == ""
 
 
 def test_what_cannot_be_prepared_is_switched_off_again() -> None:
@@ -104,20 +205,27 @@ def test_what_cannot_be_prepared_is_switched_off_again() -> None:
 
 
 def test_a_program_without_a_device_is_not_sampled() -> None:
-    bursts = Bursts(lambda: None)
-    bursts.begin()
-    bursts.finish()
-    assert (bursts.problem, bursts.number) == ("", 0)
+    program = SampledProgram(lambda: 0, lambda context: pytest.fail("sampled"))
+    program.begin()
+    program.finish()
+    assert (program.problem, program.seconds) == ("", 0)
 
 
 def test_a_machine_without_the_library_says_so() -> None:
-    def none() -> None:
+    def none(context: int) -> PcSampler:
         raise OSError("libcupti.so: cannot open shared object file")
 
-    bursts = Bursts(none)
-    bursts.begin()
-    bursts._thread.join(10)
-    assert "no CUPTI library can be used" in bursts.problem
+    program = SampledProgram(lambda: 1, none)
+    program.begin()
+    wait_for(lambda: program.problem != "")
+    program.finish()
+    assert "no CUPTI library can be used" in program.problem
+
+
+def test_kernels_are_called_as_in_traces() -> None:
+    assert title_of("row_sums_apart") == "row_sums_apart"
+    assert title_of("_Z3addPfi") == "add(float*, int)"
+    assert title_of("_Z!") == "_Z!"
 
 
 def run(*words: str) -> str:
@@ -126,10 +234,14 @@ def run(*words: str) -> str:
     return " ".join(done.output.split())
 
 
+def listing_of(path: Path) -> list[Kernel]:
+    return [LISTED[path.stem]]
+
+
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What NVIDIA's tools print of the kernel that a file is named after."""
-    monkeypatch.setattr(stalls, "kernels_in", lambda path: [LISTED[path.stem]])
+    monkeypatch.setattr(stalls, "kernels_in", listing_of)
 
 
 @pytest.mark.usefixtures("listed")
@@ -212,7 +324,7 @@ def test_at_the_end_of_a_program_a_file_is_written_and_none_overwritten(
         ended: list[Any] = []
         monkeypatch.setattr(sampled_run.atexit, "register", ended.append)
         sampled_run.start({"out": str(tmp_path / "out"), "name": "train", "explain": True})
-        assert cupti.stopped.acquire(timeout=10)
+        wait_for(lambda: cupti.fetched.acquire(blocking=False))
         ended[0]()
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["train-rank1-2.samples.json", "train-rank1.samples.json"]
@@ -222,7 +334,11 @@ def test_at_the_end_of_a_program_a_file_is_written_and_none_overwritten(
 
 def test_where_code_and_samples_disagree_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = sampled(tmp_path, "row_sums")
-    monkeypatch.setattr(stalls, "kernels_in", lambda path: [replace(LISTED["double_constant"], code=renamed)])
+
+    def other(path: Path) -> list[Kernel]:
+        return [replace(LISTED["double_constant"], code=renamed)]
+
+    monkeypatch.setattr(stalls, "kernels_in", other)
     renamed = replace(LISTED["double_constant"].code, name="row_sums")
     text = run(str(path))
     assert "Limited by double precision" in text

@@ -160,3 +160,28 @@ def test_a_device_that_answers_late_does_not_make_tiny_steps_longer() -> None:
     (mean,), method = clock.samples()
     assert method == "mean"
     assert abs(mean - 60.0) < 5
+
+
+def test_how_far_the_device_is_behind_at_the_end_of_each_step() -> None:
+    """A rank that is early: its device waits for another rank's, and the host, at the next step's begin, for its device."""
+    device = FakeDevice(FakeTime())
+    clock = clock_of(device, marks=True)
+    clock.open()
+    for wait in (0.0, 3000.0, 1000.0):
+        device.time.pass_us(5000.0)
+        device.submit(wait)
+        clock.tick()
+        device.synchronize()
+        clock.resume()
+    clock.close()
+    summary = clock.summary()
+    assert summary is not None
+    assert summary.behind_us == (0.0, 3000.0, 1000.0)
+
+
+def test_without_marks_nothing_is_known_of_the_device() -> None:
+    clock = clock_of(FakeDevice(FakeTime()), marks=False)
+    run(FakeDevice(FakeTime()), clock, 3, host_us=55.0, device_us=3.2)
+    summary = clock.summary()
+    assert summary is not None
+    assert summary.behind_us == ()

@@ -82,14 +82,21 @@ def loops(number: int, times: int, around: Callable[[TraceBuilder], AbstractCont
     return summarise(Core(b.build()))
 
 
+def bare(_: TraceBuilder) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+def annotated(b: TraceBuilder) -> AbstractContextManager[object]:
+    return b.span("statistics")
+
+
+def with_stacks(b: TraceBuilder) -> AbstractContextManager[object]:
+    return b.frame("train.py(12): statistics")
+
+
 @pytest.mark.parametrize(
     "around",
-    [
-        lambda _: nullcontext(),
-        lambda b: b.span("statistics"),
-        lambda b: b.frame("train.py(12): statistics"),
-    ],
-    ids=["bare", "annotated", "with stacks"],
+    [bare, annotated, with_stacks],
 )
 def test_a_loop_of_short_calls_is_its_operator_and_not_python(
     around: Callable[[TraceBuilder], AbstractContextManager[object]],
@@ -133,6 +140,20 @@ def test_planted_causes_are_found_in_99_of_100_jobs() -> None:
         if said != (planted.rank, planted.cause) or abs(late[0].more_ns / planted.ns - 1) > 0.15:
             wrong.append((planted, said, [one.more_ns for one in late]))
     assert len(wrong) <= 1, wrong
+
+
+@pytest.mark.parametrize(("kernels", "is_late"), [(True, False), (False, True)])
+def test_a_host_that_submits_slowly_is_disturbed(kernels: bool, is_late: bool) -> None:
+    """18 calls that each take 52 us longer: work on the CPU, but to submit takes a host as long whatever the data is."""
+
+    def of(number: int, ns: int) -> RankSummary:
+        names = [("aten::addmm", ns), *((f"aten::other{at}", 1_000_000) for at in range(6))]
+        contexts = [ContextTime(Context("operator", name), [time] * 6, 18.0) for name, time in names]
+        contexts += [ContextTime(Context("kernel", "gemm"), [5_000_000] * 6, 18.0)] if kernels else []
+        return msgspec.structs.replace(made_rank(number), contexts=contexts, timed_ns=14e6)
+
+    job = compare_ranks([of(0, 500_000), of(1, 1_440_000), of(2, 500_000)])
+    assert bool(job.late) is is_late
 
 
 @pytest.mark.slow

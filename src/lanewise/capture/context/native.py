@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lanewise.capture import machine
 from lanewise.capture.accelerator import current_device
 from lanewise.capture.context import native_build
 from lanewise.capture.context.checks.frame_checks import first_difference
@@ -218,6 +219,7 @@ class Native:
             backward=sum(one["numbered_backward"] for one in raw["threads"]),
             linked=sum(one["linked_backward"] for one in raw["threads"]),
             accumulated=sum(one["accumulated"] for one in raw["threads"]),
+            devices=machine.devices_in_use() if self.device == "collected" else (),
         )
         return collected, raw["leaves"]
 

@@ -1,1 +1,1 @@
-"""Samples of what the warps of a program's kernels wait for, taken in bursts while it runs, by CUPTI."""
+"""Samples of what the warps of a program's kernels wait for, taken while it runs, by CUPTI."""

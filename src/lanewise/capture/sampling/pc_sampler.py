@@ -1,21 +1,30 @@
 """CUPTI's sampling of instructions on one device context, by its C interface: what warps wait for, at which instruction.
 
-The structures are those of `cupti_pcsampling.h` since CUDA 11.3; each begins with its size, which is how CUPTI knows which.
+It samples from when a `PcSampler` is made until it is closed; see `sampled_program` for why not in bursts. The structures
+are those of `cupti_pcsampling.h` since CUDA 11.3; each begins with its size, which is how CUPTI knows which.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-__all__ = ["Burst", "PcSampler", "SamplingError", "crc_of"]
+__all__ = ["PcSampler", "SamplingError", "Taken", "crc_of"]
 
 _NAME = 128
 _MOST_PCS = 4096
-_PERIOD, _MODE, _START_STOP, _FORMAT, _BUFFER = 1, 5, 6, 7, 8
+_MOST_FETCHES = 64
+"""At a time: what a program runs faster than it can be fetched waits for the next time."""
+_PERIOD, _SCRATCH, _MODE, _FORMAT, _BUFFER = 1, 3, 5, 7, 8
+_SCRATCH_BYTES = 16 << 20
+"""For some 90,000 instructions, between two fetches."""
 _CONTINUOUS, _PARSED = 1, 1
+_BUFFER_FULL = "CUPTI_ERROR_OUT_OF_MEMORY"
+"""Of the card's samples: some are lost, as `dropped` says."""
 
 
 class SamplingError(Exception):
@@ -69,7 +78,7 @@ class _Pc(ctypes.Structure):
     )
 
 
-class _Data(ctypes.Structure):
+class Data(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("asked", ctypes.c_size_t),
@@ -98,8 +107,8 @@ class _Cubin(ctypes.Structure):
 
 
 @dataclass(slots=True)
-class Burst:
-    """What a burst brought.
+class Taken:
+    """What was sampled.
 
     Attributes:
         counts: samples by (checksum of the cubin, function, offset in it in bytes, reason in NVIDIA's words).
@@ -109,7 +118,7 @@ class Burst:
     counts: Counter[tuple[int, str, int, str]] = field(default_factory=Counter[tuple[int, str, int, str]])
     dropped: int = 0
 
-    def add(self, other: Burst) -> None:
+    def add(self, other: Taken) -> None:
         """Put another one to it."""
         self.counts.update(other.counts)
         self.dropped += other.dropped
@@ -125,7 +134,7 @@ class _Room:
         for at, pc in enumerate(self._pcs):
             pc.size = ctypes.sizeof(_Pc)
             pc.reasons = ctypes.cast(ctypes.addressof(self._reasons) + at * step, ctypes.POINTER(_Reason))
-        self.data = _Data(ctypes.sizeof(_Data), _MOST_PCS)
+        self.data = Data(ctypes.sizeof(Data), _MOST_PCS)
         self.data.pcs = ctypes.cast(self._pcs, ctypes.POINTER(_Pc))
 
     def empty(self) -> None:
@@ -135,7 +144,8 @@ class _Room:
 
 
 class PcSampler:
-    """Samples of a context, every 2^`period` clocks of each multiprocessor. Kernels run as they would, side by side.
+    """Samples a context from now on, every 2^`period` clocks of each multiprocessor. Kernels run as they would, side by
+    side. It should be made on the thread that launches: CUPTI takes locks of its own and of the driver meanwhile.
 
     Args:
         cupti: the library that the process has loaded. context: of CUDA's driver.
@@ -150,7 +160,8 @@ class PcSampler:
         try:
             self._prepare(period)
         except SamplingError:
-            self.close()
+            with suppress(SamplingError):
+                self._call("Disable", self._words(_Enable))
             raise
 
     def _prepare(self, period: int) -> None:
@@ -161,12 +172,12 @@ class PcSampler:
         names = (ctypes.c_char_p * count)(*(ctypes.addressof(one) for one in buffers))
         self._call("GetStallReasons", self._words(_Reasons, count, index, names))
         self._names = {index[at]: buffers[at].value.decode(errors="replace") for at in range(count)}
-        # CUPTI fills the first by itself while a burst runs; the second takes what is fetched at its end.
-        self._own, self._asked = _Room(count), _Room(count)
+        # CUPTI fills this one by itself when it is switched off; another one takes what is fetched.
+        self._own = _Room(count)
         values = {
             _PERIOD: period,
             _MODE: _CONTINUOUS,
-            _START_STOP: 1,
+            _SCRATCH: _SCRATCH_BYTES,
             _FORMAT: _PARSED,
             _BUFFER: ctypes.addressof(self._own.data),
         }
@@ -175,45 +186,50 @@ class PcSampler:
         )
         self._call("SetConfigurationAttribute", self._words(_Configuration, len(values), attributes))
 
-    def start(self) -> None:
-        """Begin a burst."""
-        self._call("Start", self._words(_Enable))
+    @cached_property
+    def _asked(self) -> _Room:
+        return _Room(len(self._names))
 
-    def stop(self) -> Burst:
-        """End a burst."""
-        self._call("Stop", self._words(_Enable))
-        burst = Burst()
-        more = True
-        while more:
-            self._call("GetData", self._words(_GetData, ctypes.addressof(self._asked.data)))
-            more = self._asked.data.remaining > 0 and self._asked.data.number > 0
-            self._take(self._asked, burst)
-        self._take(self._own, burst)
-        return burst
+    def fetch(self) -> Taken:
+        """What was sampled since the last time. The program may launch meanwhile."""
+        taken, room = Taken(), self._asked
+        for _ in range(_MOST_FETCHES):
+            self._call("GetData", self._words(_GetData, ctypes.addressof(room.data)), beside=_BUFFER_FULL)
+            more = room.data.remaining > 0 and room.data.number > 0
+            self._take(room, taken)
+            if not more:
+                break
+        return taken
 
-    def close(self) -> None:
-        """Sample no more."""
+    def close(self) -> Taken:
+        """Sample no more; what is left."""
         self._call("Disable", self._words(_Enable))
+        taken = Taken()
+        self._take(self._own, taken)
+        return taken
 
-    def _take(self, room: _Room, burst: Burst) -> None:
-        burst.dropped += room.data.dropped
+    def _take(self, room: _Room, taken: Taken) -> None:
+        taken.dropped += room.data.dropped
         for at in range(room.data.number):
             pc = room.data.pcs[at]
             name = (pc.function or b"?").decode(errors="replace")
             for which in range(pc.number):
                 reason = self._names.get(pc.reasons[which].index, "?")
-                burst.counts[pc.crc, name, pc.offset, reason] += pc.reasons[which].samples
+                taken.counts[pc.crc, name, pc.offset, reason] += pc.reasons[which].samples
         room.empty()
 
     def _words(self, kind: Any, *rest: Any) -> Any:
         return kind(ctypes.sizeof(kind), None, self._context, *rest)
 
-    def _call(self, name: str, words: Any) -> None:
+    def _call(self, name: str, words: Any, beside: str = "") -> None:
+        """Call it; raises what it refuses with, but for one name."""
         code = getattr(self._cupti, f"cuptiPCSampling{name}")(ctypes.byref(words))
         if code:
             said = ctypes.c_char_p()
             self._cupti.cuptiGetResultString(code, ctypes.byref(said))
-            raise SamplingError(name, (said.value or b"?").decode(errors="replace"))
+            why = (said.value or b"?").decode(errors="replace")
+            if why != beside:
+                raise SamplingError(name, why)
 
 
 def crc_of(cupti: Any, cubin: bytes) -> int:

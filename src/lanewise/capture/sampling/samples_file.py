@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from lanewise._version import __version__
-from lanewise.capture.sampling.bursts import Bursts
+from lanewise.capture.sampling.kernel_title import title_of
+from lanewise.capture.sampling.pc_sampler import Taken
 
 __all__ = ["SAMPLES_SCHEMA", "caches", "samples_of", "write_samples"]
 
@@ -20,22 +21,21 @@ SAMPLES_SCHEMA = "lanewise.samples/1"
 _LARGEST = 64 << 20
 
 
-def samples_of(bursts: Bursts, crc: Callable[[bytes], int], folders: list[Path]) -> dict[str, Any]:
-    """All that was sampled, by kernel. `crc`: the checksum by which samples name a cubin."""
+def samples_of(taken: Taken, seconds: float, crc: Callable[[bytes], int], folders: list[Path]) -> dict[str, Any]:
+    """All that was sampled, in so many seconds, by kernel. `crc`: the checksum by which samples name a cubin."""
     by_kernel: dict[tuple[int, str], list[list[Any]]] = {}
-    for (cubin, name, offset, reason), number in sorted(bursts.found.counts.items()):
+    for (cubin, name, offset, reason), number in sorted(taken.counts.items()):
         by_kernel.setdefault((cubin, name), []).append([offset, reason, number])
     files = _files_of({name for _, name in by_kernel}, folders)
     kernels = [
-        {"name": name, "code": _code_of(cubin, files.get(name, []), crc), "samples": samples}
+        {"name": name, "title": title_of(name), "code": _code_of(cubin, files.get(name, []), crc), "samples": samples}
         for (cubin, name), samples in by_kernel.items()
     ]
     return {
         "schema": SAMPLES_SCHEMA,
         "version": __version__,
-        "bursts": bursts.number,
-        "seconds": round(bursts.seconds, 6),
-        "dropped": bursts.found.dropped,
+        "seconds": round(seconds, 6),
+        "dropped": taken.dropped,
         "kernels": kernels,
     }
 

@@ -159,7 +159,22 @@ class StepClock:
     def summary(self, skip: int = 0) -> StepTimes | None:
         """`samples` as median and spread; None without a complete step."""
         samples, method = self.samples(skip)
-        return _times(samples, self.steps - skip, method) if samples else None
+        if not samples:
+            return None
+        behind = self._behind_us() if method == "host" and not skip else []
+        return _times(samples, self.steps - skip, method, behind)
+
+    def _behind_us(self) -> list[float]:
+        """How long after each boundary but the first the device was done with what had been submitted until then, us.
+
+        Both clocks begin at the first boundary, where the device was idle. None unless every boundary has its mark.
+        """
+        if len(self._marks) < 2 or len(self._marks) != len(self._stamps):
+            return []
+        _, first = self._marks[0]
+        device = [self._device.between_us(first, mark) for _, mark in self._marks[1:]]
+        host = [(stamp - self._stamps[0]) / 1000.0 for stamp in self._stamps[1:]]
+        return [max(0.0, there - here) for there, here in zip(device, host, strict=True)]
 
     def _device_blocks(self, skip: int) -> list[float]:
         kept = [(at, mark) for at, mark in self._marks if at >= skip]
@@ -177,7 +192,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def _times(samples: Sequence[float], steps: int, method: str) -> StepTimes:
+def _times(samples: Sequence[float], steps: int, method: str, behind: Sequence[float]) -> StepTimes:
     return StepTimes(
         median_us=round(quantile(samples, 0.5), 3),
         p20_us=round(quantile(samples, 0.2), 3),
@@ -186,4 +201,5 @@ def _times(samples: Sequence[float], steps: int, method: str) -> StepTimes:
         steps=steps,
         method=method,
         times_us=tuple(round(sample, 3) for sample in samples),
+        behind_us=tuple(round(one, 3) for one in behind),
     )

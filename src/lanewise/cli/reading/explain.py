@@ -19,13 +19,14 @@ from lanewise.cli.common import (
     price_option,
     print_or_write,
     project_settings,
+    samples_option,
     step_time_option,
 )
 from lanewise.cli.outputs import formats, written
 
 if TYPE_CHECKING:
     from lanewise.diagnose.settings import Settings
-    from lanewise.report.model import Report
+    from lanewise.report.model import Report, TextBlock
 
 __all__ = ["explain"]
 
@@ -53,6 +54,7 @@ __all__ = ["explain"]
 )
 @click.option("--full", is_flag=True, help="The whole report, not only its first screen: as into a file.")
 @click.option("-v", "--verbose", is_flag=True, help="The same, with every check that found nothing, and why.")
+@samples_option
 @step_time_option
 @price_option
 @cache_option
@@ -65,6 +67,7 @@ def explain(
     ignore: tuple[str, ...],
     full: bool,
     verbose: bool,
+    samples: Path | None,
     step_time: float | None,
     price: float | None,
     cache: bool,
@@ -82,18 +85,28 @@ def explain(
     from msgspec.structs import replace
 
     from lanewise.diagnose.explain import explain as explain_trace
-    from lanewise.diagnose.explain import report_of
+    from lanewise.diagnose.explain import facts_of, report_of
     from lanewise.diagnose.report_cache import explained
+    from lanewise.diagnose.sampled_kernels import inside_statements, kernel_times, stalls_in, with_inside
+    from lanewise.errors import UsageError
     from lanewise.report.model import Note
     from lanewise.tree.fleet import holds_trees
 
     settings = project_settings(select, ignore, price=price)
     source, *others = sources
     if any(holds_trees(each) for each in sources):
-        _show(_of_trees(sources, settings, step_time), as_json, format_, full, verbose, output, force)
+        tree_report, inside = _of_trees(sources, settings, step_time, samples)
+        _show(tree_report, inside, as_json, format_, full, verbose, output, force)
         return
     source, said = (source, "") if others else _of_a_job(source, cache)
-    if others:
+    inside: list[TextBlock] = []
+    if samples is not None:
+        if others:
+            raise UsageError("--samples are of one process: name one trace")
+        facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
+        inside = inside_statements(kernel_times(facts), stalls_in(samples), facts.device.peak)
+        report = with_inside(report_of(facts, settings), inside, samples.name)
+    elif others:
         report = report_of(open_ranks(sources, cache=cache, step_time=step_time), settings)
     elif cache:
         report = explained(source, settings, step_time, opened=lambda name: open_trace(name, cache=True))
@@ -102,7 +115,7 @@ def explain(
     if said:
         click.echo(f"lanewise: {said}", err=True)
         report = replace(report, health=[*report.health, Note("info", "ranks", said)])
-    _show(report, as_json, format_, full, verbose, output, force)
+    _show(report, inside, as_json, format_, full, verbose, output, force)
 
 
 _MOST_RANKS = 16
@@ -136,9 +149,13 @@ def _of_a_job(source: str, cache: bool) -> tuple[str, str]:
     ], f"{source} holds {len(found.ranks)} ranks of one job: {which} is explained; {compare}"
 
 
-def _of_trees(sources: tuple[str, ...], settings: Settings, step_time: float | None) -> Report:
-    """The report on the sum of some trees. UsageError where a trace stands among them."""
+def _of_trees(
+    sources: tuple[str, ...], settings: Settings, step_time: float | None, samples: Path | None
+) -> tuple[Report, list[TextBlock]]:
+    """The report on the sum of some trees, and what was sampled inside of its kernels. UsageError where a trace stands
+    among them."""
     from lanewise.diagnose.of_tree.explain_tree import explain_tree
+    from lanewise.diagnose.sampled_kernels import inside_statements, kernel_times_of_tree, stalls_in, with_inside
     from lanewise.errors import UsageError
 
     if step_time is not None:
@@ -146,11 +163,22 @@ def _of_trees(sources: tuple[str, ...], settings: Settings, step_time: float | N
     tree, files = open_fleet(sources)
     path = sources[0] if len(sources) == 1 else f"{files} trees"
     size = Path(path).stat().st_size if files == 1 and Path(path).is_file() else 0
-    return explain_tree(tree, path=path, size=size, settings=settings)
+    report = explain_tree(tree, path=path, size=size, settings=settings)
+    if samples is None:
+        return report, []
+    inside = inside_statements(kernel_times_of_tree(tree), stalls_in(samples), None)
+    return with_inside(report, inside, samples.name), inside
 
 
 def _show(
-    report: Report, as_json: bool, format_: str, full: bool, verbose: bool, output: Path | None, force: bool
+    report: Report,
+    inside: list[TextBlock],
+    as_json: bool,
+    format_: str,
+    full: bool,
+    verbose: bool,
+    output: Path | None,
+    force: bool,
 ) -> None:
     form = "json" if as_json else format_
     if form in formats("report"):
@@ -162,5 +190,9 @@ def _show(
         print_or_write(lambda terminal: print_report(report, terminal, verbose=verbose), output, force)
     else:
         from lanewise.show.report.one_screen import print_one_screen
+        from lanewise.show.report.terminal import inside_block
 
-        print_one_screen(report, console())
+        screen = console()
+        print_one_screen(report, screen)
+        if inside:
+            screen.print(inside_block(inside))

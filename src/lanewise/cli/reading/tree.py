@@ -15,6 +15,7 @@ from lanewise.cli.common import (
     open_fleet,
     open_trace,
     output_option,
+    samples_option,
 )
 from lanewise.cli.outputs import deliver, formats, written
 
@@ -94,6 +95,7 @@ _FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "otlp", "hatchet
     help="Contexts below this percentage are summed up.",
 )
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=60, show_default=True, help="Rows.")
+@samples_option
 @click.option(
     "--source",
     "roots",
@@ -136,6 +138,7 @@ def tree(
     depth: int | None,
     min_share: float,
     limit: int,
+    samples: Path | None,
     roots: tuple[Path, ...],
     format_: str | None,
     way: str | None,
@@ -157,6 +160,9 @@ def tree(
 
     format_ = "json" if as_json else format_
     whole = _load(sources, steps, streams, cache, way)
+    if samples is not None and baseline is not None:
+        raise UsageError("--samples are of one run: leave out --baseline")
+    whole, said = _sampled(whole, samples)
     if format_ != "tree" or baseline is not None:
         everything, whole = whole, with_start_up(whole, start_up)
     else:
@@ -197,6 +203,7 @@ def tree(
         rows = tree_rows(shown, metric, min_share=min_share / 100, limit=limit, depth=depth)
         screen = console()
         screen.print(header(whole if view == "top-down" and not phases and not text else shown))
+        screen.print(*said, style="dim", end="\n" * len(said))
         if whole is not everything and start_up == "out" and baseline is None:
             early = int(everything.value("host")[start_up_of(everything)].sum())
             screen.print(
@@ -226,6 +233,25 @@ def _load(
 
         trees.append(build_tree(open_trace(source, cache=cache), steps=steps or None, streams=streams or None))
     return trees[0] if len(trees) == 1 else merge(trees)
+
+
+def _sampled(tree: Tree, samples: Path | None) -> tuple[Tree, list[str]]:
+    """The tree with what was sampled inside of its kernels, if anything was, and a sentence on how."""
+    if samples is None:
+        return tree, []
+    from lanewise.machine_code.sampled.parts import parts_of
+    from lanewise.machine_code.sampled.samples import read_samples
+    from lanewise.machine_code.sampled.stalls import stalls_of
+    from lanewise.tree.inside_kernels import share_of, with_insides
+
+    insides = parts_of(stalls_of(read_samples(samples)))
+    share = share_of(tree, insides)
+    if not share:
+        return tree, [f"none of the kernels in {samples.name} is in this tree"]
+    said = (
+        f"{share:.0%} of the device time is in kernels of {samples.name}; the parts of a kernel have the same shares "
+    )
+    return with_insides(tree, insides), [f"{said}wherever it was launched"]
 
 
 def _flat(shown: Tree, by: str, metric: str, limit: int, format_: str | None, output: Path | None, force: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from lanewise.cli.common import (
     open_trace,
     output_option,
     project_settings,
+    samples_option,
     step_time_option,
 )
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lanewise.measure.facts import Facts
     from lanewise.report.model import Report
     from lanewise.show.diff.diff_page import Base
+    from lanewise.tree.inside_kernels import Inside
 
 __all__ = ["view"]
 
@@ -58,6 +60,7 @@ __all__ = ["view"]
 @click.option(
     "--browser/--no-browser", default=True, show_default=True, help="Open a browser, or only print the address."
 )
+@samples_option
 @step_time_option
 @cache_option
 @output_option
@@ -68,6 +71,7 @@ def view(
     max_slices: int | None,
     perfetto: bool,
     browser: bool,
+    samples: Path | None,
     step_time: float | None,
     cache: bool,
     output: Path | None,
@@ -81,7 +85,16 @@ def view(
     from lanewise.diagnose.explain import facts_of, report_of
 
     settings = project_settings()
-    if not perfetto and baseline is None and _show_job(source, settings, browser, output, cache=cache, force=force):
+    if samples is not None and (perfetto or baseline is not None):
+        from lanewise.errors import UsageError
+
+        raise UsageError("--samples go with neither --perfetto nor --baseline")
+    if (
+        not perfetto
+        and baseline is None
+        and samples is None
+        and _show_job(source, settings, browser, output, cache=cache, force=force)
+    ):
         return
     if perfetto:
         facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
@@ -98,13 +111,16 @@ def view(
         check_output(output, force)
     facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
     report, most = report_of(facts, settings), max_slices or MAX_SLICES
+    insides: Mapping[str, Inside] = {}
+    if samples is not None:
+        report, insides = _sampled(facts, report, samples)
     base = _base(facts_of(open_trace(baseline, cache=cache)), facts, report, settings) if baseline is not None else None
     if output is None:
-        server = PageServer(facts, report, max_slices=most, sources=sources, base=base)
+        server = PageServer(facts, report, max_slices=most, sources=sources, base=base, insides=insides)
         _serve(server.address, server.address, browser, server.serve)
         return
     text = (
-        report_html(facts, report, max_slices=most, sources=sources)
+        report_html(facts, report, max_slices=most, sources=sources, insides=insides)
         if base is None
         else diff_html(facts, report, base, max_slices=most, sources=sources)
     )
@@ -141,6 +157,16 @@ def _show_job(source: str, settings: Settings, browser: bool, output: Path | Non
     server = job_server(found, told, source, settings, cache=cache)
     _serve(server.address, server.address, browser, server.serve)
     return True
+
+
+def _sampled(facts: Facts, report: Report, samples: Path) -> tuple[Report, Mapping[str, Inside]]:
+    """The report with what was sampled inside of kernels, and their parts."""
+    from lanewise.diagnose.sampled_kernels import inside_statements, kernel_times, stalls_in, with_inside
+    from lanewise.machine_code.sampled.parts import parts_of
+
+    stalls = stalls_in(samples)
+    inside = inside_statements(kernel_times(facts), stalls, facts.device.peak)
+    return with_inside(report, inside, samples.name), parts_of(stalls)
 
 
 def _base(earlier: Facts, facts: Facts, report: Report, settings: Settings) -> Base:

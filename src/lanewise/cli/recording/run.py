@@ -100,7 +100,7 @@ class RunCommand(click.Command):
 @click.option(
     "--sample",
     is_flag=True,
-    help="Record no steps: sample in bursts what the warps of its CUDA kernels wait for, and say it per source line.",
+    help="Record no steps: sample what the warps of its CUDA kernels wait for, and say it per source line.",
 )
 @price_option
 @click.option("--explain/--no-explain", default=True, show_default=True, help="Print the report when the program ends.")

@@ -1,4 +1,4 @@
-"""What `lanewise run --sample` does in the program's process: bursts of samples, and at the end a file and what it says."""
+"""What `lanewise run --sample` does in the program's process: samples, and at the end a file and what it says."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import atexit
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from lanewise.capture.file.save import free_path, rank_suffix
-from lanewise.capture.sampling.bursts import Bursts
 from lanewise.capture.sampling.device_context import context_in_use, loaded_cupti
 from lanewise.capture.sampling.pc_sampler import PcSampler, crc_of
+from lanewise.capture.sampling.sampled_program import PATIENCE_S, SampledProgram
 from lanewise.capture.sampling.samples_file import caches, samples_of, write_samples
 from lanewise.capture.say import say
 from lanewise.search import installed_first
 
-__all__ = ["PERIOD", "start"]
+__all__ = ["PERIOD", "sampler_of", "start"]
 
-PERIOD = 15
-"""A sample every 2^15 clocks of a multiprocessor: some thousands a millisecond on a large card."""
+PERIOD = 18
+"""A sample every 2^18 clocks of a multiprocessor, of each of its warps: some hundreds a millisecond on a large card."""
 _MAIN = """
 import sys; sys.path[:] = {search!r}
 from lanewise.cli.main import main
@@ -32,19 +33,25 @@ main()
 
 def start(order: dict[str, Any]) -> None:
     """Begins in the program's process, before its first line; `order` is what `lanewise run` was told."""
-    bursts = Bursts(_sampler)
-    atexit.register(_Afterwards(bursts, order).run)
-    bursts.begin()
+    sampled = SampledProgram(context_in_use, sampler_of)
+    atexit.register(_Afterwards(sampled, order).run)
+    sampled.begin()
 
 
-def _sampler() -> PcSampler | None:
-    context = context_in_use()
-    return PcSampler(loaded_cupti(), context, PERIOD) if context else None
+def sampler_of(context: int) -> PcSampler:
+    """What samples a context, as often as a program is sampled."""
+    return PcSampler(loaded_cupti(), context, PERIOD)
+
+
+def _end_in(seconds: float) -> None:
+    """A driver that does not answer may not let the process end either: then the system ends it."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 class _Afterwards:
-    def __init__(self, bursts: Bursts, order: dict[str, Any]) -> None:
-        self._bursts, self._explain = bursts, order["explain"]
+    def __init__(self, sampled: SampledProgram, order: dict[str, Any]) -> None:
+        self._sampled, self._explain = sampled, order["explain"]
         self._folder, self._name = Path(order["out"]).absolute(), order["name"] + rank_suffix(os.environ)
         self._process = os.getpid()
         self._search = [str(Path(__file__).resolve().parents[3]), *installed_first()]
@@ -56,19 +63,21 @@ class _Afterwards:
                 self._end()
 
     def _end(self) -> None:
-        bursts = self._bursts
-        bursts.finish()
-        if bursts.problem:
-            say(bursts.problem)
-        if not bursts.found.counts:
-            if not bursts.problem:
+        sampled = self._sampled
+        sampled.finish()
+        if sampled.problem:
+            say(sampled.problem)
+        if sampled.stuck:
+            _end_in(PATIENCE_S)
+        if not sampled.taken.counts:
+            if not sampled.problem:
                 say("nothing was sampled: no kernel of the program ran on a device while it was looked at")
             return
         cupti = loaded_cupti()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = free_path(self._folder, self._name, ".samples.json")
-            write_samples(path, samples_of(bursts, lambda code: crc_of(cupti, code), caches()))
+            write_samples(path, samples_of(sampled.taken, sampled.seconds, lambda code: crc_of(cupti, code), caches()))
         except OSError as error:
             say(f"cannot write samples in {self._folder}: {error.strerror or error}")
             return

@@ -57,6 +57,8 @@ _WHAT_IF: Headings = [
 ]
 _NAMED = 5
 _UNEVEN_HOSTS = 1.25
+_ALL_OF_IT = 0.9
+"""A job that gains at least this share of what its late rank gains gains it."""
 _FEW_IN_COMMON = 0.5
 """Where a larger share of what the ranks exchanged has no partner, they were recorded over other steps."""
 _AT_ONE_TIME_NS = 600e9
@@ -182,33 +184,46 @@ def _late(job: Job, delays: list[Delay], price: float) -> list[TextBlock]:
         )
         if advice := what_to_do(main, stacks=any(one.context.place for one in job.ranks[late.index].contexts)):
             said.append(TextBlock(advice, {}))
-    said.append(_without(job, delays, price))
-    return said
+    return said + _without(job, delays, price)
 
 
-def _without(job: Job, delays: list[Delay], price: float) -> TextBlock:
-    """The job without its late ranks, and what that saves: the latest one decides."""
+def _without(job: Job, delays: list[Delay], price: float) -> list[TextBlock]:
+    """The job without its late ranks, and what that saves: the latest one decides, and then the next."""
     worst = max(delays, key=lambda one: one.gain_ns)
     delay, step = worst.gain_ns, job.step_ns if job.timed else worst.step_ns
     if delay < 0.01 * step:
-        return TextBlock(
-            "The job does not wait for that: the device has other work meanwhile. A step takes {step} in any case.",
-            {"step": time(step)},
+        why = "other ranks are as late" if worst.alone_ns >= 0.01 * step else "the device has other work meanwhile"
+        return [
+            TextBlock(
+                f"The job does not wait for that: {why}. A step takes {{step}} in any case.",
+                {"step": time(step)},
+            )
+        ]
+    said = [
+        TextBlock(
+            "Without {what} a step of the job would take about {without} instead of {step} ({how}){saves}.",
+            {
+                "what": text("this" if len(delays) == 1 else "all of this"),
+                "without": time(max(step - delay, 0.0)),
+                "step": time(step),
+                "how": text(
+                    "timed without the profiler, less what the replay of the late rank gains"
+                    if job.timed
+                    else "the late rank replayed with and without it"
+                ),
+                "saves": text(f", which saves {saved}" if (saved := price_text(min(delay, step) / 1e3, price)) else ""),
+            },
         )
-    return TextBlock(
-        "Without {what} a step of the job would take about {without} instead of {step} ({how}){saves}.",
-        {
-            "what": text("this" if len(delays) == 1 else "all of this"),
-            "without": time(max(step - delay, 0.0)),
-            "step": time(step),
-            "how": text(
-                "timed without the profiler, less what the replay of the late rank gains"
-                if job.timed
-                else "the late rank replayed with and without it"
-            ),
-            "saves": text(f", which saves {saved}" if (saved := price_text(min(delay, step) / 1e3, price)) else ""),
-        },
-    )
+    ]
+    if delay < _ALL_OF_IT * worst.alone_ns:
+        said.append(
+            TextBlock(
+                "By itself the late rank would gain {alone}; then another one is the last, by the steps timed without the "
+                "profiler.",
+                {"alone": time(worst.alone_ns)},
+            )
+        )
+    return said
 
 
 def _doubts(job: Job, together: Matched) -> list[TextBlock]:

@@ -19,25 +19,31 @@ class KernelSamples(msgspec.Struct, frozen=True):
     """Of one kernel.
 
     Attributes:
-        name: untrusted text. code: the file of its machine code, "" if unknown.
+        name: of its function; untrusted text. code: the file of its machine code, "" if unknown.
+        title: as traces call it, "" where that was not written.
         samples: by offset of the instruction in bytes, and reason in NVIDIA's words.
     """
 
     name: str
     samples: list[tuple[int, str, int]]
     code: str = ""
+    title: str = ""
+
+    @property
+    def called(self) -> str:
+        """As traces and trees call it."""
+        return self.title or self.name
 
 
 class Samples(msgspec.Struct, frozen=True):
     """Of a run.
 
     Attributes:
-        bursts: how often was sampled. seconds: how long, together. dropped: samples that were lost.
+        seconds: how long was sampled. dropped: samples that were lost.
     """
 
     schema: str
     kernels: list[KernelSamples]
-    bursts: int = 0
     seconds: float = 0.0
     dropped: int = 0
 

@@ -38,7 +38,7 @@ class Stalls:
     """What the warps of a kernel waited for.
 
     Attributes:
-        name: of the kernel. share: of all samples of the run. number: samples.
+        name: of the kernel, as traces call it. share: of all samples of the run. number: samples.
         reasons: by NVIDIA's short names, the most first.
         lines: source lines, the most sampled first; none where the code is unknown or has no lines.
         instructions: those that were sampled, in order of the code; none where it is unknown.
@@ -106,7 +106,7 @@ def _of_kernel(samples: KernelSamples, share: float) -> Stalls:
                 by_place.setdefault(one.place, Counter()).update(by_offset[one.address])
     lines = sorted((_sampled(place, of) for place, of in by_place.items()), key=lambda one: -one.number)
     return Stalls(
-        samples.name,
+        samples.called,
         share,
         reasons.total(),
         dict(reasons.most_common()),

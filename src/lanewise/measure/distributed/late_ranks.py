@@ -35,6 +35,9 @@ _CALL_NS, _SHORT_NOISE = 30_000, 2.0
 """Many calls that each take less than so much longer are a disturbed host, unless all of them take so many times as long
 in addition."""
 
+_SUBMITTED_NS = 100_000
+"""The same for operators where a device does their work: to submit it takes a host as long whatever the data is."""
+
 _SPREADS = 4.5
 """And by so many times the spread that the contexts of this job show."""
 
@@ -152,6 +155,8 @@ def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> 
     threshold = max((max(of_step, _OF_STEP_UNLIKE) if unlike else of_step) * step_ns, _LEAST_NS)
     found = table.excess(_ONE_OF_STEP * step_ns if unlike else 0.0)
     excess = [[one for one in mine if _in_most_steps(ordered[row], one)] for row, mine in enumerate(found)]
+    if unlike:
+        excess = [_without_its_part(mine, threshold) for mine in excess]
     more = np.array([sum(one.more_ns for one in mine) for mine in excess])
     late = [
         Late(row, float(more[row]), sorted(excess[row], key=lambda one: -one.more_ns))
@@ -174,6 +179,13 @@ def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> 
         threshold_ns=threshold,
         late=late,
     )
+
+
+def _without_its_part(excess: list[Excess], threshold: float) -> list[Excess]:
+    """What a stage of a pipeline does more, but for device work that is its part of the model: less of it than makes a
+    rank late."""
+    on_device = sum(one.more_ns for one in excess if one.context.on_device)
+    return [one for one in excess if not one.context.on_device] if on_device < threshold else excess
 
 
 def _in_most_steps(rank: RankSummary, one: Excess) -> bool:
@@ -270,6 +282,8 @@ class _Table:
         on_device = np.array([one.on_device for one in self.contexts], dtype=bool)
         between = np.array([_is_between(one) for one in self.contexts], dtype=bool)
         noise = np.where(on_device, _DEVICE_NOISE, self._host_noise(on_device))
+        operator = np.array([one.kind == "operator" for one in self.contexts], dtype=bool)
+        call_ns = np.where(operator & on_device.any(), _SUBMITTED_NS, _CALL_NS)
         for row in range(len(self.time)):
             others = np.delete(np.arange(len(self.time)), row)
             if len(others) > _ENOUGH:
@@ -284,7 +298,7 @@ class _Table:
             by_calls = np.where(self.count[row] > calls, (1.0 - calls / np.maximum(self.count[row], 1e-9)), 0.0)
             often = (by_calls * self.time[row] > _CONTEXT_NS) & (by_calls > _MORE_CALLS) & ~between
             apart = 1.48 * np.median(np.abs(even - np.median(even, axis=0)), axis=0) * scale
-            short = ~on_device & (more < _CALL_NS * np.maximum(self.count[row], 1.0))
+            short = ~on_device & (more < call_ns * np.maximum(self.count[row], 1.0))
             differs = np.maximum(np.where(short, np.maximum(noise, _SHORT_NOISE), noise) * usual, _SPREADS * apart)
             differs = np.where(often, 0.0, differs)
             stands_out = self.common & (more > np.maximum(differs, _CONTEXT_NS)) & ~slower

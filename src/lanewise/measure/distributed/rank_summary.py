@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from array import array
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -13,7 +16,7 @@ from lanewise.measure.distributed.communications import Communication, communica
 from lanewise.measure.distributed.own_work import Context, own_work
 from lanewise.measure.distributed.ranks import rank_of, world_in
 from lanewise.replay.simulate import simulate
-from lanewise.trace.metadata import from_metadata
+from lanewise.trace.metadata import Recorded, from_metadata
 
 __all__ = ["ContextTime", "RankSummary", "summarise", "with_shared"]
 
@@ -30,7 +33,7 @@ class ContextTime(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """
 
     context: Context
-    time_ns: list[int]
+    time_ns: Sequence[int]
     count: float
     shared: bool = False
     called_in: str = ""
@@ -57,6 +60,8 @@ class RankSummary(msgspec.Struct, frozen=True):
         device: name of the accelerator, "" without one.
         steps: numbers of the steps compared.
         timed_ns: step without a profiler as the recorder timed it, the waits for others included; 0 if it did not.
+        own_timed_ns: of each step timed, what the host took that did not wait for the device; empty if unknown.
+        behind_ns: how long after each of these the device was done. That is a wait for others in all ranks but the last.
         recorded_ns: the same while it was recorded.
         alone_ns: the step without profiler if no collective took any time: what this rank needs by itself.
         contexts: its own work.
@@ -81,12 +86,22 @@ class RankSummary(msgspec.Struct, frozen=True):
     link: float = 0.0
     base_ns: int = 0
     began_ns: int = 0
+    own_timed_ns: list[float] = []
+    behind_ns: list[float] = []
 
 
 def with_shared(summary: RankSummary, seen: dict[Context, Context]) -> RankSummary:
-    """The same with the contexts that other ranks have, too, held once: they are most of what a summary takes."""
+    """The same, packed: the contexts that other ranks have, too, are held once, and times side by side. They are most of
+    what a summary takes."""
     contexts = [
-        msgspec.structs.replace(one, context=seen.setdefault(one.context, one.context)) for one in summary.contexts
+        ContextTime(
+            seen.setdefault(one.context, one.context),
+            array("q", one.time_ns),
+            one.count,
+            one.shared,
+            sys.intern(one.called_in),
+        )
+        for one in summary.contexts
     ]
     return msgspec.structs.replace(summary, contexts=contexts)
 
@@ -107,6 +122,7 @@ def summarise(core: Core) -> RankSummary:
         for column, context in enumerate(work.contexts)
     ]
     first = _first_step(core)
+    own_timed, behind = _timed(recorded)
     numbers = trace.steps.number[first : first + graph.steps].tolist() if trace.steps.recorded else []
     return RankSummary(
         rank=rank_of(core),
@@ -125,7 +141,21 @@ def summarise(core: Core) -> RankSummary:
         link=core.device.peak.link if core.device.peak is not None else 0.0,
         base_ns=trace.base_ns,
         began_ns=trace.base_ns + int(trace.steps.start[0]) if trace.base_ns else 0,
+        own_timed_ns=own_timed,
+        behind_ns=behind,
     )
+
+
+def _timed(recorded: Recorded | None) -> tuple[list[float], list[float]]:
+    """What the host took by itself in each timed step, and how long the device was behind after it, ns.
+
+    A step begins with the wait for what the device still had to do at the end of the one before.
+    """
+    times = recorded.unprofiled if recorded is not None else None
+    if times is None or len(times.behind_us) != len(times.times_us):
+        return [], []
+    own = [max(0.0, took - waits) * 1e3 for took, waits in zip(times.times_us[1:], times.behind_us[:-1], strict=True)]
+    return own, [one * 1e3 for one in times.behind_us[1:]]
 
 
 def _devices(core: Core) -> int:

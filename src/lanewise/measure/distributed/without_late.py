@@ -7,6 +7,7 @@ late rank's work is scaled first, so that its replay takes as long: what recordi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,8 @@ from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.late_ranks import Excess, Job, Late
 from lanewise.measure.distributed.own_work import Context, OwnWork, device_contexts, own_work
 from lanewise.measure.distributed.together.matched_communications import Matched
+from lanewise.measure.distributed.together.next_latest import gain_of_job
+from lanewise.measure.distributed.together.replayed_together import RanksTogether
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
 from lanewise.replay.undistort import slower
@@ -27,8 +30,11 @@ _ONE_NS = 200_000
 """A stretch of the host this long without a row in it takes as long while it is recorded: sleep, other code, a loader."""
 
 
+_TOGETHER = 8
+"""Stages of a pipeline that are replayed together: the late one and those next to it."""
+
 _HOSTS = (0.5, 2.0)
-"""What recording costs is known to within these factors of a host's work."""
+"""What recording costs is known to within these factors of a host's work; but it is never slower than while recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +42,15 @@ class Delay:
     """What a late rank costs its job.
 
     Attributes:
-        step_ns: the step of that rank by itself, ns. gain_ns: how much of it goes with what the rank does more.
+        step_ns: the step of that rank by itself, ns. gain_ns: how much of the job's step goes with what the rank does more.
         host_scale: how many times as long its host takes as was computed, by the timed step.
+        alone_ns: what the rank gains by itself; the job gains less where another one is then the last.
     """
 
     step_ns: float
     gain_ns: float
     host_scale: float = 1.0
+    alone_ns: float = 0.0
 
     def of(self, one: Excess) -> float:
         """By what a context's time is to be multiplied."""
@@ -50,8 +58,18 @@ class Delay:
         return 1.0 if on_device or _is_fixed(one.context, one.mine_ns, one.mine_count) else self.host_scale
 
 
+Stepping = Callable[[StepGraph, float], float]
+"""The step of a job from the replay of its late rank, and from how many times as long the hosts of the others take; ns."""
+
+
 def delay_of(
-    core: Core, late: Late, host_factor: float, *, timed_ns: float = 0.0, moving: Mapping[int, float] | None = None
+    core: Core,
+    late: Late,
+    host_factor: float,
+    *,
+    timed_ns: float = 0.0,
+    moving: Mapping[int, float] | None = None,
+    step: Stepping = lambda graph, _: simulate(graph).step_ns,
 ) -> Delay:
     """What a late rank costs its job.
 
@@ -60,6 +78,7 @@ def delay_of(
         host_factor: how much slower its host was while it was recorded than the others'.
         timed_ns: the job's step as timed without a profiler, 0 if it was not.
         moving: what moving the data takes in its communication (`by_itself`).
+        step: what its replay makes of the job's step; the step of that rank alone by default.
     """
     work = own_work(core)
     if not len(core.trace.device_work):
@@ -78,25 +97,31 @@ def delay_of(
     even = np.where(graph.on_host, np.maximum(graph.gap - removed, 0.0) / host_factor, graph.gap)
     now = replace(graph, gap=even + removed)
     fixed = np.minimum(_of_nodes(core, work, dict.fromkeys(_fixed(work), 1.0)), now.gap)
-    scale = _as_long_as(timed_ns, lambda factor: slower(now, factor, fixed=fixed, held=held)) if timed_ns else 1.0
+
+    def at(factor: float) -> float:
+        return step(slower(now, factor, fixed=fixed, held=held), factor)
+
+    recorded = float((core.graph.gap - fixed)[graph.on_host].sum() / max((now.gap - fixed)[graph.on_host].sum(), 1.0))
+    scale = _as_long_as(timed_ns, at, recorded) if timed_ns else 1.0
     now = slower(now, scale, fixed=fixed, held=held)
     # What goes is as large a part of each stretch as before, of what is fixed and of what is scaled.
     gone = _of_nodes(core, work, {one: part for one, part in share.items() if one in _fixed(work)})
     gone = np.minimum(gone, removed)
     without = now.gap - np.where(graph.on_host, gone + (removed - gone) * scale, 0.0)
-    before = simulate(now).step_ns
-    after = simulate(replace(now, gap=np.maximum(without, 0.0), duration=now.duration * left)).step_ns
+    before = step(now, scale)
+    after = step(replace(now, gap=np.maximum(without, 0.0), duration=now.duration * left), scale)
     return Delay(before, max(0.0, before - after), scale)
 
 
-def _as_long_as(timed_ns: float, at: Callable[[float], StepGraph]) -> float:
-    """The factor at which a graph takes as long as was timed; 1 where no host within `_HOSTS` explains that."""
-    low, high = _HOSTS
-    if not simulate(at(low)).step_ns < timed_ns < simulate(at(high)).step_ns:
+def _as_long_as(timed_ns: float, at: Callable[[float], float], recorded: float) -> float:
+    """The factor at which the step takes as long as was timed; 1 where no host within `_HOSTS`, or as slow as while it was
+    recorded, explains that."""
+    low, high = _HOSTS[0], max(_HOSTS[1], recorded)
+    if not at(low) < timed_ns < at(high):
         return 1.0
     while high / low > 1.005:
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if simulate(at(middle)).step_ns < timed_ns else (low, middle)
+        low, high = (middle, high) if at(middle) < timed_ns else (low, middle)
     return (low * high) ** 0.5
 
 
@@ -106,14 +131,49 @@ def delays_of(job: Job, together: Matched, core_of: Callable[[int], Core]) -> tu
     Args:
         job, together: its ranks, and what they did together. core_of: the rank of a row of the job.
     """
-    # The latest rank makes up the timed step, others with it do not; nor do stages of a pipeline, which wait by design.
-    timed = job.step_ns if job.timed and job.alike else 0.0
     delays: list[Delay] = []
     for late in job.late:
-        factor, moving = float(job.host_factor[late.index]), together.moving(late.index)
-        timed_ns = 0.0 if delays else timed
-        delays.append(delay_of(core_of(late.index), late, factor, timed_ns=timed_ns, moving=moving))
-    return as_timed(job, delays[0]) if delays else job, delays
+        factor, core = float(job.host_factor[late.index]), core_of(late.index)
+        moving = together.moving(late.index)
+        # The latest rank makes up the timed step, others with it do not.
+        timed_ns = job.step_ns if job.timed and not delays else 0.0
+        if job.alike:
+            delays.append(delay_of(core, late, factor, timed_ns=timed_ns, moving=moving))
+            continue
+        rows = _with(job, together, late.index)
+        ranks = [(row, by_itself(core if row == late.index else core_of(row), together.moving(row))) for row in rows]
+        step = RanksTogether.of(ranks, [*together.collectives, *together.transfers]).step
+        # Their hosts are as they are: what the stages of a pipeline do cannot be compared.
+        delays.append(delay_of(core, late, 1.0, timed_ns=timed_ns, moving=moving, step=step))
+    if delays:
+        job = as_timed(job, delays[0])
+    gains = {late.index: delay.gain_ns for late, delay in zip(job.late, delays, strict=True)}
+    return job, [
+        replace(delay, gain_ns=gain_of_job(job, late.index, gains, on_device=_on_device(late)), alone_ns=delay.gain_ns)
+        for late, delay in zip(job.late, delays, strict=True)
+    ]
+
+
+def _on_device(late: Late) -> bool:
+    main = late.excess[0].context
+    return main.on_device and not _holds(main)
+
+
+def _with(job: Job, together: Matched, row: int) -> list[int]:
+    """Ranks over the same steps that exchange data with one, or with such: itself, then the nearest."""
+    near: defaultdict[int, list[int]] = defaultdict(list)
+    for pair in together.transfers:
+        (one, _), (other, _) = pair
+        near[one].append(other)
+        near[other].append(one)
+    found = [row]
+    for one in found:
+        found += dict.fromkeys(
+            other for other in near[one] if other not in found and job.ranks[other].steps == job.ranks[row].steps
+        )
+        if len(found) >= _TOGETHER:
+            break
+    return found[:_TOGETHER]
 
 
 def as_timed(job: Job, delay: Delay) -> Job:

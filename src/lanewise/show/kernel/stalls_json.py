@@ -23,7 +23,6 @@ def stalls_json(samples: Samples, stalls: Sequence[Stalls]) -> str:
     data = {
         "schema": STALLS_SCHEMA,
         "version": __version__,
-        "bursts": samples.bursts,
         "seconds": samples.seconds,
         "dropped": samples.dropped,
         "meanings": MEANINGS,

@@ -24,8 +24,7 @@ _WORTH = 0.02
 def render_stalls(samples: Samples, stalls: Sequence[Stalls]) -> RenderableType:
     """One paragraph for each of the kernels that were sampled most."""
     number = sum(one.number for one in stalls)
-    bursts = "1 burst" if samples.bursts == 1 else f"{samples.bursts} bursts"
-    head = f"{number:,} samples in {bursts} of together {format_quantity('time', 1e9 * samples.seconds)}"
+    head = f"{number:,} samples in {format_quantity('time', 1e9 * samples.seconds)}"
     if samples.dropped:
         head += f"; {samples.dropped:,} more were lost"
     parts: list[RenderableType] = [Text(head, style="dim")]

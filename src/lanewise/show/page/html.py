@@ -11,6 +11,7 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from lanewise.show.page.timeline import MAX_SLICES
 from lanewise.show.report.json import to_plain
 from lanewise.show.report.short_markdown import short_markdown
 from lanewise.show.safe_text import clean
+from lanewise.tree.inside_kernels import Inside
 
 __all__ = ["Bundle", "bundle", "document", "json_for_html", "page", "report_blocks", "report_html"]
 
@@ -53,7 +55,14 @@ def bundle() -> Bundle:
         ) from None
 
 
-def report_html(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES, sources: Path | None = None) -> str:
+def report_html(
+    facts: Facts,
+    report: Report,
+    *,
+    max_slices: int = MAX_SLICES,
+    sources: Path | None = None,
+    insides: Mapping[str, Inside] | None = None,
+) -> str:
     """One self-contained page about a trace.
 
     Args:
@@ -61,19 +70,25 @@ def report_html(facts: Facts, report: Report, *, max_slices: int = MAX_SLICES, s
         report: the report on them.
         max_slices: above this number the timeline leaves out the shortest slices, and says so.
         sources: folder of the program's sources, to show lines of them beside the calls; None: the page holds none.
+        insides: what was sampled inside of kernels, by their names.
     """
-    blocks = report_blocks(facts, report, max_slices=max_slices, sources=sources)
+    blocks = report_blocks(facts, report, max_slices=max_slices, sources=sources, insides=insides)
     return page(report, overview_block(facts, report), blocks)
 
 
 def report_blocks(
-    facts: Facts, report: Report, *, max_slices: int = MAX_SLICES, sources: Path | None = None
+    facts: Facts,
+    report: Report,
+    *,
+    max_slices: int = MAX_SLICES,
+    sources: Path | None = None,
+    insides: Mapping[str, Inside] | None = None,
 ) -> dict[str, bytes]:
     """The packed blocks of one trace, in the order in which the page unpacks them."""
     return {
         "timeline": timeline_block(facts, report, max_slices=max_slices),
         "tables": tables_block(facts),
-        "tree": tree_block(facts, sources=sources),
+        "tree": tree_block(facts, sources=sources, insides=insides),
         "predicted": before_after_block(facts, report),
     }
 

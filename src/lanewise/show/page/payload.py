@@ -5,6 +5,7 @@ Every cap is stated in the block itself (`omitted`, `total`), so that the page c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from lanewise.show.report.tables import cut_tables, measure_section, profiler_ta
 from lanewise.trace.groups import mask_of
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import KINDS, TABLES, Kind
+from lanewise.tree.inside_kernels import Inside, with_insides
 
 __all__ = [
     "environment",
@@ -381,12 +383,13 @@ def histograms(facts: Facts) -> dict[str, Any]:
     return rows
 
 
-def tree_block(facts: Facts, *, sources: Path | None = None) -> bytes:
+def tree_block(facts: Facts, *, sources: Path | None = None, insides: Mapping[str, Inside] | None = None) -> bytes:
     """Calling-context trees, ready to draw: one per question.
 
     Args:
         facts: the measures.
         sources: folder of the program's sources, whose lines around each frame go into the page; None for no source.
+        insides: what was sampled inside of kernels, by their names.
     """
     from lanewise.tree.build import whole_tree
     from lanewise.tree.limits import limit_nodes
@@ -394,7 +397,8 @@ def tree_block(facts: Facts, *, sources: Path | None = None) -> bytes:
     from lanewise.tree.views import bottom_up, modules, top_down
 
     tree = facts.of(whole_tree)
-    views: dict[str, Tree] = {"program": top_down(tree), "ran": top_down(tree, placement="ran", fold=False)}
+    whole = with_insides(tree, insides) if insides else tree
+    views: dict[str, Tree] = {"program": top_down(whole), "ran": top_down(whole, placement="ran", fold=False)}
     if tree.total("device"):
         views["kernels"] = bottom_up(tree)
     views["modules"] = modules(top_down(tree, fold=False))

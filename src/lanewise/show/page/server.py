@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from lanewise.show.page.html import page, report_html
 from lanewise.show.page.payload import overview_block, tables_block, tree_block
 from lanewise.show.page.timeline import MAX_SLICES
 from lanewise.show.page.window_queries import Windows
+from lanewise.tree.inside_kernels import Inside
 
 __all__ = ["PageServer"]
 
@@ -36,6 +37,7 @@ class PageServer:
         max_slices: up to this many slices travel inside the page; above, the page asks for windows.
         sources: folder of the program's sources, to show lines of them beside the calls.
         base: an earlier run that it is compared with. Both timelines then travel inside the page, up to `max_slices` each.
+        insides: what was sampled inside of kernels, by their names.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class PageServer:
         max_slices: int = MAX_SLICES,
         sources: Path | None = None,
         base: Base | None = None,
+        insides: Mapping[str, Inside] | None = None,
     ) -> None:
         self._facts, self._report, self._sources, self._base = facts, report, sources, base
+        self._insides = insides
         self._inside = len(facts.trace) <= max_slices
         self._max_slices = max_slices
         self._lock = threading.Lock()
@@ -78,7 +82,13 @@ class PageServer:
         if self._base is not None:
             return diff_html(self._facts, self._report, self._base, max_slices=self._max_slices, sources=self._sources)
         if self._inside:
-            return report_html(self._facts, self._report, max_slices=self._max_slices, sources=self._sources)
+            return report_html(
+                self._facts,
+                self._report,
+                max_slices=self._max_slices,
+                sources=self._sources,
+                insides=self._insides,
+            )
         return page(self._report, overview_block(self._facts, self._report), {}, server=f"/{self.token}")
 
     @cached_property
@@ -91,7 +101,7 @@ class PageServer:
 
     @cached_property
     def _tree(self) -> bytes:
-        return tree_block(self._facts, sources=self._sources)
+        return tree_block(self._facts, sources=self._sources, insides=self._insides)
 
     @cached_property
     def _predicted(self) -> bytes:

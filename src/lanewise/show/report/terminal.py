@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -18,7 +18,7 @@ from lanewise.show.report.picks import command, step_sentence
 from lanewise.show.report.terminal_table import AtWidth, table_renderable
 from lanewise.show.safe_text import clean
 
-__all__ = ["TRY_ON_THE_CPU", "class_bar", "head_facts", "print_report", "render", "way_on"]
+__all__ = ["TRY_ON_THE_CPU", "class_bar", "head_facts", "inside_block", "print_report", "render", "way_on"]
 
 _LEVEL = {"bad": ("✗", "bold red"), "warn": ("!", "yellow"), "info": ("·", "dim"), "ok": ("✓", "green")}
 _CLASS_STYLE = {
@@ -106,6 +106,13 @@ def _verdict(report: Report) -> list[RenderableType]:
         lines.append(Text(f"  {cost}", style="dim"))
     lines += [_indented(Text(clean(str(statement), 500), style="dim")) for statement in report.statements]
     return lines
+
+
+def inside_block(inside: Sequence[TextBlock]) -> RenderableType:
+    """What was sampled inside of kernels, below a report."""
+    return Group(
+        Text(), _heading("Inside its kernels"), *(_indented(Text(clean(str(statement), 700))) for statement in inside)
+    )
 
 
 def class_bar(shares: Mapping[str, float], width: int) -> RenderableType:

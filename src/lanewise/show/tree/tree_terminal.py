@@ -21,7 +21,7 @@ from lanewise.show.safe_text import clean, shorten
 from lanewise.show.tree.context_label import context_label
 from lanewise.trace.frames import parse_frame
 from lanewise.tree.forest import preorder, subtree_sums
-from lanewise.tree.model import PHASES, NodeKind, Phase, Tree
+from lanewise.tree.model import INSIDE, PHASES, NodeKind, Phase, Tree
 from lanewise.tree.source_excerpt import find_source
 from lanewise.tree.watching.watched_text import watched_lines
 
@@ -207,7 +207,8 @@ def tree_text(
         sign = "-" if row.value < 0 else ""
         line = Text(f"{sign + format_quantity(unit, abs(row.value)):>10}")
         # How often a function was entered is not known of a program that was watched.
-        count = f"{row.count:,}" if row.count or metric != "host" else ""
+        part = bool(row.nodes) and int(tree.kind[row.nodes[-1]]) in INSIDE
+        count = f"{row.count:,}" if row.count or (metric != "host" and not part) else ""
         line.append(f" {_percent(row.share):>7} {count:>7}  ")
         guides = _guides(row.last)
         line.append(guides, style="dim")

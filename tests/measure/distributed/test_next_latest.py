@@ -1,0 +1,63 @@
+"""The job without its late rank goes at the pace of the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from lanewise.measure.distributed.late_ranks import Job, compare_ranks
+from lanewise.measure.distributed.together.next_latest import gain_of_job
+from tests.support.made_ranks import made_rank
+
+MS = 1e6
+
+
+def job_of(*ranks: tuple[Sequence[float], Sequence[float]]) -> Job:
+    """Ranks by what their hosts take in each timed step, and how long the device is then behind, ms."""
+    made = [
+        msgspec.structs.replace(
+            made_rank(number), own_timed_ns=[one * MS for one in own], behind_ns=[one * MS for one in behind]
+        )
+        for number, (own, behind) in enumerate(ranks)
+    ]
+    return compare_ranks(made)
+
+
+def gain(job: Job, ms: float, *, on_device: bool = False) -> float:
+    return gain_of_job(job, len(job.ranks) - 1, {len(job.ranks) - 1: ms * MS}, on_device=on_device) / MS
+
+
+@pytest.mark.parametrize(
+    ("early", "gains"),
+    [((6.0, 6.0), 5.0), ((3.0, 3.0), 3.0), ((8.0, 2.0), 3.5), ((0.0, 0.0), 0.0)],
+    ids=["early enough", "early", "early in one step", "as late"],
+)
+def test_what_the_late_rank_gains_ends_where_the_next_is_the_last(early: Sequence[float], gains: float) -> None:
+    """The late one gains 5 ms of 20; in each step the other is early by so many ms."""
+    other = [20.0 - one for one in early], [1.0 + one for one in early]
+    assert gain(job_of(other, ([20.0, 20.0], [1.0, 1.0])), 5.0) == pytest.approx(gains)
+
+
+def test_the_latest_of_the_others_counts() -> None:
+    ranks = [([20.0 - early] * 2, [1.0 + early] * 2) for early in (6.0, 2.0, 4.0, 0.0)]
+    assert gain(job_of(*ranks), 5.0) == pytest.approx(2.0)
+
+
+def test_a_late_device_goes_with_what_it_does_after_its_host() -> None:
+    """Both hosts take 20 ms; the late device needs 10 ms after that, which are what it does more."""
+    job = job_of(([20.0, 20.0], [10.0, 10.0]), ([20.0, 20.0], [10.0, 10.0]))
+    assert gain(job, 10.0, on_device=True) == pytest.approx(10.0)
+    assert gain(job, 10.0) == pytest.approx(0.0)
+
+
+def test_another_late_rank_gains_its_own() -> None:
+    job = job_of(([10.0], [11.0]), ([19.0], [2.0]), ([20.0], [1.0]))
+    assert gain_of_job(job, 2, {2: 8 * MS}, on_device=False) / MS == pytest.approx(1.0)
+    assert gain_of_job(job, 2, {1: 7 * MS, 2: 8 * MS}, on_device=False) / MS == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize("own", [[], [19.0, 19.0, 19.0]], ids=["not timed", "timed over other steps"])
+def test_where_the_others_were_not_timed_the_job_gains_what_the_rank_does(own: Sequence[float]) -> None:
+    assert gain(job_of((own, own), ([20.0, 20.0], [1.0, 1.0])), 5.0) == pytest.approx(5.0)
