@@ -181,11 +181,14 @@ def _broken(line: str, width: int) -> list[str]:
     """A command on as many lines as it needs; what is copied from all of them runs, unless the path is in quotes."""
     if len(line) <= width:
         return [line]
+    command, option = line.rsplit(" ", 1)
+    room = width - len(" \\")
+    pieces = [command[at : at + room] for at in range(0, len(command), room)]
     # A shell takes out a backslash at the end of a line, in the middle of a word, too.
-    joint = "" if "'" in line else "\\"
-    room = width - len(joint)
-    pieces = [line[at : at + room] for at in range(0, len(line), room)]
-    return [*(piece + joint for piece in pieces[:-1]), pieces[-1]]
+    joint = "" if "'" in command else "\\"
+    whole = f"{pieces[-1]} {option}"
+    last = [whole] if len(whole) <= width else [f"{pieces[-1]} \\", f"    {option}"]
+    return [*(piece + joint for piece in pieces[:-1]), *last]
 
 
 def _lines(
