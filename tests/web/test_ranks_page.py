@@ -57,7 +57,7 @@ def test_the_late_rank_stands_out(
     assert page.evaluate("document.documentElement.scrollWidth <= 700")
     headings = page.locator("h2").all_text_contents()
     assert "Ranks, per step without the profiler (2)" in headings
-    assert "What late ranks do more (2)" in headings
+    assert "What late ranks do more (1)" in headings
 
 
 def test_a_rank_leads_to_its_own_page(open_page: Open, tmp_path: Path, late_job: tuple[RanksRead, JobTold]) -> None:
