@@ -5,7 +5,7 @@ import type { ComponentChildren } from 'preact'
 export function Wide({ label, children }: { label: string; children: ComponentChildren }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what can be moved sideways must be reachable by keys.
-    <section class="wide" tabIndex={0} aria-label={label}>
+    <section class="picture" tabIndex={0} aria-label={label}>
       {children}
     </section>
   )
