@@ -69,6 +69,11 @@ class Fork:
             return json.loads(text) if text else {"error": "the process ended without a result"}
         return None
 
+    def ask_to_end(self) -> None:
+        """SIGTERM, which the function may answer with what it has."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._child, signal.SIGTERM)
+
     def kill(self) -> None:
         """End it, and whatever it has started, without waiting for that: giving back a device may take seconds."""
         with contextlib.suppress(ProcessLookupError):

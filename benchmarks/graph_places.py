@@ -19,19 +19,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.context.programs import Model
+from benchmarks.context.programs import HEADS, Model
 from benchmarks.fresh import call
 from benchmarks.machine import described
 from torch import nn
 
 import lanewise
 from lanewise.capture.recording import Options, Recording
-from lanewise.trace.frames import is_library, parse_frame
 from lanewise.trace.metadata import from_metadata
-from lanewise.tree.build import build_tree
-from lanewise.tree.forest import nearest_marked
-from lanewise.tree.model import NodeKind, Tree
-from lanewise.tree.views import placed
+from lanewise.trace.model import Trace
+from lanewise.tree.from_trace.replays import find_replays
+from lanewise.tree.model import NodeKind, Phase, Tree
+from lanewise.tree.views import user_frames
 
 STEPS = 120
 Step = Callable[[], Any]
@@ -61,8 +60,9 @@ def mlp() -> Step:
 
 def _llama(layers: int = 8, length: int = 64) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     torch.manual_seed(0)
-    net = Model(layers, 256, 1000).cuda()
-    cos, sin = torch.randn(length, 32, device="cuda"), torch.randn(length, 32, device="cuda")
+    width = 256
+    net = Model(layers, width, 1000).cuda()
+    cos, sin = (torch.randn(length, width // HEADS, device="cuda") for _ in range(2))
     return net, (torch.randint(0, 1000, (4, length), device="cuda"), cos, sin)
 
 
@@ -141,30 +141,34 @@ def main() -> None:
     """Measure, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", nargs="*", default=list(PROGRAMS), choices=list(PROGRAMS))
-    parser.add_argument("--rounds", type=int, default=2, help="processes of each kind")
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each kind; 0 leaves the cost out")
+    parser.add_argument("--seconds", type=float, default=240, help="of a process, at most")
+    parser.add_argument("--traces", default="", help="folder that keeps the traces")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/graph-places.json"))
     given = parser.parse_args()
     result: dict[str, Any] = {"programs": {}}
     for name in given.programs:
-        rounds = [
-            {looks: call(partial(measured, name, looks), seconds=240) for looks in (True, False)}
-            for _ in range(given.rounds)
-        ]
-        with_, without = ([one[looks].get("step_us") for one in rounds] for looks in (True, False))
-        answer = rounds[0][True] | {"step_us_looked_on": with_, "step_us_not": without}
-        if all(with_) and all(without):
-            answer["ratio"] = round(float(np.median(with_) / np.median(without)), 4)
+        answer = call(partial(measured, name, True, given.traces), seconds=given.seconds)
+        times: dict[bool, list[Any]] = {True: [answer.get("step_us")], False: []}
+        for looks in (False, *(True, False) * (given.rounds - 1))[: 2 * given.rounds]:
+            times[looks].append(call(partial(measured, name, looks), seconds=given.seconds).get("step_us"))
+        if given.rounds:
+            answer |= {"step_us_looked_on": times[True], "step_us_not": times[False]}
+            if all(times[True]) and all(times[False]):
+                answer["ratio"] = round(float(np.median(times[True]) / np.median(times[False])), 4)
         print(name, json.dumps(answer), flush=True)
         result["programs"][name] = answer
+        given.out.write_text(json.dumps(result, indent=1) + "\n")
+    # Uses the device, which a process that forks must not.
     result["machine"] = described()
     given.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def measured(name: str, looks: bool) -> dict[str, Any]:
-    """One program, recorded in a process of its own."""
+def measured(name: str, looks: bool, folder: str = "") -> dict[str, Any]:
+    """One program, recorded in a process of its own; the trace goes to `folder` if there is one."""
     said: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        recording = Recording(Options(out=Path(folder), graphs=looks), said.append)
+    with tempfile.TemporaryDirectory() as temporary:
+        recording = Recording(Options(out=Path(folder or temporary), name=name, graphs=looks), said.append)
         recording.start()
         recording.step()
         step = PROGRAMS[name]()
@@ -186,53 +190,63 @@ def measured(name: str, looks: bool) -> dict[str, Any]:
         return answer | (shares(trace) if looks else {})
 
 
-def shares(trace: Any) -> dict[str, Any]:
+def shares(trace: Trace) -> dict[str, Any]:
     """Of the device time of replayed nodes: what has a place, a line of the program's, and a module."""
     recorded = from_metadata(trace.metadata)
+    graphs = recorded.graphs if recorded is not None else None
     device, nodes = trace.device_work, trace.links.graph_nodes
-    whole = int(trace.duration[device[nodes]].sum())
-    tree = build_tree(trace)
-    time = tree.metrics["device"]
-    at_launch = int(time[below(tree, tree.kind == NodeKind.GRAPH)].sum())
-    # What was not replayed stands elsewhere, and is little.
-    eager = int(trace.duration[device[~nodes]].sum())
-    forward = placed(tree, "forward")
-    own = np.zeros(len(forward), dtype=bool)
-    for node in np.flatnonzero(forward.kind == NodeKind.FRAME).tolist():
-        own[node] = not is_library(parse_frame(forward.label(node)).file)
-    line, module = below(forward, own), below(forward, forward.kind == NodeKind.MODULE)
-    theirs = forward.metrics["device"]
-    optimizer = forward.phase == 4
-    return {
-        "graphs": len(recorded.graphs.graphs) if recorded is not None and recorded.graphs is not None else 0,
+    time = trace.duration[device]
+    whole = int(time[nodes].sum())
+    answer: dict[str, Any] = {
+        "graphs": len(graphs.graphs) if graphs is not None else 0,
+        "captured_nodes": sum(map(len, graphs.graphs)) if graphs is not None else 0,
         "nodes": int(nodes.sum()),
         "replayed_ms": round(whole / 1e6, 3),
-        "eager_ms": round(eager / 1e6, 3),
-        "at_a_place": share(whole - at_launch, whole),
-        "at_a_line": share(int(theirs[line].sum()), whole + eager),
-        "at_a_module": share(int(theirs[module].sum()), whole + eager),
-        "at_a_module_or_in_the_optimizer": share(int(theirs[module | optimizer].sum()), whole + eager),
-        "dearest_without_a_module": dearest(forward, ~(module | optimizer)),
+        "eager_ms": round(int(time[~nodes].sum()) / 1e6, 3),
+    }
+    replays = find_replays(trace)
+    if replays is None:
+        return answer | {"at_a_place": 0.0}
+    known = replays.node >= 0
+    tree = replays.tree
+    times = np.bincount(replays.node[known], weights=time[known], minlength=len(tree))
+    own, module, optimizer = user_frames(tree), tree.kind == NodeKind.MODULE, tree.phase == Phase.OPTIMIZER
+    line, module, module_or_optimizer = (below(tree, marked) for marked in (own, module, module | optimizer))
+    return answer | {
+        "at_a_place": share(times.sum(), whole),
+        "at_a_line": share(times[line].sum(), whole),
+        "at_a_module": share(times[module].sum(), whole),
+        "at_a_module_or_in_the_optimizer": share(times[module_or_optimizer].sum(), whole),
+        "dearest_without_a_line": dearest(tree, np.where(line, 0, times)),
+        "dearest_without_a_module": dearest(tree, np.where(module_or_optimizer, 0, times)),
     }
 
 
-def dearest(tree: Tree, chosen: np.ndarray) -> list[str]:
-    """Names of the contexts that hold the most of the work without a module."""
-    time = np.where(chosen, tree.metrics["device"], 0)
-    rows = [node for node in np.argsort(-time)[:4].tolist() if time[node]]
+def below(tree: Tree, marked: np.ndarray) -> np.ndarray:
+    """Which nodes are marked or stand below one that is; backward work stands below its forward operator."""
+    found = marked.copy()
+    for start in range(len(tree)):
+        node, way = start, set[int]()
+        while node >= 0 and not marked[node] and node not in way:
+            way.add(node)
+            node = int(tree.forward[node] if tree.forward[node] >= 0 else tree.parent[node])
+        found[start] = node >= 0 and marked[node]
+    return found
+
+
+def dearest(tree: Tree, times: np.ndarray) -> list[str]:
+    """Names of the contexts that hold the most time, with the one above, us."""
+    rows = [node for node in np.argsort(-times)[:4].tolist() if times[node]]
     return [
-        f"{tree.label(int(tree.parent[node]))} > {tree.label(node)[:60]}: {time[node] / 1e3:.1f} us" for node in rows
+        f"{tree.label(int(tree.parent[node])) if tree.parent[node] >= 0 else ''} > {tree.label(node)}: "
+        f"{times[node] / 1e3:.1f}"
+        for node in rows
     ]
 
 
-def below(tree: Tree, marked: np.ndarray) -> np.ndarray:
-    """Which nodes have a marked one above them."""
-    return nearest_marked(tree.parent, marked) >= 0
-
-
-def share(part: int, whole: int) -> float:
+def share(part: float, whole: int) -> float:
     """Rounded to four digits."""
-    return round(part / max(1, whole), 4)
+    return round(float(part) / max(1, whole), 4)
 
 
 if __name__ == "__main__":

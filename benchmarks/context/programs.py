@@ -7,7 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-__all__ = ["PROGRAMS"]
+__all__ = ["HEADS", "PROGRAMS", "Model"]
+
+HEADS = 4
+"""Of attention in `Model`."""
 
 
 def adds(device: str, count: int = 5_000) -> Callable[[], None]:
@@ -57,7 +60,7 @@ class Model(nn.Module):
     def __init__(self, layers: int, width: int, words: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(words, width)
-        self.layers = nn.ModuleList(Block(width, 4) for _ in range(layers))
+        self.layers = nn.ModuleList(Block(width, HEADS) for _ in range(layers))
         self.norm = nn.RMSNorm(width)
         self.head = nn.Linear(width, words, bias=False)
 
@@ -75,7 +78,7 @@ def llama(device: str, layers: int = 16, width: int = 64, length: int = 8) -> Ca
     model = Model(layers, width, 128).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
     tokens = torch.randint(0, 128, (1, length), device=device)
-    cos, sin = torch.randn(length, width // 4, device=device), torch.randn(length, width // 4, device=device)
+    cos, sin = (torch.randn(length, width // HEADS, device=device) for _ in range(2))
 
     def step() -> None:
         optimizer.zero_grad()

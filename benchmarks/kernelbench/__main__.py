@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import shutil
 import signal
 import sys
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--level", type=int, nargs="*", default=[])
     parser.add_argument("--only", nargs="*", default=[], help="numbers of problems")
+    parser.add_argument("--sample", type=int, default=0, help="this many of them, drawn with a fixed seed")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--budget", default="60s")
     parser.add_argument("--modes", nargs="*", default=list(_MODES), help="of torch.compile, to hold plans against")
@@ -56,9 +58,7 @@ def main() -> None:
     rows: dict[str, Any] = {}
     folder = Path(tempfile.mkdtemp(prefix="lanewise-kernelbench-"))  # which a fork does not take away when it ends
     try:
-        for problem in problems:
-            if asked.only and str(problem.number) not in asked.only:
-                continue
+        for problem in _asked(problems, asked):
             if time.monotonic() - began > asked.seconds:
                 break
             rows[problem.name] = _run(problem, asked, folder)
@@ -73,6 +73,12 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(json.dumps(totals(rows)))
+
+
+def _asked(problems: list[Problem], asked: argparse.Namespace) -> list[Problem]:
+    """Those asked for; a sample is in random order, so that one that the time cuts short is a sample, too."""
+    wanted = [one for one in problems if not asked.only or str(one.number) in asked.only]
+    return random.Random(0).sample(wanted, min(asked.sample, len(wanted))) if asked.sample else wanted
 
 
 def _run(problem: Problem, asked: argparse.Namespace, folder: Path) -> dict[str, Any]:

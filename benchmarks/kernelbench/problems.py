@@ -72,11 +72,14 @@ def loaded(problem: Problem, device: str) -> tuple[Any, Callable[[int], tuple[An
 
     module = _module(problem.path)
     torch.manual_seed(0)
-    model = module.Model(*module.get_init_inputs()).to(device)
+    with torch.device(device):  # drawn there: inputs of gigabytes take seconds elsewhere
+        model = module.Model(*module.get_init_inputs()).to(device)
 
     def inputs(seed: int) -> tuple[Any, ...]:
         torch.manual_seed(seed)
-        return tuple(one.to(device) if isinstance(one, torch.Tensor) else one for one in module.get_inputs())
+        with torch.device(device):
+            given = module.get_inputs()
+        return tuple(one.to(device) if isinstance(one, torch.Tensor) else one for one in given)
 
     return model, inputs
 

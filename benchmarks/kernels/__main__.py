@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.kernels.bench import run, warm
+from benchmarks.kernels.bench import names_in, run, warm
 from benchmarks.kernels.cases.groups import GROUPS
 from benchmarks.kernels.charts import write_charts
 
@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--group", action="append", choices=list(GROUPS), default=[])
     parser.add_argument("--match", default="", help="regular expression that the name of a case must hold")
+    parser.add_argument("--missing-from", type=Path, nargs="*", default=[], help="leave out what these results hold")
     parser.add_argument("--seconds", type=float, default=500, help="start no case after this many seconds")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--no-tuning", action="store_true")
@@ -32,9 +33,10 @@ def main() -> None:
     options = parser.parse_args()
     modes = ("compile", "max-autotune") if options.max_autotune else ("compile",)
     tuning_too = not options.no_tuning and not options.tune_behind
+    held = frozenset(name for path in options.missing_from for name in names_in(path))
     if options.compile_only:
         ahead = () if options.tune_only else modes[:1]
-        took = warm(tuple(options.group), options.workers, ahead, options.seconds, options.match, tuning_too)
+        took = warm(tuple(options.group), options.workers, ahead, options.seconds, options.match, tuning_too, held)
         print(f"compiled in {took:.1f} s")
         return
     document = run(
@@ -47,6 +49,7 @@ def main() -> None:
         modes=modes,
         workers=options.workers,
         match=options.match,
+        held=held,
         tune_only=options.tune_only,
         keep=options.keep,
         say=lambda text: print(text, flush=True),

@@ -25,7 +25,7 @@ from lanewise.kernels.cost import card_named
 from lanewise.kernels.dispatch import tuning
 from lanewise.kernels.dispatch.launcher import Kernel
 
-__all__ = ["SCHEMA", "gate", "measure", "run", "tune", "warm"]
+__all__ = ["SCHEMA", "gate", "measure", "names_in", "run", "tune", "warm"]
 
 SCHEMA = 1
 _FLOOR = 2e-3  # of the largest value: about half a rounding step of bf16
@@ -140,8 +140,19 @@ def measure(case: Case, copy: float, rounds: int = 10, modes: Sequence[str] = ("
     return record
 
 
+def names_in(path: Path) -> list[str]:
+    """The cases that a result has times of."""
+    return [case["name"] for case in json.loads(path.read_text(encoding="utf-8"))["cases"] if "arms" in case]
+
+
 def _work(
-    index: int, count: int, groups: tuple[str, ...], modes: tuple[str, ...], match: str, tuning_too: bool
+    index: int,
+    count: int,
+    groups: tuple[str, ...],
+    modes: tuple[str, ...],
+    match: str,
+    tuning_too: bool,
+    held: frozenset[str],
 ) -> None:
     """Compile a share of what a run will need, into the caches on disk."""
     import torch._inductor.config
@@ -149,6 +160,8 @@ def _work(
     torch._inductor.config.compile_threads = 1  # the processes are the parallelism
     jobs: list[tuple[Case, Any]] = []
     for case in cases(groups, match):
+        if case.name in held:
+            continue
         jobs += [(case, candidate) for candidate in (case.tune[2] if case.tune and tuning_too else (None,))]
         jobs += [(case, mode) for mode in modes if mode in case.compiled]
     for number, (case, what) in enumerate(jobs):
@@ -175,12 +188,13 @@ def warm(
     seconds: float = 150,
     match: str = "",
     tuning_too: bool = True,
+    held: frozenset[str] = frozenset(),
 ) -> float:
     """Compile candidates and torch.compile arms in parallel processes; returns the seconds it took."""
     start = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     running = [
-        context.Process(target=_work, args=(i, workers, groups, modes, match, tuning_too)) for i in range(workers)
+        context.Process(target=_work, args=(i, workers, groups, modes, match, tuning_too, held)) for i in range(workers)
     ]
     for process in running:
         process.start()
@@ -203,11 +217,12 @@ def run(
     modes: tuple[str, ...] = ("compile",),
     workers: int = 0,
     match: str = "",
+    held: frozenset[str] = frozenset(),
     keep: bool = False,
     tune_only: bool = False,
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """Run the cases within `seconds`; what was not reached is listed under `skipped`."""
+    """Run the cases within `seconds`, but for those of the names `held`; what was not reached is under `skipped`."""
     start = time.perf_counter()
     late = 0.8  # past this share of the time the slow compilations are left out
     document: dict[str, Any] = {
@@ -223,13 +238,23 @@ def run(
         modes = ()
     if workers:
         document["warm_seconds"] = round(
-            warm(groups, workers, tuple(m for m in modes if m == "compile"), match=match, tuning_too=tuning_too), 1
+            warm(
+                groups,
+                workers,
+                tuple(m for m in modes if m == "compile"),
+                match=match,
+                tuning_too=tuning_too,
+                held=held,
+            ),
+            1,
         )
         say(f"compiled in {document['warm_seconds']} s")
     document["calibration_start"] = calibrate()
     copy = document["calibration_start"]["copy_gb_per_s"]
     say(f"copy {copy} GB/s, bf16 {document['calibration_start']['bf16_tflop_per_s']} TFLOP/s")
     for case in cases(groups, match):
+        if case.name in held:
+            continue
         if time.perf_counter() - start > seconds:
             document["skipped"].append(case.name)
             continue

@@ -91,7 +91,7 @@ def _rows() -> Iterator[Job]:
     """Whole rows, with the row in fp32 across the reductions or (lean) in half precision."""
     for block, warps in ((4096, 8), (8192, 8), (16384, 8), (16384, 16), (32768, 16), (32768, 32)):
         for lean in (False, True):
-            cut = {"ROWS": 1, "BLOCK": block, "STAGES": 1, "LEAN": lean, "STREAM": False, "FULL": True, "EVEN": True}
+            cut = {"ROWS": 1, "BLOCK": block, "LEAN": lean, "STREAM": False, "FULL": True, "EVEN": True}
             title = f"{block}, {warps} warps{', lean' if lean else ''}"
             meta = {"SCALE": 1.0, "HAS_MASK": False, "ALIGN": 1, **cut}
             yield (
@@ -100,7 +100,7 @@ def _rows() -> Iterator[Job]:
                 lambda m=meta, w=warps: build(softmax_kernels._softmax_rows, [HALF] * 3, 4, m, w),
                 warps,
             )
-            back = {"SCALE": 1.0, **cut}
+            back = {"SCALE": 1.0, "ALIGN": 1, **cut}
             yield (
                 "softmax backward",
                 title,
@@ -109,11 +109,11 @@ def _rows() -> Iterator[Job]:
             )
             for name, flags in _norms():
                 kinds = [HALF] * 6 + ["fp32", "fp32"]
-                full = {**flags, **_weights_late(cut)}
+                full = {**_sizes(block), **flags, **_weights_late(cut)}
                 yield (
                     name,
                     title,
-                    lambda m=full, w=warps, k=kinds: build(norm_forward_kernels._norm_rows, k, 4, m, w),
+                    lambda m=full, w=warps, k=kinds: build(norm_forward_kernels._norm_rows, k, 1, m, w),
                     warps,
                 )
 
@@ -130,14 +130,14 @@ def _twice() -> Iterator[Job]:
     for rows, block, warps in ((1, 2048, 8), (1, 4096, 8), (1, 4096, 16), (1, 8192, 16), (2, 4096, 16), (1, 8192, 32)):
         cut = {"BLOCK": block, "EVEN": True}
         title = f"walked twice, {f'{rows} rows of ' if rows > 1 else ''}{block} at a time, {warps} warps"
-        meta = {"SCALE": 1.0, "HAS_MASK": False, "TOGETHER": rows, **cut}
+        meta = {"SCALE": 1.0, "HAS_MASK": False, "ALIGN": 1, "TOGETHER": rows, **cut}
         yield (
             "softmax",
             title,
             lambda m=meta, w=warps: build(softmax_kernels._softmax_twice, [HALF] * 3, 4, m, w),
             warps,
         )
-        back = {"SCALE": 1.0, "ROWS": rows, **cut}
+        back = {"SCALE": 1.0, "ALIGN": 1, "ROWS": rows, **cut}
         yield (
             "softmax backward",
             title,
@@ -146,18 +146,22 @@ def _twice() -> Iterator[Job]:
         )
         for name, flags in _norms():
             kinds = [HALF] * 6 + ["fp32", "fp32"]
-            full = {**flags, "ROWS": rows, **cut}
+            full = {**_sizes(8 * block), **flags, "ROWS": rows, **cut}
             yield (
                 name,
                 title,
-                lambda m=full, w=warps, k=kinds: build(norm_forward_kernels._norm_twice, k, 4, m, w),
+                lambda m=full, w=warps, k=kinds: build(norm_forward_kernels._norm_twice, k, 1, m, w),
                 warps,
             )
 
 
+def _sizes(cols: int) -> dict[str, int]:
+    return {"COLS": cols, "X_STRIDE": cols, "R_STRIDE": cols}
+
+
 def _norms() -> Iterator[tuple[str, dict[str, Any]]]:
     for name, rms, add in (("rms_norm", True, False), ("layer_norm", False, False), ("add_rms_norm", True, True)):
-        yield name, {"EPS": 1e-6, "RMS": rms, "ADD": add, "HAS_W": True, "HAS_B": not rms, "SAVE": False, "ALIGN": 1}
+        yield name, {"EPS": 1e-6, "RMS": rms, "ADD": add, "HAS_W": True, "HAS_B": not rms, "SAVE": False}
 
 
 def _parts() -> Iterator[Job]:
@@ -173,7 +177,7 @@ def _parts() -> Iterator[Job]:
             lambda m=meta, w=warps: build(softmax_kernels._softmax_split, [HALF] * 4, 4, m, w),
             warps,
         )
-        back = {"SCALE": 1.0, **cut, "PHASE": 0}
+        back = {"SCALE": 1.0, "ALIGN": 1, **cut, "PHASE": 0}
         yield (
             "softmax backward",
             title,
@@ -182,11 +186,11 @@ def _parts() -> Iterator[Job]:
         )
         for name, flags in _norms():
             kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
-            full = {**flags, **cut, "PHASE": 0}
+            full = {**_sizes(parts * block), **flags, **cut, "PHASE": 0}
             yield (
                 name,
                 title,
-                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_split, k, 4, m, w),
+                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_split, k, 1, m, w),
                 warps,
             )
     for block, inner, warps in ((16384, 4096, 8), (32768, 8192, 16)):
@@ -201,22 +205,23 @@ def _parts() -> Iterator[Job]:
         )
         for name, flags in _norms():
             kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
-            full = {**flags, **cut, "PHASE": 0}
+            full = {**_sizes(8 * block), **flags, **cut, "PHASE": 0}
             yield (
                 name,
                 title,
-                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_parts, k, 4, m, w),
+                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_parts, k, 1, m, w),
                 warps,
             )
     for block, parts, warps in ((2048, 4, 8), (4096, 8, 8), (8192, 8, 16)):
         cut = split_meta(Layout(1, block, parts, warps, 2))
         for rms in (True, False):
-            flags = {"RMS": rms, "HAS_W": True, "NEED_W": True, "NEED_B": not rms, "ADD": False, **cut}
+            sizes = {"COLS": parts * block, "DY_STRIDE": parts * block, "DS_STRIDE": parts * block}
+            flags = {**sizes, "RMS": rms, "HAS_W": True, "NEED_W": True, "NEED_B": not rms, "ADD": False, **cut}
             kinds = [HALF] * 4 + ["fp32"] * 2 + [HALF] + ["fp32"] * 2
             yield (
                 f"{'rms' if rms else 'layer'}_norm backward",
                 f"{parts} parts of {block}, {warps} warps",
-                lambda m=flags, w=warps, k=kinds: build(norm_backward_kernels._norm_backward_split, k, 4, m, w),
+                lambda m=flags, w=warps, k=kinds: build(norm_backward_kernels._norm_backward_split, k, 1, m, w),
                 warps,
             )
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -81,6 +82,18 @@ def test_a_fact_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setitem(environment._PARTS, "host", broken)  # pyright: ignore[reportPrivateUsage]
     assert "host" not in environment.describe()
+
+
+def test_devices_in_use_are_the_current_one_and_those_with_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["A", "B", "C"]
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, current_device=lambda: 1, device_count=lambda: len(names),
+        memory_reserved=[0, 0, 2048].__getitem__, get_device_name=names.__getitem__,
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))  # pyright: ignore[reportArgumentType]
+    assert environment.devices_in_use() == ("B", "C")
+    cuda.is_initialized = lambda: False
+    assert environment.devices_in_use() == ()
 
 
 def test_an_import_is_noticed_once_and_the_module_is_as_if_nobody_had_looked(tmp_path: Path) -> None:

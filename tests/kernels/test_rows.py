@@ -294,7 +294,7 @@ def test_what_is_refused_runs_the_original(device):
 
 
 def test_a_bound_on_registers_reaches_the_launch():
-    whole = rows_launch(4, 1024, Layout(1, 1024, 1, 4, registers=40), (), {}, torch.device("cpu"))
+    whole = rows_launch(4, 1024, Layout(1, 1024, 1, 4, registers=40), (), {})
     twice = twice_launch(4, 1024, Layout(1, 512, 0, 4, registers=40), (), {})
     assert whole.options["maxnreg"] == twice.options["maxnreg"] == 40
     assert not whole.fit

@@ -50,6 +50,12 @@ def test_names_and_step_marks() -> None:
     assert made.total("calls") == 3
 
 
+def test_devices_are_named_once() -> None:
+    collected = Collected([program()], NAMES, ["train.py(3): main"], [4], devices=["NVIDIA H200", "NVIDIA H200"])
+    made = tree_of(collected, Watched(), source="train")
+    assert loads(dumps(made)).info.devices == ("NVIDIA H200",)
+
+
 def test_host_time_is_shown_with_calls() -> None:
     made = tree(program(), watched=Watched(steps_seen=3, steps_watched=2))
     shown = top_down(made)

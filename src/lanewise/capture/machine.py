@@ -18,7 +18,7 @@ from typing import Any
 
 from lanewise import nvml
 
-__all__ = ["clocks", "command_line", "describe", "energy_counter"]
+__all__ = ["clocks", "command_line", "describe", "devices_in_use", "energy_counter"]
 
 _VARIABLES = re.compile(
     r"^(TORCH|PYTORCH|TRITON|CUDA|CUBLAS|CUDNN|NCCL|OMP|MKL|KINETO|TEARDOWN_CUPTI|DISABLE_CUPTI|NVIDIA_TF32|HIP|ROCR)"
@@ -50,6 +50,17 @@ def command_line(words: list[str]) -> list[str]:
         named = before.startswith("-") and "=" not in before and _SECRET.search(before)
         kept.append("..." if named and not word.startswith("-") else _private(word))
     return kept
+
+
+def devices_in_use() -> tuple[str, ...]:
+    """Names of the current CUDA device and of those where torch holds memory; none before CUDA is in use."""
+    with contextlib.suppress(Exception):
+        if _cuda_in_use():
+            cuda: Any = sys.modules["torch"].cuda
+            current = cuda.current_device()
+            used = [index for index in range(cuda.device_count()) if index == current or cuda.memory_reserved(index)]
+            return tuple(cuda.get_device_name(index) for index in used)
+    return ()
 
 
 def clocks() -> dict[str, Any]:

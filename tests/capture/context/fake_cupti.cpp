@@ -17,6 +17,7 @@ struct State {
   BufferCompleted completed = nullptr;
   std::set<std::pair<int, uint32_t>> calls;
   std::set<int> kinds;
+  uint32_t version = 130000;
   Result subscribe_result = kSuccess;
   int subscribers = 0;
   int buffers = 0;  // with us
@@ -76,7 +77,7 @@ void append(const T& record) {
 extern "C" {
 
 Result cuptiGetVersion(uint32_t* version) {
-  *version = 130000;
+  *version = state.version;
   return kSuccess;
 }
 
@@ -148,7 +149,13 @@ Result cuptiGetGraphNodeId(GraphNode node, uint64_t* number) {
   return kSuccess;
 }
 
-Result cuptiFinalize() { return kSuccess; }
+Result cuptiFinalize() {
+  state.callback = nullptr;
+  state.calls.clear();
+  state.kinds.clear();
+  state.subscribers = 0;
+  return kSuccess;
+}
 
 // -- what the test says ------------------------------------------------------------------------------------------------
 
@@ -227,6 +234,7 @@ void fake_node(int type, const char* symbol) {
 
 void fake_drop(size_t count) { state.dropped += count; }
 void fake_subscribe_result(int result) { state.subscribe_result = result; }
+void fake_version(uint32_t version) { state.version = version; }
 void fake_deliver() { deliver(); }
 int fake_subscribers() { return state.subscribers; }
 int fake_kinds() { return static_cast<int>(state.kinds.size()); }

@@ -155,14 +155,18 @@ def test_a_failure_is_forgotten_when_asked_and_after_a_week(tmp_path: Path, monk
     assert build.failed_before(recipe) == ""
 
 
-def test_a_full_disk_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = compiler(
-        tmp_path / "g++-full", 'case "$*" in *native/*) echo "error: No space left on device" >&2; exit 1;; esac'
-    )
+@pytest.mark.parametrize(
+    ("act", "why"),
+    [('echo "error: No space left on device" >&2; exit 1', "No space left"), ("kill -TERM $$", "ended by signal 15")],
+)
+def test_what_says_nothing_of_the_next_start_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str, why: str
+) -> None:
+    full = compiler(tmp_path / "g++-full", f'case "$*" in *native/*) {act};; esac')
     monkeypatch.setenv("CXX", str(full))
     monkeypatch.setenv("LANEWISE_CACHE_DIR", str(tmp_path))
     recipe = build.make_recipe()
-    with pytest.raises(BuildError, match="No space left"):
+    with pytest.raises(BuildError, match=why):
         build._build(recipe, lambda _: None)
     assert build.failed_before(recipe) == ""
 

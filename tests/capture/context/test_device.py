@@ -17,6 +17,8 @@ torch = pytest.importorskip("torch")
 import lanewise  # noqa: E402
 from lanewise.capture.context import native  # noqa: E402
 from lanewise.capture.context import native_build as build  # noqa: E402
+from lanewise.capture.context.turns import Turns  # noqa: E402
+from lanewise.capture.context.watcher import Watcher  # noqa: E402
 from lanewise.tree.model import NodeKind, Tree  # noqa: E402
 from tests.capture.context.paths import above, rows  # noqa: E402
 
@@ -138,19 +140,75 @@ def metrics(tree: Tree, node: int) -> dict[str, int]:
     return {name: int(values[node]) for name, values in tree.metrics.items()}
 
 
-def test_another_profiler_has_the_device_for_a_while(cupti: Cupti) -> None:
+def torchs_profiler_subscribes(cupti: Cupti) -> int:
+    """As libkineto does when it is first used: its answer is 0, or it never records a device."""
+    handle = ctypes.c_void_p()
+    return cupti.library.cuptiSubscribe(ctypes.byref(handle), None, None)
+
+
+def test_another_profiler_has_the_device_for_a_while_and_stays_subscribed(cupti: Cupti) -> None:
     watcher = lanewise.watch(measure=False, way="native")
     with watcher:
         collector = watcher._collector
+        assert collector is not None
         launch(cupti.launch)
         collector.make_way()
-        # Who registers last gets the records, as torch's profiler does.
+        assert torchs_profiler_subscribes(cupti) == 0
         cupti.library.cuptiActivityRegisterCallbacks(None, None)
         launch(lambda: cupti.call(RUNTIME, LAUNCH, 1))
         collector.on()
         launch(cupti.launch, cupti.launch)
+        # Once it has begun it subscribes no more, and its records come all the same.
+        collector.make_way()
+        assert cupti.library.fake_subscribers() == 0
+        collector.on()
+        launch(cupti.launch)
     (node,) = rows(watcher.tree, "square(float*, int)")
-    assert metrics(watcher.tree, node)["count"] == 3
+    assert metrics(watcher.tree, node)["count"] == 4
+    assert losses(watcher.tree) == {}
+
+
+def test_a_profiler_that_keeps_the_device_is_told(cupti: Cupti) -> None:
+    said: list[str] = []
+    watcher = Watcher(turns=Turns(pairs=0), way="native", log=said.append)
+    with watcher:
+        collector = watcher._collector
+        assert collector is not None
+        launch(cupti.launch)
+        collector.make_way()
+        assert torchs_profiler_subscribes(cupti) == 0
+        cupti.library.fake_version(22)
+        collector.on()
+        launch(cupti.launch)
+    cupti.library.fake_version(130000)
+    cupti.library.cuptiUnsubscribe(None)
+    (node,) = rows(watcher.tree, "square(float*, int)")
+    assert metrics(watcher.tree, node)["count"] == 1
+    watched = watcher.tree.info.watched
+    assert watched is not None
+    assert "before CUDA 12.6" in watched.device
+    assert any("nothing is collected from the device" in line for line in said)
+
+
+def test_the_programs_own_profiler_has_the_device(cupti: Cupti) -> None:
+    """Whether its steps are marked or not, and also where one profiler runs inside of another's time."""
+    watcher = lanewise.watch(measure=False, way="native")
+    with watcher:
+        for marked in (False, True):
+            launch(cupti.launch)
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+                assert cupti.library.fake_subscribers() == 0
+                launch(cupti.launch)
+                if marked:
+                    watcher.step()
+                # A recording that comes to nothing meanwhile does not take the device.
+                watcher.pause()
+                watcher.resume()
+                assert cupti.library.fake_subscribers() == 0
+            assert any("lanewise_test::launch" in event.key for event in theirs.key_averages())
+            assert cupti.library.fake_subscribers() == 1
+    (node,) = rows(watcher.tree, "square(float*, int)")
+    assert metrics(watcher.tree, node)["count"] == 2
     assert losses(watcher.tree) == {}
 
 

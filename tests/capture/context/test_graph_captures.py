@@ -12,6 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from benchmarks.graph_places import shares  # noqa: E402
+
 from lanewise.capture.context import running  # noqa: E402
 from lanewise.capture.graphs.graph_captures import GraphCaptures  # noqa: E402
 from lanewise.trace.metadata import KEY, Recorded, from_metadata, to_json  # noqa: E402
@@ -120,6 +122,31 @@ def trace_of(program: Program, *replays: list[str]) -> Any:
                     b.as_copy(event, "DtoD", size=64)
             b.wait(100)
     return b.build()
+
+
+def test_a_node_of_which_the_driver_told_nothing_may_be_any(program: Program) -> None:
+    """As what sets memory is, which cuDNN does before many of its kernels."""
+    program.second = lambda: None  # type: ignore[method-assign]
+    program.net[1].act = lambda: (program.node(b"_Z4cubePf"), program.node(None), program.node(b"_Z6squarePfi"))
+    graph = program.capture()
+    program.captures.no_more()
+    for _ in range(2):
+        graph.replay()
+    square, cube = "square(float*, int)", "cube(float*)"
+    tree = build_tree(trace_of(program, [square, cube, "set", square], [cube, square, "set", square]))
+    assert places(tree) == {square: {"0": 2, "1": 2}, "set": {"1": 2}, cube: {"1": 2}}
+
+
+def test_the_benchmark_counts_replayed_work_at_its_module_and_line(program: Program) -> None:
+    graph = program.capture()
+    program.captures.no_more()
+    graph.replay()
+    graph.replay()
+    trace = trace_of(program, ONE, [*ONE[:3], "unknown()"])
+    found = shares(trace)
+    assert (found["nodes"], found["captured_nodes"]) == (8, 4)
+    # One of eight nodes is of another kernel; a line and a module are known of the others.
+    assert [found[name] for name in ("at_a_place", "at_a_line", "at_a_module")] == [0.5, 0.5, 0.5]
 
 
 def places(tree: Tree) -> dict[str, dict[str, int]]:

@@ -66,6 +66,7 @@ def test_each_operator_has_its_kernels() -> None:
 
     tree = collected(work)
     assert losses(tree) == {}
+    assert tree.info.devices == (torch.cuda.get_device_name(),)
     for operator, count in (("aten::sin", 50), ("aten::cos", 7)):
         (node,) = rows(tree, operator)
         (kernel,) = [at for at in range(len(tree)) if tree.parent[at] == node and tree.kind[at] == NodeKind.KERNEL]
@@ -297,28 +298,39 @@ for n in range(len(tree)):
     if tree.kind[n] == 7:
         kernels[tree.label(n)] = kernels.get(tree.label(n), 0) + int(tree.metrics["count"][n])
 print(json.dumps({"losses": tree.info.watched.losses, "kernels": kernels, "problem": watcher.problem,
-                  "theirs": sum(event.count for event in profiler.key_averages() if "cos" in event.key)}))
+                  "theirs": sum(event.count for event in profiler.key_averages()
+                                if "cos" in event.key and event.device_type.name == "CUDA")}))
 """,
         tmp_path,
     )
-    assert found["problem"] == ""
-    assert found["theirs"] > 0
-    # What went to the other profiler is missing here, and that is told.
-    seen = sum(found["kernels"].values())
-    assert seen == 30 or found["losses"].get("kernels_missing", 0) == 30 - seen, found
+    assert (found["problem"], found["losses"]) == ("", {})
+    assert found["theirs"] == 10
+    # While it runs it has the device, and nothing is collected.
+    assert sorted((name, count) for name, count in found["kernels"].items()) == [
+        (next(name for name in found["kernels"] if f"{word}_kernel" in name), 10) for word in ("sin", "tan")
+    ]
 
 
 def test_a_recording_on_demand_has_the_device_and_gives_it_back(tmp_path: Path) -> None:
+    """Three of them, each with a graph that was captured before it and is replayed after it."""
     found = run(
         """
 import json, torch, lanewise
 x = torch.ones(100, device="cuda")
+with torch.cuda.stream(torch.cuda.Stream()):
+    torch.exp(x)
+torch.cuda.synchronize()
 watcher = lanewise.watch("run.lw", measure=False, way="native", alerts=False)
-traces = []
 with watcher:
+    graph = torch.cuda.CUDAGraph()
+    def captured():
+        with torch.cuda.graph(graph):
+            torch.exp(x)
+    captured()
     for turn in range(3):
         for _ in range(10):
             torch.sin(x)
+            graph.replay()
             watcher.step()
         watcher.record(3)
         while len(watcher.traces) == turn:
@@ -326,25 +338,36 @@ with watcher:
             watcher.step()
     for _ in range(10):
         torch.tan(x)
+        graph.replay()
         watcher.step()
     torch.cuda.synchronize()
 tree = watcher.tree
-kernels = {}
+kernels, parents = {}, set()
 for n in range(len(tree)):
     if tree.kind[n] == 7:
-        name = next(word for word in ("sin", "cos", "tan", "other") if word in tree.label(n) or word == "other")
+        name = next(w for w in ("sin", "cos", "tan", "exp", "other") if f"{w}_kernel" in tree.label(n) or w == "other")
         kernels[name] = kernels.get(name, 0) + int(tree.metrics["count"][n])
-theirs = [sum("cos" in t.names[int(n)] for n in t.name[t.device_work]) for t in map(lanewise.read, watcher.traces)]
-print(json.dumps({"losses": tree.info.watched.losses, "kernels": kernels, "theirs": theirs, "problem": watcher.problem,
-                  "device": tree.info.watched.device}))
+        if name == "exp":
+            parents.add(tree.label(int(tree.parent[n])))
+traces = [lanewise.read(path) for path in watcher.traces]
+print(json.dumps({
+    "losses": tree.info.watched.losses, "kernels": kernels, "problem": watcher.problem,
+    "device": tree.info.watched.device, "exp": sorted(parents),
+    "theirs": [[t.names[int(n)] for n in t.name[t.device_work]] for t in traces],
+    "launched": [int((t.links.launch >= 0).sum()) for t in traces],
+}))
 """,
         tmp_path,
     )
-    assert (found["problem"], found["device"], found["losses"]) == ("", "collected", {})
-    assert found["theirs"] == [3, 3, 3]
+    assert (found["problem"], found["device"], found["losses"]) == ("", "collected", {}), found
+    for kernels, launched in zip(found["theirs"], found["launched"], strict=True):
+        assert len(kernels) == launched == 3
+        assert all("cos" in name for name in kernels)
     # What was collected before, between and after the recordings; the step that asks may count on either side.
     assert found["kernels"]["tan"] == 10
     assert 27 <= found["kernels"]["sin"] <= 30
+    assert 37 <= found["kernels"]["exp"] <= 40
+    assert found["exp"] == ["aten::exp"]
 
 
 def test_torchs_profiler_after_us_works(tmp_path: Path) -> None:
@@ -401,7 +424,8 @@ print(json.dumps({name: [len(ns), min(ns)] for name, ns in found.items()}))
 """,
         tmp_path,
     )
-    ours.pop("stderr"), theirs.pop("stderr")
+    ours.pop("stderr")
+    theirs.pop("stderr")
     # A tree has no counters in names.
     theirs = {re.sub(r"#\d+", "#*", name): value for name, value in theirs.items()}
     assert set(ours) == set(theirs)

@@ -55,6 +55,18 @@ def test_steps_that_come_every_so_often_are_seen_as_often_as_they_come() -> None
         assert share == pytest.approx(1 / period, rel=0.5)
 
 
+def test_a_few_windows_of_a_busy_machine_do_not_put_the_next_one_off_by_far() -> None:
+    plan = Budget(0.01)
+    busy, calm = [8_000_000] * 48, [1_200_000] * 400
+    windows = 0
+    for step in range(1_500):
+        before = plan.every
+        plan.ended(step + 1, busy if windows < 2 else calm, [1_000_000] * 48, 1e5)
+        windows += before != plan.every
+    # As if nothing had been: 8 steps of 0.2 more and the ends of a window, of 1 % of the run.
+    assert plan.every == 170
+
+
 def test_quiet_steps_need_nothing() -> None:
     plan = Budget(0.01)
     for step in range(2_000):

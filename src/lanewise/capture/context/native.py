@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lanewise.capture import machine
 from lanewise.capture.accelerator import current_device
 from lanewise.capture.context import native_build
 from lanewise.capture.context.checks.frame_checks import first_difference
@@ -77,6 +78,7 @@ class Native:
             raise LanewiseError(f"the collector failed its self-check: {wrong}")
         if not self.callback_ns:
             self.callback_ns = found.callback_ns = cost_of_callback(self._module.on, self._module.off)
+        self._log = log
         self._closed = self._lent = False
         self._early = _Early({}, {})
         if not self.device:
@@ -141,7 +143,7 @@ class Native:
         """Operators are folded from here on."""
         if self._lent:
             self._lent = False
-            self._module.device_take_back()
+            self._take_back()
         self._module.on()
 
     def off(self) -> None:
@@ -149,10 +151,25 @@ class Native:
         self._module.off()
 
     def make_way(self) -> None:
-        """See `Collector`."""
-        self._lent = True
+        """See `Collector`. CUPTI has room for one subscriber, and libkineto, where it finds another one when it is first
+        used, records no device in this process ever."""
         self._module.off()
-        self._module.device_lend()
+        if self.device == "collected":
+            self._lent = True
+            current_device().synchronize()
+            self._module.device_off()
+
+    def _take_back(self) -> None:
+        """libkineto keeps its subscription (torch before 2.14), though it needs none once it has begun: CUPTI is taken out
+        of the process and enters it anew."""
+        current_device().synchronize()
+        library = native_build.cupti_library()
+        wrong, held = self._module.device_on(library)
+        if held and not (wrong := self._module.device_detach()):
+            wrong, _ = self._module.device_on(library)
+        if wrong:
+            self.device = f"not collected after a profiler of torch's: {wrong}"
+            self._log(f"from here on nothing is collected from the device: {wrong}")
 
     def close(self) -> None:
         """Nothing more will come. Waits for the device, whose last records are still on their way."""
@@ -218,6 +235,7 @@ class Native:
             backward=sum(one["numbered_backward"] for one in raw["threads"]),
             linked=sum(one["linked_backward"] for one in raw["threads"]),
             accumulated=sum(one["accumulated"] for one in raw["threads"]),
+            devices=machine.devices_in_use() if self.device == "collected" else (),
         )
         return collected, raw["leaves"]
 

@@ -171,6 +171,10 @@ def load(recipe: Recipe | None = None, log: Callable[[str], None] = lambda _: No
     return module
 
 
+class _KilledError(BuildError):
+    """By a signal, which says nothing of what it compiled."""
+
+
 def _build(recipe: Recipe, log: Callable[[str], None]) -> Path:
     _raise_if_failed(recipe)
     folder = _writable_folder(log)
@@ -186,8 +190,8 @@ def _build(recipe: Recipe, log: Callable[[str], None]) -> Path:
             try:
                 _compile(recipe, Path(work), built)
             except BuildError as error:
-                # A full disk says nothing about the next start.
-                if "No space left" not in str(error):
+                # A full disk says nothing about the next start, nor does who ended the program while it was built.
+                if "No space left" not in str(error) and not isinstance(error, _KilledError):
                     _remember(_failure(folder, recipe), str(error))
                 raise
             os.replace(built, final)
@@ -257,6 +261,8 @@ def _call(words: list[str]) -> None:
         raise BuildError(f"the compiler did not finish within {_SECONDS:.0f} s") from None
     except OSError as error:
         raise BuildError(f"cannot start the compiler: {error.strerror or error}") from error
+    if done.returncode < 0:
+        raise _KilledError(f"{os.path.basename(words[0])} was ended by signal {-done.returncode}")
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["?"]
         raise BuildError(f"{os.path.basename(words[0])} cannot compile the collector: {one_line(errors[0])}")

@@ -42,7 +42,7 @@ class Pace:
         self._times = StepTimes()
         self._owner: weakref.ref[ThreadMark] | None = None
         self._on = False
-        self._paused = False
+        self._pauses = 0
         self._warming = False
         self._on_since = 0
         self._on_ns = 0
@@ -94,18 +94,24 @@ class Pace:
         self._last = 0
 
     def pause(self) -> None:
-        """Steps are counted and not watched until `resume`: a profiler of torch's will be attached. Errors are the
-        collector's."""
-        self._paused = True
+        """Steps are counted and not watched until as many calls of `resume`: a profiler of torch's will be attached. Errors
+        are the collector's."""
+        self._pauses += 1
+        if self._pauses > 1:
+            return
         self._switch(False)
         self._warming = False
         if self._collector is not None:
             self._collector.make_way()
 
     def resume(self) -> None:
-        """Steps are watched as planned, from the next boundary on."""
+        """Steps are watched as planned, from here on, or where the collector needs whole ones from the next."""
+        self._pauses -= 1
+        if self._pauses:
+            return
         self._last = self._quiet_until = 0
-        self._paused = False
+        if self._collector is not None and not self._collector.windowed:
+            self._switch(self._turns.watched(self.steps_seen))
 
     def boundary(self) -> None:
         """A step ended, and the next begins. Errors are the collector's."""
@@ -118,7 +124,7 @@ class Pace:
                 return
             self._owner = weakref.ref(mark)
         step = self.steps_seen
-        if self._paused:
+        if self._pauses:
             self.steps_seen = step + 1
             return
         if step < self._quiet_until and self.steps_on + self._on < self._look_at:
@@ -163,6 +169,7 @@ class Pace:
 
     def end(self) -> None:
         """Off, for good."""
+        self._pauses += 1
         self._switch(False)
 
     @property

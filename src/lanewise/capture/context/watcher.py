@@ -26,6 +26,7 @@ from lanewise.capture.context.turns import Turns
 from lanewise.capture.inside import our_modules
 from lanewise.capture.on_demand.asking import Asking
 from lanewise.capture.on_demand.ordered import Ordered
+from lanewise.capture.profiling.own_profiler import OwnProfiler
 from lanewise.capture.timing.watch_budget import Budget
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.tree.watching.watched import Watched
@@ -100,6 +101,8 @@ class Watcher:
         self._noticing = Noticing(0.0, 0.0)
         self._lock = threading.Lock()
         self._tree: Tree | None = None
+        self._own = OwnProfiler(lambda _: None, self._profiler_begins, self._profiler_ended, only_recording=True)
+        self._gave_way = False
 
     # -- the program's side ------------------------------------------------------------------------------------------
 
@@ -157,6 +160,7 @@ class Watcher:
             self._pace.end()
             self._finder.uninstall()
             self._finder.remove_late()
+            self._own.uninstall()
             collector = self._collector
             if collector is not None:
                 if self._pace.short_steps:
@@ -235,6 +239,19 @@ class Watcher:
         if self._lookout is not None:
             self._lookout.begin_anew()
 
+    def _profiler_begins(self) -> None:
+        """The program's own profiler would record no device beside us."""
+        collector = self._collector
+        if collector is not None and collector.device == "collected" and not self._gave_way and not self._finished:
+            self._gave_way = True
+            self._log("the program profiles itself: nothing is collected until its profiler has stopped")
+            self.pause()
+
+    def _profiler_ended(self) -> None:
+        if self._gave_way and not self._finished:
+            self._gave_way = False
+            self.resume()
+
     def ended_from_outside(self, by: str) -> None:
         """A signal ends the program: a recording that has begun is written."""
         with contextlib.suppress(Exception):
@@ -296,6 +313,8 @@ class Watcher:
             )
             target = self._step_on
             self._finder.install([lambda found: FunctionSteps(found, target)] if target else [])
+            if not self._collector.windowed:
+                self._own.install()
             self._pace.begin(self._collector)
             self._asking.open_port(self._recordings, self._log)
             if self.out is not None:
@@ -346,6 +365,7 @@ class Watcher:
         with contextlib.suppress(Exception):
             self._pace.end()
         self._finder.uninstall()
+        self._own.uninstall()
 
     def _say(self, text: str) -> None:
         if not self.problem:
@@ -362,3 +382,4 @@ class Watcher:
             self._import.uninstall()
             self._finder.uninstall()
             self._finder.remove_late()
+            self._own.uninstall()

@@ -31,18 +31,31 @@ def announce(path: Path) -> None:
 class OwnProfiler:
     """Watches the program's use of torch's profiler; as a source of steps, a boundary at each of its `step()` calls.
 
+    Args:
+        found: is told of such a call. starting: is told of each profiler that begins. ended: of the end of the last one.
+        only_recording: of those that keep rows, not of those that annotate for another tool.
+
     Attributes:
         unexported: the program's last session if it wrote no trace of it.
     """
 
     name = "profiler"
 
-    def __init__(self, found: Callable[[Source], None], starting: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        found: Callable[[Source], None],
+        starting: Callable[[], None],
+        ended: Callable[[], None] = lambda: None,
+        *,
+        only_recording: bool = False,
+    ) -> None:
         self.label = "prof.step()"
         self._exported: Path | None = None
         self.unexported: Any = None
         self._found = found
         self._starting = starting
+        self._ended = ended
+        self._only_recording = only_recording
         self._restore: list[Callable[[], None]] = []
         self._open: set[int] = set()
 
@@ -66,7 +79,7 @@ class OwnProfiler:
         self._watch(inner.profile, "_prepare_trace", before=self._prepares)
         self._watch(inner.profile, "__exit__", after=self._stopped)
         # They keep no rows, and refuse to begin beside another profiler.
-        for name in ("emit_nvtx", "emit_itt"):
+        for name in () if self._only_recording else ("emit_nvtx", "emit_itt"):
             if hasattr(inner, name):
                 self._watch(getattr(inner, name), "__enter__", before=self._prepares)
                 self._watch(getattr(inner, name), "__exit__", after=self._left)
@@ -110,7 +123,10 @@ class OwnProfiler:
         self._starting()
 
     def _left(self, this: Any, *_: Any) -> None:
-        self._open.discard(id(this))
+        if id(this) in self._open:
+            self._open.remove(id(this))
+            if not self._open:
+                self._ended()
 
     def _stopped(self, this: Any, *_: Any) -> None:
         self._left(this)

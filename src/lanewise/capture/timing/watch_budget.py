@@ -22,6 +22,9 @@ _BEFORE = 4
 _LEARNING = 5
 _FIRST_STRETCH = 60
 _LONGEST_STRETCH = 100_000
+_GROWTH = 2
+"""Times as long as the last stretch at most: a few windows of a busy machine would else put the next one off by thousands
+of steps, and with it what corrects them."""
 _LEAST = 0.03
 """Of a step: watching is taken to cost at least that much, whatever a few steps seem to say."""
 
@@ -81,7 +84,7 @@ class Budget:
         self._switching = [*self._switching[-15:], switching]
         self._stretch += self.every
         if self._windows >= _LEARNING and len(on) >= 8 and len(off) >= 8:
-            self.every = self._needed(on, off)
+            self.every = min(self._needed(on, off), _GROWTH * self.every)
         self._begin = self._place(max(self._stretch, step))
 
     def _needed(self, on: Sequence[int], off: Sequence[int]) -> int:

@@ -42,7 +42,9 @@ class _Rows(NamedTuple):
     mean: torch.Tensor
     rstd: torch.Tensor
     dx: torch.Tensor
-    scalars: tuple[int, int, int, int]
+    rows: int
+    cols: int
+    strides: dict[str, int]
     flags: dict[str, bool]
     key: tuple[Any, ...]
     traced: bool
@@ -62,7 +64,7 @@ class _Rows(NamedTuple):
         """Room for each program's dw and db; `dx` stands for one that nobody asked for."""
 
         def room(needed: bool) -> torch.Tensor:
-            shape, device = (programs, self.scalars[1]), self.dx.device
+            shape, device = (programs, self.cols), self.dx.device
             return torch.empty(shape, dtype=torch.float32, device=device) if needed else self.dx
 
         return room(self.flags["NEED_W"]), room(self.flags["NEED_B"])
@@ -111,10 +113,19 @@ def norm_backward(
         return NormGrads(dx, dw, db)
     flat_x = as_rows(x)
     more = grad if ds is None else as_rows(ds)
-    scalars = (rows, cols, grad.stride(0), more.stride(0))
+    strides = {"COLS": int(cols), "DY_STRIDE": int(grad.stride(0)), "DS_STRIDE": int(more.stride(0))}
     flags = {"RMS": rms, "HAS_W": w is not None, "NEED_W": need_w, "NEED_B": need_b, "ADD": ds is not None}
-    key = (scalars, *flags.values(), dy.dtype, x.dtype, None if ds is None else ds.dtype, x.device.index)
-    given = _Rows(grad, more, flat_x, flat_x if w is None else w, mean, rstd, dx, scalars, flags, key, traced)
+    key = (
+        rows,
+        *strides.values(),
+        *flags.values(),
+        dy.dtype,
+        x.dtype,
+        None if ds is None else ds.dtype,
+        x.device.index,
+    )
+    weight = flat_x if w is None else w
+    given = _Rows(grad, more, flat_x, weight, mean, rstd, dx, rows, int(cols), strides, flags, key, traced)
     shape = _shape(x, int(cols), rms, traced)
     try:
         partial = _rows_twice(given) if shape is None or shape.parts == 0 else _rows_once(given, shape)
@@ -146,22 +157,22 @@ def _shape(x: torch.Tensor, cols: int, rms: bool, traced: bool) -> Layout | None
 
 def _rows_twice(given: _Rows) -> _Partial:
     """Rows too long for a program: the sums of each row, then dx by blocks of columns."""
-    rows, cols = given.scalars[:2]
-    device = given.dx.device
-    blocks = -(-cols // _COLUMNS)
+    rows, device = given.rows, given.dx.device
+    blocks = -(-given.cols // _COLUMNS)
     programs = max(1, min(rows, 4 * sm_count(device) // blocks))
     dw, db = given.partial_sums(programs)
     sums = torch.empty((rows, 2), dtype=torch.float32, device=device)
-    flags = {name: given.flags[name] for name in ("RMS", "HAS_W")}
+    constants = {**given.strides, **given.flags}
+    few = {name: constants[name] for name in ("COLS", "DY_STRIDE", "RMS", "HAS_W")}
     given.launch(
         SUMS_KERNEL,
         (given.grad, given.x, given.weight, given.mean, given.rstd, sums),
-        Launch((rows,), given.scalars[:3], {**flags, "BLOCK": 8192}, 16),
+        Launch((rows,), (rows,), {**few, "BLOCK": 8192}, 16),
     )
     given.launch(
         COLUMNS_KERNEL,
         (*given.inputs, sums, given.dx, dw, db),
-        Launch((blocks, programs), given.scalars, {**given.flags, "BLOCK": _COLUMNS}, 8),
+        Launch((blocks, programs), (rows,), {**constants, "BLOCK": _COLUMNS}, 8),
     )
     return _Partial(programs, dw, db, None)
 
@@ -172,17 +183,18 @@ def _rows_once(given: _Rows, shape: Layout) -> _Partial:
     Raises:
         NoRoomError: the card cannot hold such a cluster.
     """
-    rows, device = given.scalars[0], given.dx.device
+    rows, device = given.rows, given.dx.device
+    constants = {**given.strides, **given.flags}
     if shape.parts > 1 or (shape.lean and not given.traced and direct()):
         kernel, programs = BACKWARD_SPLIT_KERNEL, _walkers(rows, shape, device)
         bound = min(65536 // (shape.warps * 32 * shape.persistent) // 8 * 8, 255)
-        meta = {**given.flags, **split_meta(shape)}
+        meta = {**constants, **split_meta(shape)}
         cluster = shape.parts if shape.parts > 1 else 0
-        launch = Launch((programs,), given.scalars, meta, shape.warps, cluster=cluster, max_registers=bound)
+        launch = Launch((programs,), (rows,), meta, shape.warps, cluster=cluster, max_registers=bound)
     else:
         kernel, programs = BACKWARD_KERNEL, min(-(-rows // shape.rows), (shape.persistent or 2) * sm_count(device))
-        meta = {**given.flags, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages}
-        launch = Launch((programs,), given.scalars, meta, shape.warps, shape.stages)
+        meta = {**constants, "ROWS": shape.rows, "BLOCK": shape.block, "STAGES": shape.stages}
+        launch = Launch((programs,), (rows,), meta, shape.warps, shape.stages)
     dw, db = given.partial_sums(programs)
     return _Partial(programs, dw, db, given.launch(kernel, (*given.inputs, given.dx, dw, db), launch))
 
@@ -213,8 +225,8 @@ def _adding_up(programs: Any, cols: int, need_w: bool, need_b: bool) -> Launch:
     """All programs' rows at once, as far as the registers go (`programs` is not a number while torch.compile traces)."""
     most = 256 if need_w and need_b else 512
     height = min(max(next_power_of_2(programs), 32), most) if isinstance(programs, int) else most
-    meta = {"NEED_W": need_w, "NEED_B": need_b, "HEIGHT": height, "BLOCK": 16}
-    return Launch((-(-cols // 16),), (programs, cols), meta, 8)
+    meta = {"COLS": int(cols), "NEED_W": need_w, "NEED_B": need_b, "HEIGHT": height, "BLOCK": 16}
+    return Launch((-(-cols // 16),), (programs,), meta, 8)
 
 
 _RECENT_BACKWARD = Recent("norm_backward", counted=False)

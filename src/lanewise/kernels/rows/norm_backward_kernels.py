@@ -34,9 +34,9 @@ def _norm_backward(
     dw_ptr,
     db_ptr,
     rows,
-    cols,
-    dy_stride,
-    ds_stride,
+    COLS: tl.constexpr,
+    DY_STRIDE: tl.constexpr,
+    DS_STRIDE: tl.constexpr,
     RMS: tl.constexpr,
     HAS_W: tl.constexpr,
     NEED_W: tl.constexpr,
@@ -49,16 +49,16 @@ def _norm_backward(
     """dx of whole rows; dw and db of this program's rows into row `program_id` of [programs, cols] fp32."""
     col = tl.arange(0, BLOCK)[None, :]
     if HAS_W:
-        w = tl.load(w_ptr + col, mask=col < cols, other=0.0, eviction_policy="evict_last").to(tl.float32)
+        w = tl.load(w_ptr + col, mask=col < COLS, other=0.0, eviction_policy="evict_last").to(tl.float32)
     if NEED_W:
         dw = tl.zeros([ROWS, BLOCK], tl.float32)
     if NEED_B:
         db = tl.zeros([ROWS, BLOCK], tl.float32)
     for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
         row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = (row < rows) & (col < cols)
-        dy = tl.load(dy_ptr + row * dy_stride + col, mask=inside, other=0.0, eviction_policy="evict_first")
-        x = tl.load(x_ptr + row * cols + col, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        inside = (row < rows) & (col < COLS)
+        dy = tl.load(dy_ptr + row * DY_STRIDE + col, mask=inside, other=0.0, eviction_policy="evict_first")
+        x = tl.load(x_ptr + row * COLS + col, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
         dy = dy.to(tl.float32)
         rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0)
         if RMS:
@@ -69,22 +69,22 @@ def _norm_backward(
         g = dy
         if HAS_W:
             g = dy * w
-        dx = g - xhat * (tl.sum(g * xhat, axis=1)[:, None] / cols)
+        dx = g - xhat * (tl.sum(g * xhat, axis=1)[:, None] * (1.0 / COLS))
         if not RMS:
-            dx = dx - tl.sum(g, axis=1)[:, None] / cols
+            dx = dx - tl.sum(g, axis=1)[:, None] * (1.0 / COLS)
         dx = dx * rstd
         if ADD:
-            dx += tl.load(ds_ptr + row * ds_stride + col, mask=inside, other=0.0).to(tl.float32)
-        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
+            dx += tl.load(ds_ptr + row * DS_STRIDE + col, mask=inside, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + row * COLS + col, dx.to(dx_ptr.dtype.element_ty), mask=inside, eviction_policy="evict_first")
         if NEED_W:
             dw += dy * xhat
         if NEED_B:
             db += dy
-    at = tl.program_id(0).to(tl.int64) * cols + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * COLS + tl.arange(0, BLOCK)
     if NEED_W:
-        tl.store(dw_ptr + at, tl.sum(dw, axis=0), mask=tl.arange(0, BLOCK) < cols)
+        tl.store(dw_ptr + at, tl.sum(dw, axis=0), mask=tl.arange(0, BLOCK) < COLS)
     if NEED_B:
-        tl.store(db_ptr + at, tl.sum(db, axis=0), mask=tl.arange(0, BLOCK) < cols)
+        tl.store(db_ptr + at, tl.sum(db, axis=0), mask=tl.arange(0, BLOCK) < COLS)
 
 
 @triton.jit
@@ -99,9 +99,9 @@ def _norm_backward_split(
     dw_ptr,
     db_ptr,
     rows,
-    cols,
-    dy_stride,
-    ds_stride,
+    COLS: tl.constexpr,
+    DY_STRIDE: tl.constexpr,
+    DS_STRIDE: tl.constexpr,
     RMS: tl.constexpr,
     HAS_W: tl.constexpr,
     NEED_W: tl.constexpr,
@@ -120,7 +120,7 @@ def _norm_backward_split(
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     col = (tl.program_id(0) % PARTS) * BLOCK + tl.arange(0, BLOCK)
-    within = col < cols
+    within = col < COLS
     parts = tl.arange(0, PARTS_2)
     known = parts < PARTS
     step = tl.num_programs(0) // PARTS
@@ -130,8 +130,8 @@ def _norm_backward_split(
         w_raw = tl.load(w_ptr + col, mask=within, other=0.0)
     dw = tl.zeros([BLOCK], tl.float32)
     db = tl.zeros([BLOCK], tl.float32)
-    dy_ahead = part_of_row(dy_ptr, group, rows, dy_stride, col, within, 0.0, POLICY)
-    x_ahead = part_of_row(x_ptr, group, rows, cols, col, within, 0.0, POLICY)
+    dy_ahead = part_of_row(dy_ptr, group, rows, DY_STRIDE, col, within, 0.0, POLICY)
+    x_ahead = part_of_row(x_ptr, group, rows, COLS, col, within, 0.0, POLICY)
     rstd_ahead = tl.load(rstd_ptr + group)
     mean_ahead = 0.0
     if not RMS:
@@ -144,8 +144,8 @@ def _norm_backward_split(
         dy_raw, x_raw, rstd, mean = dy_ahead, x_ahead, rstd_ahead, mean_ahead
         after = r + step
         if AHEAD:
-            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0, POLICY)
-            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0, POLICY)
+            dy_ahead = part_of_row(dy_ptr, after, rows, DY_STRIDE, col, within, 0.0, POLICY)
+            x_ahead = part_of_row(x_ptr, after, rows, COLS, col, within, 0.0, POLICY)
             rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
             if not RMS:
                 mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)
@@ -158,8 +158,8 @@ def _norm_backward_split(
             turn = 1 - turn
             along = tl.sum(tl.where(known, received(where, parts, 0), 0.0), axis=0)
             plain = tl.sum(tl.where(known, received(where, parts, 1), 0.0), axis=0)
-        along = along / cols
-        plain = plain / cols
+        along = along * (1.0 / COLS)
+        plain = plain * (1.0 / COLS)
         dy = again(dy_raw).to(tl.float32)
         xhat = (again(x_raw).to(tl.float32) - mean) * rstd
         g = dy
@@ -170,19 +170,19 @@ def _norm_backward_split(
             dx = dx - plain
         dx = dx * rstd
         if ADD:
-            dx += part_of_row(ds_ptr, r, rows, ds_stride, col, within, 0.0, POLICY).to(tl.float32)
-        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=within, eviction_policy=POLICY)
+            dx += part_of_row(ds_ptr, r, rows, DS_STRIDE, col, within, 0.0, POLICY).to(tl.float32)
+        tl.store(dx_ptr + row * COLS + col, dx.to(dx_ptr.dtype.element_ty), mask=within, eviction_policy=POLICY)
         if NEED_W:
             dw += dy * xhat
         if NEED_B:
             db += dy
         if not AHEAD:
-            dy_ahead = part_of_row(dy_ptr, after, rows, dy_stride, col, within, 0.0, POLICY)
-            x_ahead = part_of_row(x_ptr, after, rows, cols, col, within, 0.0, POLICY)
+            dy_ahead = part_of_row(dy_ptr, after, rows, DY_STRIDE, col, within, 0.0, POLICY)
+            x_ahead = part_of_row(x_ptr, after, rows, COLS, col, within, 0.0, POLICY)
             rstd_ahead = tl.load(rstd_ptr + after, mask=after < rows, other=0.0)
             if not RMS:
                 mean_ahead = tl.load(mean_ptr + after, mask=after < rows, other=0.0)
-    at = group.to(tl.int64) * cols + col
+    at = group.to(tl.int64) * COLS + col
     if NEED_W:
         tl.store(dw_ptr + at, dw, mask=within)
     if NEED_B:
@@ -196,7 +196,7 @@ def _add_up(
     dw_out,
     db_out,
     programs,
-    cols,
+    COLS: tl.constexpr,
     NEED_W: tl.constexpr,
     NEED_B: tl.constexpr,
     HEIGHT: tl.constexpr,
@@ -208,16 +208,16 @@ def _add_up(
     db = tl.zeros([HEIGHT, BLOCK], tl.float32)
     for start in range(0, programs, HEIGHT):
         program = start + tl.arange(0, HEIGHT).to(tl.int64)[:, None]
-        inside = (program < programs) & (col < cols)
+        inside = (program < programs) & (col < COLS)
         if NEED_W:
-            dw += tl.load(dw_ptr + program * cols + col, mask=inside, other=0.0)
+            dw += tl.load(dw_ptr + program * COLS + col, mask=inside, other=0.0)
         if NEED_B:
-            db += tl.load(db_ptr + program * cols + col, mask=inside, other=0.0)
+            db += tl.load(db_ptr + program * COLS + col, mask=inside, other=0.0)
     out = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if NEED_W:
-        tl.store(dw_out + out, tl.sum(dw, axis=0).to(dw_out.dtype.element_ty), mask=out < cols)
+        tl.store(dw_out + out, tl.sum(dw, axis=0).to(dw_out.dtype.element_ty), mask=out < COLS)
     if NEED_B:
-        tl.store(db_out + out, tl.sum(db, axis=0).to(db_out.dtype.element_ty), mask=out < cols)
+        tl.store(db_out + out, tl.sum(db, axis=0).to(db_out.dtype.element_ty), mask=out < COLS)
 
 
 @triton.jit
@@ -229,8 +229,8 @@ def _norm_backward_sums(
     rstd_ptr,
     sums_ptr,
     rows,
-    cols,
-    dy_stride,
+    COLS: tl.constexpr,
+    DY_STRIDE: tl.constexpr,
     RMS: tl.constexpr,
     HAS_W: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -243,17 +243,17 @@ def _norm_backward_sums(
         mean = tl.load(mean_ptr + row)
     along = tl.zeros([BLOCK], tl.float32)
     plain = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, cols, BLOCK):
+    for start in range(0, COLS, BLOCK):
         col = start + tl.arange(0, BLOCK)
-        within = col < cols
-        dy = tl.load(dy_ptr + row * dy_stride + col, mask=within, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + row * cols + col, mask=within, other=0.0).to(tl.float32)
+        within = col < COLS
+        dy = tl.load(dy_ptr + row * DY_STRIDE + col, mask=within, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + row * COLS + col, mask=within, other=0.0).to(tl.float32)
         if HAS_W:
             dy = dy * tl.load(w_ptr + col, mask=within, other=0.0, eviction_policy="evict_last").to(tl.float32)
         along += dy * tl.where(within, (x - mean) * rstd, 0.0)
         plain += dy
-    tl.store(sums_ptr + row * 2, tl.sum(plain, axis=0) / cols)
-    tl.store(sums_ptr + row * 2 + 1, tl.sum(along, axis=0) / cols)
+    tl.store(sums_ptr + row * 2, tl.sum(plain, axis=0) * (1.0 / COLS))
+    tl.store(sums_ptr + row * 2 + 1, tl.sum(along, axis=0) * (1.0 / COLS))
 
 
 @triton.jit
@@ -269,9 +269,9 @@ def _norm_backward_columns(
     dw_ptr,
     db_ptr,
     rows,
-    cols,
-    dy_stride,
-    ds_stride,
+    COLS: tl.constexpr,
+    DY_STRIDE: tl.constexpr,
+    DS_STRIDE: tl.constexpr,
     RMS: tl.constexpr,
     HAS_W: tl.constexpr,
     NEED_W: tl.constexpr,
@@ -281,7 +281,7 @@ def _norm_backward_columns(
 ):
     """dx, and this row group's dw and db, of one block of columns: rows too long for one program."""
     col = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    within = col < cols
+    within = col < COLS
     if HAS_W:
         w = tl.load(w_ptr + col, mask=within, other=0.0).to(tl.float32)
     dw = tl.zeros([BLOCK], tl.float32)
@@ -289,8 +289,8 @@ def _norm_backward_columns(
     group = tl.program_id(1)
     for r in range(group, rows, tl.num_programs(1)):
         row = r + group.to(tl.int64) * 0
-        dy = tl.load(dy_ptr + row * dy_stride + col, mask=within, other=0.0).to(tl.float32)
-        x = tl.load(x_ptr + row * cols + col, mask=within, other=0.0).to(tl.float32)
+        dy = tl.load(dy_ptr + row * DY_STRIDE + col, mask=within, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + row * COLS + col, mask=within, other=0.0).to(tl.float32)
         rstd = tl.load(rstd_ptr + row)
         plain = tl.load(sums_ptr + row * 2)
         along = tl.load(sums_ptr + row * 2 + 1)
@@ -306,11 +306,11 @@ def _norm_backward_columns(
             dx = dx - plain
         dx = dx * rstd
         if ADD:
-            dx += tl.load(ds_ptr + row * ds_stride + col, mask=within, other=0.0).to(tl.float32)
-        tl.store(dx_ptr + row * cols + col, dx.to(dx_ptr.dtype.element_ty), mask=within)
+            dx += tl.load(ds_ptr + row * DS_STRIDE + col, mask=within, other=0.0).to(tl.float32)
+        tl.store(dx_ptr + row * COLS + col, dx.to(dx_ptr.dtype.element_ty), mask=within)
         dw += dy * xhat
         db += dy
-    at = group.to(tl.int64) * cols + col
+    at = group.to(tl.int64) * COLS + col
     if NEED_W:
         tl.store(dw_ptr + at, dw, mask=within)
     if NEED_B:

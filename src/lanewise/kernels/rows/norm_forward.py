@@ -16,7 +16,6 @@ from lanewise.kernels.rows.norm_forward_kernels import ROWS_KERNEL, TWICE_KERNEL
 from lanewise.kernels.rows.row_layout import (
     WIDEST_ROW,
     Layout,
-    alignment,
     as_rows,
     launch_split,
     pick_layout,
@@ -64,25 +63,24 @@ def norm_forward(
     if rows == 0 or cols == 0:
         return NormOutputs(y, total, mean, rstd)
     more = flat if residual is None else as_rows(residual)
-    scalars = (rows, cols, flat.stride(0), more.stride(0))
+    sizes = {"COLS": int(cols), "X_STRIDE": int(flat.stride(0)), "R_STRIDE": int(more.stride(0))}
     add, has_w, has_b = residual is not None, w is not None, b is not None
     tensors = (flat, more, flat if w is None else w, flat if b is None else b, y, total, mean, rstd)
 
     def meta() -> dict[str, Any]:
-        flags = {"EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
-        return {**flags, "ALIGN": alignment(scalars[1:])}
+        return {**sizes, "EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
 
     def shape() -> Layout:
         kernel = "rms_norm" if rms else "layer_norm"
         return pick_layout(kernel, (x.dtype, int(cols), add), "add_norm" if add else kernel, x, cols, traced)
 
-    key = (scalars, eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
+    key = (rows, *sizes.values(), eps, rms, add, has_w, has_b, save, x.dtype, x.device.index)
 
     def whole() -> Launch:
         cut = shape()
         if cut.parts == 0:
-            return twice_launch(rows, cols, cut, scalars, meta())
-        return rows_launch(rows, cols, cut, scalars, meta(), x.device, norm=True)
+            return twice_launch(rows, cols, cut, (rows,), meta())
+        return rows_launch(rows, cols, cut, (rows,), meta(), norm=True)
 
     spread = None if cols <= WIDEST_ROW else shape()
     if spread is None or spread.parts <= 1:
@@ -95,7 +93,7 @@ def norm_forward(
     else:
         split = {**meta(), **split_meta(spread, cols)}
         kept = launch_split(
-            PARTS_KERNEL if spread.inner else SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced
+            PARTS_KERNEL if spread.inner else SPLIT_KERNEL, key, tensors, (rows,), split, 2, spread, traced
         )
     if recent is None or kept is None:
         return NormOutputs(y, total, mean, rstd)

@@ -138,8 +138,7 @@ def layout(
     if block <= 256 or (block == 512 and not scattered):
         return Layout(2048 // block, block, 1, 4, stream=False)
     if scattered and block <= 1024:
-        # Instructions are the limit, and for LayerNorm's two reductions the waits between warps.
-        return Layout(2, block, 1, 1, stream=False) if mean else Layout(4, block, 1, 2, stream=False)
+        return Layout(1024 // block, block, 1, 1, stream=False)  # instructions are the limit: no waits between warps
     if block <= 2048:
         warps = 4 if add or back or (block == 2048 and not mean) else 1 if mean and block == 1024 else 2
         return Layout(1, block, 1, warps, stream=False)
@@ -172,23 +171,21 @@ def _uncrowded(cols: int, block: int, kernel: str, itemsize: int, crowd: Crowd) 
     time, and weights that are read before they are needed."""
     latency, scattered = crowd in ("1/8", "1"), read_one_by_one(cols, itemsize)
     if kernel == "softmax":
-        if block == 512 and scattered:
+        if block == 512 and scattered and crowd != "32":
             return Layout(1, block, 1, 4 if latency else 1, stream=False)
         return Layout(1, block, 1, 16, stream=False) if block == 8192 and latency else None
     if block <= 256:
         return Layout(max(256 // block, 1), block, 1, 4, stream=False, early=True)
     if block <= 1024 and crowd != "32":
-        return Layout(1, block, 1, 4, stream=False, early=True)
-    if block == 512 and scattered:
-        return Layout(2, block, 1, 1, stream=False)
+        return Layout(1, block, 1, 1 if scattered and block == 512 else 4, stream=False, early=True)
+    if block == 1024 and not scattered:
+        return Layout(1, block, 1, 4 if kernel == "rms_norm" else 2, stream=False, early=True)
     if 2048 <= block <= 4096 and (crowd != "32" or itemsize == 4 or kernel == "rms_norm"):
         return Layout(1, block, 1, 8, stream=False, early=True)
-    if block == 8192 and latency:
-        return Layout(1, block, 1, 8 if kernel == "rms_norm" else 16, stream=False, early=True)
-    if block == 8192 and kernel == "layer_norm":
-        return Layout(1, 2048, 0, 8)
-    if block == 16384 and latency:
-        return Layout(1, block, 1, 32, stream=False, early=True)
+    if block == 8192 and (latency or kernel != "add_norm"):
+        return Layout(1, block, 1, 16 if kernel == "add_norm" else 8, stream=False, early=True)
+    if block == 16384 and (latency or (kernel == "rms_norm" and itemsize == 4 and crowd == "32")):
+        return Layout(1, block, 1, 16 if kernel == "layer_norm" else 32, stream=False, early=True)
     if block == 16384 and kernel == "rms_norm" and crowd == "3":
         return Layout(1, 4096, 0, 16)
     if crowd == "1/8" and kernel != "add_norm":
@@ -233,28 +230,24 @@ def rows_launch(
     shape: Layout,
     scalars: tuple[int | float, ...],
     meta: dict[str, Any],
-    device: torch.device,
     *,
     norm: bool = False,
 ) -> Launch:
-    """Launch of a kernel that walks tiles of `shape.rows` whole rows; a norm has weights, and loads them early or not."""
+    """Launch of a kernel of `shape.rows` whole rows a program; a norm has weights, and loads them early or not."""
     if shape.parts != 1 or shape.block < cols:
         raise ValueError(f"{shape} does not hold a row of {cols} columns")
-    tiles = -(-rows // shape.rows)
-    if shape.persistent:
-        tiles = min(tiles, shape.persistent * sm_count(device))
     meta = {
         **meta,
         "ROWS": shape.rows,
         "BLOCK": shape.block,
-        "STAGES": shape.stages,
         "LEAN": LEAN and shape.lean,
         **({"EARLY": shape.early, "ONCE": shape.once and shape.rows == 1} if norm else {}),
         "STREAM": shape.stream,
         "FULL": _full(rows, shape),
         "EVEN": _even(rows, cols, shape),
     }
-    return Launch((tiles,), scalars, meta, shape.warps, shape.stages, max_registers=shape.registers)
+    grid = (-(-rows // shape.rows),)
+    return Launch(grid, scalars, meta, shape.warps, 1, max_registers=shape.registers)
 
 
 def twice_launch(
@@ -270,7 +263,8 @@ def twice_launch(
     shape = replace(shape, rows=1) if together else replace(shape, stages=1)
     cut = {"TOGETHER": shape.stages} if together else {"ROWS": shape.rows}
     cut |= {"BLOCK": shape.block, "EVEN": _even(rows, cols, shape)}
-    return Launch((-(-rows // shape.rows),), scalars, {**meta, **cut}, shape.warps, 1, max_registers=shape.registers)
+    grid, meta = (-(-rows // shape.rows),), {**meta, **cut}
+    return Launch(grid, scalars, meta, shape.warps, 1, max_registers=shape.registers)
 
 
 def _full(rows: int | torch.SymInt, shape: Layout) -> bool:

@@ -88,7 +88,7 @@ def softmax_into(
         cut = _layout(x, cols, traced)
         if cut.parts == 0:
             return twice_launch(rows, cols, cut, scalars, flags, together=True)
-        return rows_launch(rows, cols, cut, scalars, flags, x.device)
+        return rows_launch(rows, cols, cut, scalars, flags)
 
     if shape is None or shape.parts <= 1:
         kernel = TWICE_KERNEL if shape is not None and shape.parts == 0 else ROWS_KERNEL
@@ -119,14 +119,15 @@ def softmax_backward_into(
     if rows == 0 or cols == 0:
         return None
     scalars = (rows, cols, grad.stride(0))
+    flags: dict[str, Any] = {"SCALE": scale, "ALIGN": alignment(scalars[1:])}
     key = (scalars, scale, dy.dtype, y.dtype, y.device.index)
     shape = None if cols <= WIDEST_ROW else _backward_layout(y, cols, traced)
 
     def whole() -> Launch:
         cut = _backward_layout(y, cols, traced)
         if cut.parts == 0:
-            return twice_launch(rows, cols, cut, scalars, {"SCALE": scale})
-        return rows_launch(rows, cols, cut, scalars, {"SCALE": scale}, y.device)
+            return twice_launch(rows, cols, cut, scalars, flags)
+        return rows_launch(rows, cols, cut, scalars, flags)
 
     if shape is None or shape.parts <= 1:
         kernel = BACKWARD_TWICE_KERNEL if shape is not None and shape.parts == 0 else BACKWARD_ROWS_KERNEL
@@ -134,7 +135,7 @@ def softmax_backward_into(
             kernel.trace((grad, y, dx), whole())
             return None
         return kernel(key, (grad, y, dx), whole)
-    meta = {"SCALE": scale, **split_meta(shape)}
+    meta = {**flags, **split_meta(shape)}
     return launch_split(BACKWARD_SPLIT_KERNEL, key, (grad, y, dx), scalars, meta, 1, shape, traced)
 
 

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from lanewise.kernels.dispatch.launcher import Kernel
 from lanewise.kernels.rows.clusters import again, begin, exchange, ready, received
-from lanewise.kernels.rows.row_blocks import load, part_of_row, store
+from lanewise.kernels.rows.row_blocks import in_steps, load, part_of_row, store
 
 __all__ = ["BACKWARD_ROWS_KERNEL", "BACKWARD_SPLIT_KERNEL", "BACKWARD_TWICE_KERNEL"]
 
@@ -27,26 +27,26 @@ def _softmax_backward_rows(
     cols,
     dy_stride,
     SCALE: tl.constexpr,
+    ALIGN: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
     LEAN: tl.constexpr,
     STREAM: tl.constexpr,
     FULL: tl.constexpr,
     EVEN: tl.constexpr,
 ):
+    cols, dy_stride = in_steps(cols, ALIGN), in_steps(dy_stride, ALIGN)
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
-        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = col < cols if FULL else (row < rows) & (col < cols)
-        dy_raw = load(dy_ptr + row * dy_stride + col, inside, 0.0, POLICY, EVEN)
-        y_raw = load(y_ptr + row * cols + col, inside, 0.0, POLICY, EVEN)
-        dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
-        dot = tl.sum(dy * y, axis=1)[:, None]
-        if LEAN:
-            dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
-        store(dx_ptr + row * cols + col, (dy - dot) * y * SCALE, inside, POLICY, EVEN)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    inside = col < cols if FULL else (row < rows) & (col < cols)
+    dy_raw = load(dy_ptr + row * dy_stride + col, inside, 0.0, POLICY, EVEN)
+    y_raw = load(y_ptr + row * cols + col, inside, 0.0, POLICY, EVEN)
+    dy, y = dy_raw.to(tl.float32), y_raw.to(tl.float32)
+    dot = tl.sum(dy * y, axis=1)[:, None]
+    if LEAN:
+        dy, y = again(dy_raw).to(tl.float32), again(y_raw).to(tl.float32)
+    store(dx_ptr + row * cols + col, (dy - dot) * y * SCALE, inside, POLICY, EVEN)
 
 
 @triton.jit
@@ -58,11 +58,13 @@ def _softmax_backward_twice(
     cols,
     dy_stride,
     SCALE: tl.constexpr,
+    ALIGN: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     EVEN: tl.constexpr,
 ):
     """ROWS rows, block by block: the sum of dy * y on the way forth, results on the way back."""
+    cols, dy_stride = in_steps(cols, ALIGN), in_steps(dy_stride, ALIGN)
     at = tl.arange(0, BLOCK)[None, :]
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
     known = row < rows
@@ -93,6 +95,7 @@ def _softmax_backward_split(
     cols,
     dy_stride,
     SCALE: tl.constexpr,
+    ALIGN: tl.constexpr,
     PARTS: tl.constexpr,
     PARTS_2: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -101,6 +104,7 @@ def _softmax_backward_split(
     STREAM: tl.constexpr,
     PHASE: tl.constexpr,
 ):
+    cols, dy_stride = in_steps(cols, ALIGN), in_steps(dy_stride, ALIGN)
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     group = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS

@@ -65,7 +65,6 @@ def _softmax_rows(
     ALIGN: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
     LEAN: tl.constexpr,
     STREAM: tl.constexpr,
     FULL: tl.constexpr,
@@ -74,17 +73,16 @@ def _softmax_rows(
     cols, x_stride, mask_stride = in_steps(cols, ALIGN), in_steps(x_stride, ALIGN), in_steps(mask_stride, ALIGN)
     POLICY: tl.constexpr = "evict_first" if STREAM else ""
     col = tl.arange(0, BLOCK)[None, :]
-    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
-        row = tile * ROWS + tl.arange(0, ROWS).to(tl.int64)[:, None]
-        inside = col < cols if FULL else (row < rows) & (col < cols)
-        raw = load(x_ptr + row * x_stride + col, inside, float("-inf"), POLICY, EVEN)
-        x = scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
-        top = tl.max(x, axis=1)[:, None]
-        if LEAN:
-            x = scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
-        e = tl.exp2((x - top) * LOG2E)
-        whole = tl.sum(e, axis=1)[:, None]
-        store(y_ptr + row * cols + col, e * (1.0 / whole), inside, POLICY, EVEN)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    inside = col < cols if FULL else (row < rows) & (col < cols)
+    raw = load(x_ptr + row * x_stride + col, inside, float("-inf"), POLICY, EVEN)
+    x = scaled(raw, mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+    top = tl.max(x, axis=1)[:, None]
+    if LEAN:
+        x = scaled(again(raw), mask_ptr, row * mask_stride + col, inside, SCALE, HAS_MASK)
+    e = tl.exp2((x - top) * LOG2E)
+    whole = tl.sum(e, axis=1)[:, None]
+    store(y_ptr + row * cols + col, e * (1.0 / whole), inside, POLICY, EVEN)
 
 
 @triton.jit

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,6 +34,9 @@ _ALIKE = 0.9
 
 Key = tuple[int, str]
 """Kind and name of a node; copies and sets have none."""
+
+_UNKNOWN: Key = (KERNEL, "")
+"""A node of which the driver told nothing when it was captured, as of those that set memory: any op may be its replay."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,20 +122,17 @@ class _Graphs:
 
 def _aligned(captured: Sequence[Key], places: Sequence[int], replayed: Sequence[Key]) -> list[int]:
     """The place of each op; empty if this is a replay of another graph."""
-    if list(captured) == list(replayed):
+    if len(captured) == len(replayed) and all(
+        key in (_UNKNOWN, op) for key, op in zip(captured, replayed, strict=True)
+    ):
         return list(places)
     # Branches run side by side: within one name the order is as good as any.
-    of_key: dict[Key, list[int]] = defaultdict(list)
+    of_key: dict[Key, deque[int]] = defaultdict(deque)
     for key, place in zip(captured, places, strict=True):
         of_key[key].append(place)
-    taken: dict[Key, int] = defaultdict(int)
     found: list[int] = []
     for key in replayed:
-        there, at = of_key.get(key, []), taken[key]
-        taken[key] += 1
-        found.append(there[at] if at < len(there) else -1)
-    known = sum(at < len(of_key.get(key, [])) for key in taken for at in range(taken[key]))
-    if known >= _ALIKE * max(len(captured), len(replayed)):
-        return found
-    kinds = [kind for kind, _ in captured] == [kind for kind, _ in replayed]
-    return list(places) if kinds and not any(name for _, name in captured) else []
+        left = of_key[key] or of_key[_UNKNOWN]
+        found.append(left.popleft() if left else -1)
+    known = len(captured) - sum(map(len, of_key.values()))
+    return found if known >= _ALIKE * max(len(captured), len(replayed)) else []

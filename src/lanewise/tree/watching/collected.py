@@ -123,7 +123,7 @@ class Collected:
         threads: their contexts.
         names: texts. sites: frames as text; several may be equal. lines: current line of each site.
         backward, linked, accumulated: as in `TreeInfo`.
-        leaves: device work.
+        leaves: device work. devices: names of the devices.
     """
 
     threads: Sequence[CollectedThread]
@@ -134,6 +134,7 @@ class Collected:
     linked: int = 0
     accumulated: int = 0
     leaves: Sequence[CollectedLeaf] = ()
+    devices: Sequence[str] = ()
 
 
 def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: bool = False) -> Tree:
@@ -212,6 +213,7 @@ def tree_of(collected: Collected, watched: Watched, *, source: str = "", lines: 
             accumulated=collected.accumulated,
             modules="recorded" if (kind == CollectedKind.MODULE).any() else "none",
             frames=bool((kind == CollectedKind.FRAME).any()),
+            devices=tuple(dict.fromkeys(collected.devices)),
             truncated=watched.losses.get("truncated", 0),
             watched=watched,
         ),

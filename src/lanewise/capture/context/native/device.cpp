@@ -31,6 +31,8 @@ constexpr size_t kMostGraphNodes = 1u << 18;
 // Nodes of graphs that are gone are remembered for a while: records of their last replay are still to come.
 constexpr size_t kMostGoneNodes = 1u << 16;
 constexpr size_t kMostKernelNames = 100000;
+// CUPTI of CUDA 12.6: earlier ones may take a process with CUDA graphs down when they leave it.
+constexpr uint32_t kDetaches = 24;
 
 struct Key {
   uint64_t context;
@@ -420,19 +422,6 @@ void flush_device(bool all) {
   if (state.subscriber != nullptr && state.records_wanted) functions.cuptiActivityFlushAll(all ? cupti::kFlushForced : 0);
 }
 
-void lend_device() {
-  if (state.subscriber == nullptr) return;
-  note_launches(false);
-  flush_device(true);
-}
-
-// Who registers last gets the records: torch's profiler does so each time that it begins.
-void take_device_back() {
-  if (state.subscriber == nullptr) return;
-  flush_device(true);
-  functions.cuptiActivityRegisterCallbacks(requested, completed);
-}
-
 void stop_device() {
   if (state.subscriber == nullptr) return;
   note_launches(false);
@@ -447,6 +436,9 @@ void stop_device() {
 
 std::string detach_device() {
   if (state.subscriber != nullptr || functions.cuptiFinalize == nullptr) return "";
+  uint32_t version = 0;
+  if (functions.cuptiGetVersion(&version) != cupti::kSuccess || version < kDetaches)
+    return "another profiler holds the device, and CUPTI before CUDA 12.6 cannot be taken from it";
   const cupti::Result result = functions.cuptiFinalize();
   return result == cupti::kSuccess ? "" : cupti::describe(result);
 }

@@ -57,12 +57,9 @@ std::vector<CapturedNode> take_captured();
 void flush_device(bool all);
 // Take all records and let go. The device is idle.
 void stop_device();
-// Take CUPTI out of the process altogether; after `stop_device`, and while the device is idle. "" or why not.
+// Take CUPTI out of the process, and with it whoever has subscribed; after `stop_device`, and while the device is idle. ""
+// or why not.
 std::string detach_device();
-// Another profiler takes the device for a while: all that is on its way comes here first. Launches are not noted meanwhile.
-void lend_device();
-// And back: records come here again.
-void take_device_back();
 // Whether launches are noted: follows the session's on and off.
 void note_launches(bool on);
 void clear_device();

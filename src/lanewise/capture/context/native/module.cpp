@@ -195,20 +195,6 @@ PyObject* device_off(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* device_lend(PyObject*, PyObject*) {
-  Py_BEGIN_ALLOW_THREADS;
-  lend_device();
-  Py_END_ALLOW_THREADS;
-  Py_RETURN_NONE;
-}
-
-PyObject* device_take_back(PyObject*, PyObject*) {
-  Py_BEGIN_ALLOW_THREADS;
-  take_device_back();
-  Py_END_ALLOW_THREADS;
-  Py_RETURN_NONE;
-}
-
 PyObject* device_detach(PyObject*, PyObject*) {
   std::string wrong;
   Py_BEGIN_ALLOW_THREADS;
@@ -416,8 +402,6 @@ PyMethodDef methods[] = {
     {"device_flush", device_flush, METH_NOARGS, "Take the device's records that are complete."},
     {"device_off", device_off, METH_NOARGS, "Wait for the device's records and let go of it."},
     {"device_captured", device_captured, METH_NOARGS, "Nodes of graphs captured since the last call: context, kind, name."},
-    {"device_lend", device_lend, METH_NOARGS, "Another profiler has the device for a while."},
-    {"device_take_back", device_take_back, METH_NOARGS, "Records come here again."},
     {"device_detach", device_detach, METH_NOARGS, "Take CUPTI out of the process: '' or why not."},
     {"snapshot", snapshot, METH_NOARGS, "All trees as they are now, as columns."},
     {"sums", sums, METH_VARARGS, "Calls and ticks of all threads, and device work if asked for."},
