@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from lanewise.cli.reading.kernel import kernel
 from lanewise.errors import InputError
-from lanewise.machine_code.sampled.scopes import read_scopes, scoped_kernels
+from lanewise.machine_code.sampled.scopes import Span, read_scopes, scoped_kernels
 
 
 def event(
@@ -39,6 +39,10 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
+def spans_of(events: list[dict[str, Any]]) -> list[Span]:
+    return [Span("sums", 0, 0, one["name"], 1000 * one["ts"], 1000 * one["dur"]) for one in events]
+
+
 def run(*words: str) -> str:
     done = CliRunner().invoke(kernel, words, catch_exceptions=False, env={"COLUMNS": "100", "NO_COLOR": "1"})
     assert done.exit_code == 0, done.output
@@ -57,6 +61,23 @@ def test_clocks_of_a_scope_are_added_up_over_blocks_and_by_warp(path: Path) -> N
     assert loop.share == pytest.approx(2300 / 2900)
     assert by_name["load"].share == pytest.approx(600 / 2900)
     assert {span.block for span in sums.drawn} == {0}
+
+
+def test_launches_are_kept_apart() -> None:
+    later = [event(one["name"], 1000 * one["ts"] + 1e6, 1000 * one["dur"]) for one in EVENTS[:4]]
+    (sums,) = scoped_kernels(spans_of([*EVENTS[:4], *later]))
+    assert {scope.name: round(scope.share, 2) for scope in sums.scopes} == {"loop": 0.9, "load": 0.6, "store": 0.1}
+    assert len(sums.drawn) == 4
+
+
+def test_what_proton_wrote_on_a_card_is_read() -> None:
+    (sums,) = scoped_kernels(read_scopes(Path(__file__).parent / "two_blocks.scopes.json"))
+    assert (sums.name, sums.blocks) == ("scoped_sums", 2)
+    shares = {scope.name: scope.share for scope in sums.scopes}
+    assert shares["tiles"] > 0.9
+    assert shares["tiles"] + shares["sum"] == pytest.approx(1, abs=0.01)
+    assert set(sums.scopes[0].warps) == {0, 1, 2, 3}
+    assert {span.warp for span in sums.drawn} == {0, 1, 2, 3}
 
 
 def test_as_text(path: Path) -> None:

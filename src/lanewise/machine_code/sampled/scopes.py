@@ -56,7 +56,7 @@ class ScopeTime:
 
     Attributes:
         name: untrusted. spans: how often a warp was in it. clocks: in the mean. longest: of all.
-        share: of the time of the warps from the begin of their first scope to the end of their last one.
+        share: of the time that the warps of the kernel spent in any scope.
         warps: mean clocks by number of the warp.
     """
 
@@ -111,11 +111,7 @@ def scoped_kernels(spans: Iterable[Span]) -> list[ScopedKernel]:
 
 
 def _kernel(name: str, spans: list[Span]) -> ScopedKernel:
-    bounds: dict[tuple[int, int], tuple[float, float]] = {}
-    for span in spans:
-        first, last = bounds.get((span.block, span.warp), (span.begin, span.begin))
-        bounds[span.block, span.warp] = min(first, span.begin), max(last, span.begin + span.clocks)
-    every = sum(last - first for first, last in bounds.values()) or 1.0
+    every = sum(map(_covered, _by_warp(spans).values())) or 1.0
     scopes: dict[str, list[Span]] = {}
     for span in spans:
         scopes.setdefault(span.scope, []).append(span)
@@ -124,8 +120,38 @@ def _kernel(name: str, spans: list[Span]) -> ScopedKernel:
         name,
         len({span.block for span in spans}),
         tuple(sorted((_scope(scope, found, every) for scope, found in scopes.items()), key=lambda one: -one.share)),
-        tuple(sorted((span for span in spans if span.block == block), key=lambda one: (one.warp, one.begin))),
+        tuple(_first_launch([span for span in spans if span.block == block])),
     )
+
+
+def _by_warp(spans: Iterable[Span]) -> dict[tuple[int, int], list[Span]]:
+    """In order of their begins."""
+    found: dict[tuple[int, int], list[Span]] = {}
+    for span in sorted(spans, key=lambda one: one.begin):
+        found.setdefault((span.block, span.warp), []).append(span)
+    return found
+
+
+def _covered(spans: list[Span]) -> float:
+    """Clocks in which a warp is in any of them."""
+    total, end = 0.0, spans[0].begin
+    for span in spans:
+        total += max(0.0, span.begin + span.clocks - max(end, span.begin))
+        end = max(end, span.begin + span.clocks)
+    return total
+
+
+def _first_launch(spans: list[Span]) -> list[Span]:
+    """Of a block, up to a pause longer than all before it: then the next launch begins."""
+    spans = sorted(spans, key=lambda one: one.begin)
+    end = spans[0].begin + spans[0].clocks
+    kept: list[Span] = []
+    for span in spans:
+        if kept and span.begin - end > end - spans[0].begin:
+            break
+        kept.append(span)
+        end = max(end, span.begin + span.clocks)
+    return sorted(kept, key=lambda one: (one.warp, one.begin))
 
 
 def _scope(name: str, spans: list[Span], every: float) -> ScopeTime:
