@@ -4,8 +4,9 @@ CUPTI can begin and end bursts of samples (`cuptiPCSamplingStart`, `Stop`), and 
 lock held that every launch takes inside of the driver, so that they and a launch on another thread wait for each other for
 ever (CUPTI 13.0 on an H200: at the first burst). So it samples all the time, and rarely. It is switched on by the program's
 main thread, which is in no launch then, and fetched by a thread of ours (`cuptiPCSamplingGetData` waits for nothing: 1,245
-times in three seconds of launches). Switching it off waits like `Stop`, and CUPTI aborts a process that ends without: it
-comes at the very end, when the main thread launches no more, and the driver's answer is waited for ten seconds at most.
+times in three seconds of launches). Switching it off waits like `Stop`, and a process that ended without was aborted (once,
+while a thread still launched). So it comes at the very end, when the main thread launches no more, and the answer is
+waited for ten seconds at most.
 """
 
 from __future__ import annotations
