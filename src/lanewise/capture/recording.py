@@ -218,10 +218,11 @@ class Recording:
         self._unseen.recording_begins()
         return self._session, TraceSize(flags)
 
-    def _recorded(self) -> bool:
+    def _recorded(self, more: bool) -> bool:
         """Recording has stopped: bring the rows to disk before anything else happens to the process.
 
-        Answers whether to record once more, which cures the loss of device records at the start of a first session.
+        Answers whether to record once more, if that can be: it cures the loss of device records at the start of a first
+        session.
         """
         self._unseen.recording_ended()  # while the watchdog's thread is known as ours
         self._watchdog.stop()
@@ -231,7 +232,7 @@ class Recording:
         self._raw = self._export(session)
         found = event_counts.scan(self._raw)
         self._faults = faults.find(found, session.flags, session.messages, session.missing)
-        if faults.worth_a_retry(self._faults) and not self._ending and not self._again:
+        if more and faults.worth_a_retry(self._faults) and not self._again:
             self._log(f"{self._faults[0].sentence}; recording once more")
             self._again = True
             self._raw.unlink(missing_ok=True)
