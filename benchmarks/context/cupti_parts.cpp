@@ -1,6 +1,5 @@
 // Parts of what a collector asks of CUPTI, each by itself: what each call and each record cost, whatever is done with them.
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -13,16 +12,12 @@ namespace {
 
 constexpr size_t kBytes = 4u << 20;
 constexpr ActivityKind kKinds[] = {kConcurrentKernel, kMemcpy, kMemset};
-constexpr uint32_t kRuntimeLaunches[] = {211, 430};  // cudaLaunchKernel, cudaLaunchKernelExC
-constexpr uint32_t kDriverLaunches[] = {307, 652};   // cuLaunchKernel, cuLaunchKernelEx
 
 std::mutex mutex;
 std::vector<uint8_t*> pool;
 Subscriber subscriber = nullptr;
-unsigned long long bytes_seen = 0;
-unsigned long long calls_seen = 0;
 
-void called(void*, Domain, uint32_t, const void*) { ++calls_seen; }
+void called(void*, Domain, uint32_t, const void*) {}
 
 void requested(uint8_t** buffer, size_t* size, size_t* most) {
   *most = 0;
@@ -30,18 +25,15 @@ void requested(uint8_t** buffer, size_t* size, size_t* most) {
   std::lock_guard<std::mutex> lock(mutex);
   if (pool.empty()) {
     *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, kBytes));
-    std::memset(*buffer, 0, kBytes);
   } else {
     *buffer = pool.back();
     pool.pop_back();
   }
 }
 
-void completed(Context, uint32_t, uint8_t* buffer, size_t, size_t valid) {
+void completed(Context, uint32_t, uint8_t* buffer, size_t, size_t) {
   if (buffer == nullptr) return;
-  std::memset(buffer, 0, valid);
   std::lock_guard<std::mutex> lock(mutex);
-  bytes_seen += valid;
   pool.push_back(buffer);
 }
 
@@ -57,14 +49,9 @@ const char* parts_open(const char* path) {
   return wrong.c_str();
 }
 
-int parts_subscribe(int driver, int runtime, int all) {
-  int result = functions.cuptiSubscribe(&subscriber, called, nullptr);
-  if (result != kSuccess) return result;
-  if (all) enable_calls(subscriber);
-  if (driver)
-    for (uint32_t id : kDriverLaunches) functions.cuptiEnableCallback(1, subscriber, kDriver, id);
-  if (runtime)
-    for (uint32_t id : kRuntimeLaunches) functions.cuptiEnableCallback(1, subscriber, kRuntime, id);
+int parts_subscribe() {
+  const int result = functions.cuptiSubscribe(&subscriber, called, nullptr);
+  if (result == kSuccess) enable_calls(subscriber);
   return result;
 }
 
@@ -78,6 +65,4 @@ void parts_records(int on) {
 }
 
 void parts_flush() { functions.cuptiActivityFlushAll(kFlushForced); }
-unsigned long long parts_bytes() { return bytes_seen; }
-unsigned long long parts_calls() { return calls_seen; }
 }

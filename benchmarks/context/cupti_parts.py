@@ -1,10 +1,10 @@
-"""What CUPTI itself costs a program that launches much: its calls and its records, each by itself, in turn with nothing.
+"""What the collector costs a program that launches much, and how much of it is torch's and CUPTI's: callbacks for each
+operator and each launch that do nothing, and records that nobody reads, in turn with nothing.
 
-    python -m benchmarks.context.cupti_parts [--program llama] [--rounds 12] [--out FILE]
+    python -m benchmarks.context.cupti_parts [--program small_llama] [--rounds 40] [--out FILE]
 
-Everything in one process. Each part is on for a few steps, off for a few, on again, and so on; the answer is the ratio of
-the times of neighbouring stretches, with the interval of the median. Nothing is done with what CUPTI delivers, so that this
-is the floor under every collector that asks for it.
+Everything in one process. Each part is on for eight steps, off for sixteen, on again, and so on; the answer is the ratio of
+the medians, with its 95 % interval. All parts together are the floor under every collector of operators and kernels.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from benchmarks.context import empty
 from benchmarks.context.programs import PROGRAMS
 from benchmarks.machine import described
 
 from lanewise.capture.context import native_build
+from lanewise.capture.context.native import Native
 from lanewise.capture.timing.distortion import ratio_interval
 
 _HERE = Path(__file__).parent
-_ZEROED_BY_US, _PINNED, _PER_THREAD = 5, 8, 9
-"""CUpti_ActivityAttribute."""
+Switch = Callable[[bool], None]
 
 
 class Cupti:
@@ -45,28 +46,19 @@ class Cupti:
         )
         self.library = ctypes.CDLL(str(path))
         self.library.parts_open.restype = ctypes.c_char_p
-        self.library.parts_bytes.restype = self.library.parts_calls.restype = ctypes.c_ulonglong
-        found = native_build.cupti_library()
-        wrong = self.library.parts_open(found.encode())
+
+    def open(self) -> None:
+        """Records come here from now on."""
+        wrong = self.library.parts_open(native_build.cupti_library().encode())
         if wrong:
             raise SystemExit(wrong.decode())
-        self._cupti = ctypes.CDLL(found)
 
-    def attribute(self, number: int, value: int) -> int:
-        """Sets an attribute of one byte; CUPTI's answer."""
-        byte, size = ctypes.c_uint8(value), ctypes.c_size_t(1)
-        return int(self._cupti.cuptiActivitySetAttribute(number, ctypes.byref(size), ctypes.byref(byte)))
-
-    def calls(self, driver: int = 0, runtime: int = 0, everything: int = 0) -> Callable[[bool], None]:
-        """What switches callbacks on and off."""
-
-        def switch(on: bool) -> None:
-            if on:
-                self.library.parts_subscribe(driver, runtime, everything)
-            else:
-                self.library.parts_unsubscribe()
-
-        return switch
+    def calls(self, on: bool) -> None:
+        """Switches callbacks of every call that the collector asks for."""
+        if on:
+            self.library.parts_subscribe()
+        else:
+            self.library.parts_unsubscribe()
 
     def records(self, on: bool) -> None:
         """Switches records of device work."""
@@ -78,8 +70,8 @@ class Cupti:
 def main() -> None:
     """Measure, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program", default="llama", choices=list(PROGRAMS))
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--program", default="small_llama", choices=list(PROGRAMS))
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/cupti-parts.json"))
     given = parser.parse_args()
@@ -89,46 +81,54 @@ def main() -> None:
         step()
     torch.cuda.synchronize()
     cupti = Cupti()
-    records = cupti.records
-    driver, runtime, everything = cupti.calls(driver=1), cupti.calls(runtime=1), cupti.calls(everything=1)
-    parts: dict[str, tuple[Callable[[bool], None], ...]] = {
+    callbacks = empty.load()
+
+    def operators(on: bool) -> None:
+        if on:
+            callbacks.on()
+        else:
+            callbacks.off()
+
+    parts: dict[str, tuple[Switch, ...]] = {
         "nothing": (),
-        "records": (records,),
-        "launches in the driver": (driver,),
-        "launches in the runtime": (runtime,),
-        "every call that the collector asks for": (everything,),
-        "records and every call": (records, everything),
+        "callbacks for each operator": (operators,),
+        "CUPTI's records": (cupti.records,),
+        "CUPTI's callbacks for each launch": (cupti.calls,),
+        "all of these": (operators, cupti.records, cupti.calls),
     }
     until = time.monotonic() + given.seconds
-    result: dict[str, Any] = {"program": given.program, "attributes": {}, "parts": {}}
-    for attribute in ("", "zeroed by us", "one buffer for all threads"):
-        if attribute:
-            number, value = (_ZEROED_BY_US, 1) if attribute.startswith("zeroed") else (_PER_THREAD, 0)
-            result["attributes"][attribute] = cupti.attribute(number, value)
-        for name in parts if not attribute else ("records and every call",):
-            if time.monotonic() < until:
-                answer = ratio(step, parts[name], given.rounds, cupti)
-                label = f"{name}, {attribute}" if attribute else name
-                print(label, json.dumps(answer), flush=True)
-                result["parts"][label] = answer
-                given.out.write_text(json.dumps(result, indent=1) + "\n")
+    result: dict[str, Any] = {"program": given.program, "parts": {}}
+
+    def measure(name: str, *switches: Switch) -> None:
+        if time.monotonic() < until:
+            result["parts"][name] = answer = ratio(step, switches, given.rounds)
+            print(name, json.dumps(answer), flush=True)
+            given.out.write_text(json.dumps(result, indent=1) + "\n")
+
+    measure("nothing, before CUPTI came")
+    for name, device in (("the collector without the device", False), ("the collector", True)):
+        collector = Native(device=device)
+        measure(name, lambda on, one=collector: one.on() if on else one.off())
+        collector.close()
+    cupti.open()
+    for name, switches in parts.items():
+        measure(name, *switches)
     result["machine"] = described()
     given.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def ratio(step: Callable[[], None], switches: tuple[Callable[[bool], None], ...], rounds: int, cupti: Cupti) -> Any:
+def ratio(step: Callable[[], None], switches: tuple[Switch, ...], rounds: int) -> dict[str, Any]:
     """Times of steps with a part, over those without."""
     on: list[float] = []
     off: list[float] = []
-    steps = 4
-    calls, bytes_ = cupti.library.parts_calls(), cupti.library.parts_bytes()
     for turn in range(2 * rounds):
         # on off off on, so that a drift hits both alike.
         active = turn % 4 in (0, 3)
         if active:
             for switch in switches:
                 switch(True)
-        for at in range(steps + 1):
+        # The first one after switching finds other things in the processor's caches.
+        for at in range(9):
             begin = time.perf_counter_ns()
             step()
             torch.cuda.synchronize()
@@ -138,13 +138,11 @@ def ratio(step: Callable[[], None], switches: tuple[Callable[[bool], None], ...]
             for switch in reversed(switches):
                 switch(False)
     interval = ratio_interval(on, off)
-    steps_on = len(on) * (steps + 1) // steps
     return {
         "ratio": round(float(np.median(on) / np.median(off)), 4),
         "interval": [round(one, 4) for one in interval] if interval else None,
         "off_ms": round(float(np.median(off)) / 1e6, 3),
-        "callbacks_per_step": (cupti.library.parts_calls() - calls) / steps_on,
-        "bytes_per_step": (cupti.library.parts_bytes() - bytes_) / steps_on,
+        "steps": [len(on), len(off)],
     }
 
 

@@ -186,11 +186,11 @@ def _parts() -> Iterator[Job]:
         )
         for name, flags in _norms():
             kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
-            full = {**_sizes(parts * block), **flags, **cut, "PHASE": 0}
+            full = {**flags, "ALIGN": 1, **cut, "PHASE": 0}
             yield (
                 name,
                 title,
-                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_split, k, 1, m, w),
+                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_split, k, 4, m, w),
                 warps,
             )
     for block, inner, warps in ((16384, 4096, 8), (32768, 8192, 16)):
@@ -205,11 +205,11 @@ def _parts() -> Iterator[Job]:
         )
         for name, flags in _norms():
             kinds = [HALF] * 6 + ["fp32", "fp32", HALF]
-            full = {**_sizes(8 * block), **flags, **cut, "PHASE": 0}
+            full = {**flags, "ALIGN": 1, **cut, "PHASE": 0}
             yield (
                 name,
                 title,
-                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_parts, k, 1, m, w),
+                lambda m=full, w=warps, k=kinds: build(norm_cluster_kernels._norm_parts, k, 4, m, w),
                 warps,
             )
     for block, parts, warps in ((2048, 4, 8), (4096, 8, 8), (8192, 8, 16)):

@@ -1,6 +1,7 @@
 """Write docs/appendix/kernels-grid.md from the results of the grid: `python -m benchmarks.kernels.grid_report`.
 
-The last run counts. A cell is behind where the best other way takes less than 0.98 of our time.
+The runs of the last day count, and of a cell that several of them measured the last one. A cell is behind where the best
+other way takes less than 0.98 of our time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,20 @@ LEVEL, WORST = 0.98, 0.93
 MULTIPROCESSORS = 132
 
 Cell = dict[str, Any]
+
+
+def last_runs() -> list[Path]:
+    """The results of the last day, in order: their names begin with the date."""
+    paths = sorted(RESULTS.glob("*.json"))
+    return [path for path in paths if path.name[:10] == paths[-1].name[:10]]
+
+
+def together(paths: list[Path]) -> dict[str, Any]:
+    """Results as one: the machine of the last, and the last measurement of each cell."""
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    cells = {cell["name"]: cell for document in documents for cell in document["cases"]}
+    skipped = {name for document in documents for name in document["skipped"]} - cells.keys()
+    return {**documents[-1], "cases": list(cells.values()), "skipped": sorted(skipped)}
 
 
 def _ratio(cell: Cell) -> float:
@@ -47,13 +62,14 @@ def _counts(cells: list[Cell], title: str) -> str:
     )
 
 
-def grid_lines(document: dict[str, Any], source: str) -> list[str]:
-    """The page's lines for one result file."""
+def grid_lines(paths: list[Path]) -> list[str]:
+    """The page's lines for the results of some runs."""
+    document, files = together(paths), ", ".join(f"`{path.relative_to(ROOT)}`" for path in paths)
     machine, cells = document["machine"], [cell for cell in document["cases"] if "arms" in cell]
     lines = [
         f"{machine['card']}, driver {machine['driver']}, torch {machine['torch']}, Triton {machine['triton']}: "
         f"{len(cells)} cells of {len(cells) + len(document['skipped'])}, in random order until the time was up; device "
-        f"time, median of {len(cells[0]['arms']['lanewise']['rounds_us'])} rounds in turns. File: `{source}`. A ratio is "
+        f"time, median of {len(cells[0]['arms']['lanewise']['rounds_us'])} rounds in turns. From {files}. A ratio is "
         "the time of the best of eager PyTorch, `torch.compile` and Liger over ours.",
         "",
         f"| cells | number | {LEVEL} or better | {WORST} or better | median ratio | worst |",
@@ -81,7 +97,6 @@ def grid_lines(document: dict[str, Any], source: str) -> list[str]:
 
 
 def main() -> None:
-    path = sorted(RESULTS.glob("*.json"))[-1]
     head = [
         "# Rows of any shape",
         "",
@@ -89,7 +104,7 @@ def main() -> None:
         "ones too, in three types (`python -m benchmarks.kernels OUT.json --group grid --no-tuning`).",
         "",
     ]
-    PAGE.write_text("\n".join([*head, *grid_lines(json.loads(path.read_text()), str(path.relative_to(ROOT))), ""]))
+    PAGE.write_text("\n".join([*head, *grid_lines(last_runs()), ""]))
     print(PAGE.relative_to(ROOT))
 
 

@@ -80,16 +80,18 @@ def _one(folder: Path, name: str, seconds: float) -> dict[str, Any]:
     program = ["program.py", name, str(seconds), "not"]
     _run([*lanewise, "run", "--no-explain", "--out", f"run-{name}", *program], folder)
     trace = max((folder / f"run-{name}").glob("*.json.gz"), key=lambda path: path.stat().st_mtime)
-    recorded = json.loads(_run([*lanewise, "explain", str(trace), "--json"], folder)).get("cost") or {}
     tree = folder / f"{name}.lw"
     _run([*lanewise, "watch", "--force", "-o", str(tree), *program], folder)
-    watched = json.loads(_run([*lanewise, "explain", str(tree), "--json"], folder)).get("cost") or {}
     found: dict[str, Any] = {"counter_joules_per_step": round(joules, 6), "counter_watts": round(watts, 1)}
-    for verb, cost in (("run", recorded), ("watch", watched)):
+    found["step_us"] = round(joules / watts * 1e6, 1)
+    for verb, recording in (("run", trace), ("watch", tree)):
+        report = json.loads(_run([*lanewise, "explain", str(recording), "--json"], folder))
+        cost = report.get("cost") or {}
         said = cost.get("joules_per_step", 0.0)
         found |= {
             f"{verb}_joules_per_step": said,
             f"{verb}_watts": cost.get("watts"),
+            f"{verb}_step_us": report["regime"]["step_us"],
             f"{verb}_off": round(said / joules - 1, 4),
         }
     return found

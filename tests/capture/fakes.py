@@ -129,9 +129,9 @@ class Bench:
         self.of_all_threads = all_threads
         return FakeProfiler(self.log, all_threads, self.stopped_on), FakeSize(self)
 
-    def _recorded(self) -> bool:
+    def _recorded(self, more: bool) -> bool:
         self.log.append("recorded")
-        again, self.again = self.again, False
+        again, self.again = self.again and more, False
         return again
 
     def steps(self, count: int, us: float = 100.0, profiled_us: float | None = None) -> None:

@@ -147,6 +147,27 @@ def test_a_whole_recording_is_cut_when_it_grows_too_large(monkeypatch: pytest.Mo
     assert recorder.recorded.stopped_by == "size"
 
 
+def test_what_was_cut_is_kept_where_it_cannot_be_recorded_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording that was cut lost its device records: its host rows are all that there will be."""
+    from lanewise.capture.file import size
+    from lanewise.capture.profiling import faults
+
+    lost = faults.Fault(code="no-device-records", sentence="no device record")
+    monkeypatch.setattr(faults, "find", lambda *given: [lost])
+    monkeypatch.setattr(size.TraceSize, "predicted", lambda self, inside=False: 300_000_000)
+    x = torch.ones(8, 8)
+    with record(whole=True) as recorder:
+        for _ in range(100_000):
+            torch.add(x, x)
+            if not torch.autograd._profiler_enabled():
+                break
+        else:
+            pytest.fail("nothing stopped the recording")
+    assert recorder.recorded is not None
+    assert [fault.code for fault in recorder.recorded.faults] == ["no-device-records"]
+    assert "aten::add" in recorder.trace.names
+
+
 def test_too_few_steps_say_what_to_do() -> None:
     with record() as recorder:
         torch.ones(8, 8).sum()

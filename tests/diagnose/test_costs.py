@@ -34,10 +34,13 @@ def test_a_step_costs_what_the_counter_and_the_price_say() -> None:
     cost = cost_of(2500.0, Energy(joules=700.0, steps=1000, seconds=2.5), PRICE)
     assert cost == Cost(joules_per_step=0.7, watts=280.0, dollars_per_hour=3.6, dollars_per_million_steps=2.5)
     assert cost_text(cost) == "0.7 J per step (280 W), $2.50 per million steps ($3.60 per hour)"
+    # Steps that were counted while something slowed them down drew the same power for longer.
+    slowed = cost_of(2500.0, Energy(joules=1400.0, steps=1000, seconds=5.0), 0.0)
+    assert slowed == Cost(joules_per_step=0.7, watts=280.0, dollars_per_hour=0.0, dollars_per_million_steps=0.0)
     assert cost_of(2500.0, None, 0.0) is None
     assert cost_of(0.0, None, PRICE) is None
     assert cost_text(cost_of(2500.0, None, PRICE)) == "$2.50 per million steps ($3.60 per hour)"
-    assert cost_text(cost_of(2500.0, Energy(joules=0.05, steps=100, seconds=1.0), 0.0)) == "0.5 mJ per step (0 W)"
+    assert cost_text(cost_of(2500.0, Energy(joules=0.05, steps=100, seconds=0.25), 0.0)) == "0.5 mJ per step (0 W)"
 
 
 def test_every_gain_says_what_it_saves() -> None:

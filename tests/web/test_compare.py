@@ -54,7 +54,10 @@ def test_it_says_what_diff_says(compared: Callable[..., Any]) -> None:
     before, after = program(20), program(5)
     difference = compare_arms([Arm("before", [run_of(before)]), Arm("after", [run_of(after)])], anyway=True)
     page = compared(before, after)
-    assert page.locator("h1").inner_text() == with_micro(difference.differences[0].verdict)
+    verdict, reasons = page.locator("h1").inner_text(), page.locator("h1 + p").inner_text()
+    assert f"{verdict} {reasons}" == with_micro(difference.differences[0].verdict)
+    assert verdict.startswith("The step takes ")
+    assert reasons.startswith("Step time: faster ")
     bars = page.locator("ol.waterfall > li")
     items = [item for item in difference.differences[0].waterfall.items if item.ns]
     assert bars.count() == len(items) + 2

@@ -61,7 +61,7 @@ class Options:
         plan: steps of each kind. flags: what to record. out: folder for the trace. name: first part of its file name.
         whole: record from the first torch import on, without looking for steps. step_on: function that begins a step.
         stop: end the program when recording is over. redact: leave the command line out. command: that command line.
-        graphs: note where in the program CUDA graphs are captured.
+        graphs: note where in the program CUDA graphs are captured; None for where that needs nothing to be built first.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -71,7 +71,7 @@ class Options:
     whole: bool = False
     step_on: str | None = None
     stop: bool = False
-    graphs: bool = False
+    graphs: bool | None = None
     redact: bool = False
     command: tuple[str, ...] = ()
 
@@ -120,7 +120,7 @@ class Recording:
         self._aside = False
         self._again = False
         self._own = OwnProfiler(self.finder.found, self._step_aside)
-        self._graphs = GraphCaptures(lambda: self.window.recording, log)
+        self._graphs = GraphCaptures(lambda: self.window.recording, log, asked_for=options.graphs is True)
         self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watch = ImportWatch("torch", self._torch_is_ready)
 
@@ -189,7 +189,7 @@ class Recording:
             if self.options.whole:
                 self.window.begin_whole()
                 return
-            if self.options.graphs:
+            if self.options.graphs is not False:
                 self._graphs.install()
             target = self.options.step_on
             self.finder.install([lambda found: FunctionSteps(found, target)] if target else [])
@@ -218,10 +218,11 @@ class Recording:
         self._unseen.recording_begins()
         return self._session, TraceSize(flags)
 
-    def _recorded(self) -> bool:
+    def _recorded(self, more: bool) -> bool:
         """Recording has stopped: bring the rows to disk before anything else happens to the process.
 
-        Answers whether to record once more, which cures the loss of device records at the start of a first session.
+        Answers whether to record once more, if that can be: it cures the loss of device records at the start of a first
+        session.
         """
         self._unseen.recording_ended()  # while the watchdog's thread is known as ours
         self._watchdog.stop()
@@ -231,7 +232,7 @@ class Recording:
         self._raw = self._export(session)
         found = event_counts.scan(self._raw)
         self._faults = faults.find(found, session.flags, session.messages, session.missing)
-        if faults.worth_a_retry(self._faults) and not self._ending and not self._again:
+        if more and faults.worth_a_retry(self._faults) and not self._again:
             self._log(f"{self._faults[0].sentence}; recording once more")
             self._again = True
             self._raw.unlink(missing_ok=True)

@@ -118,7 +118,8 @@ class Window:
             session has to be of all threads.
         device: asks for the device in use; called when timing and recording begin.
         annotation: marks steps in the trace.
-        recorded: called at the boundary where recording has stopped; if it answers True, steps are recorded once more.
+        recorded: called where recording has stopped, with whether steps can be recorded once more; they are if it answers
+            True. Between boundaries, and at the end, what there is is all that there will be.
         done: called once, when recording is over; whatever is installed in the program can go.
         meter: counts what the device draws in the steps after the recorded ones, if it can.
         now: the host clock, nanoseconds.
@@ -131,7 +132,7 @@ class Window:
         profiler: Callable[[Device, bool], tuple[Profiler, Size]],
         device: Callable[[], Device],
         annotation: Annotation,
-        recorded: Callable[[], bool],
+        recorded: Callable[[bool], bool],
         done: Callable[[], None],
         meter: Callable[[], Meter | None] = lambda: None,
         now: Callable[[], int] = time.perf_counter_ns,
@@ -329,7 +330,7 @@ class Window:
             "" if passing else self._wanted or self.plan.recorded_enough(clock.host_ns) or self._too_large(clock.steps)
         )
         if reason:
-            if self._end_rows(reason):
+            if self._end_rows(reason, more=True):
                 self._begin_warmup()
             elif (meter := self._make_meter()) is not None:
                 self.phase, self._meter = Phase.METERED, meter
@@ -389,8 +390,8 @@ class Window:
         predicted = self._size.predicted() if self._size is not None else 0
         return "size" if predicted and predicted * (steps + 1) / steps > self.plan.trace_bytes else ""
 
-    def _end_rows(self, reason: str) -> bool:
-        """Stops recording; whether it should be tried once more."""
+    def _end_rows(self, reason: str, *, more: bool = False) -> bool:
+        """Stops recording; whether it should be tried once more, where that can be."""
         clock, profiler = self._running_clock(), self._profiler
         if profiler is None:
             raise AssertionError("rows end after they began")
@@ -410,7 +411,7 @@ class Window:
         self.measured.profiled = clock.summary(unsettled)
         self.measured.interval = ratio_interval(samples, self._unprofiled_samples)
         self._clock = None
-        return self._recorded()
+        return self._recorded(more)
 
     def _become_done(self) -> None:
         self.phase = Phase.DONE

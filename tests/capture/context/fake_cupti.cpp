@@ -20,6 +20,7 @@ struct State {
   uint32_t version = 130000;
   Result subscribe_result = kSuccess;
   int subscribers = 0;
+  int finalized = 0;
   int buffers = 0;  // with us
   uint8_t* buffer = nullptr;
   size_t size = 0;
@@ -150,6 +151,7 @@ Result cuptiGetGraphNodeId(GraphNode node, uint64_t* number) {
 }
 
 Result cuptiFinalize() {
+  ++state.finalized;
   state.callback = nullptr;
   state.calls.clear();
   state.kinds.clear();
@@ -237,6 +239,7 @@ void fake_subscribe_result(int result) { state.subscribe_result = result; }
 void fake_version(uint32_t version) { state.version = version; }
 void fake_deliver() { deliver(); }
 int fake_subscribers() { return state.subscribers; }
+int fake_finalized() { return state.finalized; }
 int fake_kinds() { return static_cast<int>(state.kinds.size()); }
 int fake_calls() { return static_cast<int>(state.calls.size()); }
 int fake_buffers() { return state.buffers; }

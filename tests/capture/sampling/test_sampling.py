@@ -42,11 +42,9 @@ def recorded(*names: str) -> Recorded:
     return found
 
 
-def sample(cupti: FakeCupti, fetches: int = 2, *, alone: bool = True) -> SampledProgram:
+def sample(cupti: FakeCupti, fetches: int = 2) -> SampledProgram:
     """A program that is sampled until so many fetches have ended."""
-    program = SampledProgram(
-        lambda: 1, lambda context: PcSampler(cupti, context, 15), every_s=0.001, alone=lambda: alone
-    )
+    program = SampledProgram(lambda: 1, lambda context: PcSampler(cupti, context, 15), every_s=0.001)
     program.begin()
     wait_for(lambda: cupti.called.count("GetData") > 0 or program.problem != "")
     if not program.problem:
@@ -116,19 +114,10 @@ def test_nothing_is_called_that_waits_for_launches_of_other_threads() -> None:
     assert cupti.threads["GetData"] is not threading.main_thread()
 
 
-def test_it_is_not_switched_off_while_other_threads_may_launch() -> None:
-    cupti = FakeCupti(recorded("row_sums"))
-    program = sample(cupti, alone=False)
-    assert "Disable" not in cupti.called
-    assert program.problem == ""
-
-
 @pytest.mark.parametrize("silent", ["GetData", "Disable"])
 def test_a_driver_that_does_not_answer_does_not_hold_up_the_program(silent: str) -> None:
     cupti = FakeCupti(recorded("row_sums"), silent=silent)
-    program = SampledProgram(
-        lambda: 1, lambda context: PcSampler(cupti, context, 15), every_s=0.001, patience_s=0.2, alone=lambda: True
-    )
+    program = SampledProgram(lambda: 1, lambda context: PcSampler(cupti, context, 15), every_s=0.001, patience_s=0.2)
     program.begin()
     wait_for(lambda: "GetData" in cupti.called)
     begun = time.monotonic()

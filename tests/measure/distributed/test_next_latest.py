@@ -7,8 +7,12 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from lanewise.measure.core import Core
 from lanewise.measure.distributed.late_ranks import Job, compare_ranks
+from lanewise.measure.distributed.rank_summary import summarise
 from lanewise.measure.distributed.together.next_latest import gain_of_job
+from lanewise.trace.metadata import KEY
+from tests.support.builder import TraceBuilder
 from tests.support.made_ranks import made_rank
 
 MS = 1e6
@@ -23,6 +27,24 @@ def job_of(*ranks: tuple[Sequence[float], Sequence[float]]) -> Job:
         for number, (own, behind) in enumerate(ranks)
     ]
     return compare_ranks(made)
+
+
+@pytest.mark.parametrize(
+    ("behind", "own", "after"),
+    [([1000.0, 3000.0, 0.0], [19.0, 18.0], [3.0, 0.0]), ([1000.0, 3000.0], [], []), ([1000.0, "x", 0.0], [], [])],
+    ids=["whole", "one too few", "no number"],
+)
+def test_a_step_begins_with_the_wait_at_the_end_of_the_one_before(
+    behind: list[object], own: list[float], after: list[float]
+) -> None:
+    times = {"median_us": 20e3, "samples": 3, "steps": 3, "method": "host", "times_us": [20e3, 20e3, 21e3]}
+    b = TraceBuilder(metadata={KEY: {"unprofiled": {**times, "behind_us": behind}}})
+    for _ in range(3):
+        with b.step(), b.op("aten::mm"):
+            b.wait(10.0)
+    summary = summarise(Core(b.build()))
+    assert summary.own_timed_ns == [one * MS for one in own]
+    assert summary.behind_ns == [one * MS for one in after]
 
 
 def gain(job: Job, ms: float, *, on_device: bool = False) -> float:

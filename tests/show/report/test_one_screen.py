@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from io import StringIO
 from pathlib import Path
 
@@ -143,4 +144,10 @@ def test_the_command_for_more_is_one_line_where_it_fits() -> None:
     report = explain(read(bundled_path("mnist"), cache=False))
     named = structs.replace(report, source=structs.replace(report.source, path=path))
     assert f"  lanewise explain {path} --full" in shown(named, 100)
-    assert f"  lanewise explain {path} \\"[:60] in shown(named, 60)
+    lines = shown(named, 60)
+    at = next(at for at, line in enumerate(lines) if line.startswith("  lanewise explain "))
+    copied = "\n".join(lines[at : at + 2])
+    ran = subprocess.run(
+        ["sh", "-c", copied.replace("lanewise", "echo", 1)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f"explain {path} --full\n"

@@ -28,12 +28,14 @@ export function Compare() {
   const { comparison, labels } = block.extra
   const difference = comparison.differences[0]
   const [a, b] = [comparison.base, comparison.others[0]]
+  const [verdict, ...reasons] = clean(difference.verdict, 1500).split(/(?<=\.) (?=[A-Z])/)
   return (
     <main id="main" class="page">
       <p class="eyebrow">
         {clean(labels[1], 60)} compared with {clean(labels[0], 60)}
       </p>
-      <h1 class="long">{clean(difference.verdict, 1500)}</h1>
+      <h1>{verdict}</h1>
+      {reasons.length > 0 && <p>{reasons.join(' ')}</p>}
       <p class="dim small">
         {clean(labels[0], 60)}: {clean(a.sources.join(', '), 200)}, {side(a)}. {clean(labels[1], 60)}:{' '}
         {clean(b.sources.join(', '), 200)}, {side(b)}.

@@ -7,6 +7,7 @@ import type { Finding } from '../data/report'
 import type { Block } from '../data/unpack'
 import { clean, formatQuantity, formatTime } from '../format'
 import { ClassBar, ClassLegend } from '../parts/classes'
+import { Wide } from '../parts/wide'
 import { go, hashOf } from '../route'
 import { colourOf } from '../timeline/palette'
 
@@ -107,34 +108,40 @@ function Step({ block, scenario, chosen, longest, title }: StepProps) {
           {formatTime(state.low_us * 1e3)} to {formatTime(state.high_us * 1e3)} · {clean(state.regime, 60)}
         </span>
       </h2>
-      <div
-        style={{
-          marginLeft: `${(LABEL / WIDTH) * 100}%`,
-          width: `${((x(state.step_us * 1e3) - LABEL) / WIDTH) * 100}%`,
-        }}
-      >
-        {Object.keys(state.shares).length > 0 && <ClassBar shares={state.shares} label={title} />}
-      </div>
-      <svg viewBox={`0 0 ${WIDTH} ${height + 18}`} role="img" aria-label={`${clean(title, 120)}: ${rows.length} rows`}>
-        {lanes.map((label, i) => (
-          <g key={i}>
-            <rect class="lane" x={LABEL} y={i * LANE} width={x(state.step_us * 1e3) - LABEL} height={LANE - 3} />
-            <text x="0" y={i * LANE + 14}>
-              {clean(label, 20)}
-            </text>
-          </g>
-        ))}
-        {rows.map((row, i) => (
-          <Bar key={i} row={row} extra={block.extra} x={x} />
-        ))}
-        <line class="axis" x1={x(state.step_us * 1e3)} x2={x(state.step_us * 1e3)} y1="0" y2={height} />
-        <text x={LABEL} y={height + 14}>
-          0 µs
-        </text>
-        <text x={Math.max(LABEL + 90, x(state.step_us * 1e3))} y={height + 14} text-anchor="end">
-          {formatTime(state.step_us * 1e3)}
-        </text>
-      </svg>
+      <Wide label={`${clean(title, 120)}: classes of time and lanes`}>
+        <div
+          style={{
+            marginLeft: `${(LABEL / WIDTH) * 100}%`,
+            width: `${((x(state.step_us * 1e3) - LABEL) / WIDTH) * 100}%`,
+          }}
+        >
+          {Object.keys(state.shares).length > 0 && <ClassBar shares={state.shares} label={title} />}
+        </div>
+        <svg
+          viewBox={`0 0 ${WIDTH} ${height + 18}`}
+          role="img"
+          aria-label={`${clean(title, 120)}: ${rows.length} rows`}
+        >
+          {lanes.map((label, i) => (
+            <g key={i}>
+              <rect class="lane" x={LABEL} y={i * LANE} width={x(state.step_us * 1e3) - LABEL} height={LANE - 3} />
+              <text x="0" y={i * LANE + 14}>
+                {clean(label, 20)}
+              </text>
+            </g>
+          ))}
+          {rows.map((row, i) => (
+            <Bar key={i} row={row} extra={block.extra} x={x} />
+          ))}
+          <line class="axis" x1={x(state.step_us * 1e3)} x2={x(state.step_us * 1e3)} y1="0" y2={height} />
+          <text x={LABEL} y={height + 14}>
+            0 µs
+          </text>
+          <text x={Math.max(LABEL + 90, x(state.step_us * 1e3))} y={height + 14} text-anchor="end">
+            {formatTime(state.step_us * 1e3)}
+          </text>
+        </svg>
+      </Wide>
       {waits && <p class="small">Critical path of the step: {waits}.</p>}
     </section>
   )

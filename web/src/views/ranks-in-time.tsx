@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks'
 import { apart, type JobData, lockedOn, type Together } from '../data/job'
 import { clean, formatBytes, formatTime } from '../format'
+import { Wide } from '../parts/wide'
 
 const WIDTH = 1000
 const LABEL = 150
@@ -39,43 +40,45 @@ export function Locked({ job, together }: { job: JobData; together: Together }) 
         </select>{' '}
         is the same moment for all
       </label>
-      <svg viewBox={`0 0 ${WIDTH} ${shown.length * HIGH + 18}`}>
-        <title>{`Timelines of ${shown.length} ranks, locked on ${label(at)}`}</title>
-        {shown.map(({ rank, i, end }, row) => (
-          <g key={rank.rank}>
-            <RankName rank={rank} y={row * HIGH + 15} />
-            <line class="lane" x1={LABEL} x2={WIDTH} y1={(row + 1) * HIGH - 1} y2={(row + 1) * HIGH - 1} />
-            {spans[i].map((span, meeting) => {
-              if (!span) return null
-              const [from, until] = [span[0] - end, span[1] - end]
-              const moves = Math.max(from, until - meetings[meeting].moving)
-              return (
-                // biome-ignore lint/a11y/noStaticElementInteractions: the same.
-                <g key={meeting} class={meeting === at ? 'meeting chosen' : 'meeting'} onClick={() => lock(meeting)}>
-                  <title>
-                    {label(meeting)}: waits {formatTime(moves - from)}, moves {formatTime(until - moves)}
-                  </title>
-                  <rect class="waits" x={x(from)} y={row * HIGH + 3} width={x(moves) - x(from)} height={HIGH - 7} />
-                  <rect
-                    class="moves"
-                    x={x(moves)}
-                    y={row * HIGH + 3}
-                    width={Math.max(1.5, x(until) - x(moves))}
-                    height={HIGH - 7}
-                  />
-                </g>
-              )
-            })}
-          </g>
-        ))}
-        <line class="lock" x1={x(0)} x2={x(0)} y1={0} y2={shown.length * HIGH} />
-        <text x={LABEL} y={shown.length * HIGH + 13}>
-          {low < 0 ? `${formatTime(-low)} before` : ''}
-        </text>
-        <text x={WIDTH} y={shown.length * HIGH + 13} text-anchor="end">
-          {high > 0 ? `${formatTime(high)} after` : ''}
-        </text>
-      </svg>
+      <Wide label="Timelines of the ranks">
+        <svg viewBox={`0 0 ${WIDTH} ${shown.length * HIGH + 18}`}>
+          <title>{`Timelines of ${shown.length} ranks, locked on ${label(at)}`}</title>
+          {shown.map(({ rank, i, end }, row) => (
+            <g key={rank.rank}>
+              <RankName rank={rank} y={row * HIGH + 15} />
+              <line class="lane" x1={LABEL} x2={WIDTH} y1={(row + 1) * HIGH - 1} y2={(row + 1) * HIGH - 1} />
+              {spans[i].map((span, meeting) => {
+                if (!span) return null
+                const [from, until] = [span[0] - end, span[1] - end]
+                const moves = Math.max(from, until - meetings[meeting].moving)
+                return (
+                  // biome-ignore lint/a11y/noStaticElementInteractions: the same.
+                  <g key={meeting} class={meeting === at ? 'meeting chosen' : 'meeting'} onClick={() => lock(meeting)}>
+                    <title>
+                      {label(meeting)}: waits {formatTime(moves - from)}, moves {formatTime(until - moves)}
+                    </title>
+                    <rect class="waits" x={x(from)} y={row * HIGH + 3} width={x(moves) - x(from)} height={HIGH - 7} />
+                    <rect
+                      class="moves"
+                      x={x(moves)}
+                      y={row * HIGH + 3}
+                      width={Math.max(1.5, x(until) - x(moves))}
+                      height={HIGH - 7}
+                    />
+                  </g>
+                )
+              })}
+            </g>
+          ))}
+          <line class="lock" x1={x(0)} x2={x(0)} y1={0} y2={shown.length * HIGH} />
+          <text x={LABEL} y={shown.length * HIGH + 13}>
+            {low < 0 ? `${formatTime(-low)} before` : ''}
+          </text>
+          <text x={WIDTH} y={shown.length * HIGH + 13} text-anchor="end">
+            {high > 0 ? `${formatTime(high)} after` : ''}
+          </text>
+        </svg>
+      </Wide>
       <p class="dim small">
         Pale: a rank waits for the others; full: data moves; between: its own work. The profiler slows each host by its
         own factor, so who comes last here need not be late without it: the map above has that taken off.

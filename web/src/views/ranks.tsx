@@ -5,6 +5,8 @@ import type { TextBlock, Value } from '../data/report'
 import { clean, formatQuantity, formatTime } from '../format'
 import { DataTable } from '../parts/table'
 import { Top } from '../parts/top'
+import { Wide } from '../parts/wide'
+import { Prose } from './findings'
 import { Locked } from './ranks-in-time'
 
 const WIDTH = 1000
@@ -20,10 +22,16 @@ export function Ranks({ job }: { job: JobData }) {
       <Top file={job.name} />
       <main id="main" class="page ranks">
         <p class="eyebrow">{job.ranks.length.toLocaleString('en')} ranks of one job</p>
-        {first && <h1>{sentence(first)}</h1>}
+        {first && (
+          <h1>
+            <Prose text={sentence(first)} />
+          </h1>
+        )}
         <ul class="told">
           {rest.map((block, i) => (
-            <li key={i}>{sentence(block)}</li>
+            <li key={i}>
+              <Prose text={sentence(block)} />
+            </li>
           ))}
         </ul>
         <Heat job={job} />
@@ -60,18 +68,20 @@ function Heat({ job }: { job: JobData }) {
   return (
     <section class="chart">
       <h2>Own work beside the median rank, step by step</h2>
-      <svg viewBox={`0 0 ${WIDTH} ${rows.length * high + 18}`}>
-        <title>{`Heat map of ${rows.length} rows of ranks and ${columns} steps`}</title>
-        {rows.map((row, i) => (
-          <Row key={i} row={row} at={i} high={high} cell={cell} job={job} />
-        ))}
-        <text x={LABEL} y={rows.length * high + 13}>
-          {job.steps.length ? `step ${job.steps[0]}` : 'first step'}
-        </text>
-        <text x={WIDTH} y={rows.length * high + 13} text-anchor="end">
-          {job.steps.length ? `step ${job.steps[job.steps.length - 1]}` : 'last step'}
-        </text>
-      </svg>
+      <Wide label="Own work of each rank and step">
+        <svg viewBox={`0 0 ${WIDTH} ${rows.length * high + 18}`}>
+          <title>{`Heat map of ${rows.length} rows of ranks and ${columns} steps`}</title>
+          {rows.map((row, i) => (
+            <Row key={i} row={row} at={i} high={high} cell={cell} job={job} />
+          ))}
+          <text x={LABEL} y={rows.length * high + 13}>
+            {job.steps.length ? `step ${job.steps[0]}` : 'first step'}
+          </text>
+          <text x={WIDTH} y={rows.length * high + 13} text-anchor="end">
+            {job.steps.length ? `step ${job.steps[job.steps.length - 1]}` : 'last step'}
+          </text>
+        </svg>
+      </Wide>
       <p class="dim small">
         The darker, the more a rank does by itself than the median rank in that step; full at a tenth of the step.
         {many && ` Each row stands for up to ${rows[0].ranks.length} ranks, and shows the one that does most.`} A rank

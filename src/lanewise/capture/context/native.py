@@ -193,8 +193,15 @@ class Native:
         return self._module.device_captured()
 
     def capture_is_over(self) -> None:
-        """Nothing of ours is left in the way of launches."""
+        """Nothing of ours is called any more."""
         self._module.device_off()
+
+    def leave_device(self) -> None:
+        """CUPTI goes out of the process, beside which short launches take longer; unless somebody else has subscribed."""
+        wrong, _ = self._module.device_on(native_build.cupti_library(), False)
+        if not wrong:
+            self._module.device_off()
+            self._module.device_detach()
 
     def tree(self, watched: Watched, *, source: str, lines: bool) -> Any:
         """The tree as it is now, while threads go on."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lanewise.capture.boundaries.watched_method import watch_method
 from lanewise.capture.context import running
 from lanewise.capture.inside import our_modules
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import LanewiseError
 from lanewise.trace.file.captured_graphs import KERNEL, CapturedGraphs
 
@@ -37,23 +38,25 @@ class GraphCaptures:
 
     Args:
         recording: whether replays count now. log: is told what takes time, and why graphs stay without places.
+        asked_for: build the collector where it is not there yet, and say what fails.
     """
 
-    def __init__(self, recording: Callable[[], bool], log: Callable[[str], None]) -> None:
-        self._recording, self._log = recording, log
+    def __init__(self, recording: Callable[[], bool], log: Callable[[str], None], *, asked_for: bool = True) -> None:
+        self._recording, self._log, self._asked_for = recording, log, asked_for
         self._graphs: list[list[Node]] = []
         self._number: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._replays: list[int] = []
         self._collector: Native | None = None
         self._contexts: Collected | None = None
         self._capturing: Any = None
+        self._inside = False
         self._over = False
         self._restore: list[Callable[[], None]] = []
 
     def install(self) -> None:
         """Look on from here."""
         graph: Any = getattr(sys.modules.get("torch.cuda.graphs"), "CUDAGraph", None)
-        if graph is None:
+        if graph is None or torch_part().version.hip:
             return
         self._wrap(graph, "capture_begin", self._begins)
         self._wrap(graph, "capture_end", self._ends, self._ended)
@@ -117,6 +120,14 @@ class GraphCaptures:
         if self._over or self._capturing is not None:
             return
         if self._collector is None:
+            from lanewise.capture.context import native_build
+
+            if not self._asked_for and not native_build.is_built():
+                self._over = True
+                self._log(
+                    "where its CUDA graphs are captured is not noted: `lanewise doctor --build` builds what notes it, once"
+                )
+                return
             if not running.claim(self):
                 # The program is watched, which gives its graphs their places.
                 self._over = True
@@ -131,6 +142,7 @@ class GraphCaptures:
         if wrong := self._collector.capture_begins():
             raise LanewiseError(wrong)
         self._capturing = graph
+        self._inside = True
 
     def _ends(self, graph: Any) -> None:
         # Before the graph is made executable, which makes its nodes once more.
@@ -159,6 +171,9 @@ class GraphCaptures:
             collector.capture_is_over()
 
     def _replayed(self, graph: Any) -> None:
+        if self._inside and self._capturing is None and not self._over and self._collector is not None:
+            self._inside = False
+            self._collector.leave_device()
         if self._recording() and len(self._replays) < _MOST_REPLAYS:
             self._replays.append(self._number.get(graph, -1))
 
@@ -172,6 +187,8 @@ class GraphCaptures:
         """Graphs stay without places from here on; said once."""
         if not self._over:
             self._over = True
+            if not self._asked_for:
+                return
             why = error if isinstance(error, LanewiseError) else f"{type(error).__name__}: {error}"
             self._log(f"what CUDA graphs replay stays without a place in the program: {why}")
 

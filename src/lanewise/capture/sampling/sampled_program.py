@@ -4,7 +4,9 @@ CUPTI can begin and end bursts of samples (`cuptiPCSamplingStart`, `Stop`), and 
 lock held that every launch takes inside of the driver, so that they and a launch on another thread wait for each other for
 ever (CUPTI 13.0 on an H200: at the first burst). So it samples all the time, and rarely. It is switched on by the program's
 main thread, which is in no launch then, and fetched by a thread of ours (`cuptiPCSamplingGetData` waits for nothing: 1,245
-times in three seconds of launches). Switching it off waits like `Stop`: it is left out where threads still run.
+times in three seconds of launches). Switching it off waits like `Stop`, and a process that ended without was aborted (once,
+while a thread still launched). So it comes at the very end, when the main thread launches no more, and the answer is
+waited for ten seconds at most.
 """
 
 from __future__ import annotations
@@ -23,16 +25,10 @@ EVERY_S = 1.0
 """How often samples are fetched."""
 PATIENCE_S = 10.0
 """How long the driver may take to answer at the end."""
-_LOOK_S, _DECODED_S = 0.005, 0.3
-"""How often is looked whether the device is used; how long CUPTI may take to decode (it looks every 100 ms)."""
+_LOOK_S = 0.005
 _NO_ANSWER = (
     "instructions are no longer sampled: the driver has not answered for {:.0f} s; what was fetched until then is kept"
 )
-
-
-def no_other_thread() -> bool:
-    """Whether the program has no thread besides its main thread: ours is one more."""
-    return threading.active_count() <= 2
 
 
 class Sampler(Protocol):
@@ -63,13 +59,11 @@ class SampledProgram:
         *,
         every_s: float = EVERY_S,
         patience_s: float = PATIENCE_S,
-        alone: Callable[[], bool] = no_other_thread,
     ) -> None:
-        """`ready`: the context of the device once the program uses it, 0 before. `sampler`: begins to sample it. `alone`:
-        whether nothing of the program launches any more when it ends."""
+        """`ready`: the context of the device once the program uses it, 0 before. `sampler`: begins to sample it."""
         self.taken, self.seconds, self.problem, self.stuck = Taken(), 0.0, "", False
         self._ready, self._sampler, self._every_s, self._patience_s = ready, sampler, every_s, patience_s
-        self._over, self._alone, self._quiet = threading.Event(), alone, False
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lanewise-sampling", daemon=True)
 
     def begin(self) -> None:
@@ -78,7 +72,6 @@ class SampledProgram:
 
     def finish(self) -> None:
         """Sample no more; what was sampled is in `taken`. Returns within the patience, whatever the driver does."""
-        self._quiet = self._alone()
         self._over.set()
         self._thread.join(self._patience_s)
         if self._thread.is_alive():
@@ -106,14 +99,7 @@ class SampledProgram:
                 self.taken.add(sampler.fetch())
         finally:
             self.seconds = time.monotonic() - begun
-            self._end(sampler)
-
-    def _end(self, sampler: Sampler) -> None:
-        if self._quiet:
             self.taken.add(sampler.close())
-        else:
-            time.sleep(_DECODED_S)
-            self.taken.add(sampler.fetch())
 
 
 _WHY: dict[str, str] = {

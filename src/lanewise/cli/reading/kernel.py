@@ -82,6 +82,7 @@ def kernel(
     lanewise kernel libmine.so --name "*attention*"    a library or program with CUDA code
     lanewise kernel sums.cu --block 256 --grid 200     CUDA C++, compiled by nvcc or by torch's NVRTC
     lanewise kernel train.samples.json                 what `lanewise run --sample train.py` has seen its warps wait for
+    lanewise kernel train.scopes.json                  what `lanewise run --scopes KERNEL train.py` has timed inside of it
     lanewise kernel sums.cu -o sums.html               a page: its source with heat beside its instructions
     lanewise kernel train.py::add --arg x=*fp32 --arg n=i32:16 --arg TILE=1024
                                                        a Triton kernel; the file is imported, nothing is launched
@@ -94,10 +95,14 @@ def kernel(
     from lanewise.machine_code.limiter import limits_of
     from lanewise.machine_code.mended import gain_of
     from lanewise.machine_code.sampled.samples import is_samples
+    from lanewise.machine_code.sampled.scopes import is_scopes
     from lanewise.machine_code.triton_kernel import capability_of, compiled
 
     if is_samples(source):
         _print_samples(Path(source), name, as_json, output, force)
+        return
+    if is_scopes(source):
+        _print_scopes(Path(source), name, as_json, output, force)
         return
     capability = capability_of(target)
     file, separator, function = source.rpartition("::")
@@ -149,6 +154,21 @@ def _print_samples(path: Path, name: str | None, as_json: bool, output: Path | N
         emit(kernel_page(str(path), [of_stalls(one) for one in found]), output, force)
     else:
         print_or_write(lambda terminal: terminal.print(render_stalls(samples, found)), output, force)
+
+
+def _print_scopes(path: Path, name: str | None, as_json: bool, output: Path | None, force: bool) -> None:
+    """How long warps were in their scopes, as it was asked for."""
+    from lanewise.machine_code.sampled.scopes import read_scopes, scoped_kernels
+    from lanewise.show.kernel.scopes_page import scopes_page
+    from lanewise.show.kernel.scopes_text import render_scopes, scopes_json
+
+    found = _named(scoped_kernels(read_scopes(path)), lambda one: one.name, name, str(path))
+    if as_json:
+        emit(scopes_json(found), output, force)
+    elif _is_page(output):
+        emit(scopes_page(str(path), found), output, force)
+    else:
+        print_or_write(lambda terminal: terminal.print(render_scopes(found)), output, force)
 
 
 def _sizes(option: str, text: str | None) -> tuple[int, int, int] | None:

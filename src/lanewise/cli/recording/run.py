@@ -68,7 +68,9 @@ class RunCommand(click.Command):
 @click.option("--memory", is_flag=True, help="Record allocator events.")
 @click.option("--sync-events", is_flag=True, help="Record what streams and events wait for (CUDA).")
 @click.option(
-    "--graphs", is_flag=True, help="Note where in the program CUDA graphs are captured; not yet tried on a card."
+    "--graphs/--no-graphs",
+    default=None,
+    help="Note where in the program CUDA graphs are captured.  [default: if the collector of `watch` has been built]",
 )
 @click.option("--all-threads", is_flag=True, help="Record operators of threads that the program starts by itself.")
 @click.option(
@@ -101,6 +103,11 @@ class RunCommand(click.Command):
     "--sample",
     is_flag=True,
     help="Record no steps: sample what the warps of its CUDA kernels wait for, and say it per source line.",
+)
+@click.option(
+    "--scopes",
+    metavar="KERNEL",
+    help="Record no steps: time the scopes (`pl.scope`) of a Triton kernel, by warp, with Triton's Proton.",
 )
 @price_option
 @click.option("--explain/--no-explain", default=True, show_default=True, help="Print the report when the program ends.")
@@ -244,15 +251,26 @@ def _source(path: str) -> str:
         return ""
 
 
+_INSIDE = {"sample": "lanewise.cli.recording.sampled_run", "scopes": "lanewise.cli.recording.scoped_run"}
+"""Options that look into kernels instead of recording steps, and what does it in the program's process."""
+
+
+def _look_inside(program: Program, given: dict[str, Any], option: str, module: str) -> NoReturn:
+    from lanewise.capture.script import become
+
+    needless = [name for name in (*_OF_STEPS, *_INSIDE) if given[name] and name != option]
+    if needless:
+        raise UsageError(f"{_option(option)} records no steps: leave out {', '.join(map(_option, needless))}")
+    told = {"out": str(given["out"]), "name": given["name"] or program.name, "explain": given["explain"]}
+    become(program, module, told | {"kernel": given["scopes"]})
+
+
 def _record(program: Program, given: dict[str, Any]) -> NoReturn:
     from lanewise.capture.script import become
 
-    if given["sample"]:
-        needless = [name for name in _OF_STEPS if given[name]]
-        if needless:
-            raise UsageError(f"--sample records no steps: leave out {', '.join(map(_option, needless))}")
-        told = {"out": str(given["out"]), "name": given["name"] or program.name, "explain": given["explain"]}
-        become(program, "lanewise.cli.recording.sampled_run", told)
+    for option, module in _INSIDE.items():
+        if given[option]:
+            _look_inside(program, given, option, module)
     order = {
         "options": asdict(_options(program, given)) | {"out": str(given["out"])},
         "explain": given["explain"],

@@ -16,6 +16,7 @@ from lanewise.kernels.rows.norm_forward_kernels import ROWS_KERNEL, TWICE_KERNEL
 from lanewise.kernels.rows.row_layout import (
     WIDEST_ROW,
     Layout,
+    alignment,
     as_rows,
     launch_split,
     pick_layout,
@@ -68,7 +69,7 @@ def norm_forward(
     tensors = (flat, more, flat if w is None else w, flat if b is None else b, y, total, mean, rstd)
 
     def meta() -> dict[str, Any]:
-        return {**sizes, "EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
+        return {"EPS": eps, "RMS": rms, "ADD": add, "HAS_W": has_w, "HAS_B": has_b, "SAVE": save}
 
     def shape() -> Layout:
         kernel = "rms_norm" if rms else "layer_norm"
@@ -79,8 +80,8 @@ def norm_forward(
     def whole() -> Launch:
         cut = shape()
         if cut.parts == 0:
-            return twice_launch(rows, cols, cut, (rows,), meta())
-        return rows_launch(rows, cols, cut, (rows,), meta(), norm=True)
+            return twice_launch(rows, cols, cut, (rows,), {**sizes, **meta()})
+        return rows_launch(rows, cols, cut, (rows,), {**sizes, **meta()}, norm=True)
 
     spread = None if cols <= WIDEST_ROW else shape()
     if spread is None or spread.parts <= 1:
@@ -91,9 +92,10 @@ def norm_forward(
         else:
             kept = kernel(key, tensors, whole)
     else:
-        split = {**meta(), **split_meta(spread, cols)}
+        scalars = (rows, cols, flat.stride(0), more.stride(0))
+        split = {**meta(), "ALIGN": alignment(scalars[1:]), **split_meta(spread, cols)}
         kept = launch_split(
-            PARTS_KERNEL if spread.inner else SPLIT_KERNEL, key, tensors, (rows,), split, 2, spread, traced
+            PARTS_KERNEL if spread.inner else SPLIT_KERNEL, key, tensors, scalars, split, 2, spread, traced
         )
     if recent is None or kept is None:
         return NormOutputs(y, total, mean, rstd)

@@ -171,7 +171,9 @@ def _uncrowded(cols: int, block: int, kernel: str, itemsize: int, crowd: Crowd) 
     time, and weights that are read before they are needed."""
     latency, scattered = crowd in ("1/8", "1"), read_one_by_one(cols, itemsize)
     if kernel == "softmax":
-        if block == 512 and scattered and crowd != "32":
+        if block <= 256:
+            return Layout(256 // block, block, 1, 4, stream=False)
+        if block == 512 and scattered and (crowd != "32" or itemsize == 4):
             return Layout(1, block, 1, 4 if latency else 1, stream=False)
         return Layout(1, block, 1, 16, stream=False) if block == 8192 and latency else None
     if block <= 256:

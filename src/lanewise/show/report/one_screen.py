@@ -170,16 +170,25 @@ def _next(report: Report, more: int, width: int) -> list[Text]:
         return _lines(f"{count}evidence and tables: --full", width, style="dim")
     lines = [f"{count}evidence and tables:  {explain} --full"]
     if len(lines[0]) > width:
-        # What is copied from both lines runs, unless the path alone is longer than a line.
-        whole = f"  {explain} --full"
-        if len(whole) > width:
-            whole = f"  {explain} \\"
-        pieces = [whole[at : at + width] for at in range(0, len(whole), width)]
-        lines = [f"{count}evidence and tables:", *pieces, *(["    --full"] if whole.endswith("\\") else [])]
+        lines = [f"{count}evidence and tables:", *_broken(f"  {explain} --full", width)]
     page = f"on a page, with the timeline:  {command('view', report)}"
     if report.source.contexts:
         page = f"the contexts themselves:  {command('tree', report)}"
     return [Text(line, style="dim", no_wrap=True) for line in [*lines, *([page] if len(page) <= width else [])]]
+
+
+def _broken(line: str, width: int) -> list[str]:
+    """A command on as many lines as it needs; what is copied from all of them runs, unless the path is in quotes."""
+    if len(line) <= width:
+        return [line]
+    command, option = line.rsplit(" ", 1)
+    room = width - len(" \\")
+    pieces = [command[at : at + room] for at in range(0, len(command), room)]
+    # A shell takes out a backslash at the end of a line, in the middle of a word, too.
+    joint = "" if "'" in command else "\\"
+    whole = f"{pieces[-1]} {option}"
+    last = [whole] if len(whole) <= width else [f"{pieces[-1]} \\", f"    {option}"]
+    return [*(piece + joint for piece in pieces[:-1]), *last]
 
 
 def _lines(
