@@ -732,3 +732,25 @@ def test_what_is_told_of_a_value_ends_in_the_middle_of_large_ones() -> None:
     assert told(around) == told(around)
     assert told([[number] * 100 for number in range(100)])
     assert told(threading.Lock()) != told(threading.Lock())
+
+
+def test_two_kinds_in_turns_and_another_patch_of_the_module_are_told_without_a_closer_look() -> None:
+    net = nn.Linear(4, 4).eval().requires_grad_(False)
+    patch = patched(net, (X,))
+    patch.dispatch.learning = True
+    net(X[:1])
+    patch.dispatch.learning = False
+    other = ForwardPatch(net, lambda original: original)
+    other.enable()
+    other.disable()
+    assert patch.dispatch.ground.alone()
+    for x in (X, X[:1]):
+        net(x)
+    patch.dispatch._closely = None  # type: ignore[method-assign]
+    for x in (X, X[:1], X):
+        net(x)
+    assert not patch.dispatch.fallbacks
+    shallow = copy.copy(net)
+    assert not patch.dispatch.ground.alone()
+    del shallow
+    assert patch.dispatch.ground.alone()
