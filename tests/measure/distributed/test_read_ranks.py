@@ -12,6 +12,7 @@ from lanewise.errors import UsageError
 from lanewise.measure.distributed.gathering import processes
 from lanewise.measure.distributed.gathering import rank_worker as module
 from lanewise.measure.distributed.gathering.read_ranks import read_ranks
+from lanewise.measure.distributed.rank_summary import with_shared
 from tests.support.real_jobs import PIPELINE, job_paths, job_summaries
 
 
@@ -62,7 +63,7 @@ def test_several_processes_say_the_same(folder: Path) -> None:
     (folder / "rank9.json").write_text("no trace")
     names = [str(path) for path in sorted(folder.iterdir())]
     together = read_ranks(names, cache=False, workers=2)
-    assert tuple(together.ranks) == job_summaries(PIPELINE)
+    assert together.ranks == [with_shared(one, {}) for one in job_summaries(PIPELINE)]
     assert together == read_ranks(names, cache=False, workers=1)
     assert [Path(name).name for name, _ in together.unreadable] == ["rank9.json"]
 

@@ -143,7 +143,9 @@ def delays_of(job: Job, together: Matched, core_of: Callable[[int], Core]) -> tu
         rows = _with(job, together, late.index)
         ranks = [(row, by_itself(core if row == late.index else core_of(row), together.moving(row))) for row in rows]
         step = RanksTogether.of(ranks, [*together.collectives, *together.transfers]).step
-        # Their hosts are as they are: what the stages of a pipeline do cannot be compared.
+        # Their hosts are as they are: what the stages of a pipeline do cannot be compared. A stage alone does not make up
+        # the timed step, as it waits by design.
+        timed_ns = timed_ns if len(rows) > 1 else 0.0
         delays.append(delay_of(core, late, 1.0, timed_ns=timed_ns, moving=moving, step=step))
     if delays:
         job = as_timed(job, delays[0])
