@@ -61,7 +61,7 @@ class Options:
         plan: steps of each kind. flags: what to record. out: folder for the trace. name: first part of its file name.
         whole: record from the first torch import on, without looking for steps. step_on: function that begins a step.
         stop: end the program when recording is over. redact: leave the command line out. command: that command line.
-        graphs: note where in the program CUDA graphs are captured; None for where that needs nothing to be built first.
+        graphs: note where in the program CUDA graphs are captured.
     """
 
     plan: Plan = field(default_factory=Plan)
@@ -71,7 +71,7 @@ class Options:
     whole: bool = False
     step_on: str | None = None
     stop: bool = False
-    graphs: bool | None = None
+    graphs: bool = False
     redact: bool = False
     command: tuple[str, ...] = ()
 
@@ -120,7 +120,7 @@ class Recording:
         self._aside = False
         self._again = False
         self._own = OwnProfiler(self.finder.found, self._step_aside)
-        self._graphs = GraphCaptures(lambda: self.window.recording, log, asked_for=options.graphs is True)
+        self._graphs = GraphCaptures(lambda: self.window.recording, log)
         self._watchdog = Watchdog(self.window.over_limit, self.window.cut)
         self._watch = ImportWatch("torch", self._torch_is_ready)
 
@@ -189,7 +189,7 @@ class Recording:
             if self.options.whole:
                 self.window.begin_whole()
                 return
-            if self.options.graphs is not False:
+            if self.options.graphs:
                 self._graphs.install()
             target = self.options.step_on
             self.finder.install([lambda found: FunctionSteps(found, target)] if target else [])

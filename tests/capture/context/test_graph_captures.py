@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 from benchmarks.graph_places import shares  # noqa: E402
 
-from lanewise.capture.context import native_build, running  # noqa: E402
+from lanewise.capture.context import running  # noqa: E402
 from lanewise.capture.graphs.graph_captures import GraphCaptures  # noqa: E402
 from lanewise.trace.metadata import KEY, Recorded, from_metadata, to_json  # noqa: E402
 from lanewise.tree.build import build_tree  # noqa: E402
@@ -123,20 +123,6 @@ def trace_of(program: Program, *replays: list[str]) -> Any:
                     b.as_copy(event, "DtoD", size=64)
             b.wait(100)
     return b.build()
-
-
-@pytest.mark.parametrize("built", [True, False])
-def test_unasked_nothing_is_built(program: Program, monkeypatch: pytest.MonkeyPatch, built: bool) -> None:
-    program.captures.uninstall()
-    monkeypatch.setattr(native_build, "is_built", lambda: built)
-    program.captures = GraphCaptures(lambda: True, program.said.append, asked_for=False)
-    program.captures.install()
-    graphs = [program.capture(), program.capture()]
-    program.captures.no_more()
-    for graph in graphs:
-        graph.replay()
-    assert (program.captures.facts() is not None) == built
-    assert any("doctor --build" in line for line in program.said) == (not built)
 
 
 def test_cupti_is_gone_when_graphs_are_replayed_unless_somebody_else_has_it(program: Program) -> None:

@@ -39,7 +39,6 @@ __all__ = [
     "cupti_library",
     "failed_before",
     "forget",
-    "is_built",
     "load",
     "make_recipe",
 ]
@@ -131,11 +130,6 @@ def cached(recipe: Recipe) -> Path | None:
     """The compiled module, if it has been built before."""
     path = cache_folder() / "native" / f"{MODULE}-{recipe.key}.so"
     return path if path.exists() and _is_ours(path) else None
-
-
-def is_built() -> bool:
-    """Whether `load` has nothing to build. BuildError where it never can be built."""
-    return MODULE in sys.modules or cached(make_recipe()) is not None
 
 
 def failed_before(recipe: Recipe) -> str:

@@ -38,11 +38,10 @@ class GraphCaptures:
 
     Args:
         recording: whether replays count now. log: is told what takes time, and why graphs stay without places.
-        asked_for: build the collector where it is not there yet, and say what fails.
     """
 
-    def __init__(self, recording: Callable[[], bool], log: Callable[[str], None], *, asked_for: bool = True) -> None:
-        self._recording, self._log, self._asked_for = recording, log, asked_for
+    def __init__(self, recording: Callable[[], bool], log: Callable[[str], None]) -> None:
+        self._recording, self._log = recording, log
         self._graphs: list[list[Node]] = []
         self._number: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._replays: list[int] = []
@@ -120,14 +119,6 @@ class GraphCaptures:
         if self._over or self._capturing is not None:
             return
         if self._collector is None:
-            from lanewise.capture.context import native_build
-
-            if not self._asked_for and not native_build.is_built():
-                self._over = True
-                self._log(
-                    "where its CUDA graphs are captured is not noted: `lanewise doctor --build` builds what notes it, once"
-                )
-                return
             if not running.claim(self):
                 # The program is watched, which gives its graphs their places.
                 self._over = True
@@ -187,8 +178,6 @@ class GraphCaptures:
         """Graphs stay without places from here on; said once."""
         if not self._over:
             self._over = True
-            if not self._asked_for:
-                return
             why = error if isinstance(error, LanewiseError) else f"{type(error).__name__}: {error}"
             self._log(f"what CUDA graphs replay stays without a place in the program: {why}")
 

@@ -68,9 +68,9 @@ class RunCommand(click.Command):
 @click.option("--memory", is_flag=True, help="Record allocator events.")
 @click.option("--sync-events", is_flag=True, help="Record what streams and events wait for (CUDA).")
 @click.option(
-    "--graphs/--no-graphs",
-    default=None,
-    help="Note where in the program CUDA graphs are captured.  [default: if the collector of `watch` has been built]",
+    "--graphs",
+    is_flag=True,
+    help="Note where in the program CUDA graphs are captured: `tree` places their replays there.",
 )
 @click.option("--all-threads", is_flag=True, help="Record operators of threads that the program starts by itself.")
 @click.option(
