@@ -431,7 +431,7 @@ def test_the_command_prints_a_diff_and_changes_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "-optimizer.zero_grad(set_to_none=False)\n+optimizer.zero_grad()\n" in done.stdout
     assert "train.py:4: zero-grad" in done.stderr
-    assert "1 more may change results" in done.stderr
+    assert "1 more edit may change results" in done.stderr
     assert "item" not in done.stdout.split("@@")[-1].replace(" for loss in losses", "").split("+")[1]
     assert script.read_text() == before
     unsafe = lanewise("fix", "--unsafe", "train.py", cwd=tmp_path)

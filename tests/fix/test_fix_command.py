@@ -129,7 +129,7 @@ def test_what_other_files_use_is_not_known_to_be_safe(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("from parts import f\n")
     done = fix(".", cwd=tmp_path)
     assert "compile-region" not in done.stderr
-    assert "1 more may change results" in done.stderr
+    assert "1 more edit may change results" in done.stderr
     texts = [(path, path.read_text()) for path in scripts_in(tmp_path)]
     assert used_by_others(texts) == {tmp_path / "parts.py"}
 

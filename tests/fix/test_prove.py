@@ -85,7 +85,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Said:
     monkeypatch.setattr(proving, "run_once", lambda *_: _next(said["before"]))
     monkeypatch.setattr(proving, "diff", lambda *_, **__: comparison)
     monkeypatch.setattr(proving, "_as_sure_as", lambda comparison, runs: comparison)
-    monkeypatch.setattr("lanewise.cli.changing.fix.print_proof", lambda proof: print(proof.printed))
+    monkeypatch.setattr("lanewise.cli.changing.fix.print_proof", lambda proof, *_: print(proof.printed))
     return said
 
 

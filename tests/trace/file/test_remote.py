@@ -10,6 +10,7 @@ import pytest
 from lanewise.errors import InputError, UsageError
 from lanewise.measure.distributed.gathering import rank_worker
 from lanewise.measure.distributed.gathering.read_ranks import read_ranks
+from lanewise.measure.distributed.rank_summary import with_shared
 from lanewise.trace.file.remote import is_url, traces_at, version_of
 from lanewise.trace.reader import read
 from tests.support.real_jobs import PIPELINE, job_paths, job_summaries
@@ -42,7 +43,7 @@ def unread(*_: object, **__: object) -> None:
 def test_a_folder_of_a_store_is_a_job(bucket: str) -> None:
     found = read_ranks([bucket])
     assert [name.rsplit("/", 1)[1] for name in found.files] == [path.name for path in job_paths(PIPELINE)]
-    assert [one.contexts for one in found.ranks] == [one.contexts for one in job_summaries(PIPELINE)]
+    assert [one.contexts for one in found.ranks] == [with_shared(one, {}).contexts for one in job_summaries(PIPELINE)]
 
 
 def test_only_new_files_are_read(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
