@@ -61,9 +61,8 @@ def test_host_bound_it_costs_the_copying_operator() -> None:
 def test_the_backward_of_a_square_copies() -> None:
     finding = found("MEM103", squares())
     assert finding.gain_ns == pytest.approx(300_000)
-    assert title("MEM103", finding).startswith(
-        "3 copies per step: the backward of x.pow(2) computes x.pow(1), which only copies x"
-    )
+    said = "3 copies per step: the backward of x.pow(2) computes x.pow(1), which only copies x"
+    assert title("MEM103", finding).startswith(said)
 
 
 def test_pow_elsewhere_is_not_a_copy_for_nothing() -> None:
