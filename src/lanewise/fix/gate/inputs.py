@@ -201,6 +201,8 @@ def _with(call: Call, recipe: Callable[[Any, Any], Any], number: int) -> Call:
             value = recipe(tensor, generator).to(tensor.dtype)
         elif tensor.dtype.is_complex and tensor.numel():
             value = torch.complex(recipe(tensor, generator), recipe(tensor, generator)).to(tensor.dtype)
+            # The parts of a sum of infinite complex numbers are infinite or NaN by its order: no candidate is held to that.
+            value = torch.where(torch.isfinite(value), value, torch.ones_like(value))
         elif tensor.numel():
             value = _whole(tensor, generator)
         else:
