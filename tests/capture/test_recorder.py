@@ -131,7 +131,8 @@ def test_operators_without_steps_are_recorded_whole() -> None:
     assert recorder.explain().verdict
 
 
-def test_a_whole_recording_is_cut_when_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def cut_by_size(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """A recording of a whole program that is stopped as it would grow too large."""
     from lanewise.capture.file import size
 
     monkeypatch.setattr(size.TraceSize, "predicted", lambda self, inside=False: 300_000_000)
@@ -143,26 +144,22 @@ def test_a_whole_recording_is_cut_when_it_grows_too_large(monkeypatch: pytest.Mo
                 break
         else:
             pytest.fail("nothing stopped the recording")
+    return recorder
+
+
+def test_a_whole_recording_is_cut_when_it_grows_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = cut_by_size(monkeypatch)
     assert recorder.recorded is not None
     assert recorder.recorded.stopped_by == "size"
 
 
 def test_what_was_cut_is_kept_where_it_cannot_be_recorded_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recording that was cut lost its device records: its host rows are all that there will be."""
-    from lanewise.capture.file import size
     from lanewise.capture.profiling import faults
 
     lost = faults.Fault(code="no-device-records", sentence="no device record")
     monkeypatch.setattr(faults, "find", lambda *given: [lost])
-    monkeypatch.setattr(size.TraceSize, "predicted", lambda self, inside=False: 300_000_000)
-    x = torch.ones(8, 8)
-    with record(whole=True) as recorder:
-        for _ in range(100_000):
-            torch.add(x, x)
-            if not torch.autograd._profiler_enabled():
-                break
-        else:
-            pytest.fail("nothing stopped the recording")
+    recorder = cut_by_size(monkeypatch)
     assert recorder.recorded is not None
     assert [fault.code for fault in recorder.recorded.faults] == ["no-device-records"]
     assert "aten::add" in recorder.trace.names

@@ -309,6 +309,7 @@ def test_at_the_end_of_a_program_a_file_is_written_and_none_overwritten(
     monkeypatch.setenv("WORLD_SIZE", "2")
     said: list[str] = []
     monkeypatch.setattr(sampled_run, "say", said.append)
+    monkeypatch.setattr("lanewise.cli.recording.explain_kernels.say", said.append)
     for _ in range(2):
         ended: list[Any] = []
         monkeypatch.setattr(sampled_run.atexit, "register", ended.append)

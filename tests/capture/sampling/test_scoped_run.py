@@ -57,6 +57,7 @@ def go(proton: Proton, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *launche
     said: list[str] = []
     ended: list[Any] = []
     monkeypatch.setattr(scoped_run, "say", said.append)
+    monkeypatch.setattr("lanewise.cli.recording.explain_kernels.say", said.append)
     monkeypatch.setattr(scoped_run.atexit, "register", ended.append)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -89,6 +90,7 @@ def test_a_kernel_that_was_not_launched_is_said(
 def test_without_triton_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(scoped_run, "say", said.append)
+    monkeypatch.setattr("lanewise.cli.recording.explain_kernels.say", said.append)
     monkeypatch.setitem(sys.modules, "triton", None)
     scoped_run.start({"out": str(tmp_path), "name": "train", "explain": True, "kernel": "sums"})
     assert len(said) == 1

@@ -5,10 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shlex
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +15,12 @@ from lanewise.capture.sampling.pc_sampler import PcSampler, crc_of
 from lanewise.capture.sampling.sampled_program import PATIENCE_S, SampledProgram
 from lanewise.capture.sampling.samples_file import caches, samples_of, write_samples
 from lanewise.capture.say import say
-from lanewise.search import installed_first
+from lanewise.cli.recording.explain_kernels import explain_kernels, search_path
 
 __all__ = ["PERIOD", "sampler_of", "start"]
 
 PERIOD = 18
 """A sample every 2^18 clocks of a multiprocessor, of each of its warps: some hundreds a millisecond on a large card."""
-_MAIN = """
-import sys; sys.path[:] = {search!r}
-from lanewise.cli.main import main
-main()
-"""
 
 
 def start(order: dict[str, Any]) -> None:
@@ -54,7 +46,7 @@ class _Afterwards:
         self._sampled, self._explain = sampled, order["explain"]
         self._folder, self._name = Path(order["out"]).absolute(), order["name"] + rank_suffix(os.environ)
         self._process = os.getpid()
-        self._search = [str(Path(__file__).resolve().parents[3]), *installed_first()]
+        self._search = search_path()
 
     def run(self) -> None:
         """Ends the sampling; never raises."""
@@ -81,13 +73,4 @@ class _Afterwards:
         except OSError as error:
             say(f"cannot write samples in {self._folder}: {error.strerror or error}")
             return
-        shown = os.path.relpath(path)
-        if not self._explain or os.environ.get("RANK", "0") != "0":
-            say(f"next: lanewise kernel {shlex.quote(shown)}")
-            return
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        command = [sys.executable, "-c", _MAIN.format(search=self._search), "kernel", shown]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("LANEWISE_")}
-        subprocess.run(command, env=environment, stdout=sys.__stderr__, check=False)
+        explain_kernels(path, self._search, explain=self._explain)

@@ -6,26 +6,18 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from lanewise.capture.file.save import free_path, rank_suffix
 from lanewise.capture.say import say
-from lanewise.search import installed_first
+from lanewise.cli.recording.explain_kernels import explain_kernels, search_path
 
 __all__ = ["start"]
 
 MOST_LAUNCHES = 2
 """Launches of the kernel that are timed inside: Proton keeps what each warp of each block did."""
 _ENDING, _WRITTEN = ".scopes.json", ".chrome_trace"
-_MAIN = """
-import sys; sys.path[:] = {search!r}
-from lanewise.cli.main import main
-main()
-"""
 
 
 def start(order: dict[str, Any]) -> None:
@@ -60,7 +52,7 @@ class _Run:
         self.session: int | None = None
         self._proton, self._kernel, self._written, self._path, self._explain = proton, kernel, written, path, explain
         self._launches, self._over, self._process = 0, False, os.getpid()
-        self._search = [str(Path(__file__).resolve().parents[3]), *installed_first()]
+        self._search = search_path()
 
     def launched(self, metadata: Any) -> None:
         """After some launches of the kernel it is over: from then on kernels are compiled and run as they are without."""
@@ -82,13 +74,4 @@ class _Run:
             say(f"nothing was timed inside of kernels: {self._kernel} {why}")
             return
         self._written.replace(self._path)
-        shown = os.path.relpath(self._path)
-        if not self._explain or os.environ.get("RANK", "0") != "0":
-            say(f"next: lanewise kernel {shlex.quote(shown)}")
-            return
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
-        command = [sys.executable, "-c", _MAIN.format(search=self._search), "kernel", shown]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("LANEWISE_")}
-        subprocess.run(command, env=environment, stdout=sys.__stderr__, check=False)
+        explain_kernels(self._path, self._search, explain=self._explain)
