@@ -15,8 +15,8 @@ from lanewise.capture.sampling.library_code import code_in_libraries, loaded_lib
 from lanewise.capture.sampling.pc_sampler import Taken
 from lanewise.capture.sampling.samples_file import samples_of, write_samples
 from lanewise.errors import MissingDependencyError
-from lanewise.machine_code.cuda_source import compiled_cuda
 from lanewise.machine_code.cubins import kernels_in
+from lanewise.machine_code.cuda_source import compiled_cuda
 from lanewise.machine_code.sampled.samples import read_samples
 from lanewise.machine_code.sampled.stalls import stalls_of
 from lanewise.machine_code.tools import find_tool

@@ -63,5 +63,7 @@ def _launches(library: Path, kernels: list[str]) -> bool:
     with suppress(OSError, ValueError):
         if 0 < library.stat().st_size <= _LARGEST:
             with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return content.find(_HAS_KERNELS) >= 0 and any(content.find(one.encode() + b"\0") >= 0 for one in kernels)
+                return content.find(_HAS_KERNELS) >= 0 and any(
+                    content.find(one.encode() + b"\0") >= 0 for one in kernels
+                )
     return False
