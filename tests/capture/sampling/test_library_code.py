@@ -1,4 +1,4 @@
-"""Lines of kernels of a program's own library: a real one, with a kernel compiled here, and NVIDIA's tool that unpacks it."""
+"""Lines of kernels in a library of a program's own: a real one, its kernel compiled here, unpacked by NVIDIA's tool."""
 
 from __future__ import annotations
 
