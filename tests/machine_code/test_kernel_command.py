@@ -117,10 +117,18 @@ def test_a_tool_that_fails_is_quoted_in_one_line(tmp_path: Path, monkeypatch: py
         run(str(tmp_path / "chase.cubin"))
 
 
+def test_a_program_without_code_for_a_gpu_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "_of_triton", lambda: tmp_path)
+    says = "cuobjdump info    : File '/elsewhere/program' does not contain device code"
+    _assembler(tmp_path, "cuobjdump", f'echo "{says}" >&2; exit 255')
+    with pytest.raises(InputError, match=r"true: holds no machine code of a kernel$"):
+        list(cubins.cubins_in(Path("/bin/true"), tmp_path, (9, 0)))
+
+
 def test_ptx_is_compiled_for_what_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets: list[str] = []
     monkeypatch.setattr(cubins, "listings_of", lambda cubin: LISTED["chase"]["listings"])
-    monkeypatch.setattr(cubins, "run_tool", lambda name, *words, folder=None: targets.append(words[1]) or "")
+    monkeypatch.setattr(cubins, "run_tool", lambda name, *words, folder=None, of=None: targets.append(words[1]) or "")
     for number, (asked, target) in enumerate((("sm_80", "90"), ("sm_90a", "80"), ("sm_90", "80"), ("sm_80", "sm_80"))):
         path = tmp_path / f"{number}.ptx"
         path.write_text(f"// PTX\n.version 8.4\n.target {asked}\n.address_size 64\n")
@@ -141,7 +149,9 @@ def test_triton_s_loads_are_in_the_line_that_they_stand_in(tmp_path: Path, monke
 """
     given: list[str] = []
     monkeypatch.setattr(cubins, "listings_of", lambda cubin: LISTED["chase"]["listings"])
-    monkeypatch.setattr(cubins, "run_tool", lambda *words, folder=None: given.append(words[-1].read_text()) or "")
+    monkeypatch.setattr(
+        cubins, "run_tool", lambda *words, folder=None, of=None: given.append(words[-1].read_text()) or ""
+    )
     (tmp_path / "a.ptx").write_text(".target sm_90a\n" + assembly)
     run(str(tmp_path / "a.ptx"))
     assert [line.split()[2] for line in given[0].splitlines() if ".loc" in line] == ["16", "16", "16", "19"]
@@ -226,7 +236,7 @@ def test_ptx_that_is_too_new_for_one_assembler_goes_to_the_other(
     source.write_text(_PTX)
     refuses = "echo 'Unsupported .version 9.4' >&2; exit 255"
     _assembler(brought, "ptxas", refuses)
-    with pytest.raises(InputError, match=r"ptxas cannot read it \(Unsupported \.version 9\.4\)"):
+    with pytest.raises(InputError, match=rf"^{source}: ptxas cannot read it \(Unsupported \.version 9\.4\)"):
         list(cubins.cubins_in(source, tmp_path, (9, 0)))
     _assembler(brought, "ptxas-blackwell", 'echo made for "$2" >"$4"')
     (made,) = cubins.cubins_in(source, tmp_path, (9, 0))

@@ -106,26 +106,26 @@ def cubins_in(path: Path, folder: Path, capability: tuple[int, int]) -> Iterator
         text = path.read_text(errors="replace")
         source, made = folder / f"{path.stem}.ptx", folder / f"{path.stem}.cubin"
         source.write_text(_ASSEMBLY.sub(_on_one_line, text))
-        _assemble(source, made, _target(text, capability))
+        _assemble(source, made, _target(text, capability), path)
         yield made
     elif path.suffix == ".cu":
         yield compiled_cuda(path, capability, folder)
     elif is_elf or path.suffix == ".fatbin":
-        run_tool("cuobjdump", "-xelf", "all", path.resolve(), folder=folder)
+        run_tool("cuobjdump", "-xelf", "all", path.resolve(), folder=folder, of=path)
         yield from sorted(folder.glob("*.cubin"))
     else:
         raise InputError(f"{path}: neither a cubin, PTX, CUDA C++, nor a program with CUDA code")
 
 
-def _assemble(source: Path, made: Path, target: str) -> None:
+def _assemble(source: Path, made: Path, target: str, of: Path) -> None:
     """PTX to machine code. Triton brings two assemblers, and from 3.9 on writes PTX that only the newer one reads, whatever
     the card."""
     words = ("-lineinfo", f"-arch={target}", "-o", made, source)
     try:
-        run_tool("ptxas", *words)
+        run_tool("ptxas", *words, of=of)
     except InputError:
         with suppress(InputError, MissingDependencyError):
-            run_tool("ptxas-blackwell", *words)
+            run_tool("ptxas-blackwell", *words, of=of)
             return
         raise
 

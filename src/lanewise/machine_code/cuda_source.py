@@ -29,7 +29,7 @@ def compiled_cuda(file: Path, capability: tuple[int, int], folder: Path) -> Path
     except MissingDependencyError:
         made.write_bytes(_by_nvrtc(file, target))
         return made
-    run_tool("nvcc", "-cubin", "-lineinfo", "-std=c++17", f"-arch={target}", "-o", made, file.resolve())
+    run_tool("nvcc", "-cubin", "-lineinfo", "-std=c++17", f"-arch={target}", "-o", made, file.resolve(), of=file)
     return made
 
 

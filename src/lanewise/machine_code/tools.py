@@ -14,6 +14,7 @@ from lanewise.errors import InputError, MissingDependencyError
 __all__ = ["find_tool", "nvidia_folders", "run_tool"]
 
 _READERS = ("nvdisasm", "cuobjdump")
+_NO_CODE = "does not contain device code"
 _LONGEST_S = 120
 _MOST_BYTES = 256 << 20
 
@@ -55,23 +56,28 @@ def nvidia_folders() -> list[Path]:
 _PACKAGES = ("cu13", "cuda_nvrtc", "cuda_runtime", "cuda_nvcc")
 
 
-def run_tool(name: str, *words: str | Path, folder: Path | None = None) -> str:
+def run_tool(name: str, *words: str | Path, folder: Path | None = None, of: Path | None = None) -> str:
     """What a tool prints; `folder` is where it runs, and leaves what it writes.
+
+    Args:
+        of: the file that the user knows, if it is not the last word.
 
     Raises:
         MissingDependencyError: it is not here. InputError: it cannot read the file, or takes forever, in its own words.
     """
-    command = [str(find_tool(name)), *map(str, words)]
+    command, shown = [str(find_tool(name)), *map(str, words)], of or words[-1]
     try:
         done = subprocess.run(command, capture_output=True, cwd=folder, timeout=_LONGEST_S, check=False)
     except subprocess.TimeoutExpired:
-        raise InputError(f"{name} was still reading {words[-1]} after {_LONGEST_S} s") from None
+        raise InputError(f"{name} was still reading {shown} after {_LONGEST_S} s") from None
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip().splitlines()
+        if any(line.endswith(_NO_CODE) for line in said):
+            raise InputError(f"{shown}: holds no machine code of a kernel")
         # A compiler says last how many errors there are, and first which.
         what = next((line for line in said if ": error" in line), said[-1] if said else "")
         newer = f"; a newer one may: pip install nvidia-cuda-{name}" if name in _READERS else ""
-        raise InputError(f"{words[-1]}: {name} cannot read it" + (f" ({what[:160]})" if what else "") + newer)
+        raise InputError(f"{shown}: {name} cannot read it" + (f" ({what[:160]})" if what else "") + newer)
     if len(done.stdout) > _MOST_BYTES:
-        raise InputError(f"{words[-1]}: {name} prints more than {_MOST_BYTES >> 20} MiB of it")
+        raise InputError(f"{shown}: {name} prints more than {_MOST_BYTES >> 20} MiB of it")
     return done.stdout.decode(errors="replace")

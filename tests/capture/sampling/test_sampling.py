@@ -248,6 +248,15 @@ def test_it_says_per_line_what_warps_wait_for(tmp_path: Path) -> None:
     assert "tile_columns" not in run(str(tmp_path / "train.samples.json"), "--name", "row_sums")
 
 
+def test_counts_below_zero_are_refused(tmp_path: Path) -> None:
+    path = sampled(tmp_path, "row_sums", code=False)
+    content = json.loads(path.read_text())
+    content["kernels"][0]["samples"][0][2] = -5
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="no file of samples"):
+        read_samples(path)
+
+
 def test_without_its_code_a_kernel_still_has_reasons(tmp_path: Path) -> None:
     text = run(str(sampled(tmp_path, "row_sums", code=False)))
     assert "for data from global or local memory" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -13,6 +14,7 @@ __all__ = ["KernelSamples", "Samples", "is_samples", "read_samples"]
 _ENDING = ".samples.json"
 _FAMILY = "lanewise.samples/"
 _SCHEMA = f"{_FAMILY}1"
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class KernelSamples(msgspec.Struct, frozen=True):
@@ -25,7 +27,7 @@ class KernelSamples(msgspec.Struct, frozen=True):
     """
 
     name: str
-    samples: list[tuple[int, str, int]]
+    samples: list[tuple[_Count, str, _Count]]
     code: str = ""
     title: str = ""
 
