@@ -35,7 +35,7 @@ from lanewise.kernels.rows import layer_norm as layer_norms
 from lanewise.kernels.rows import norm_backward_kernels, norm_cluster_kernels, softmax_backward_kernels, softmax_kernels
 from lanewise.kernels.rows import rms_norm as rms_norms
 from lanewise.kernels.rows import softmax as softmaxes
-from lanewise.kernels.rows.row_layout import Layout, use_layout
+from lanewise.kernels.rows.row_layout import Layout, read_one_by_one, use_layout
 from tests.kernels.helpers import error, gradients, same
 
 pytestmark = pytest.mark.gpu
@@ -103,11 +103,11 @@ def test_every_cut_into_clusters(cols, shape, dtype):
             assert all(
                 error(a, t) < (1e-5 if dtype == torch.float32 else 1e-2) for a, t in zip(mine, true, strict=True)
             )
-    for kernel in (
-        softmax_kernels.SPLIT_KERNEL,
-        softmax_backward_kernels.BACKWARD_SPLIT_KERNEL,
-        norm_cluster_kernels.SPLIT_KERNEL,
-    ):
+    used = [norm_cluster_kernels.SPLIT_KERNEL]
+    # Such rows of half precision are left to PyTorch.
+    if dtype == torch.float32 or not read_one_by_one(cols, x.element_size()):
+        used += [softmax_kernels.SPLIT_KERNEL, softmax_backward_kernels.BACKWARD_SPLIT_KERNEL]
+    for kernel in used:
         assert kernel.compiled(), f"{kernel.fn.__name__} did not use clusters"
     assert norm_backward_kernels.BACKWARD_SPLIT_KERNEL.compiled()
     tuning.forget()
