@@ -197,6 +197,38 @@ def polynomial(x, out, n, T: tl.constexpr):
     tl.store(out + o, total)
 
 
+@triton.jit
+def shifted(x, out, n, rows, columns, T: tl.constexpr):
+    for start in range(0, n, T):
+        at = start + tl.arange(0, T)
+        row, column = at // columns % rows, at % columns
+        tl.store(out + at, tl.load(x + row * columns + (column + 1) % columns))
+
+
+@triton.jit
+def columns_written(x, out, rows, columns, n, T: tl.constexpr):
+    at = tl.program_id(0) * T + tl.arange(0, T)
+    for column in range(columns):
+        value = tl.load(x + column * rows + at, mask=at < n)
+        tl.store(out + at * columns + column, value, mask=at < n)
+
+
+@triton.jit
+def packed(x, w, out, n, T: tl.constexpr):
+    at = tl.program_id(0) * T + tl.arange(0, T)
+    a, b = tl.load(x + at, mask=at < n), tl.load(w + at, mask=at < n)
+    tl.store(out + 4 * at, a, mask=at < n)
+    tl.store(out + 4 * at + 1, b, mask=at < n)
+    tl.store(out + 4 * at + 2, a + b, mask=at < n)
+    tl.store(out + 4 * at + 3, a - b, mask=at < n)
+
+
+@triton.jit
+def waves(x, out, n, speed, T: tl.constexpr):
+    at = tl.program_id(0) * T + tl.arange(0, T)
+    tl.store(out + at, tl.sin(tl.load(x + at) * speed) + tl.cos(tl.load(x + at)))
+
+
 POINTERS = {"x", "out", "a", "b", "c", "w", "index", "next_"}
 
 
@@ -219,13 +251,14 @@ class Plant:
         types=None,
         multiples=(),
         warps=4,
+        stages=3,
         target=90,
         aligned=True,
         **constants,
     ):
         self.kernel, self.limiter, self.defect, self.target = kernel, limiter, defect, target
         self.name = name or kernel.fn.__name__
-        self.words = ["--warps", str(warps), "--target", str(target)]
+        self.words = ["--warps", str(warps), "--stages", str(stages), "--target", str(target)]
         for argument in kernel.arg_names:
             if argument in constants:
                 self.words += ["--arg", f"{argument}={constants[argument]}"]
@@ -262,6 +295,23 @@ PLANTS = [
     Plant(columns, "uncoalesced loads", T=256),
     Plant(columns_of_1024, "uncoalesced loads", T=256),
     Plant(interleaved, "uncoalesced loads", target=80, T=512),
+    Plant(shifted, "integer division", T=1024),
+    Plant(columns_written, "uncoalesced stores", multiples=("rows", "columns"), T=512),
+    Plant(packed, "narrow stores", T=1024),
+    Plant(waves, "exact sine and cosine", types={"speed": "fp32"}, T=1024),
+    Plant(
+        product,
+        "synchronous copies",
+        name="product_in_one_stage",
+        types=HALF,
+        multiples=ALL,
+        warps=8,
+        stages=1,
+        BM=128,
+        BN=128,
+        BK=64,
+        HOW="tf32",
+    ),
     Plant(copy, "memory", defect=False, T=1024),
     Plant(copy, "memory", defect=False, name="copy_sm80", target=80, types=BRAIN, T=2048),
     Plant(softmax, "memory", defect=False, multiples=("columns",), warps=8, T=4096),

@@ -90,6 +90,35 @@ def test_what_several_loads_touch_is_counted_once() -> None:
     assert touched(found) == 12
 
 
+def test_an_address_chosen_under_a_condition_is_known_where_it_is_used_under_the_same_one() -> None:
+    chosen = ("LDG.E R4, desc[UR4][R6.64]", "IMAD.WIDE R2, R0, 0x10, R6", "@!P0 MOV R4, R2")
+    store = "@!P0 STG.E desc[UR4][R4.64], R9"
+
+    def stored(*instructions: str) -> list[int | None]:
+        code = code_of(*THREAD, *chosen, *instructions)
+        return [
+            access.apart for at, access in accesses_of(code).by_index.items() if code.instructions[at].name == "STG"
+        ]
+
+    assert stored(store) == [16]
+    assert stored(store.replace("!P0", "!P1")) == []
+    assert stored("ISETP.GE.AND P0, PT, R7, 0x1, PT", store) == []
+    assert stored("LDG.E R4, desc[UR4][R6.64]", store) == []
+
+
+def test_bits_that_are_turned_round_run_the_other_way() -> None:
+    turned = ("LOP3.LUT R2, RZ, R0, RZ, 0x33, !PT", "IADD3 R2, R2, R7, RZ", "IMAD.WIDE R4, R2, 0x8, R6")
+    found = load(*turned)
+    assert found is not None
+    assert (found.apart, found.pieces) == (-8, 8)
+
+
+def test_the_blocks_part_of_a_number_stays_in_it() -> None:
+    """`a | b & c` of a block's and a thread's number: the thread's alone decides no branch."""
+    both = ("SHF.L.U32 R1, R1, 0xa, RZ", "LOP3.LUT R2, R1, 0x7f, R0, 0xf8, !PT", "ISETP.GE.AND P0, PT, R2, 0x30, PT")
+    assert active(*both, "@P0 EXIT", "FADD R3, R3, R3")[-2] == 1
+
+
 def test_of_a_copy_to_shared_memory_the_global_address_counts() -> None:
     code = code_of(*THREAD, "IMAD.WIDE R4, R0, 0x10, R6", "LDGSTS.E.BYPASS.128 [R1], desc[UR4][R4.64], P0")
     assert [access.apart for access in accesses_of(code).by_index.values()] == [16]

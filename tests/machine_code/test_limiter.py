@@ -63,3 +63,24 @@ def test_without_a_block_size_nothing_is_said_of_occupancy() -> None:
 def test_constants_set_by_the_unit_for_halves_are_no_arithmetic() -> None:
     found = verdict(LOAD, *["HFMA2.MMA R3, -RZ, RZ, 0, 1.19e-07"] * 40)
     assert found.features.number(MULTIPLY_ADDS) == 0
+
+
+def test_divisions_count_wherever_their_reciprocal_is() -> None:
+    quotient = ("IMAD.HI.U32 R8, R6, R7, RZ", "IMAD R9, R8, R10, R7", "ISETP.GE.U32.AND P1, PT, R9, R10, PT")
+    reciprocal = ("I2F.RP R5, R10", "MUFU.RCP R5, R5", "F2I.FTZ.U32.TRUNC.NTZ R6, R5")
+    kernel = (*reciprocal, ".L_x_0:", LOAD, *quotient * 4, "@P0 BRA `(.L_x_0)")
+    assert names(verdict(*kernel, loop=False))[0] == "integer division"
+    prepared = (*reciprocal, ".L_x_0:", LOAD, *("IMAD.HI.U32 R8, R6, 0x51eb851f, RZ", *quotient[1:]) * 4)
+    assert "integer division" not in names(verdict(*prepared, "@P0 BRA `(.L_x_0)", loop=False))
+    assert "integer division" not in names(verdict(LOAD, *quotient * 4))
+    called = "CALL.REL.NOINC `($__internal_0_$__cuda_sm20_rem_s64)"
+    assert names(verdict(LOAD, called))[0] == "integer division"
+
+
+def test_tiles_that_are_waited_for_matter_where_few_blocks_are_there() -> None:
+    copies = ("LDG.E.128 R4, desc[UR4][R2.64]", "STS.128 [R1], R4", "BAR.SYNC.DEFER_BLOCKING 0x0")
+    products = ("HMMA.16816.F32 R8, R12, R16, R8",) * 8
+    assert names(verdict(*copies, *products, registers=128))[0] == "synchronous copies"
+    assert "synchronous copies" not in names(verdict(*copies, *products, registers=64))
+    ahead = (copies[0], *products, *copies[1:])
+    assert "synchronous copies" not in names(verdict(*ahead, registers=128))

@@ -169,7 +169,7 @@ def _access(one: Instruction, warp: Warp) -> Access | None:
         return None
     # Of a copy to shared memory the first address is that of shared memory.
     match = list(_ADDRESS.finditer(" ".join(one.operands)))
-    value = warp.of(match[-1][1]) if match else None
+    value = warp.under(match[-1][1], one.guard) if match else None
     if not isinstance(value, Lanes):
         return None
     size = one.width // 8

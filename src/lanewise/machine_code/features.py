@@ -53,7 +53,7 @@ DOUBLE = frozenset({"DFMA", "DADD", "DMUL"})
 SPECIAL = frozenset({"MUFU"})
 """Of the special function unit: roots, exponentials, reciprocals."""
 CONVERSIONS = frozenset({"I2F"})
-"""Of whole numbers to floating-point ones, as they come or for a division: see `Features.divisions`."""
+"""Of whole numbers to floating-point ones, as they come or for a division: see `Features.reciprocals`."""
 _UPWARDS = "RP"
 _COMPUTING = MULTIPLY_ADDS | DOUBLE | SPECIAL | {"FMUL", "FADD", "HADD2", "HMUL2"}
 
@@ -92,6 +92,10 @@ class Features:
     active: float
     fresh: float
     parting: Place | None
+    quotients: int = 0
+    long_divisions: int = 0
+    reductions: int = 0
+    waits_for_copies: Instruction | None = None
 
     @property
     def size(self) -> int:
@@ -112,10 +116,17 @@ class Features:
         return found
 
     @property
-    def divisions(self) -> int:
-        """Divisions of whole numbers that the compiler could not do by multiplying: the reciprocal that each starts from is
-        that of the divisor rounded upwards, which no other conversion is."""
-        return sum(one.name in CONVERSIONS and _UPWARDS in one.modifiers for one in self.body)
+    def reciprocals(self) -> int:
+        """Divisions of whole numbers begin with the reciprocal of a divisor that the compiler does not know: of the divisor
+        rounded upwards, as no other conversion is. Where it stays the same, that is outside of the loop."""
+        return sum(_is_reciprocal(one) for one in self.body)
+
+    @property
+    def dividing(self) -> Place | None:
+        """Where in the source most of the dividing is."""
+        begins = (_is_reciprocal, _is_quotient, _divides_by_call)
+        places = Counter(one.place for one in self.body if any(is_one(one) for is_one in begins))
+        return max((place for place in places if place is not None), key=lambda place: places[place], default=None)
 
     @property
     def lines(self) -> list[tuple[Place, int]]:
@@ -172,7 +183,52 @@ def features_of(code: Function, block: tuple[int, int, int] = (0, 0, 0)) -> Feat
         active=float(np.mean([found.active[at] for at in inside])) if inside else 1.0,
         fresh=_fresh(code, inside),
         parting=code.instructions[found.parting[0]].place if found.parting else None,
+        quotients=sum(map(_is_quotient, body)) if any(map(_is_reciprocal, code.instructions)) else 0,
+        long_divisions=sum(map(_divides_by_call, body)),
+        reductions=sum(map(_reduces_angle, body)),
+        waits_for_copies=_waits_for_copies(body) if loop is not None else None,
     )
+
+
+def _is_reciprocal(one: Instruction) -> bool:
+    return one.name in CONVERSIONS and _UPWARDS in one.modifiers
+
+
+def _is_quotient(one: Instruction) -> bool:
+    """The upper half of a number times a reciprocal. A divisor that the compiler knows is an immediate; one that was
+    prepared on the host comes from the launch's arguments."""
+    multiplies = one.name == "IMAD" and "HI" in one.modifiers and len(one.operands) == 4
+    return multiplies and one.operands[3] == "RZ" and all(map(_IN_REGISTER.match, one.operands[1:3]))
+
+
+def _divides_by_call(one: Instruction) -> bool:
+    return one.name == "CALL" and any(map(_DIVIDES.search, one.operands))
+
+
+_DIVIDES = re.compile(r"__cuda_sm\d+_(?:div|rem)_[su]64")
+_IN_REGISTER = re.compile(r"^U?R\d")
+
+
+def _reduces_angle(one: Instruction) -> bool:
+    """The end of reducing a large angle: what is left of it, in 64 bits, becomes a floating-point number."""
+    return one.name in CONVERSIONS and {"F64", "S64"} <= one.modifiers
+
+
+def _waits_for_copies(body: Sequence[Instruction]) -> Instruction | None:
+    """The first store of what was just loaded to shared memory, if at least half of such stores are of what was not on its
+    way while the tile before was multiplied."""
+    loading: set[int] = set()
+    waiting: list[Instruction] = []
+    for one in body:
+        if _is_tensor(one.name):
+            loading.clear()
+        elif one.name in _ASYNC:
+            return None
+        elif one.name in _TO_REGISTERS:
+            loading |= one.writes()
+        elif one.name == "STS" and one.reads() & loading:
+            waiting.append(one)
+    return waiting[0] if waiting and 2 * len(waiting) >= sum(one.name == "STS" for one in body) else None
 
 
 def _fresh(code: Function, inside: Sequence[int]) -> float:
@@ -204,10 +260,26 @@ def _hottest(code: Function, loops: list[Loop]) -> Loop | None:
         done = sum(64 if _is_tensor(code.instructions[at].name) else code.instructions[at].name in _WORK for at in own)
         return done * _ROUNDS ** (loop.depth - _is_counted(code, loop))
 
-    return max((loop for loop in loops if work(loop)), key=lambda loop: (work(loop), -loop.first), default=None)
+    return max(
+        (loop for loop in loops if work(loop) and not _reduces_large_angle(code, loop)),
+        key=lambda loop: (work(loop), -loop.first),
+        default=None,
+    )
 
 
 _ROUNDS = 8.0
+
+
+def _reduces_large_angle(code: Function, loop: Loop) -> bool:
+    """Whether a loop multiplies an angle with many digits of 2 / pi, in whole numbers, which only large ones need."""
+    body, after = code.instructions[loop.first : loop.last + 1], code.instructions[loop.last + 1 : loop.last + _NEAR]
+    names = {one.name for one in body}
+    return len(body) < _NEAR and bool(names & READS) and not names & _REAL and any(map(_reduces_angle, after))
+
+
+# Compilers set constants with the unit for halves, too.
+_REAL = _COMPUTING - {"HFMA2"}
+_NEAR = 64
 
 
 def _is_counted(code: Function, loop: Loop) -> bool:

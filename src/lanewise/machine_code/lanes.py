@@ -67,7 +67,10 @@ UNIFORM = Lanes(0 * _ONES, 1)
 """The same for all threads."""
 ZERO = Lanes(0 * _ONES)
 
-_AND_OR = 0xF8
+_OR_AND, _AND_OR = 0xF8, 0xEA
+"""Tables of `a | b & c` and of `a & b | c`."""
+_INVERTED = {0x0F: 0, 0x33: 1, 0x55: 2}
+"""Tables of `not`, and the operand that they take."""
 _SUMS = {0xFC: (0, 1), 0x3C: (0, 1), 0xFA: (0, 2), 0x5A: (0, 2), 0xEE: (1, 2), 0x66: (1, 2)}
 """Tables of `or` and `xor`, and the operands that they take: with no common bit they are the sum."""
 
@@ -169,9 +172,16 @@ def bits_of(values: list[Value], table: int | None) -> Value:
         return Lanes(_signed(numbers))
     if a.same and b.same and c.same:
         return UNIFORM
-    if table == _AND_OR and (b.constant is not None or a.constant is not None):
-        kept = _masked(a, b.constant) if b.constant is not None else _masked(b, a.constant)
-        return _united(kept, c) if isinstance(kept, Lanes) else kept
+    if table in _INVERTED:
+        of = lanes[_INVERTED[table]]
+        return Lanes(-of.numbers - 1, of.unit)
+    if table in (_OR_AND, _AND_OR):
+        of, mask, more = (b, c, a) if table == _OR_AND else (a, b, c)
+        if of.constant is not None:
+            of, mask = mask, of
+        if mask.constant is not None:
+            kept = _masked(of, mask.constant)
+            return _united(kept, more) if isinstance(kept, Lanes) else kept
     if table in _SUMS:
         first, second = (lanes[at] for at in _SUMS[table])
         return _united(first, second)

@@ -12,7 +12,6 @@ from lanewise.machine_code.cubins import Kernel
 from lanewise.machine_code.disassembly import Place
 from lanewise.machine_code.features import (
     ATOMICS,
-    CONVERSIONS,
     DOUBLE,
     MULTIPLY_ADDS,
     READS,
@@ -50,13 +49,23 @@ CARDS: dict[tuple[int, int], tuple[int, int, int]] = {
 _LOW_OCCUPANCY = 0.25
 _FEW_SPILLS = 0.02
 """Share of the instructions, outside of loops: a value that is put aside once for a whole tile costs nothing."""
-_DIVIDES = 0.01
-"""Share of the instructions that begin a division, each of which takes some twenty."""
+_DIVIDES = 0.2
+"""Share of the instructions that divide whole numbers: about ten for the reciprocal, twelve for each quotient, eighty for a
+division of 64 bits."""
+_RECIPROCAL, _QUOTIENT, _LONG_DIVISION = 10, 12, 80
+_REDUCED, _REDUCES = 40, 0.25
+"""Instructions of a sine of any angle, without those for large ones, and their share from which on they matter."""
+_FEW_WARPS = 0.125
+"""Two warps for each scheduler of a multiprocessor: where one waits, the other one does most of the time, too."""
+_FEW_BLOCKS = 2
+"""Blocks of a multiprocessor: of more, others multiply while one waits for its tile."""
 _LOW_SHARE = 0.8
 _CONFLICTS = 0.1
 """Rounds of shared memory in vain for each instruction of the stretch, from which on they matter."""
 _LINES = 16
 """Lines of 128 bytes for a load of 4 bytes a thread, from which on finding them takes longer than memory does."""
+_PARTS = 4
+"""Stores to a piece of 32 bytes, from which on they take longer than one."""
 _FEW_ACTIVE = 0.75
 _ENOUGH_BITS_IN_FLIGHT = 16 * 1024 * 8
 
@@ -172,7 +181,7 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
         )
     yield from _of_threads(features, where)
     atomics, double, special = (features.number(names) for names in (ATOMICS, DOUBLE, SPECIAL))
-    divisions, multiplied = features.divisions, features.multiplied
+    reciprocals, quotients, multiplied = features.reciprocals, features.quotients, features.multiplied
     if atomics and atomics >= 0.02 * features.size:
         yield Limiter(
             "atomics",
@@ -181,7 +190,7 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
             "add up within a warp or a block first, and write once per block",
             features.place_of(ATOMICS),
         )
-    if double:
+    if double > features.reductions:
         yield Limiter(
             "double precision",
             True,
@@ -192,6 +201,15 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
     if features.tensor:
         opcode = features.tensor.most_common(1)[0][0]
         yield Limiter("tensor cores", False, f"{features.tensor.total()} {opcode} {where}")
+        if features.waits_for_copies is not None and 0 < resident <= _FEW_BLOCKS:
+            yield Limiter(
+                "synchronous copies",
+                True,
+                "each round of its hottest loop loads a tile, waits for it, and multiplies then: no load is on its way "
+                f"while the tensor cores work, and a multiprocessor holds {_blocks(resident)} only",
+                "copy the next tile meanwhile: `num_stages=3` in Triton, `cp.async` or TMA into a second buffer in CUDA",
+                features.waits_for_copies.place,
+            )
     elif _is_product(features):
         yield Limiter(
             "no tensor cores",
@@ -201,13 +219,25 @@ def _limits(kernel: Kernel, features: Features, resident: int, occupancy: float,
             "`tl.dot` on 16-bit inputs, or on float32 with `input_precision='tf32'`; in CUDA C++ mma or CUTLASS",
             features.place_of(MULTIPLY_ADDS),
         )
-    if divisions and divisions >= _DIVIDES * features.size:
+    divides = _RECIPROCAL * reciprocals + _QUOTIENT * quotients
+    called = _LONG_DIVISION * features.long_divisions
+    every = features.size + called
+    if divides + called and divides + called >= _DIVIDES * every:
         yield Limiter(
             "integer division",
             True,
-            f"whole numbers are divided {where}: about 20 instructions each ({divisions} of {features.size} begin one)",
+            f"whole numbers are divided {where}: about {min(divides + called, every)} of its {every} instructions",
             "divide by a constant or a power of two, or carry the quotient along instead of dividing in every round",
-            features.place_of(CONVERSIONS),
+            features.dividing,
+        )
+    elif features.reductions and _REDUCED * features.reductions >= _REDUCES * features.size:
+        yield Limiter(
+            "exact sine and cosine",
+            True,
+            f"{features.reductions} sines, cosines or tangents {where} are computed for angles of any size: some "
+            f"{_REDUCED} instructions each, and many times as many for large ones",
+            "look them up where they are few (a table that is computed once), or, where angles are small, the fast ones: "
+            "`__sinf`, `--use_fast_math`, `libdevice.fast_sinf`",
         )
     elif special >= 4 and special >= 0.1 * features.size:
         yield Limiter(
@@ -288,6 +318,10 @@ def _of_threads(features: Features, where: str) -> Iterator[Limiter]:
     )
 
 
+def _blocks(number: int) -> str:
+    return f"{number} blocks" if number > 1 else "one block"
+
+
 def _percent(share: float) -> str:
     return f"{round(100 * share)} %"
 
@@ -307,6 +341,17 @@ def _is_product(features: Features) -> bool:
         and features.number(SHARED_LOADS) < 0.5 * multiplied
         and (bool(moved) or features.number(SHARED) > 0)
     )
+
+
+def _split(features: Features) -> Access | None:
+    """The worst of the stores, if together they fill pieces of memory of which each writes a small part: a store goes on to
+    the next cache as it is."""
+    stores = features.writes
+    least = sum(access.least for access in stores)
+    most = len(stores) >= max(2, 0.5 * features.stores.total())
+    if not most or sum(access.pieces for access in stores) < _PARTS * least or touched(stores) >= 2 * least:
+        return None
+    return max(stores, key=lambda access: access.pieces / access.least)
 
 
 def _narrow(features: Features, number: int, size: int, where: str) -> Limiter:
@@ -356,8 +401,25 @@ def _of_memory(
             f"{kept_out}: too few loads are on their way at a time",
             "smaller tiles, or more warps for a tile; or more loads at a time per thread (unrolling, async copies)",
         )
+    elif not bits and 0 < occupancy <= _FEW_WARPS and kept_out and not features.tensor:
+        yield Limiter(
+            "occupancy",
+            True,
+            f"a multiprocessor holds {resident} of its blocks, {_percent(occupancy)} of its warps, because of "
+            f"{kept_out}: while one waits, hardly another one works",
+            "smaller tiles, or more warps for a tile",
+        )
     elif few and not computes and _most(narrow, moved.total()):
         yield _narrow(features, narrow, 4, where)
+    elif (access := _split(features)) is not None:
+        yield Limiter(
+            "narrow stores",
+            True,
+            f"a thread stores {access.size} bytes at a time, and its next {access.size} beside them {where}: each store "
+            f"writes to a part of {access.pieces} pieces of 32 bytes, where {access.least} would hold it",
+            "let a thread store up to 16 neighbouring bytes at once: a `float4`; in Triton `tl.join`, or a last axis",
+            features.place_of(WRITES),
+        )
     if features.number(SHARED) >= 0.3 * features.size and not computing:
         yield Limiter(
             "shared memory",

@@ -31,8 +31,8 @@ _WORDS_PER_PRODUCT = 6 / 32
 """Words that a thread loads for each of its multiply-adds on tensor cores: four and two for a product of 16 by 8 by 8."""
 _PER_MATRIX = 32
 """Multiply-adds of a warp for each such product."""
-_UNPREDICTED = frozenset({"atomics"})
-"""How many meet at one address only the data says."""
+_UNPREDICTED = frozenset({"atomics", "synchronous copies", "exact sine and cosine"})
+"""How many meet at one address, and how large angles are, only the data says; of barriers the model knows nothing."""
 _WORTH_SAYING = 1.05
 
 
@@ -84,7 +84,7 @@ def _mended(verdict: Verdict, names: set[str]) -> tuple[Work, float]:
     features, more = verdict.features, 1.0
     if "uncoalesced loads" in names:
         features = replace(features, reads=())
-    if "uncoalesced stores" in names:
+    if names & {"uncoalesced stores", "narrow stores"}:
         features = replace(features, writes=())
     if "bank conflicts" in names:
         features = replace(features, shared=())

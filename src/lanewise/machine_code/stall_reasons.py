@@ -49,6 +49,7 @@ _OF_LIMITER = {
     "uncoalesced loads": _MEMORY,
     "uncoalesced stores": _MEMORY | {"drain"},
     "narrow loads": _MEMORY,
+    "narrow stores": _MEMORY | {"drain"},
     "occupancy": _MEMORY,
     "latency": _MEMORY,
     "spills": _MEMORY,
@@ -56,6 +57,8 @@ _OF_LIMITER = {
     "bank conflicts": _SHARED,
     "shared memory": _SHARED | {"barrier"},
     "special functions": _SHARED | _COMPUTES,
+    "exact sine and cosine": _COMPUTES,
+    "synchronous copies": _MEMORY | {"barrier"},
     # Constants and conversions between the precisions go through the queue of the special functions.
     "double precision": _SHARED | _COMPUTES,
     "math": _COMPUTES,

@@ -64,6 +64,14 @@ class Warp:
         self._y = y or (1 << 20)
         self._values: dict[str, Value] = {}
         self._predicates: dict[str, np.ndarray | None] = {}
+        self._under: dict[str, tuple[str, Value]] = {}
+        """What a guarded instruction left in a register, by the guard: so it is where the guard still holds."""
+
+    def under(self, text: str, guard: str) -> Value:
+        """What an operand is in an instruction with this guard."""
+        match = _REGISTER.match(text)
+        left = self._under.get(match[1]) if match and guard else None
+        return left[1] if left is not None and left[0] == guard else self.of(text)
 
     def of(self, text: str) -> Value:
         """What an operand is."""
@@ -87,6 +95,7 @@ class Warp:
         """What is changed in a loop is not what it was before, from its second round on."""
         for one in code[loop.first : loop.last + 1]:
             for name in _results(one):
+                self._under.pop(name, None)
                 value = self._values.get(name)
                 if isinstance(value, Lanes) and value.unit == 0:
                     self._values[name] = Lanes(value.numbers, 1, value.far)
@@ -103,8 +112,12 @@ class Warp:
             # The second half of an address is the same for all threads.
             made = value if number == 0 else UNIFORM if one.name not in _DATA else OTHER
             self._values[name] = chosen_of(where, made, self._values.get(name, made))
+            self._under.pop(name, None)
+            if one.guard:
+                self._under[name] = (one.guard, made)
         for number, name in enumerate(predicates):
             self._predicates[name] = holds if number == 0 else None
+            self._under = {of: left for of, left in self._under.items() if left[0].lstrip("!") != name}
 
     def _compared(self, one: Instruction, value: Value) -> np.ndarray | None:
         """Where the first predicate that an instruction sets holds."""
