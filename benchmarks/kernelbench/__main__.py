@@ -96,6 +96,7 @@ def _one(problem: Problem, asked: argparse.Namespace, output: Path) -> None:
     """Optimize one, check it, and time it."""
     import torch
 
+    from lanewise.fix.candidates.capturing import put_right
     from lanewise.fix.optimize import optimize
 
     model, inputs = loaded(problem, asked.device)
@@ -112,7 +113,7 @@ def _one(problem: Problem, asked: argparse.Namespace, output: Path) -> None:
         for mode in asked.modes:
             compiled = torch.compile(model, mode=mode)
             try:
-                with _within(asked.mode_seconds):
+                with put_right(torch.device(asked.device)), _within(asked.mode_seconds):
                     compiled(*given)
                     compiled(*given)
                 arms[mode] = compiled

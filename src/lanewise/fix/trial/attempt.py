@@ -12,6 +12,7 @@ import msgspec
 from lanewise.fix.bounded_compilation import wait_for_workers
 from lanewise.fix.bounds import Known, bound_of, why_pruned
 from lanewise.fix.candidates.candidate import Candidate, NotApplicableError, Several, Variant
+from lanewise.fix.candidates.capturing import put_right
 from lanewise.fix.compiler_notes import compiler_counts, compiler_notes
 from lanewise.fix.gate.correctness import Result, patches_of
 from lanewise.fix.gate.speed.physics import impossible
@@ -90,7 +91,7 @@ def _attempt(
     made: list[Variant] = []
     most = most_s(candidate, untried, left, needed, judging_s=ledger.judging_s)
     try:
-        with bench.clock.at_most(most):
+        with put_right(bench.subject.device), bench.clock.at_most(most):
             attempt = _measured(bench, ledger, peaks, candidate, made, bound, left / len(untried))
         if attempt.outcome == "kept":
             ledger.keep(Kept(candidate, made[0]))
