@@ -40,6 +40,7 @@ from lanewise.show.plan.plan_text import plan_json, plan_markdown, plan_sentence
 from lanewise.trace.cores import usable_cores
 from tests.fix.conftest import WorkClock
 from tests.fix.programs import Repeats, done_once, planted
+from tests.support.command import lanewise as command
 
 # Proof by timing takes seconds and a machine that is not busy with the rest of the suite.
 pytestmark = pytest.mark.slow
@@ -553,23 +554,17 @@ def test_the_public_names() -> None:
 
 
 def test_the_command_shows_a_saved_plan(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     model = nn.Sequential(nn.Linear(16, 16)).eval()
     plan = optimize(model, torch.randn(4, 16), budget="5s", only=["no-grad"], trace=False)
     path, report = plan.save(tmp_path / "plan.json"), tmp_path / "report.json"
     report.write_text(plan_json(plan.report))
     for words, wanted in (([], "nothing is kept"), (["--json"], '"schema": "lanewise.plan/1"')):
         for file in (path, report):
-            command = [sys.executable, "-m", "lanewise", "fix", *words, str(file)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = command("fix", *words, file)
             assert done.returncode == 0, done.stderr
             assert wanted in done.stdout
     path.write_text("[]")
-    done = subprocess.run(
-        [sys.executable, "-m", "lanewise", "fix", str(path)], capture_output=True, text=True, timeout=60
-    )
+    done = command("fix", path)
     assert done.returncode == 3
     assert "no plan of lanewise" in done.stderr
 
