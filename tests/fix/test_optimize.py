@@ -262,7 +262,7 @@ def test_what_anybody_has_with_one_line_is_tried_in_a_budget_that_it_does_not_fi
     )
     outcomes = {attempt.name: attempt.outcome for attempt in plan.report.attempts}
     assert outcomes == {"late": "out of budget", "line": "not faster"}
-    assert plan.report.notes[0].endswith("which anybody has with one line, is tried whatever the budget")
+    assert any("anybody has with one line, is tried whatever the budget" in note for note in plan.report.notes)
     assert 5 < plan.report.seconds < 4 + 5 + 5
     owed = [one.name for one in catalogue(make_subject(nn.Linear(2, 2), torch.randn(1, 2)), WorkList()) if one.owed]
     assert owed == ["compile"]
