@@ -35,6 +35,7 @@ from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.prepare import first_calls
 from lanewise.fix.trial.workbench import make_bench
+from lanewise.fix.work.worklist import WorkList
 from lanewise.show.plan.plan_text import plan_json, plan_markdown, plan_sentence, render_plan
 from lanewise.trace.cores import usable_cores
 from tests.fix.conftest import WorkClock
@@ -243,6 +244,28 @@ def test_a_candidate_that_raises_or_takes_too_long_is_reported_and_the_budget_is
     assert time.monotonic() - began < 12 * 1.2
     assert any("slow" in line for line in lines)
     assert not plan
+
+
+def test_what_anybody_has_with_one_line_is_tried_in_a_budget_that_it_does_not_fit_in() -> None:
+    def slow(module: Any, original: Any) -> Any:
+        time.sleep(5)
+        return original
+
+    late = planted("late", slow)
+    plan = optimize(
+        nn.Linear(16, 16).eval(),
+        torch.randn(4, 16),
+        budget=4,
+        only=["late", "line"],
+        extra=[late, replace(late, name="line", owed=True)],
+        trace=False,
+    )
+    outcomes = {attempt.name: attempt.outcome for attempt in plan.report.attempts}
+    assert outcomes == {"late": "out of budget", "line": "not faster"}
+    assert any("anybody has with one line, is tried whatever the budget" in note for note in plan.report.notes)
+    assert 5 < plan.report.seconds < 4 + 5 + 5
+    owed = [one.name for one in catalogue(make_subject(nn.Linear(2, 2), torch.randn(1, 2)), WorkList()) if one.owed]
+    assert owed == ["compile"]
 
 
 class Biased(nn.Module):

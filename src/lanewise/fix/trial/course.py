@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.capture.profiling.history import profilers_so_far
 from lanewise.errors import UsageError
 from lanewise.fix.bounded_compilation import start_workers
@@ -46,8 +45,6 @@ def run_trial(
     state, ledger = State(subject), Ledger(profilers_so_far())
     if note := profiler_note(ledger.profilers, cuda=subject.cuda):
         clock.tell(note)
-    # Loading it takes seconds on a busy machine, once: it is not what learning about the program takes.
-    torch_part("torch._dynamo")
     if subject.cuda and (not only or any("compile" in name for name in only)):
         start_workers()
     prepare, began = PREPARE_SHARE * clock.left, clock.spent
