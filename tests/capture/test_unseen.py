@@ -55,10 +55,9 @@ CHILDREN = {
     "kind",
     [
         "fork",
-        "os.fork",
         "subprocess",
         "running",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("spawn", "pool")),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("os.fork", "spawn", "pool")),
     ],
 )
 def test_child_processes_are_said(shell: Shell, kind: str) -> None:
