@@ -119,14 +119,14 @@ inline lw_activation anchor_now(Thread& thread, const Entry& top) {
 // The engine's evaluation of a function begins before its number is known. Once it is, the evaluation as a whole, with
 // its hooks and reductions, belongs to the forward operator; without one it is an operator like others.
 __attribute__((noinline)) void settle(Thread& thread, Entry& evaluation, uint64_t forward) {
-  if ((evaluation.pending.flags & kAccumulate) != 0 && thread.last_forward != 0 && forward == 0) {
+  if ((evaluation.flags & kAccumulate) != 0 && thread.last_forward != 0 && forward == 0) {
     forward = thread.last_forward;
     add(thread.accumulated, 1);
   }
   Node* parent = evaluation.node;
   Node*& last = last_child((&evaluation)[-1], parent);
-  evaluation.node = thread.tree.next_child(parent, last, Kind::kOperator, evaluation.pending.id, forward);
-  evaluation.pending = NameKey{};
+  evaluation.node = thread.tree.next_child(parent, last, Kind::kOperator, evaluation.pending, forward);
+  evaluation.pending = 0;
   add(evaluation.node->calls, 1);
   thread.leaf = evaluation.node;
 }
@@ -154,9 +154,11 @@ inline void mark(Node& node, const at::RecordFunction& function, std::string_vie
 
 std::unique_ptr<at::ObserverContext> open_scope(Thread& thread, const at::RecordFunction& function, uint64_t now) {
   Entry& top = thread.stack[thread.depth];
-  if (top.pending.hash != 0) settle(thread, top, 0);
+  if (top.pending != 0) settle(thread, top, 0);
   Entry& entry = thread.stack[thread.depth + 1];
-  entry = Entry{nullptr, thread.leaf, {nullptr, nullptr}, 0, true, false};
+  entry = Entry{};
+  entry.leaf = thread.leaf;
+  entry.base = true;
   Node* parent = top.node;
   if (top.base) {
     parent = place_of_scope(thread, top, entry);
@@ -213,7 +215,7 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
   Entry& top = thread.stack[thread.depth];
   const bool backward = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
   uint64_t forward = backward ? link(thread, function) : 0;
-  if (__builtin_expect(top.pending.hash != 0, 0)) {
+  if (__builtin_expect(top.pending != 0, 0)) {
     settle(thread, top, forward);
     forward = 0;
   }
@@ -223,7 +225,7 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
   entry.leaf = thread.leaf;
   entry.serial = 0;
   entry.closed = false;
-  entry.pending = NameKey{};
+  entry.pending = 0;
   entry.last = nullptr;
   entry.base = backward;
   Node*& last = last_child(top, parent);
@@ -235,7 +237,8 @@ void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t 
     if (entry.node == nullptr) {
       entry.base = true;
       entry.node = parent;
-      entry.pending = name;
+      entry.pending = name.id;
+      entry.flags = name.flags;
       entry.anchor = top.base ? anchor_now(thread, top) : top.anchor;
       return;
     }
@@ -300,7 +303,7 @@ void close_scope(const ScopeContext& scope, uint64_t now) {
   while (at > 0 && thread->stack[at].serial != scope.serial) --at;
   // It went with an operator around it that ended first.
   if (at == 0) return;
-  if (thread->stack[thread->depth].pending.hash != 0) settle(*thread, thread->stack[thread->depth], 0);
+  if (thread->stack[thread->depth].pending != 0) settle(*thread, thread->stack[thread->depth], 0);
   spend(*thread, thread->stack[thread->depth].node, now);
   thread->stack[at].closed = true;
   if (at != thread->depth) count(losses.scopes_out_of_order);
@@ -331,7 +334,7 @@ void ended(const at::RecordFunction& function, at::ObserverContext* context) {
   // User scopes that were opened inside and never closed end with the operator.
   while (thread->depth > 0 && entry->serial != 0) entry = &thread->stack[--thread->depth];
   if (thread->depth == 0) return;
-  if (__builtin_expect(entry->pending.hash != 0, 0)) settle(*thread, *entry, 0);
+  if (__builtin_expect(entry->pending != 0, 0)) settle(*thread, *entry, 0);
   // Of a base, the time since its last operator is its own.
   spend(*thread, entry->node, now);
   __builtin_prefetch(entry->node->next);
