@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 import signal
@@ -19,6 +20,13 @@ def _verbs_are_loaded() -> None:  # pyright: ignore[reportUnusedFunction]
     """Verbs are imported when they are first called; one imported while a function is patched would keep the patch."""
     for module in pkgutil.walk_packages(lanewise.cli.__path__, "lanewise.cli."):
         importlib.import_module(module.name)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _what_is_imported_is_no_garbage(_verbs_are_loaded: None) -> None:  # pyright: ignore[reportUnusedFunction]
+    """Nor need a collection look through it: half a million objects of torch and of the tests themselves."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -49,6 +57,6 @@ def _settings_are_left_alone() -> Iterator[None]:  # pyright: ignore[reportUnuse
 
     before = settings()
     yield
-    changed = changed_settings(before)
-    put_back(before)
+    if changed := changed_settings(before):
+        put_back(before)
     assert changed == []

@@ -302,12 +302,13 @@ def main() -> None:
     plant = Noted(plant_of(args.plant, args.ms, device))
     steps = JOBS[args.kind](args, device, plant)
     truth = turns(steps, plant, device) if args.truth else {}
+    truth["in_turns_ms"] = list(plant.lengths)
     plant.lengths.clear()
     alone = [one_step(steps, plant) for _ in range(args.steps)]
     if args.truth:
         truth |= {"plant_ms": list(plant.lengths), "after_ms": alone}
         if args.plant == "kernel" and dist.get_rank() == args.late:
-            truth["plant_ms"] = [taken(plant, device)]  # its calls end long before its work does
+            truth["plant_ms"] = truth["in_turns_ms"] = [taken(plant, device)]  # its calls end long before its work does
         name = f"{args.truth.stem}-{dist.get_rank()}.json"
         args.truth.with_name(name).write_text(json.dumps(truth))
     dist.barrier()
@@ -317,6 +318,7 @@ def main() -> None:
 def turns(steps: Iterator[None], plant: Noted, device: torch.device) -> dict[str, Any]:
     """Steps with the plant and without it in turns: what a step takes in each turn, and the host without its waits, ms."""
     run(steps, WARM, plant, device)
+    plant.lengths.clear()
     found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     block = _WAITING if plant.waits else _AHEAD
     for pair in range(TURNS // (2 * block)):

@@ -22,14 +22,14 @@ from lanewise.edit.rewrite import rewrite
 from lanewise.edit.scripts import scripts_in, used_by_others
 from lanewise.edit.source_text import write_source
 from lanewise.errors import LanewiseError
+from tests.support.command import lanewise
 
 WAITS = "import torch\n\nx = torch.ones(3)\nx.sum().item()\n"
 CHAIN = "def f(x):\n    return torch.sin(x) * x + torch.exp(-x)\n"
 
 
 def fix(*words: object, cwd: Path, answers: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lanewise", "fix", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd, input=answers)
+    return lanewise("fix", *words, cwd=cwd, stdin=answers)
 
 
 def test_with_check_the_exit_code_says_whether_anything_is_suggested(tmp_path: Path) -> None:

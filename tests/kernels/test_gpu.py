@@ -108,7 +108,7 @@ def test_every_cut_into_clusters(cols, shape, dtype):
         softmax_backward_kernels.BACKWARD_SPLIT_KERNEL,
         norm_cluster_kernels.SPLIT_KERNEL,
     ):
-        assert kernel.compiled(), "the clusters were not used"
+        assert kernel.compiled(), f"{kernel.fn.__name__} did not use clusters"
     assert norm_backward_kernels.BACKWARD_SPLIT_KERNEL.compiled()
     tuning.forget()
 

@@ -71,7 +71,8 @@ def sampled(folder: Path, *names: str, code: bool = True) -> Path:
         (folder / "old" / f"{name}.cubin").write_bytes(b"another version")
         (folder / f"{name}.cubin").write_bytes(name.encode())
     path = folder / "train.samples.json"
-    write_samples(path, samples_of(program.taken, program.seconds, lambda data: crc_of(cupti, data), [folder]))
+    samples = samples_of(program.taken, program.seconds, lambda data: crc_of(cupti, data), [folder], lambda _: {})
+    write_samples(path, samples)
     return path
 
 
@@ -250,7 +251,7 @@ def test_it_says_per_line_what_warps_wait_for(tmp_path: Path) -> None:
 def test_without_its_code_a_kernel_still_has_reasons(tmp_path: Path) -> None:
     text = run(str(sampled(tmp_path, "row_sums", code=False)))
     assert "for data from global or local memory" in text
-    assert "At which lines is not known: its code is in no compiler's cache." in text
+    assert "At which lines is not known: its code is in no compiler's cache" in text
 
 
 @pytest.mark.usefixtures("listed")

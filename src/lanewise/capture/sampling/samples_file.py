@@ -1,4 +1,4 @@
-"""Writes what was sampled to a file, with where the code of each kernel is kept, as far as a compiler's cache has it."""
+"""Writes what was sampled to a file, with where the code of each kernel is: in a compiler's cache, or in a library."""
 
 from __future__ import annotations
 
@@ -21,14 +21,32 @@ SAMPLES_SCHEMA = "lanewise.samples/1"
 _LARGEST = 64 << 20
 
 
-def samples_of(taken: Taken, seconds: float, crc: Callable[[bytes], int], folders: list[Path]) -> dict[str, Any]:
-    """All that was sampled, in so many seconds, by kernel. `crc`: the checksum by which samples name a cubin."""
+def samples_of(
+    taken: Taken,
+    seconds: float,
+    crc: Callable[[bytes], int],
+    folders: list[Path],
+    elsewhere: Callable[[dict[int, str]], dict[int, Path]],
+) -> dict[str, Any]:
+    """All that was sampled, by kernel.
+
+    Args:
+        seconds: for how long. crc: the checksum by which samples name a cubin.
+        folders: caches of compilers. elsewhere: where cubins are that no cache has, each with a kernel that it holds.
+    """
     by_kernel: dict[tuple[int, str], list[list[Any]]] = {}
     for (cubin, name, offset, reason), number in sorted(taken.counts.items()):
         by_kernel.setdefault((cubin, name), []).append([offset, reason, number])
     files = _files_of({name for _, name in by_kernel}, folders)
+    codes = {of: _code_of(of[0], files.get(of[1], []), crc) for of in by_kernel}
+    others = elsewhere({cubin: name for (cubin, name), code in codes.items() if not code})
     kernels = [
-        {"name": name, "title": title_of(name), "code": _code_of(cubin, files.get(name, []), crc), "samples": samples}
+        {
+            "name": name,
+            "title": title_of(name),
+            "code": codes[cubin, name] or str(others.get(cubin, "")),
+            "samples": samples,
+        }
         for (cubin, name), samples in by_kernel.items()
     ]
     return {

@@ -6,11 +6,13 @@ import atexit
 import contextlib
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lanewise.capture.file.save import free_path, rank_suffix
 from lanewise.capture.sampling.device_context import context_in_use, loaded_cupti
+from lanewise.capture.sampling.library_code import code_in_libraries, loaded_libraries
 from lanewise.capture.sampling.pc_sampler import PcSampler, crc_of
 from lanewise.capture.sampling.sampled_program import PATIENCE_S, SampledProgram
 from lanewise.capture.sampling.samples_file import caches, samples_of, write_samples
@@ -69,7 +71,10 @@ class _Afterwards:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = free_path(self._folder, self._name, ".samples.json")
-            write_samples(path, samples_of(sampled.taken, sampled.seconds, lambda code: crc_of(cupti, code), caches()))
+            crc = partial(crc_of, cupti)
+            keep = path.with_suffix("").with_suffix(".kernels")
+            elsewhere = partial(code_in_libraries, libraries=loaded_libraries(), crc=crc, keep=keep)
+            write_samples(path, samples_of(sampled.taken, sampled.seconds, crc, caches(), elsewhere))
         except OSError as error:
             say(f"cannot write samples in {self._folder}: {error.strerror or error}")
             return

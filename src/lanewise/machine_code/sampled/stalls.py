@@ -73,7 +73,7 @@ def stalls_of(samples: Samples) -> list[Stalls]:
 def _code_of(samples: KernelSamples) -> tuple[Kernel | None, str]:
     """The code of a sampled kernel, or why there is none."""
     if not samples.code:
-        return None, "its code is in no compiler's cache"
+        return None, "its code is in no compiler's cache and no library of the program's own"
     try:
         named = [one for one in kernels_in(Path(samples.code)) if one.code.name == samples.name]
     except LanewiseError as error:
