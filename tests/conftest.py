@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import pkgutil
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import lanewise.cli
+from tests.support.explained import Shelf
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -34,6 +36,19 @@ def _ctrl_c_is_heard() -> None:  # pyright: ignore[reportUnusedFunction]
     """In the background of a shell SIGINT is ignored, by the programs that tests start, too, if nobody restores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _what_takes_long_is_made_once(tmp_path_factory: pytest.TempPathFactory) -> None:  # pyright: ignore[reportUnusedFunction]
+    """The processes that tests are spread over share it; building it takes half a minute. They share reports, too."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = tmp_path_factory.getbasetemp().parent / "native"
+        shared.mkdir(mode=0o700, exist_ok=True)
+        Shelf.folder = shared.with_name("reports")
+        Shelf.folder.mkdir(exist_ok=True)
+        cache = tmp_path_factory.getbasetemp() / "cache"
+        cache.mkdir()
+        (cache / "native").symlink_to(shared)
 
 
 @pytest.fixture(autouse=True)

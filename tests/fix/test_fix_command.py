@@ -271,13 +271,12 @@ def test_bad_edits_are_found_by_halving(bad: list[int]) -> None:
     assert len(asked) <= 1 + 4 * len(bad)
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="runs a program")
 def test_the_edit_that_changes_the_output_is_named(tmp_path: Path) -> None:
     from lanewise.edit.prove import prints_the_same
     from lanewise.edit.source_text import read_source
 
     script = tmp_path / "a.py"
-    script.write_text("import torch\n\nprint(torch.ones(2).sum().item())\n")
+    script.write_text("print(sum([1.0, 1.0]))\n")
     source, known = read_source(script), list[str]()
     assert prints_the_same(script, source, [], known)
     assert known == ["2.0\n"]

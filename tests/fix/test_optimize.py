@@ -31,6 +31,7 @@ from lanewise.fix.plans.plan_cache import find_plan, keep_plan
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject, make_subject
 from lanewise.fix.time_budget import Budget, OutOfTime, seconds_of
+from lanewise.fix.trial import course
 from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.prepare import first_calls
@@ -291,7 +292,9 @@ def test_an_attention_kernel_that_cannot_take_the_calls_does_not_apply(recwarn: 
     assert not [str(one.message) for one in recwarn if "kernel" in str(one.message)]
 
 
-def test_a_program_too_slow_to_be_verified_within_the_budget_is_left_alone() -> None:
+def test_a_program_too_slow_to_be_verified_in_time_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course, "LEARNING_S", 1.0)
+
     class Slow(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             time.sleep(0.5)
@@ -309,8 +312,6 @@ def test_a_program_too_slow_to_be_verified_within_the_budget_is_left_alone() -> 
 def test_a_recording_that_takes_too_long_leaves_the_plan_unconfirmed(
     work_clock: WorkClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lanewise.fix.trial import course
-
     def endless(*_: Any) -> str:
         time.sleep(60)
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import cache
 
 import pytest
 from click.testing import CliRunner
@@ -44,6 +45,7 @@ def test_long_names_lose_their_middle_and_are_not_broken_in_two() -> None:
     assert row.count("123.5 us") == 4
 
 
+@cache
 def blocks_of(name: str) -> list[TableBlock]:
     """Every table that a verb prints of a trace."""
     facts = facts_of(name)

@@ -55,7 +55,8 @@ def _given_back(pool: Any, device: Device) -> Generator[None]:
     try:
         yield
     except BaseException:
-        with suppress(RuntimeError):  # what was captured until an error of the program's own is a graph, and does
+        # What was captured until an error of the program's own is a graph, and does. Releases before 2.6 have other names.
+        with suppress(RuntimeError, AttributeError):
             _torch_c._cuda_endAllocateToPool(_index(device), pool)
             _torch_c._cuda_releasePool(_index(device), pool)
         raise

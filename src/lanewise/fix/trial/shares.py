@@ -9,6 +9,7 @@ from lanewise.fix.candidates.candidate import Candidate
 
 __all__ = [
     "LAST_GRACE",
+    "LEARNING_S",
     "OWED_S",
     "PREPARE_SHARE",
     "TIMING_S",
@@ -23,6 +24,9 @@ __all__ = [
 
 PREPARE_SHARE = 0.5
 """Of the budget, for learning how results can be verified; the checks are never made weaker to save time."""
+
+LEARNING_S = 15.0
+"""For that, however short the budget: without it what is owed cannot be tried."""
 
 _RESERVE_SHARE, _SHORT_RESERVE_SHARE = 0.25, 0.08
 """Of the budget, at most, for everything that comes after the candidates: few rounds show what a compiler gives."""
