@@ -46,8 +46,8 @@ endif
 # without it, and no other test may meet it: what it decides when it is loaded holds for the process. Linux only. NVRTC, which
 # compiles CUDA C++, is no newer than the disassembler that Triton brings.
 TRITON := $(VENV)/triton
-WITH_TRITON := tests/kernels tests/machine_code/test_compiled.py tests/machine_code/test_planted_cuda.py \
-  tests/capture/sampling/test_library_code.py
+# Of what is interpreted and of what is compiled each has a process of its own.
+COMPILED := tests/machine_code/test_compiled.py tests/machine_code/test_planted_cuda.py tests/capture/sampling/test_library_code.py
 triton: torch
 ifneq ($(TORCH),none)
 	@test -f $(HAS)-triton || $(BIN)/python -c 'import triton' 2>/dev/null || \
@@ -76,12 +76,12 @@ tour: torch $(HAS)-tour ## install what the guided tour needs, and say how to be
 	@echo "Next:  . $(BIN)/activate    and then    lanewise tour --start"
 
 test: setup ## run the fast tests; with TORCH=none those that do without torch
-	@test ! -d $(TRITON)/triton || for tests in $(WITH_TRITON); do \
+	@test ! -d $(TRITON)/triton || for tests in tests/kernels "$(COMPILED)"; do \
 	  PYTHONPATH=$(TRITON) $(BIN)/pytest $$tests -m "not slow and not gpu" -n auto || [ $$? = 5 ] || exit 1; done
 	@$(BIN)/pytest -m "not slow and not gpu" -n auto --dist loadfile
 
 test-all: setup ## run all tests but those that need a GPU
-	@test ! -d $(TRITON)/triton || for tests in $(WITH_TRITON); do \
+	@test ! -d $(TRITON)/triton || for tests in tests/kernels "$(COMPILED)"; do \
 	  PYTHONPATH=$(TRITON) $(BIN)/pytest $$tests -m "not gpu" -n auto || [ $$? = 5 ] || exit 1; done
 	$(BIN)/pytest -m "not gpu"
 

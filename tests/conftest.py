@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+import os
 import pkgutil
 import signal
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import lanewise.cli
+from tests.support.explained import Shelf
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -22,10 +25,30 @@ def _verbs_are_loaded() -> None:  # pyright: ignore[reportUnusedFunction]
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _what_is_imported_is_no_garbage(_verbs_are_loaded: None) -> None:  # pyright: ignore[reportUnusedFunction]
+    """Nor need a collection look through it: half a million objects of torch and of the tests themselves."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _ctrl_c_is_heard() -> None:  # pyright: ignore[reportUnusedFunction]
     """In the background of a shell SIGINT is ignored, by the programs that tests start, too, if nobody restores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _what_takes_long_is_made_once(tmp_path_factory: pytest.TempPathFactory) -> None:  # pyright: ignore[reportUnusedFunction]
+    """The processes that tests are spread over share it; building it takes half a minute. They share reports, too."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = tmp_path_factory.getbasetemp().parent / "native"
+        shared.mkdir(mode=0o700, exist_ok=True)
+        Shelf.folder = shared.with_name("reports")
+        Shelf.folder.mkdir(exist_ok=True)
+        cache = tmp_path_factory.getbasetemp() / "cache"
+        cache.mkdir()
+        (cache / "native").symlink_to(shared)
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +72,6 @@ def _settings_are_left_alone() -> Iterator[None]:  # pyright: ignore[reportUnuse
 
     before = settings()
     yield
-    changed = changed_settings(before)
-    put_back(before)
+    if changed := changed_settings(before):
+        put_back(before)
     assert changed == []

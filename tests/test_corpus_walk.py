@@ -13,7 +13,7 @@ from lanewise.show.report.json import report_json
 from lanewise.show.report.markdown import report_markdown
 from lanewise.show.report.short_markdown import LINES, short_markdown
 from lanewise.trace.reader import read
-from tests.support.corpus import CORPUS, DATA
+from tests.support.corpus import CORPUS, DATA, fast_or_slow
 
 REFUSED = {
     "benchmark_simple_add_et.json.gz": "execution trace",
@@ -22,7 +22,7 @@ REFUSED = {
 FILES = sorted(p for root in (CORPUS, DATA) if root.exists() for p in root.rglob("*.gz") if p.name != "truth.json.gz")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name.removesuffix(".json.gz"))
+@pytest.mark.parametrize("path", [fast_or_slow(path) for path in FILES])
 def test_every_trace_is_explained_or_refused(path: Path) -> None:
     if path.name in REFUSED:
         with pytest.raises(NotATraceError, match=REFUSED[path.name]):

@@ -1,10 +1,11 @@
-"""What the collector costs a program that launches much, and how much of it is torch's and CUPTI's: callbacks for each
+"""What the collector costs programs that launch much, and how much of it is torch's and CUPTI's: callbacks for each
 operator and each launch that do nothing, and records that nobody reads, in turn with nothing.
 
-    python -m benchmarks.context.cupti_parts [--program small_llama] [--rounds 40] [--out FILE]
+    python -m benchmarks.context.cupti_parts [--programs small_llama resmlp mlp] [--seconds 5] [--out FILE]
 
-Everything in one process. Each part is on for eight steps, off for sixteen, on again, and so on; the answer is the ratio of
-the medians, with its 95 % interval. All parts together are the floor under every collector of operators and kernels.
+Everything in one process. Each part is on for a few steps and off for as many, in pairs whose order changes; the answer
+is the median of the ratios of pairs, with its 95 % interval, as both sides of a pair see the same mood of the machine. All
+parts together are the floor under every collector of operators and kernels.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from benchmarks.machine import described
 
 from lanewise.capture.context import native_build
 from lanewise.capture.context.native import Native
-from lanewise.capture.timing.distortion import ratio_interval
 
 _HERE = Path(__file__).parent
 Switch = Callable[[bool], None]
@@ -70,79 +70,90 @@ class Cupti:
 def main() -> None:
     """Measure, and write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program", default="small_llama", choices=list(PROGRAMS))
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--programs", nargs="*", default=["small_llama", "resmlp", "mlp"], choices=list(PROGRAMS))
+    parser.add_argument("--seconds", type=float, default=5, help="for each part of each program")
+    parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/cupti-parts.json"))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    step = PROGRAMS[given.program]("cuda")
-    for _ in range(5):
-        step()
-    torch.cuda.synchronize()
-    cupti = Cupti()
-    callbacks = empty.load()
+    steps = {name: PROGRAMS[name](given.device) for name in given.programs}
+    for step in steps.values():
+        for _ in range(20):
+            step()
+    wait = torch.cuda.synchronize if given.device == "cuda" else lambda: None
+    result: dict[str, Any] = {"programs": {name: {} for name in steps}}
 
-    def operators(on: bool) -> None:
-        if on:
-            callbacks.on()
-        else:
-            callbacks.off()
-
-    parts: dict[str, tuple[Switch, ...]] = {
-        "nothing": (),
-        "callbacks for each operator": (operators,),
-        "CUPTI's records": (cupti.records,),
-        "CUPTI's callbacks for each launch": (cupti.calls,),
-        "all of these": (operators, cupti.records, cupti.calls),
-    }
-    until = time.monotonic() + given.seconds
-    result: dict[str, Any] = {"program": given.program, "parts": {}}
-
-    def measure(name: str, *switches: Switch) -> None:
-        if time.monotonic() < until:
-            result["parts"][name] = answer = ratio(step, switches, given.rounds)
-            print(name, json.dumps(answer), flush=True)
+    def measure(part: str, *switches: Switch) -> None:
+        for name, step in steps.items():
+            result["programs"][name][part] = answer = ratio(step, wait, switches, given.seconds)
+            print(name, part, json.dumps(answer), flush=True)
             given.out.write_text(json.dumps(result, indent=1) + "\n")
 
-    measure("nothing, before CUPTI came")
+    callbacks = empty.load()
+    operators = _switch(callbacks.on, callbacks.off)
+    # Collectors first: what CUPTI's records leave behind would be part of them.
     for name, device in (("the collector without the device", False), ("the collector", True)):
+        if device and given.device == "cpu":
+            continue
         collector = Native(device=device)
-        measure(name, lambda on, one=collector: one.on() if on else one.off())
+        measure(name, _switch(collector.on, collector.off))
         collector.close()
-    cupti.open()
-    for name, switches in parts.items():
-        measure(name, *switches)
+    measure("callbacks for each operator", operators)
+    if given.device == "cuda":
+        cupti = Cupti()
+        cupti.open()
+        measure("CUPTI's records", cupti.records)
+        measure("CUPTI's callbacks for each launch", cupti.calls)
+        measure("all that do nothing", operators, cupti.records, cupti.calls)
+    measure("nothing")
     result["machine"] = described()
     given.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def ratio(step: Callable[[], None], switches: tuple[Switch, ...], rounds: int) -> dict[str, Any]:
+def _switch(on: Callable[[], None], off: Callable[[], None]) -> Switch:
+    return lambda wanted: on() if wanted else off()
+
+
+def ratio(
+    step: Callable[[], None], wait: Callable[[], None], switches: tuple[Switch, ...], seconds: float
+) -> dict[str, Any]:
     """Times of steps with a part, over those without."""
-    on: list[float] = []
-    off: list[float] = []
-    for turn in range(2 * rounds):
+    begin = time.perf_counter()
+    step()
+    wait()
+    # Long enough for the clock, short enough for the machine's mood to stay.
+    count = max(2, min(50, round(0.015 / (time.perf_counter() - begin))))
+    sides: tuple[list[float], list[float]] = ([], [])
+    until = time.monotonic() + seconds
+    while time.monotonic() < until or len(sides[0]) < 8:
         # on off off on, so that a drift hits both alike.
-        active = turn % 4 in (0, 3)
-        if active:
-            for switch in switches:
-                switch(True)
-        # The first one after switching finds other things in the processor's caches.
-        for at in range(9):
-            begin = time.perf_counter_ns()
-            step()
-            torch.cuda.synchronize()
-            if at:
-                (on if active else off).append(time.perf_counter_ns() - begin)
-        if active:
-            for switch in reversed(switches):
-                switch(False)
-    interval = ratio_interval(on, off)
+        for active in (True, False) if len(sides[0]) % 2 else (False, True):
+            if active:
+                for switch in switches:
+                    switch(True)
+            times: list[int] = []
+            # The first ones after switching find other things in the processor's caches.
+            for at in range(-2, count):
+                start = time.perf_counter_ns()
+                step()
+                wait()
+                if at >= 0:
+                    times.append(time.perf_counter_ns() - start)
+            sides[active].append(float(np.median(times)))
+            if active:
+                for switch in reversed(switches):
+                    switch(False)
+    off, on = (np.array(side) for side in sides)
+    ratios = np.sort(on / off)
+    # The ranks between which the median lies with 95 %.
+    reach = 0.98 * np.sqrt(len(ratios))
+    low, high = (int(np.clip(round(len(ratios) / 2 + way * reach), 0, len(ratios) - 1)) for way in (-1, 1))
     return {
-        "ratio": round(float(np.median(on) / np.median(off)), 4),
-        "interval": [round(one, 4) for one in interval] if interval else None,
+        "ratio": round(float(np.median(ratios)), 4),
+        "interval": [round(float(ratios[low]), 4), round(float(ratios[high]), 4)],
         "off_ms": round(float(np.median(off)) / 1e6, 3),
-        "steps": [len(on), len(off)],
+        "pairs": len(ratios),
+        "steps_of_a_side": count,
     }
 
 

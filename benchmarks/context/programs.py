@@ -127,6 +127,34 @@ def mlp(device: str) -> Callable[[], None]:
     return step
 
 
+class Residual(nn.Module):
+    """One block of a small ResMLP."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """What comes in, and what two layers make of it."""
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+def resmlp(device: str) -> Callable[[], None]:
+    """A training step of a small ResMLP of twelve blocks: launch-bound."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Residual(64) for _ in range(12))).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+    x = torch.randn(32, 64, device=device)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
 def steady(device: str) -> Callable[[], None]:
     """A training step of middling kernels, long enough to be timed and too light to make the card hot."""
     torch.manual_seed(0)
@@ -150,6 +178,7 @@ PROGRAMS: dict[str, Callable[[str], Callable[[], None]]] = {
     "adds": adds,
     "llama": llama,
     "mlp": mlp,
+    "resmlp": resmlp,
     "small_llama": small_llama,
     "steady": steady,
     "wide": wide,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,10 +102,17 @@ class Score:
         return _share(self.bad_first, self.bad)
 
 
-def judge_all(folder: Path = RECORDINGS, labels: Iterable[Label] = LABELS) -> list[Verdict]:
+def report_of(path: Path) -> Report:
+    """What the tool says of a recording."""
+    return explain(read(path, cache=False))
+
+
+def judge_all(
+    folder: Path = RECORDINGS, labels: Iterable[Label] = LABELS, report_of: Callable[[Path], Report] = report_of
+) -> list[Verdict]:
     """Every labelled recording, explained and judged."""
     labels = list(labels)
-    reports = {label.name: explain(read(folder / f"{label.name}.json.gz", cache=False)) for label in labels}
+    reports = {label.name: report_of(folder / f"{label.name}.json.gz") for label in labels}
     return [judge(label, reports[label.name], reports.get(label.fixed)) for label in labels]
 
 

@@ -13,13 +13,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from benchmarks.fresh import Fork
 
-__all__ = ["run_all", "run_one", "warm_imports"]
+__all__ = ["run_all", "run_each", "run_one", "warm_imports"]
 
 _LIBRARIES = ("torch", "torch._dynamo", "torch._inductor.compile_fx", "triton", "torch.profiler", "numpy", "polars")
 
@@ -81,6 +81,40 @@ def run_all(
         for fork in running.values():
             fork.stop()
     return said
+
+
+def run_each(
+    jobs: Sequence[tuple[Callable[[int], object], Path]], places: int, seconds: float, until: float
+) -> Iterator[tuple[int, str]]:
+    """Run jobs, one in each place at a time; each is given its place.
+
+    Args:
+        seconds: after which a job is stopped. until: time of the monotonic clock from which on none is begun.
+
+    Yields:
+        Of each job that was begun, when it has ended, its number, and "" or why it did not end well.
+    """
+    running: dict[int, tuple[Fork, int, float]] = {}
+    waiting, free = list(range(len(jobs))), list(range(places))
+    try:
+        while running or (waiting and time.monotonic() < until):
+            while free and waiting and time.monotonic() < until:
+                at, place = waiting.pop(0), free.pop(0)
+                work, log = jobs[at]
+                running[at] = Fork(partial(_whole, partial(work, place), True), log), place, time.monotonic() + seconds
+            for at, (fork, place, end) in list(running.items()):
+                answer = fork.answer()
+                if answer is None and time.monotonic() > end:
+                    fork.stop()
+                    answer = {"error": f"stopped after {seconds:.0f} s"}
+                if answer is not None:
+                    del running[at]
+                    free.append(place)
+                    yield at, answer.get("error", "")
+            time.sleep(0.01)
+    finally:
+        for fork, _, _ in running.values():
+            fork.stop()
 
 
 def _whole(work: Callable[[], object], at_exit: bool) -> dict[str, str]:

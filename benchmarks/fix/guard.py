@@ -2,7 +2,7 @@
 
 The same module with a patch whose fast path does nothing, against calling that directly, in turns: per call, the fastest of
 many short repetitions of each, as everything else on the machine only adds to it. For scale, the same for `torch.compile`
-with a backend that does nothing: what its guards cost.
+with a backend that does nothing (what its guards cost), the module itself, an operator of torch's, and a loop in Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from torch import nn
 
 from lanewise.fix.patch import Dispatch
 
-_CALLS, _REPEATS = 200, 600
+_CALLS, _REPEATS = 200, 150
+_X = torch.ones(2, 8, 64)
 
 
 def main() -> None:
@@ -36,6 +37,9 @@ def main() -> None:
         "torch": torch.__version__,
         "load": os.getloadavg()[0],
         "us_per_call": {name: _cost(make()) for name, make in PROGRAMS.items()},
+        "us_of_a_call_of_the_module": {name: _of_the_module(make()) for name, make in PROGRAMS.items()},
+        "us_of_torch_add": _fastest(lambda: torch.add(_X, _X)),
+        "us_of_a_loop_of_100": _fastest(lambda: [None for _ in range(100)]),
     }
     # Afterwards: what the compiler leaves in a process may cost something in every call.
     found["us_per_call_of_torch_compile"] = {name: _of_the_compiler(make()) for name, make in PROGRAMS.items()}
@@ -80,7 +84,7 @@ PROGRAMS: dict[str, Callable[[], nn.Module]] = {
 def _cost(module: nn.Module) -> dict[str, float]:
     module.eval().requires_grad_(False)
     found: dict[str, float] = {"modules": len(list(module.modules())), "parameters": len(list(module.parameters()))}
-    x = torch.ones(2, 8, 64)
+    x = _X
     for mode in (torch.no_grad, torch.enable_grad):
         with mode():
             found[mode.__name__] = _added(module, x)
@@ -107,10 +111,17 @@ def _added(module: nn.Module, *args: Any, **kwargs: Any) -> float:
 
 
 @torch.no_grad()
+def _of_the_module(module: nn.Module) -> float:
+    """Microseconds that it takes itself."""
+    module.eval().requires_grad_(False)
+    return _fastest(lambda: module(_X), 2)
+
+
+@torch.no_grad()
 def _of_the_compiler(module: nn.Module) -> float:
     """Microseconds per call that torch's compiler takes to find out that a call is a known one."""
     torch.compiler.reset()
-    module, x = module.eval().requires_grad_(False), torch.ones(2, 8, 64)
+    module, x = module.eval().requires_grad_(False), _X
     compiled = torch.compile(lambda x: module(x), backend=lambda graph, examples: lambda *given: (given[0],))
     compiled(x)
     return _difference(lambda: compiled(x), lambda: _nothing(x))
@@ -140,6 +151,11 @@ def _difference(one: Callable[[], Any], other: Callable[[], Any]) -> float:
     times = [[timeit.timeit(call, number=_CALLS) for call in (one, other)] for _ in range(_REPEATS)]
     fastest = [min(each) for each in zip(*times, strict=True)]
     return round((fastest[0] - fastest[1]) / _CALLS * 1e6, 2)
+
+
+def _fastest(call: Callable[[], Any], calls: int = _CALLS) -> float:
+    """Microseconds that a call takes."""
+    return round(min(timeit.repeat(call, number=calls, repeat=_REPEATS // 5)) / calls * 1e6, 2)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,18 @@
 
     python -m benchmarks.kernelbench FOLDER --level 1 2 --budget 60s -o kernelbench.json     a minute and more a problem
 
-FOLDER holds the problems (`level1/1_....py`); they are not ours to ship. Each runs in a process of its own. The model as
-the problem makes it is optimized; then eager, the modes of torch.compile that end in time, and the plan are timed in turns,
-and the plan's results are held against eager's on inputs that it has not seen, by the benchmark's own tolerance. Problems
-whose own check passes zeros, or the result of other inputs, are named.
+FOLDER holds the problems (`level1/1_....py`); they are not ours to ship. Each runs in a process of its own, with `--gpus 4`
+four at a time, each on a GPU of its own. The model as the problem makes it is optimized; then eager, the modes of
+torch.compile that end in time, and the plan are timed in turns, and the plan's results are held against eager's on inputs
+that it has not seen, by the benchmark's own tolerance. Problems whose own check passes zeros, or the result of other
+inputs, are named.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import signal
@@ -20,12 +22,13 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.fix.arms import in_turns
-from benchmarks.fix.forked import run_one, warm_imports
+from benchmarks.fix.forked import run_each, warm_imports
 from benchmarks.kernelbench.problems import Problem, fooled_by, found_in, loaded, passes
 from benchmarks.kernelbench.table import markdown, totals
 from benchmarks.machine import described
@@ -42,6 +45,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="numbers of problems")
     parser.add_argument("--sample", type=int, default=0, help="this many of them, drawn with a fixed seed")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--gpus", type=int, default=1, help="problems at a time, each on a GPU of its own")
     parser.add_argument("--budget", default="60s")
     parser.add_argument("--modes", nargs="*", default=list(_MODES), help="of torch.compile, to hold plans against")
     parser.add_argument("--mode-seconds", type=float, default=180.0, help="in which a mode has to end")
@@ -57,11 +61,17 @@ def main() -> None:
     result: dict[str, Any] = {"budget": asked.budget, "modes": asked.modes, "device": asked.device}
     rows: dict[str, Any] = {}
     folder = Path(tempfile.mkdtemp(prefix="lanewise-kernelbench-"))  # which a fork does not take away when it ends
+    wanted = _asked(problems, asked)
+    outputs = [folder / f"{at}.json" for at in range(len(wanted))]
+    jobs = [
+        (partial(_one, problem, asked, output), output.with_suffix(".log"))
+        for problem, output in zip(wanted, outputs, strict=True)
+    ]
+    limit = 600 + len(asked.modes) * asked.mode_seconds
     try:
-        for problem in _asked(problems, asked):
-            if time.monotonic() - began > asked.seconds:
-                break
-            rows[problem.name] = _run(problem, asked, folder)
+        for at, said in run_each(jobs, asked.gpus, limit, began + asked.seconds):
+            problem = wanted[at]
+            rows[problem.name] = _answer(outputs[at], said)
             result["machine"] = rows[problem.name].pop("machine", result.get("machine"))
             whole = result | {"totals": totals(rows), "problems": rows}
             asked.output.write_text(json.dumps(whole, indent=1) + "\n")
@@ -81,21 +91,24 @@ def _asked(problems: list[Problem], asked: argparse.Namespace) -> list[Problem]:
     return random.Random(0).sample(wanted, min(asked.sample, len(wanted))) if asked.sample else wanted
 
 
-def _run(problem: Problem, asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    output, log = folder / "answer.json", folder / "log"
-    output.unlink(missing_ok=True)
-    limit = 600 + len(asked.modes) * asked.mode_seconds
-    said = run_one(lambda: _one(problem, asked, output), log, limit)
+def _answer(output: Path, said: str) -> dict[str, Any]:
+    """What one has written, or why it has not, with the last places of its own that it was at."""
     if output.exists():
         return json.loads(output.read_text())
-    last = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
-    return {"failed": " ".join([said, *last])[:300]}
+    log = output.with_suffix(".log")
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    places = [line.strip().split("/")[-1] for line in lines if line.lstrip().startswith("File ")]
+    return {"failed": said[:300], "at": places[-8:]}
 
 
-def _one(problem: Problem, asked: argparse.Namespace, output: Path) -> None:
-    """Optimize one, check it, and time it."""
+def _one(problem: Problem, asked: argparse.Namespace, output: Path, place: int) -> None:
+    """Optimize one, check it, and time it, on the GPU of that place."""
+    if asked.gpus > 1:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(asked.gpus)))
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible.split(",")[place]
     import torch
 
+    from lanewise.fix.candidates.capturing import put_right
     from lanewise.fix.optimize import optimize
 
     model, inputs = loaded(problem, asked.device)
@@ -112,7 +125,7 @@ def _one(problem: Problem, asked: argparse.Namespace, output: Path) -> None:
         for mode in asked.modes:
             compiled = torch.compile(model, mode=mode)
             try:
-                with _within(asked.mode_seconds):
+                with put_right(torch.device(asked.device)), _within(asked.mode_seconds):
                     compiled(*given)
                     compiled(*given)
                 arms[mode] = compiled

@@ -290,6 +290,7 @@ def main() -> None:
     parser.add_argument(
         "--truth", type=Path, help="for what the plant takes and what the steps take with and without it"
     )
+    parser.add_argument("--turns", type=int, default=TURNS, help="steps with the plant and without it")
     parser.add_argument("--gate", type=Path, help="a file without which nothing begins")
     args = parser.parse_args()
     while args.gate and not args.gate.exists():
@@ -301,25 +302,27 @@ def main() -> None:
     dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
     plant = Noted(plant_of(args.plant, args.ms, device))
     steps = JOBS[args.kind](args, device, plant)
-    truth = turns(steps, plant, device) if args.truth else {}
+    truth = turns(steps, plant, device, args.turns) if args.truth else {}
+    truth["in_turns_ms"] = list(plant.lengths)
     plant.lengths.clear()
     alone = [one_step(steps, plant) for _ in range(args.steps)]
     if args.truth:
         truth |= {"plant_ms": list(plant.lengths), "after_ms": alone}
         if args.plant == "kernel" and dist.get_rank() == args.late:
-            truth["plant_ms"] = [taken(plant, device)]  # its calls end long before its work does
+            truth["plant_ms"] = truth["in_turns_ms"] = [taken(plant, device)]  # its calls end long before its work does
         name = f"{args.truth.stem}-{dist.get_rank()}.json"
         args.truth.with_name(name).write_text(json.dumps(truth))
     dist.barrier()
     dist.destroy_process_group()
 
 
-def turns(steps: Iterator[None], plant: Noted, device: torch.device) -> dict[str, Any]:
+def turns(steps: Iterator[None], plant: Noted, device: torch.device, count: int) -> dict[str, Any]:
     """Steps with the plant and without it in turns: what a step takes in each turn, and the host without its waits, ms."""
     run(steps, WARM, plant, device)
+    plant.lengths.clear()
     found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     block = _WAITING if plant.waits else _AHEAD
-    for pair in range(TURNS // (2 * block)):
+    for pair in range(count // (2 * block)):
         # Each is as often the first of the two: what drifts is in both.
         for plant.on in (pair % 2 == 1, pair % 2 == 0):
             found[plant.on].append(run(steps, block, plant, device))

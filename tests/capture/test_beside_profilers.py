@@ -66,7 +66,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-QUICK = ("one thread per request", "a worker that does not end", "a profiler while a step is recorded", "markers")
+QUICK = ("a worker that does not end", "a profiler while a step is recorded", "markers")
 
 
 @pytest.mark.parametrize(

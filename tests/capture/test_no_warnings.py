@@ -23,7 +23,7 @@ for _ in range(40):
     optimizer.step()
 """
 WAYS: list[Any] = [
-    ["run", "--quick"],
+    pytest.param(["run", "--quick"], marks=pytest.mark.slow, id="run --quick"),
     ["run", "--quick", "--stacks", "--memory", "--sync-events", "--all-threads"],
     pytest.param(["run", "--whole", "--stacks"], marks=pytest.mark.slow, id="run --whole --stacks"),
     ["watch", "--way", "windows"],

@@ -14,14 +14,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import lanewise
+from tests.support.descent import DESCENT
+
 pytest.importorskip("torch")
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 
-TRAIN = """
-import torch, sys
+TRAIN = (
+    DESCENT
+    + """
+import sys
 model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
+optimizer = Descent(model.parameters())
 x = torch.ones(4, 16)
 def train(steps):
     for _ in range(steps):
@@ -29,6 +34,7 @@ def train(steps):
         model(x).sum().backward()
         optimizer.step()
 """
+)
 
 
 class Ran:
@@ -114,12 +120,14 @@ def test_a_model_called_once_before_its_compiled_self_makes_steps(shell: Shell) 
 
 
 def test_a_training_script_is_recorded_explained_and_unchanged(shell: Shell) -> None:
-    name = shell.script(TRAIN + "train(int(sys.argv[1]))\nprint('loss', 1.5)\nprint('to stderr', file=sys.stderr)\n")
+    train = TRAIN.replace("Descent(model.parameters())", "torch.optim.SGD(model.parameters(), 0.1)")
+    name = shell.script(train + "train(int(sys.argv[1]))\nprint('loss', 1.5)\nprint('to stderr', file=sys.stderr)\n")
     ran = shell.run("--active", "5", name, "60", "--token=secret")
     assert (ran.code, ran.out) == (0, "loss 1.5\n")
     assert ran.err.index("to stderr") < ran.err.index("evidence and tables")
     facts = ran.facts
     assert (facts["step_source"], facts["active"]) == ("optimizer", 5)
+    assert facts["modules"] == [["", "Sequential"], ["0", "Linear"], ["1", "ReLU"], ["2", "Linear"]]
     assert facts["command"] == ["python", "program.py", "60", "--token=..."]
     assert {"versions", "torch", "host"} <= set(facts["environment"])  # type: ignore[call-overload]
     assert "per step without the profiler, as measured" in ran.err
@@ -173,11 +181,6 @@ def test_a_program_that_is_gone_at_once_leaves_its_trace(shell: Shell, end: str,
     assert os.listdir(shell.folder / "lanewise-out") == ["program.json.gz"]
 
 
-def test_the_modules_of_the_program_are_named(shell: Shell) -> None:
-    ran = shell.run("--no-explain", "--active", "5", shell.script(TRAIN + "train(80)\n"))
-    assert ran.facts["modules"] == [["", "Sequential"], ["0", "Linear"], ["1", "ReLU"], ["2", "Linear"]]
-
-
 def test_forked_children_are_left_alone(shell: Shell) -> None:
     body = """
 import os
@@ -206,7 +209,7 @@ train(30)
 model[1].register_forward_pre_hook(bad)
 train(1)
 """
-    ran = shell.run("--active", "100", shell.script(TRAIN + body))
+    ran = shell.run("--active", "100", "--no-explain", shell.script(TRAIN + body))
     assert ran.code == 1
     assert ran.err.count("RuntimeError: inside forward") == 1
     assert ran.facts["stopped_by"] == "exception"
@@ -231,7 +234,7 @@ print('done')
 
 def test_stop_ends_the_program_and_its_finally_blocks_run(shell: Shell) -> None:
     body = "try:\n    while True:\n        train(1)\nfinally:\n    print('closed')\n"
-    ran = shell.run("--stop", "--active", "5", shell.script(TRAIN + body))
+    ran = shell.run("--stop", "--no-explain", "--active", "5", shell.script(TRAIN + body))
     assert (ran.code, ran.out) == (0, "closed\n")
     assert ran.facts["active"] == 5
 
@@ -246,7 +249,7 @@ def test_a_plain_script_finds_its_step_function(shell: Shell) -> None:
             add(x)
         print(add.__name__)
     """)
-    ran = shell.run(name)
+    ran = shell.run("--no-explain", name)
     assert (ran.code, ran.out) == (0, "add\n")
     assert (ran.facts["step_source"], ran.facts["step_label"]) == ("function", "add")
 
@@ -262,9 +265,9 @@ def test_a_script_without_steps_is_recorded_whole(shell: Shell) -> None:
     ("body", "said"),
     [
         ("print('no torch here')\n", "never imported torch"),
-        (TRAIN + "train(5)\nprint('no torch here')\n", "--whole"),
+        pytest.param(TRAIN + "train(5)\nprint('no torch here')\n", "--whole", marks=pytest.mark.slow),
         (TRAIN + "train(10)\nprint('no torch here')\n", "--quick"),
-        (TRAIN + "print('no torch here')\n", "--step-on"),
+        pytest.param(TRAIN + "print('no torch here')\n", "--step-on", marks=pytest.mark.slow),
     ],
 )
 def test_nothing_to_record_is_said_and_nothing_else_happens(shell: Shell, body: str, said: str) -> None:
@@ -357,11 +360,11 @@ def test_torchrun_gives_every_rank_a_recording(shell: Shell) -> None:
         (["--whole", "--step-on", "f", __file__], "choose one"),
     ],
 )
-def test_wrong_options_are_one_line_and_code_2(shell: Shell, words: list[str], said: str) -> None:
-    ran = shell.run(*words)
-    assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
-    assert "Traceback" not in ran.err
+def test_wrong_options_are_one_line_and_code_2(tmp_path: Path, words: list[str], said: str) -> None:
+    ran = lanewise("run", *words, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_without_torch_the_line_says_so(shell: Shell) -> None:

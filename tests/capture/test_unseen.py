@@ -55,10 +55,9 @@ CHILDREN = {
     "kind",
     [
         "fork",
-        "os.fork",
         "subprocess",
         "running",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("spawn", "pool")),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("os.fork", "spawn", "pool")),
     ],
 )
 def test_child_processes_are_said(shell: Shell, kind: str) -> None:
@@ -71,7 +70,7 @@ def test_child_processes_are_said(shell: Shell, kind: str) -> None:
 
 
 def test_where_all_work_is_in_children_that_is_why_nothing_was_recorded(shell: Shell) -> None:
-    main = "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in CHILDREN["spawn"].splitlines())
+    main = "if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in CHILDREN["fork"].splitlines())
     ran = shell.run(shell.script("import torch\nclass Net(torch.nn.Module): pass\n" + BUSY + main))
     assert "nothing was recorded: this process made no step" in ran.err
     assert "2 child processes ran" in ran.err
@@ -81,7 +80,10 @@ def test_where_all_work_is_in_children_that_is_why_nothing_was_recorded(shell: S
 THREADS = "import threading\nthread = threading.Thread(target=burn, args=(1.0,)); thread.start(); thread.join()\n"
 
 
-@pytest.mark.parametrize("body", [THREADS, THREADS.replace("; thread.join()", "") + "import time; time.sleep(1.5)\n"])
+RUNNING = THREADS.replace("; thread.join()", "") + "import time; time.sleep(1.5)\n"
+
+
+@pytest.mark.parametrize("body", [THREADS, pytest.param(RUNNING, marks=pytest.mark.slow)], ids=["ended", "running"])
 def test_other_threads_are_said(shell: Shell, body: str) -> None:
     ran = shell.run("--whole", shell.script(WORK + BUSY + body))
     assert "--all-threads records them" in ran.err
@@ -92,7 +94,7 @@ def test_other_threads_are_said(shell: Shell, body: str) -> None:
 def test_what_exit_handlers_do_is_in_the_recording(shell: Shell) -> None:
     from lanewise.trace.reader import read
 
-    ran = shell.run("--whole", shell.script(WORK + "import atexit\natexit.register(torch.eye, 7)\n"))
+    ran = shell.run("--whole", "--no-explain", shell.script(WORK + "import atexit\natexit.register(torch.eye, 7)\n"))
     trace = read(str(ran.trace), cache=False)
     assert "aten::eye" in trace.names
 

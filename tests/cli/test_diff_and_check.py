@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.compare.files import CARD, write_trace
+from tests.support.command import lanewise as run
 
 MORE = (("aten::mm", "gemm_kernel", 20.0), ("aten::relu", "relu_kernel", 4.0), ("aten::add", "add_kernel", 5.0))
-
-
-def run(*args: str | Path, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "lanewise", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=cwd,
-        env={**os.environ, **variables},
-    )
 
 
 @pytest.fixture

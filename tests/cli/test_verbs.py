@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from lanewise.bundled import BUNDLED, bundled_path
-
-
-def run(*args: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "lanewise", *args], input=stdin, capture_output=True, timeout=120)
-
+from tests.support.command import lanewise_in_bytes as run
 
 MNIST = str(bundled_path("mnist"))
 

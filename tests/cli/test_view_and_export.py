@@ -26,7 +26,8 @@ from lanewise.errors import MissingDependencyError
 from lanewise.measure.facts import Facts
 from lanewise.show.page.html import bundle
 from lanewise.show.page.packing import unpack
-from tests.cli.test_verbs import MNIST, run
+from tests.cli.test_verbs import MNIST
+from tests.support.command import lanewise_in_bytes as run
 from tests.support.corpus import REPOSITORY
 
 try:

@@ -11,8 +11,7 @@ from benchmarks.diagnosis.__main__ import TARGETS
 from benchmarks.diagnosis.labels import LABELS, Label
 from benchmarks.diagnosis.score import RECORDINGS, Verdict, judge, judge_all, score
 
-from lanewise.diagnose.explain import explain
-from lanewise.trace.reader import read
+from tests.support.explained import report_of
 
 # Its cost is not in the trace (OPT104); a cause comes before a remedy for anything (LAU102 before LAU101).
 NOT_FIRST = {"llm-prefill"}
@@ -20,7 +19,7 @@ NOT_FIRST = {"llm-prefill"}
 
 @cache
 def verdicts() -> dict[str, Verdict]:
-    return {verdict.label.name: verdict for verdict in judge_all()}
+    return {verdict.label.name: verdict for verdict in judge_all(report_of=report_of)}
 
 
 def test_every_recording_has_a_label() -> None:
@@ -54,7 +53,7 @@ def test_what_is_said_is_about_what_the_fix_gave() -> None:
 
 
 def test_a_wrong_label_is_noticed() -> None:
-    report = explain(read(RECORDINGS / "item_loop-bad.json.gz", cache=False))
+    report = report_of(RECORDINGS / "item_loop-bad.json.gz")
     right = next(label for label in LABELS if label.name == "item_loop-bad")
     assert judge(right, report, None).right_first
     other = judge(replace(right, regime="device-bound", first="KER104", may=""), report, None)

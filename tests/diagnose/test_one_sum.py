@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-import lanewise
-from lanewise.report.model import Finding, Report, TableBlock
+from lanewise.report.model import Finding, TableBlock
 from tests.support.corpus import REPOSITORY
+from tests.support.explained import report_of
 
 FOLDERS = ("h100", "h200", "twins")
 PATHS = [
@@ -29,11 +28,6 @@ SUMS = {
 }
 # Counts in titles are rounded.
 ROUNDED = 0.06
-
-
-@cache
-def report_of(path: Path) -> Report:
-    return lanewise.explain(lanewise.read(path, cache=False))
 
 
 def tables(finding: Finding) -> list[TableBlock]:

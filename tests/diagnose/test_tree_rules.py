@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ WATCHED = DATA / "watched"
 ALL = sorted(path.stem for path in WATCHED.glob("*.lw"))
 
 
+@cache
 def explained(name: str) -> Report:
     return explain_tree(load(WATCHED / f"{name}.lw"), path=name)
 

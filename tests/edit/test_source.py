@@ -18,6 +18,7 @@ if find_spec("libcst") is None:
 
 from lanewise.edit.rewrite import EDITS, rewrite, unified_diff
 from lanewise.errors import InputError, UsageError
+from tests.support.command import lanewise, lanewise_in_bytes
 
 BAD = Path(__file__).parents[2] / "examples" / "bad"
 
@@ -418,11 +419,6 @@ def test_errors_are_one_line() -> None:
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def lanewise(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lanewise", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd)
-
-
 def test_the_command_prints_a_diff_and_changes_nothing(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"{SGD}optimizer.zero_grad(set_to_none=False)\nfor loss in losses:\n    total += loss.item()\n")
@@ -470,8 +466,7 @@ def test_the_diff_is_in_the_bytes_and_under_the_path_of_the_file(tmp_path: Path)
         (tmp_path / name).write_bytes(data)
     (tmp_path / "link.py").symlink_to("sub/mark.py")
     for given, written in (("sub/a.py", "sub/a.py"), ("link.py", "sub/mark.py")):
-        words = [sys.executable, "-m", "lanewise", "fix", given]
-        diff = subprocess.run(words, capture_output=True, timeout=300, cwd=tmp_path).stdout
+        diff = lanewise_in_bytes("fix", given, cwd=tmp_path).stdout
         assert subprocess.run(["git", "apply", "-"], input=diff, cwd=tmp_path, check=False).returncode == 0
         assert (tmp_path / written).read_bytes() == files[written].replace(b"x.item()\n", b"")
 
@@ -493,9 +488,7 @@ def test_the_diff_is_in_the_bytes_and_under_the_path_of_the_file(tmp_path: Path)
 def test_what_the_file_was_written_in_stays(tmp_path: Path, before: bytes, after: bytes) -> None:
     script = tmp_path / "a.py"
     script.write_bytes(before)
-    diff = subprocess.run(
-        [sys.executable, "-m", "lanewise", "fix", "a.py"], capture_output=True, timeout=300, cwd=tmp_path
-    ).stdout
+    diff = lanewise_in_bytes("fix", "a.py", cwd=tmp_path).stdout
     assert lanewise("fix", "--apply", "--no-proof", "a.py", cwd=tmp_path).returncode == 0
     assert script.read_bytes() == after
     assert diff.count(b"\n-") == 1, "one line goes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from collections.abc import Iterator
@@ -16,6 +17,13 @@ def _seeded() -> None:  # pyright: ignore[reportUnusedFunction]
         import torch
 
         torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_is_imported_is_no_garbage() -> None:  # pyright: ignore[reportUnusedFunction]
+    """The gate collects garbage for each candidate, and need not look through torch's compiler."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

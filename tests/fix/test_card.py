@@ -132,7 +132,7 @@ def test_kernels_and_compiled_code_are_captured_too() -> None:
     names = ["cuda-graph", "cuda-graph+kernel-layer_norm", "compile-cuda-graph"]
     plan, found = tried(module, x, *names, budget="60s", trace=False)
     for name in names:
-        assert found[name].outcome in {"kept", "not faster"}, found[name]
+        assert found[name].outcome in {"kept", "surpassed", "not faster"}, found[name]
     assert len(plan.report.winner) == 1, "a plan has one engine"
     subject = make_subject(module, x)
     gate = Correctness(subject, State(subject), seconds=2)

@@ -28,7 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lanewise.fix.guard.call_kinds import call_key, call_kind
 from lanewise.fix.guard.changed import _Unknown, changed_among
-from lanewise.fix.guard.memory import lies_as_known
+from lanewise.fix.guard.memory import Words, lies_as_known
 from lanewise.fix.guard.process_state import _tells
 from lanewise.fix.guard.trainable import Trainable, _places
 from lanewise.fix.patch import ForwardPatch
@@ -724,6 +724,34 @@ def test_changes_are_told_for_every_dictionary_and_only_once_they_are_made() -> 
     for at in list(changed.which()):
         changed.settle(at)
     assert changed.none() or isinstance(changed, _Unknown)
+
+
+def test_words_in_memory_tell_of_changes_but_of_those_left_out() -> None:
+    held = [vars(SimpleNamespace(a=1)) for _ in range(3)]
+    changed = changed_among(held)
+
+    def words(*but: int) -> Words:
+        return Words(changed.places(frozenset(but)) or pytest.skip("this Python tells of no changes"))
+
+    every = words()
+    held[1]["a"] = 2
+    assert not every.same()
+    every, others = words(), words(1)
+    held[1]["a"] = 3
+    assert (every.same(), others.same()) == (False, True)
+    held[2]["a"] = 2
+    assert not others.same()
+
+
+def test_a_hook_on_another_module_is_looked_at_once() -> None:
+    net, other = nn.Linear(4, 4).eval().requires_grad_(False), nn.Linear(4, 4)
+    patch = patched(net, (X,))
+    net(X)
+    other.register_forward_hook(lambda *_: None)
+    net(X)
+    patch.dispatch._closely = None  # type: ignore[method-assign]
+    net(X)
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (3, {})
 
 
 def test_what_is_told_of_a_value_ends_in_the_middle_of_large_ones() -> None:

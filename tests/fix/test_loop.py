@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import lanewise
+from lanewise.fix.trial.shares import OWED_S
 from lanewise.show.plan.plan_text import plan_markdown
 from lanewise.trace.cores import usable_cores
 
@@ -22,7 +23,8 @@ TRIED = {"kept", "surpassed", "not faster", "out of budget", "not credited"}
 
 
 class Scaled(nn.Module):
-    """A convolution, and pointwise work that fuses."""
+    """A convolution, and pointwise work that fuses. It ends in rows: images would lie in memory in another way in calls
+    that the plan hands over."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +34,7 @@ class Scaled(nn.Module):
         x = self.convolution(x)
         for _ in range(6):
             x = x * 1.01 + 0.1
-        return x
+        return x.flatten(1)
 
 
 @pytest.mark.slow  # what it says of the other candidates depends on how busy the machine is
@@ -50,7 +52,7 @@ def test_the_loop_from_a_model_to_a_proven_plan(tmp_path: Path) -> None:
     outcomes = {attempt.name: attempt.outcome for attempt in report.attempts}
     assert sorted(outcomes) == sorted(names)
     assert set(outcomes.values()) <= TRIED, [(one.name, one.outcome, one.reason) for one in report.attempts]
-    assert report.seconds < 1.2 * BUDGET_S
+    assert report.seconds < 1.2 * BUDGET_S + OWED_S
     for attempt in report.attempts:
         assert all(check.passed for check in attempt.checks), attempt
         assert (attempt.outcome == "kept") == (attempt.name in report.winner)

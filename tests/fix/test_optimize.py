@@ -31,14 +31,17 @@ from lanewise.fix.plans.plan_cache import find_plan, keep_plan
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject, make_subject
 from lanewise.fix.time_budget import Budget, OutOfTime, seconds_of
+from lanewise.fix.trial import course
 from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.prepare import first_calls
 from lanewise.fix.trial.workbench import make_bench
+from lanewise.fix.work.worklist import WorkList
 from lanewise.show.plan.plan_text import plan_json, plan_markdown, plan_sentence, render_plan
 from lanewise.trace.cores import usable_cores
 from tests.fix.conftest import WorkClock
 from tests.fix.programs import Repeats, done_once, planted
+from tests.support.command import lanewise as command
 
 # Proof by timing takes seconds and a machine that is not busy with the rest of the suite.
 pytestmark = pytest.mark.slow
@@ -244,6 +247,28 @@ def test_a_candidate_that_raises_or_takes_too_long_is_reported_and_the_budget_is
     assert not plan
 
 
+def test_what_anybody_has_with_one_line_is_tried_in_a_budget_that_it_does_not_fit_in() -> None:
+    def slow(module: Any, original: Any) -> Any:
+        time.sleep(5)
+        return original
+
+    late = planted("late", slow)
+    plan = optimize(
+        nn.Linear(16, 16).eval(),
+        torch.randn(4, 16),
+        budget=4,
+        only=["late", "line"],
+        extra=[late, replace(late, name="line", owed=True)],
+        trace=False,
+    )
+    outcomes = {attempt.name: attempt.outcome for attempt in plan.report.attempts}
+    assert outcomes == {"late": "out of budget", "line": "not faster"}
+    assert any("anybody has with one line, is tried whatever the budget" in note for note in plan.report.notes)
+    assert 5 < plan.report.seconds < 4 + 5 + 5
+    owed = [one.name for one in catalogue(make_subject(nn.Linear(2, 2), torch.randn(1, 2)), WorkList()) if one.owed]
+    assert owed == ["compile"]
+
+
 class Biased(nn.Module):
     """Attention with a bias that is trained: some kernels cannot give its gradient."""
 
@@ -267,7 +292,9 @@ def test_an_attention_kernel_that_cannot_take_the_calls_does_not_apply(recwarn: 
     assert not [str(one.message) for one in recwarn if "kernel" in str(one.message)]
 
 
-def test_a_program_too_slow_to_be_verified_within_the_budget_is_left_alone() -> None:
+def test_a_program_too_slow_to_be_verified_in_time_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course, "LEARNING_S", 1.0)
+
     class Slow(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             time.sleep(0.5)
@@ -285,8 +312,6 @@ def test_a_program_too_slow_to_be_verified_within_the_budget_is_left_alone() -> 
 def test_a_recording_that_takes_too_long_leaves_the_plan_unconfirmed(
     work_clock: WorkClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lanewise.fix.trial import course
-
     def endless(*_: Any) -> str:
         time.sleep(60)
         return ""
@@ -530,23 +555,17 @@ def test_the_public_names() -> None:
 
 
 def test_the_command_shows_a_saved_plan(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     model = nn.Sequential(nn.Linear(16, 16)).eval()
     plan = optimize(model, torch.randn(4, 16), budget="5s", only=["no-grad"], trace=False)
     path, report = plan.save(tmp_path / "plan.json"), tmp_path / "report.json"
     report.write_text(plan_json(plan.report))
     for words, wanted in (([], "nothing is kept"), (["--json"], '"schema": "lanewise.plan/1"')):
         for file in (path, report):
-            command = [sys.executable, "-m", "lanewise", "fix", *words, str(file)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = command("fix", *words, file)
             assert done.returncode == 0, done.stderr
             assert wanted in done.stdout
     path.write_text("[]")
-    done = subprocess.run(
-        [sys.executable, "-m", "lanewise", "fix", str(path)], capture_output=True, text=True, timeout=60
-    )
+    done = command("fix", path)
     assert done.returncode == 3
     assert "no plan of lanewise" in done.stderr
 

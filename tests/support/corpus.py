@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,14 @@ def trace_path(name: str) -> Path:
         if path.exists():
             return path
     pytest.skip(f"{name} is in the full corpus only")
+
+
+def fast_or_slow(path: Path) -> Any:
+    """A trace as a parameter. Of the full corpus one in four is fast, as they are recordings of one profiler; those that
+    others have published all are."""
+    ours = path.is_relative_to(CORPUS) and not path.is_relative_to(PUBLIC)
+    marks = [pytest.mark.slow] if ours and zlib.crc32(path.name.encode()) % 4 else []
+    return pytest.param(path, marks=marks, id=path.name.removesuffix(".gz").removesuffix(".json"))
 
 
 @cache

@@ -15,7 +15,7 @@ from lanewise.errors import NotATraceError
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import read
 from lanewise.trace.schema import TABLES, Kind
-from tests.support.corpus import CORPUS, DATA
+from tests.support.corpus import CORPUS, DATA, fast_or_slow
 from tests.trace.plain import plain_tables
 
 REFUSED = ("benchmark_simple_add_et.json.gz", "memory_timeline.raw.gz", "truth.json.gz")
@@ -52,7 +52,7 @@ def assert_same_tables(trace: Trace, text: bytes) -> None:
     assert len(set(trace.names)) == len(trace.names)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(".gz").removesuffix(".json"))
+@pytest.mark.parametrize("path", [fast_or_slow(path) for path in FILES])
 def test_every_real_trace_reads_as_the_plain_reader_reads_it(path: Path) -> None:
     if path.name in REFUSED:
         with pytest.raises(NotATraceError):

@@ -79,12 +79,16 @@ def _case(kernel: str, cell: _Cell, **more: Any) -> Case:
 
 
 def _more_layouts(cols: int, kernel: str) -> Iterator[Layout]:
-    """Candidates for short rows whose values are read one by one, and for few rows."""
+    """Candidates for short rows whose values are read one by one, and for few rows: of the longest, many parts, which
+    run as two launches where they are more than a cluster has."""
     block = next_power_of_2(cols)
     if cols <= 1024:
         yield from (Layout(rows, block, 1, warps, stream=False) for rows, warps in ((4, 2), (4, 1), (2, 1), (8, 4)))
     if kernel != "softmax" and cols <= 16384:
         yield from (Layout(1, block, 1, warps, stream=False, early=True) for warps in (4, 8, 16, 32))
+    if cols > 32768:
+        cuts = ((1024, 4), (2048, 4), (4096, 8), (8192, 8), (8192, 16), (16384, 16))
+        yield from (Layout(1, part, -(-cols // part), warps, stream=False) for part, warps in cuts)
 
 
 def _softmax(cell: _Cell) -> Case:

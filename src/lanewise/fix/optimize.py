@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from lanewise.capture.lazy_torch import torch_part
 from lanewise.errors import UsageError
 from lanewise.fix.bounds import Known, known_from
 from lanewise.fix.candidates.candidate import Candidate
@@ -48,7 +49,8 @@ def optimize(
         goal: `latency` wants the least time until a result is there, so every call is waited for; `throughput` the most
             calls in a time, one after the other (so are steps of a training in any case); `memory` the smallest peak that
             costs no time.
-        budget: time to spend: `"2m"`, `"90s"`, or seconds.
+        budget: time to spend: `"2m"`, `"90s"`, or seconds. For `torch.compile` in its default mode it may be exceeded, by a
+            minute at most: that is tried in any case.
         allow: names of candidates that may change what is computed; see `ALLOWABLE`.
         report: of a recorded run of this program (`lanewise.explain`, or a path to a trace): orders the candidates, and
             leaves out those whose findings are not there.
@@ -71,6 +73,8 @@ def optimize(
     known_names = {*ALLOWABLE, *(candidate.name for candidate in extra)}
     if unknown := [name for name in named if name not in known_names]:
         raise UsageError(f"nothing called {', '.join(unknown)} to allow; there are: {', '.join(ALLOWABLE)}")
+    # Loading it takes seconds, once in a process: no part of what trying takes.
+    torch_part("torch._dynamo")
     clock = Budget(seconds_of(budget), progress)
     subject = make_subject(target, example_inputs)
     asked = {"goal": goal, "allow": sorted(named), "only": sorted(only), "trace": trace}

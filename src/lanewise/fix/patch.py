@@ -12,13 +12,15 @@ import inspect
 import types
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
 from lanewise.fix.guard.ground import Ground
-from lanewise.fix.guard.known_call import Fits, known_call
-from lanewise.fix.guard.process_state import how_many_modes, process_state, watches
+from lanewise.fix.guard.known_call import Fits, KnownCall, known_call
+from lanewise.fix.guard.memory import STILL, Still
+from lanewise.fix.guard.process_state import process_state, watches
 from lanewise.fix.subject import Entry
 from lanewise.fix.torch_types import Module
 from lanewise.fix.typed_torch import torch
@@ -45,8 +47,8 @@ _MOST_REFUSED = 256
 _MOST_KNOWN = 4
 """Kinds that a call is compared with before its own is found out: telling one takes 0.5 us, finding it out 3 to 60."""
 
-_Known = tuple[Fits, Callable[[], bool], int]
-_Recent = tuple[Fits, Callable[[], bool], int, Callable[[], bool], tuple[Any, ...]]
+_OfKind = Callable[[Still], Fits]
+_Recent = tuple[Fits, tuple[Any, ...], Still]
 
 
 class Dispatch:
@@ -75,8 +77,8 @@ class Dispatch:
         self.proven: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._refused: dict[tuple[Any, ...], str] = {}
         # By key: what compares calls with one of this kind; and with the state of the process beside it.
-        self._written: dict[tuple[Any, ...], Fits] = {}
-        self._known: dict[tuple[Any, ...], _Known] = {}
+        self._written: dict[tuple[Any, ...], KnownCall] = {}
+        self._known: dict[tuple[Any, ...], _OfKind] = {}
         # Of the last kinds, what tells that the next call is of one: one value, as threads may call at the same time.
         self._recent: tuple[_Recent, ...] = ()
         self._learning = False
@@ -137,8 +139,8 @@ class Dispatch:
         # Inside somebody else's compiled region the original is what can be traced.
         if _in_compiler():
             return self._run(args, kwargs)
-        for fits, state, modes, unchanged, key in self._recent:
-            if fits(args, kwargs) and state() and how_many_modes() == modes and unchanged():
+        for known, key, _ in self._recent:
+            if known(args, kwargs):
                 self.hits += 1
                 if self._by_kind is not None:
                     return self._by_kind(key, args, kwargs)
@@ -155,7 +157,7 @@ class Dispatch:
             other = _caller(inspect.currentframe())
             if other is not None and other is not module:
                 return self._of(other)(*args, **kwargs)
-        reason, unchanged = self.ground.look(_grad_on())
+        reason, still = self.ground.look(_grad_on())
         reason = self.withdrawn or reason
         if reason and not self.learning:
             self._recent = ()
@@ -167,8 +169,8 @@ class Dispatch:
             if not self.learning:
                 return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
             self._learn(key, args, kwargs)
-        if known is not None and unchanged is not None and alone:
-            self._remember((*known, unchanged, key))
+        if known is not None and still is not None and alone:
+            self._remember((known(still), key, still))
         self.hits += 1
         result = self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
         if self.learning:
@@ -178,23 +180,22 @@ class Dispatch:
 
     def _remember(self, one: _Recent) -> None:
         """A kind is the first that the next call is compared with."""
-        others = [other for other in self._recent if other[-1] != one[-1]]
+        others = [other for other in self._recent if other[1] != one[1]]
         self._recent = (one, *others[: _MOST_KNOWN - 1])
         # It may be withdrawn by another thread meanwhile.
         if self._learning or self._withdrawn:
             self._recent = ()
 
-    def _known_kind(self, args: Any, kwargs: Any) -> tuple[Any, _Known | None]:
+    def _known_kind(self, args: Any, kwargs: Any) -> tuple[Any, _OfKind | None]:
         """The key of a call's kind, and what tells of another call that it is of this kind."""
         for key, known in tuple(self._known.items()):
-            fits, state, modes = known
-            if fits(args, kwargs) and state() and how_many_modes() == modes:
+            if known(STILL)(args, kwargs):
                 return key, known
         key = call_key(args, kwargs, False if self._module is None else self._module.training)
-        if (fits := self._written.get(key)) is None:
+        if (written := self._written.get(key)) is None:
             return key, None
         # Whatever else has changed of the process does not decide about the kind. Threads look at it meanwhile: a new one.
-        known = (fits, *process_state())
+        known = partial(written, *process_state())
         others = [(one, before) for one, before in self._known.items() if one != key]
         self._known = {key: known, **dict(others[: _MOST_KNOWN - 1])}
         return key, known
@@ -202,8 +203,8 @@ class Dispatch:
     def _learn(self, key: Any, args: Any, kwargs: Any) -> None:
         self.proven[key] = call_kind((args, kwargs), False if self._module is None else self._module.training)
         self._refused.clear()
-        if (fits := known_call(args, kwargs)) is not None:
-            self._written[key] = fits
+        if (written := known_call(args, kwargs)) is not None:
+            self._written[key] = written
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Any:
         self.fallbacks[reason] += 1

@@ -67,10 +67,14 @@ class Budget:
     Args:
         seconds: allowed.
         tell: called with one line at a time; by default lines go to stderr if that is a terminal.
+
+    Attributes:
+        lent: seconds by which what had to be done has exceeded it; what comes afterwards has the time that it had.
     """
 
     def __init__(self, seconds: float, tell: Callable[[str], None] | None = None) -> None:
         self.seconds = seconds
+        self.lent = 0.0
         self._began = time.monotonic()
         self._deadlines: list[float] = []
         self._tell = tell if tell is not None else (_to_stderr if sys.stderr.isatty() else _to_nobody)
@@ -83,7 +87,7 @@ class Budget:
     @property
     def left(self) -> float:
         """Seconds left, never below zero."""
-        return max(0.0, self.seconds - self.spent)
+        return max(0.0, self.seconds + self.lent - self.spent)
 
     def tell(self, what: str) -> None:
         """One line of progress, with the time spent and allowed."""

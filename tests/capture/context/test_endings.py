@@ -50,7 +50,9 @@ def end_by(process: subprocess.Popen[str], number: int) -> tuple[str, str, float
         process.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow), signal.SIGUSR1]
+)
 def test_a_signal_ends_it_by_the_signal_after_the_tree_is_written(tmp_path: Path, number: signal.Signals) -> None:
     # No other file is written before: it must be the signal's.
     process = start(tmp_path, LOOP.format(before="", body="x.add(x)"), "--save-every", "0")
@@ -93,6 +95,8 @@ x = torch.ones(2)
 x.add(x)
 child = os.fork()
 if child == 0:
+    for _ in range(100):
+        x.mul(x)
     time.sleep(60)
 time.sleep(0.3)
 os.kill(child, signal.SIGTERM)
@@ -102,23 +106,30 @@ x.add(x)
     process = start(tmp_path, code, "--save-every", "0")
     out, _ = process.communicate(timeout=100)
     assert (process.returncode, out) == (0, "-15\n")
-    assert calls(load(tmp_path / "train.lw"), "aten::add") == 2
+    tree = load(tmp_path / "train.lw")
+    assert calls(tree, "aten::mul") == 0
+    assert calls(tree, "aten::add") == 2
 
 
 @pytest.mark.parametrize(
-    ("end", "code"), [("os._exit(3)", 3), pytest.param("os.abort()", -signal.SIGABRT, marks=pytest.mark.slow)]
+    ("end", "code"),
+    [
+        ("os._exit(3)", 3),
+        pytest.param("os.abort()", -signal.SIGABRT, marks=pytest.mark.slow),
+        pytest.param("os.kill(os.getpid(), 9)", -signal.SIGKILL, marks=pytest.mark.slow),
+    ],
 )
 def test_an_end_that_nobody_can_see_leaves_a_recent_file(tmp_path: Path, end: str, code: int) -> None:
     body = f"""
 import os, time, torch
 x = torch.ones(2)
 begin = time.monotonic()
-while time.monotonic() - begin < 2: x.add(x)
+while time.monotonic() - begin < 1: x.add(x)
 for _ in range(1000): x.mul(x)
-while time.monotonic() - begin < 9: x.add(x)
+while time.monotonic() - begin < 3: x.add(x)
 {end}
 """
-    process = start(tmp_path, body)
+    process = start(tmp_path, body, "--save-every", "0.5")
     process.communicate(timeout=100)
     assert process.returncode == code
     # The file is younger than what the program did in its last seconds is old.

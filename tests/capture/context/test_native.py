@@ -454,6 +454,37 @@ def test_operators_that_do_not_always_come_are_told_apart() -> None:
             assert len(rows(tree, f"aten::{name}")) == 1
 
 
+def test_overloads_and_operators_that_come_and_go_keep_their_names() -> None:
+    """Names of torch's own operators are known again by their addresses; two overloads of one name have two, and a name
+    of an operator that is taken back leaves its address to another."""
+    x = torch.ones(3)
+
+    def overloads() -> None:
+        for _ in range(5):
+            torch.ops.aten.add.Tensor(x, x)
+            torch.ops.aten.add.Scalar(x, 1)
+            torch.ops.aten.mul.Tensor(x, x)
+
+    def come_and_go() -> None:
+        for number in range(6):
+            library = torch.library.Library(f"lanewise_test{number}", "DEF")
+            library.define("kept(Tensor x) -> Tensor")
+            library.impl("kept", lambda tensor: tensor, "CompositeExplicitAutograd")
+            getattr(torch.ops, f"lanewise_test{number}").kept(x)
+            library._destroy()
+            del library
+
+    def work() -> None:
+        overloads()
+        come_and_go()
+
+    tree = collected(work)
+    # The one with a number calls the one with a tensor.
+    assert (calls(tree, "aten::add"), calls(tree, "aten::mul")) == (15, 5)
+    assert (len(rows(tree, "aten::add")), len(rows(tree, "aten::mul"))) == (2, 1)
+    assert [calls(tree, f"lanewise_test{number}::kept") for number in range(6)] == [1] * 6
+
+
 def test_deep_stacks_keep_both_ends() -> None:
     x = torch.ones(2)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from lanewise.tree.tree_file import dumps, loads  # noqa: E402
 from lanewise.tree.views import top_down  # noqa: E402
 from lanewise.tree.watching.start_up import start_up_of, with_start_up  # noqa: E402
 from tests.capture.context.paths import calls, names  # noqa: E402
+from tests.support.command import lanewise as command  # noqa: E402
 
 STEPS = 30
 
@@ -99,8 +98,9 @@ def test_the_command_leaves_it_out_and_says_so(tmp_path: Path) -> None:
     path.write_bytes(dumps(watched()))
 
     def said(*options: str) -> str:
-        words = [sys.executable, "-m", "lanewise", "tree", str(path), "--min-share", "0", "-n", "1000", *options]
-        return subprocess.run(words, capture_output=True, text=True, timeout=100, check=True).stdout
+        done = command("tree", path, "--min-share", "0", "-n", "1000", *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     assert re.search(r"start-up left out: \d+(\.\d+)? ms of host time", said())
     assert "aten::erf" not in said()

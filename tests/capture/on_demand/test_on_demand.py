@@ -19,7 +19,7 @@ import torch
 
 import lanewise
 from lanewise.capture.context.watcher import Watcher
-from lanewise.capture.on_demand.rotation import name_now, rotate
+from lanewise.capture.file.rotation import name_now, rotate
 from lanewise.errors import LanewiseError, UsageError
 from lanewise.trace.metadata import from_metadata
 from lanewise.tree.tree_file import load
@@ -215,7 +215,7 @@ def test_the_oldest_traces_go_and_nothing_else_does(tmp_path: Path) -> None:
     ]
     for path in (*ours, *theirs):
         path.write_text("")
-    rotate(tmp_path, "serve", "-rank1", 2)
+    rotate(tmp_path, "serve", "-rank1", 2, ".json.gz")
     assert sorted(tmp_path.iterdir()) == sorted([*ours[2:], *theirs])
-    rotate(tmp_path / "missing", "serve", "", 2)
+    rotate(tmp_path / "missing", "serve", "", 2, ".json.gz")
     assert name_now("serve").startswith("serve-2")

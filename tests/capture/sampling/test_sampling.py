@@ -29,6 +29,7 @@ from lanewise.machine_code.sampled import stalls
 from lanewise.machine_code.sampled.samples import read_samples
 from tests.capture.sampling.fake_cupti import AT_A_TIME, FakeCupti, Recorded
 from tests.machine_code.test_planted_cuda import LISTED
+from tests.support.command import lanewise as command
 
 MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "machine-code" / "sampled.json"
 KERNELS = json.loads(MEASURED.read_text())["kernels"]
@@ -302,8 +303,7 @@ def test_a_program_runs_as_it_does_without(tmp_path: Path) -> None:
 
 def test_what_is_for_recordings_of_steps_is_refused() -> None:
     pytest.importorskip("torch")
-    words = [sys.executable, "-m", "lanewise", "run", "--sample", "--stacks", "--json", "-c", "1"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = command("run", "--sample", "--stacks", "--json", "-c", "1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "lanewise: --sample records no steps: leave out --stacks, --json\n"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,6 +12,7 @@ import pytest
 
 from lanewise.cli.recording import scoped_run
 from tests.machine_code.test_scopes import EVENTS
+from tests.support.command import lanewise as command
 
 
 class Proton(ModuleType):
@@ -99,7 +99,6 @@ def test_without_triton_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest
 
 def test_it_goes_with_nothing_that_records_steps() -> None:
     pytest.importorskip("torch")
-    words = [sys.executable, "-m", "lanewise", "run", "--scopes", "sums", "--sample", "-c", "1"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = command("run", "--scopes", "sums", "--sample", "-c", "1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "lanewise: --sample records no steps: leave out --scopes\n"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from lanewise.show.page.html import Bundle
 from lanewise.show.plan.fix_page import Fixed, fix_html
 from lanewise.show.plan.plan_page import plan_html
 from lanewise.show.plan.plan_text import plan_json, plan_markdown, print_plan
+from tests.support.command import lanewise
 
 pytest.importorskip("libcst", reason="edits sources")
 from lanewise.edit.edit import Suggestion
@@ -175,8 +174,7 @@ def test_options_may_follow_a_plan_which_is_no_program_and_takes_no_arguments(tm
         (["plan.json", "more"], 2, "plan.json is a plan, which takes no arguments: more"),
         (["plan.json", "--magic"], 2, "No such option"),
     ):
-        line = [sys.executable, "-m", "lanewise", "fix", *words]
-        done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
+        done = lanewise("fix", *words, cwd=tmp_path)
         assert done.returncode == code, done.stderr
         assert said in done.stdout + done.stderr
     assert (tmp_path / "again.json").exists()

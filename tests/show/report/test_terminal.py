@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import cache
 
 import pytest
 from click.testing import CliRunner
@@ -44,6 +45,7 @@ def test_long_names_lose_their_middle_and_are_not_broken_in_two() -> None:
     assert row.count("123.5 us") == 4
 
 
+@cache
 def blocks_of(name: str) -> list[TableBlock]:
     """Every table that a verb prints of a trace."""
     facts = facts_of(name)
@@ -58,7 +60,7 @@ def blocks_of(name: str) -> list[TableBlock]:
     ]
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
+@pytest.mark.parametrize("width", [40, 80, 160, *(pytest.param(width, marks=pytest.mark.slow) for width in (60, 100))])
 @pytest.mark.parametrize("name", CORPUS)
 def test_numbers_stay_names_give_way_and_what_is_left_out_is_marked(name: str, width: int) -> None:
     for block in blocks_of(name):
@@ -78,7 +80,9 @@ def test_numbers_stay_names_give_way_and_what_is_left_out_is_marked(name: str, w
             assert not {c.label for c in numbers} & set(dropped), block.title
 
 
-@pytest.mark.parametrize("columns", ["60", "80", "100", "160", ""])
+@pytest.mark.parametrize(
+    "columns", ["60", "100", "", *(pytest.param(width, marks=pytest.mark.slow) for width in ("80", "160"))]
+)
 @pytest.mark.parametrize(
     "words",
     [["explain", "-v"], ["table"], ["table", "all"], ["chain"], ["tree"], ["tree", "--by", "operator"], ["diff"]],

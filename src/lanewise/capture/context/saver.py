@@ -101,8 +101,8 @@ class _HasTree(Protocol):
         """As it is now."""
         ...
 
-    def looked_at(self, tree: Tree) -> None:
-        """It has been written; it takes as long as this to look at it."""
+    def written(self, tree: Tree, *, over: bool) -> None:
+        """It has been written, for the last time if a signal ends the program now; this may take as long as writing."""
         ...
 
     def ended_from_outside(self, by: str) -> None:
@@ -162,8 +162,7 @@ class Saver:
                     write(tree, self._path)
                     if by:
                         self._log(f"ended by {by}; {self._path.name} holds what there was")
-                    else:
-                        source.looked_at(tree)
+                    source.written(tree, over=bool(by))
             del source
             if number:
                 # The default holds again.

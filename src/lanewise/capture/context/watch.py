@@ -45,6 +45,8 @@ def watch(
     alerts: bool = True,
     on_slowdown: Callable[[Slowdown], None] | None = None,
     baseline: str | os.PathLike[str] | None = None,
+    rotate: float = 0.0,
+    rotate_keep: int = 48,
     record_signal: str = "",
     record_port: int | None = None,
     record_steps: int = 10,
@@ -71,6 +73,8 @@ def watch(
         on_slowdown: is called then, on the thread that makes the steps, or for a baseline on one of ours.
         baseline: tree file, or folder of them, of other runs: places that take longer than there are said as well. It is
             compared each time that the file is written.
+        rotate: seconds after which what came since is written to a file of its own, `run-periods/run-DATE-TIME.lw` beside
+            `run.lw`; 0 for none. rotate_keep: how many of them stay.
         record_signal: "USR1" or "USR2" has the next steps recorded in full, while the program goes on; "" for none.
         record_port: so does `POST /record?steps=20` at this port of 127.0.0.1; 0 for one that is free, None for none.
         record_steps: how many steps, where nobody says. record_keep: traces to keep; older ones of the program are deleted.
@@ -87,6 +91,8 @@ def watch(
         raise UsageError("budget is between 0.001 and 0.5 (0.01 for 1 %), and stands in the place of every")
     if baseline and (out is None or not alerts or not save_every):
         raise UsageError("a baseline is compared when the file is written: give out, save_every and alerts")
+    if rotate and (out is None or not save_every or rotate < 1 or rotate_keep < 1):
+        raise UsageError("periods are of a second at least, and written with the file: give out and save_every")
     if not 1000 <= max_nodes <= 250_000:
         raise UsageError("max_nodes must be between 1,000 and 250,000")
     if "torch" not in sys.modules:
@@ -108,6 +114,8 @@ def watch(
         alerts=alerts,
         on_slowdown=on_slowdown,
         baseline=Path(baseline) if baseline else None,
+        rotate=rotate,
+        rotate_keep=rotate_keep,
         asking=Asking(
             signal=record_signal,
             port=record_port,

@@ -23,6 +23,7 @@ from lanewise.capture.context.noticing import Noticing, cost_of_noticing
 from lanewise.capture.context.pace import Pace
 from lanewise.capture.context.saver import SAVE_EVERY_SECONDS, Endings, Saver, write
 from lanewise.capture.context.turns import Turns
+from lanewise.capture.file.periods import Periods
 from lanewise.capture.inside import our_modules
 from lanewise.capture.on_demand.asking import Asking
 from lanewise.capture.on_demand.ordered import Ordered
@@ -63,6 +64,8 @@ class Watcher:
         alerts: bool = True,
         on_slowdown: Callable[[Slowdown], None] | None = None,
         baseline: Path | None = None,
+        rotate: float = 0.0,
+        rotate_keep: int = 48,
         asking: Asking | None = None,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -75,6 +78,7 @@ class Watcher:
         self._alerts = alerts
         self._baseline = baseline.absolute() if baseline is not None and alerts else None
         self._against: AgainstBaseline | None = None
+        self._periods = Periods(self.out, rotate, rotate_keep, write) if self.out is not None and rotate else None
         self._slower_than_baseline: list[Slowdown] = []
         self._lookout: Lookout | None = None
         self._on_slowdown = on_slowdown
@@ -178,6 +182,7 @@ class Watcher:
         if self.out is not None and self._tree is not None:
             try:
                 write(self._tree, self.out)
+                self.written(self._tree, over=True)
             except (OSError, LanewiseError) as error:
                 self._say(f"cannot write {self.out}: {getattr(error, 'strerror', None) or error}")
         if self._endings is not None:
@@ -281,11 +286,17 @@ class Watcher:
         lookout = self._lookout
         return lookout.sampling_error if lookout is not None and self._pace.every else -1.0
 
-    def looked_at(self, tree: Tree) -> None:
-        """This is the tree so far, just written by a thread of ours: it is held against the baseline."""
-        if self._baseline is None:
-            return
+    def written(self, tree: Tree, *, over: bool) -> None:
+        """This is the tree so far, just written by a thread of ours: what else is to be done with it."""
         with our_modules():
+            try:
+                if self._periods is not None:
+                    self._periods.look(tree, over=over)
+            except OSError as error:
+                self._log(f"no more periods are written: {error}")
+                self._periods = None
+            if self._baseline is None or over:
+                return
             if self._against is None:
                 from lanewise.tree.slowing.against_baseline import AgainstBaseline
 

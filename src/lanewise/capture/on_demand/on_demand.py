@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lanewise.capture.boundaries.finder import StepFinder
+from lanewise.capture.file.rotation import name_now, rotate
 from lanewise.capture.file.save import rank_suffix
 from lanewise.capture.job.held_signal import HeldSignal
 from lanewise.capture.on_demand.ordered import Ordered
-from lanewise.capture.on_demand.rotation import name_now, rotate
 from lanewise.capture.profiling.profiler import Flags
 from lanewise.capture.recording import Options, Recording
 from lanewise.capture.schedule import Plan
@@ -170,7 +170,7 @@ class OnDemand:
             return
         self.traces.append(recording.trace)
         self._log(f"next: lanewise explain {recording.shown}")
-        rotate(self.folder, self._program, rank_suffix(os.environ), self._keep)
+        rotate(self.folder, self._program, rank_suffix(os.environ), self._keep, ".json.gz")
 
     def _resume(self) -> None:
         self._order, self.busy = None, False

@@ -115,6 +115,21 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     help="Tree of another run, or a folder of them: say which places take longer than there.",
 )
 @click.option(
+    "--rotate",
+    metavar="S",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Every so many seconds, write what came since to a file of its own: NAME-periods/NAME-DATE-TIME.lw.",
+)
+@click.option(
+    "--rotate-keep",
+    metavar="K",
+    type=click.IntRange(1),
+    default=48,
+    show_default=True,
+    help="Files of periods to keep: older ones of this program are deleted.",
+)
+@click.option(
     "--record-signal",
     metavar="SIGNAL",
     type=click.Choice(["USR1", "USR2"], case_sensitive=False),
@@ -179,7 +194,7 @@ def _watch(program: Program, given: dict[str, Any]) -> NoReturn:
         say(f"{asked} exists, so the tree goes to {out}; --force overwrites")
     names = (
         "steps", "budget", "frames", "device", "lines", "measure", "alerts", "way", "step_on", "save_every",
-        "record_port", "record_steps", "record_keep",
+        "rotate", "rotate_keep", "record_port", "record_steps", "record_keep",
     )  # fmt: skip
     options = {name: given[name] for name in names} | {
         "every": given["every"] or 0,

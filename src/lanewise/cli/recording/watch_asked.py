@@ -44,6 +44,8 @@ _DEFAULTS: dict[str, Any] = {
     "step_on": "",
     "save_every": 5.0,
     "baseline": "",
+    "rotate": 0.0,
+    "rotate_keep": 48,
     "record_signal": "",
     "record_port": -1,
     "record_steps": 10,

@@ -60,6 +60,7 @@ class Candidate:
         hopeless: why it cannot pay in these calls, where that is known before it is built; "" if it may.
         follows: name of another candidate whose work it takes up: without that it is not tried.
         caveat: what its gain depends on besides the program and the machine; "" if nothing.
+        owed: whether it is tried whatever the budget, as anybody has it with one line of torch; see `shares.OWED_S`.
         refuses: checks of C3 that end in an error where the original works; nothing goes wrong without being noticed.
     """
 
@@ -80,6 +81,7 @@ class Candidate:
     follows: str = ""
     hopeless: str = ""
     caveat: str = ""
+    owed: bool = False
     refuses: tuple[str, ...] = ()
 
     @property

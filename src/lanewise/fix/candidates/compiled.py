@@ -52,6 +52,7 @@ def candidates(subject: Subject) -> list[Candidate]:
                 engine=True,
                 alternative=True,
                 hopeless=hopeless,
+                owed=mode == "default",
                 refuses=_REFUSES,
             )
         )

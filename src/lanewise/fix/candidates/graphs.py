@@ -9,6 +9,7 @@ from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Several
+from lanewise.fix.candidates.capturing import capture
 from lanewise.fix.candidates.compiled import compiler
 from lanewise.fix.candidates.predictions import graph_replays
 from lanewise.fix.guard.call_kinds import call_key
@@ -137,15 +138,15 @@ class _Graph:
         self._arguments = tensors_of(arguments)
         stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
-        # A capture that is left half done leaves its memory to whoever comes next, and takes it away again.
-        with _made(), uninterrupted():
+        with _made():
+            # These compile, where there is something to compile.
             with torch.cuda.stream(stream):
                 for _ in range(_WARM_UPS):
                     original(*arguments[0], **arguments[1])
             torch.cuda.current_stream(device).wait_stream(stream)
-            self.graph = torch.cuda.CUDAGraph()
-            with _own_workspace(device), torch.cuda.graph(self.graph, stream=stream):
-                self._result = original(*arguments[0], **arguments[1])
+            # A capture that is left half done leaves its memory to whoever comes next, and takes it away again.
+            with uninterrupted(), _own_workspace(device):
+                self.graph, self._result = capture(lambda: original(*arguments[0], **arguments[1]), device, stream)
         self._results, self._form = _pytree.tree_flatten(self._result)
         # Objects such as a language model's cache are leaves of a tree, with tensors in them.
         self._objects = len(tensors_of(self._result)) > sum(isinstance(leaf, torch.Tensor) for leaf in self._results)

@@ -24,12 +24,11 @@ class Changed(Protocol):
     """Knows which dictionaries were changed.
 
     It holds the dictionaries themselves: none of them is freed, and its address given to another, while it is asked about.
-
-    Attributes:
-        places: addresses of words that change with the dictionaries; None where there are none.
     """
 
-    places: list[int] | None
+    def places(self, but: Set[int]) -> list[int] | None:
+        """Addresses of words that change with all but those of some numbers; None where there are no such words."""
+        ...
 
     def none(self, but: Set[int] = ...) -> bool:
         """Whether no dictionary has been changed, but for those of some numbers."""
@@ -54,10 +53,11 @@ def changed_among(dicts: Sequence[dict[Any, Any]]) -> Changed:
 class _Unknown:
     """Any may have been changed."""
 
-    places: list[int] | None = None
-
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = dicts
+
+    def places(self, but: Set[int]) -> list[int] | None:
+        return None
 
     def none(self, but: Set[int] = frozenset()) -> bool:
         return not self._dicts
@@ -78,9 +78,11 @@ class _Versioned:
 
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = dicts
-        self.places: list[int] | None = [id(one) + _VERSION_AT for one in dicts]
-        self._words = Words(self.places)
+        self._words = Words([id(one) + _VERSION_AT for one in dicts])
         self._seen: Any = self._words.now()
+
+    def places(self, but: Set[int]) -> list[int] | None:
+        return [place for at, place in enumerate(self._words.places) if at not in but]
 
     def none(self, but: Set[int] = frozenset()) -> bool:
         return self._words.same() or (bool(but) and set(self.which()) <= but)
@@ -103,32 +105,55 @@ def _has_versions() -> bool:
     return still and not versions.none()
 
 
+class _Noted:
+    """What a watcher is told of some dictionaries.
+
+    Attributes:
+        touched: numbers of those that were changed. apart: of those that are not counted. count: of changes.
+    """
+
+    def __init__(self) -> None:
+        self.touched: set[int] = set()
+        self.apart: Set[int] = frozenset()
+        self.count = ctypes.c_uint64()
+
+    def note(self, at: int) -> None:
+        self.touched.add(at)
+        if at not in self.apart:
+            self.count.value += 1
+
+
 class _Watched:
     """By a watcher, which is told of every change before it is made."""
 
-    places: list[int] | None = None
-
     def __init__(self, dicts: Sequence[dict[Any, Any]], watcher: int) -> None:
         self._dicts, self._watcher = dicts, watcher
-        # A set that others hold, too: what is told of a change must not keep the dictionaries.
-        self._touched: set[int] = set()
+        # Others hold it, too: what is told of a change must not keep the dictionaries.
+        self._noted = _Noted()
         for at, one in enumerate(dicts):
-            _told.setdefault(id(one), []).append((self._touched, at))
+            _told.setdefault(id(one), []).append((self._noted, at))
             _api("PyDict_Watch", ctypes.c_int(watcher), ctypes.py_object(one))
 
+    def places(self, but: Set[int]) -> list[int] | None:
+        if but != self._noted.apart:
+            # Who asked before counts on others being counted.
+            self._noted.apart = frozenset(but)
+            self._noted.count.value += 1
+        return [ctypes.addressof(self._noted.count)]
+
     def none(self, but: Set[int] = frozenset()) -> bool:
-        return not self._touched or self._touched <= but
+        return self._noted.touched <= but
 
     def which(self) -> Iterable[int]:
-        return sorted(self._touched)
+        return sorted(self._noted.touched)
 
     def settle(self, at: int) -> None:
-        self._touched.discard(at)
+        self._noted.touched.discard(at)
 
     def __del__(self) -> None:
         # The dictionaries are freed after this: none that is watched ever is.
         for one in self._dicts if _watcher() is not None else ():
-            left = [(touched, at) for touched, at in _told.get(id(one), []) if touched is not self._touched]
+            left = [(noted, at) for noted, at in _told.get(id(one), []) if noted is not self._noted]
             if left:
                 _told[id(one)] = left
             else:
@@ -136,7 +161,7 @@ class _Watched:
                 _api("PyDict_Unwatch", ctypes.c_int(self._watcher), ctypes.py_object(one))
 
 
-_told: dict[int, list[tuple[set[int], int]]] = {}
+_told: dict[int, list[tuple[_Noted, int]]] = {}
 """By address of a dictionary: who is told of its changes, and under which number."""
 
 _watchers: list[tuple[int, Any]] = []
@@ -169,8 +194,8 @@ def _tells() -> bool:
 
 def _new_watcher() -> tuple[int, Any]:
     def tell(event: int, where: int, key: int, value: int) -> int:
-        for touched, at in _told.get(where, ()):
-            touched.add(at)
+        for noted, at in _told.get(where, ()):
+            noted.note(at)
         return 0
 
     kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

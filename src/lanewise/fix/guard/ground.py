@@ -18,7 +18,7 @@ from typing import Any
 from lanewise.fix.guard.changed import Changed, changed_among
 from lanewise.fix.guard.code_reads import dict_of_class, reads_of
 from lanewise.fix.guard.contents import Contents, cells_of, inside_of, may_change
-from lanewise.fix.guard.memory import REFERENCES_AT, TYPE_AT, Words, lies_as_known
+from lanewise.fix.guard.memory import REFERENCES_AT, TYPE_AT, Still, Words, lies_as_known
 from lanewise.fix.guard.program_parts import of_library
 from lanewise.fix.guard.trainable import Trainable
 from lanewise.fix.telling import same_object, told
@@ -151,6 +151,26 @@ def _counts(name: str, value: Any) -> bool:
     return not name.startswith("__") or isinstance(value, types.FunctionType)
 
 
+class _HookNames(_Holder):
+    """torch's count of hooks: once one was registered anywhere, whether these modules have the same ones.
+
+    Their dictionaries of hooks are mostly empty, and too many to look at each.
+    """
+
+    def __init__(self, modules: Sequence[Any]) -> None:
+        self._modules = modules
+        super().__init__(dict_of_class(_Handle), "hooks")
+
+    def now(self) -> dict[Any, Any]:
+        return {(at, *name): None for at, module in enumerate(self._modules) for name in _hook_names(module)}
+
+    def holds_the_same(self) -> bool:
+        return True
+
+    def by_value(self) -> None:
+        return None
+
+
 class Ground:
     """What some modules and functions are now, and whether they still are.
 
@@ -170,13 +190,13 @@ class Ground:
         self._holders = [holder for module in every for holder in _of_module(module, module is root)]
         self._holders += [_Holder(held, "hooks") for module in every for held in _hooks_of(module)]
         self._holders += [_Holder(held, "hooks") for held in _GLOBAL_HOOKS if every]
+        self._holders += [_HookNames(every)] if every else []
         self._holders += [_Holder(dict_of_class(kind), "methods", kind=True) for kind in reads.classes]
         self._holders += [_Holder(held, "closure", only=sorted(names)) for held, names in reads.names.values()]
         self._holders += [_Holder(held, reason) for reason, found in inside.items() for held in found.dicts]
         self._holders += [_Holder(vars(owner), "transform", only=[name]) for owner, name in _OF_TORCH]
         self._contents = Contents(inside)
         self._trainable = Trainable([p for module in every for p in module._parameters.values() if p is not None])
-        self._handles, self._hooks = _Handle.next_id, [name for module in every for name in _hook_names(module)]
         self._modules, self._types = every, [type(module) for module in every]
         # Of torch's own layers, of which there are many, the class is looked at when something else has changed.
         own = [module for module in every if not of_library(module)] if lies_as_known() else []
@@ -187,19 +207,19 @@ class Ground:
         self._sets, self._set = _sets_of(root)
         self._holding = _references(self._sets[self._set]) if self._sets else 0
         self._words: dict[bool, Words] = {}
-        self._asked: dict[bool, Callable[[], bool]] = {}
+        self._asked: dict[bool, Still] = {}
 
     def alone(self) -> bool:
         """Whether no other module, a shallow copy say, has the forward that was replaced."""
         return not self._sets or _references(self._sets[self._set]) == self._holding
 
-    def look(self, grad: bool) -> tuple[str, Callable[[], bool] | None]:
+    def look(self, grad: bool) -> tuple[str, Still | None]:
         """What no longer holds, "" if all does; and what tells in a few reads of memory that all still does, if anything.
 
         Args:
             grad: whether gradients are on, now and whenever that is asked.
         """
-        if (known := self._asked.get(grad)) is not None and known():
+        if (known := self._asked.get(grad)) is not None and known.holds():
             return "", known
         # First what is there is read, and then found to be as it was: what comes in between is a change.
         asked = self._ask(grad)
@@ -214,27 +234,19 @@ class Ground:
     def _gone(self) -> str:
         if not self._of_the_same_classes():
             return "methods"
-        if (
-            self._dicts.none()
-            and self._handles == _Handle.next_id
-            and not self._contents.changed()
-            and (not _grad_on() or self._trainable.same())
-        ):
+        if self._dicts.none() and not self._contents.changed() and (not _grad_on() or self._trainable.same()):
             return ""
         return self._look()
 
-    def _ask(self, grad: bool) -> Callable[[], bool]:
-        dicts, contents, trainable = self._dicts.places, self._contents.quickly(), self._trainable.places
+    def _ask(self, grad: bool) -> Still:
+        contents, trainable = self._contents.quickly(), self._trainable.places
         values = {at: same for at in self._by_value if (same := self._holders[at].by_value()) is not None}
+        dicts = self._dicts.places(values.keys())
         asked: list[Callable[[], bool]] = list(values.values())
-        if dicts is None:
-            asked.append(partial(self._dicts.none, values.keys()))
-        else:
-            dicts = [place for at, place in enumerate(dicts) if at not in values] if values else dicts
+        asked += [] if dicts is not None else [partial(self._dicts.none, values.keys())]
         asked += [] if trainable is not None or not grad else [self._trainable.same]
-        asked += [] if lies_as_known() else [self._of_the_same_classes]
+        asked += [] if lies_as_known() else [self._of_the_same_classes, self.alone]
         asked += [] if contents.same is None else [contents.same]
-        asked += [] if lies_as_known() else [self.alone]
         shared = [id(self._sets[self._set]) + REFERENCES_AT] if lies_as_known() and self._sets else []
         words = self._words.get(grad)
         places = [
@@ -246,16 +258,10 @@ class Ground:
         ]
         if words is None or words.places != places:
             words = self._words[grad] = Words(places)
-        array, at, now, handles = words.array, words.at, words.now(), _Handle.next_id
+        now = words.now()
         if shared:
             now[-1] = self._holding - 1  # without the one that was counting
-        seen = now.tobytes()
-        rest = asked[0] if len(asked) == 1 else (lambda: all(one() for one in asked)) if asked else None
-
-        def unchanged(alive: Any = contents.alive) -> bool:
-            return array[at].tobytes() == seen and _Handle.next_id == handles and (rest is None or rest())
-
-        return unchanged
+        return Still.of(words, now, _all_of(asked), contents.alive)
 
     def _of_the_same_classes(self) -> bool:
         return list(map(type, self._modules)) == self._types
@@ -274,10 +280,6 @@ class Ground:
                         self._by_value.add(at)
                 else:
                     self._by_value.discard(at)
-        if self._handles != _Handle.next_id:
-            if [name for module in self._modules for name in _hook_names(module)] != self._hooks:
-                return "hooks"
-            self._handles = _Handle.next_id
         if reason := self._contents.changed():
             return reason
         return "parameters" if _grad_on() and not self._trainable.same() else ""
@@ -293,6 +295,13 @@ class Ground:
                 self._dicts.settle(at)
         self._contents.allow_changed()
         self._words, self._asked = {}, {}
+
+
+def _all_of(asked: Sequence[Callable[[], bool]]) -> Callable[[], bool] | None:
+    if len(asked) < 2:
+        return asked[0] if asked else None
+    first, rest = asked[0], _all_of(asked[1:])
+    return lambda: first() and rest()  # type: ignore[misc]
 
 
 _SETS: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()

@@ -1,8 +1,9 @@
-"""Whether a call is of one known kind, asked in one pass over its arguments, without making a key of them first.
+"""Whether a call is of one known kind and all is as it was, asked in one pass, without making a key of the call first.
 
 Most calls are of the kind of the call before. What tells them is written out as one function per kind, with nothing in it
 but comparisons: tensors are compared (class, type, device, shape, strides, `requires_grad`, transforms, inference mode) by
-torch in C++, as for its compiler; where a version of torch does not do that, the key of every call is made.
+torch in C++, as for its compiler; where a version of torch does not do that, the key of every call is made. The state of
+the process and what the fast path stands on follow in the same function: each further one would take longer.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import ALIGNED
 from lanewise.fix.guard.code_reads import HEAP_TYPE
+from lanewise.fix.guard.memory import Still
+from lanewise.fix.guard.process_state import how_many_modes
 from lanewise.fix.typed_torch import torch
 
 _dispatch: Any = torch_part("torch.utils._python_dispatch")
 
-__all__ = ["Fits", "known_call"]
+__all__ = ["Fits", "KnownCall", "known_call"]
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _BY_IDENTITY = (bool, type(None), type(...), torch.dtype, torch.layout, torch.memory_format)
@@ -31,12 +34,19 @@ _MOST = 500
 """Tensors and other values of a call that are written out."""
 
 Fits = Callable[[tuple[Any, ...], dict[str, Any]], bool]
+"""Of a call: whether it is known."""
 
 
-def known_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Fits | None:
+class KnownCall(Protocol):
+    """A kind of calls: what tells them, as long as the process and all that a fast path stands on are as given."""
+
+    def __call__(self, alike: Callable[[], bool], modes: int, still: Still) -> Fits: ...
+
+
+def known_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> KnownCall | None:
     """What tells whether later calls are of the kind of this one, with grad mode and autocast as they are now.
 
-    False where it cannot tell. None for a call that is not made of tensors in memory, plain values, and lists, tuples,
+    It says no where it cannot tell. None for a call that is not made of tensors in memory, plain values, and lists, tuples,
     dictionaries and plain objects of these.
     """
     if not _compares():
@@ -76,23 +86,31 @@ class _Written:
         """Of a dictionary, in its order."""
         if any(type(key) is not str for key in values):
             raise TypeError
-        self._unless(f"(*{name},) != {self._named(tuple(values))}" if values else name)
-        parts = [self._new() for _ in values]
+        parts, names = [self._new() for _ in values], [self._new() for _ in values]
+        self._unless(f"len({name}) != {len(values)}" if values else name)
+        if values:
+            self._lines.append(f"{', '.join(names)}, = {name}")
+            self._unless(" or ".join(f"{one} != {key!r}" for one, key in zip(names, values, strict=True)))
         self._lines += [f"{part} = {name}[{key!r}]" for part, key in zip(parts, values, strict=True)]
         self._all(parts, values.values())
 
-    def function(self) -> Fits | None:
+    def function(self) -> KnownCall | None:
         tensors = list(self._tensors.values())
         if not tensors or not (same := _comparison(tensors))(*tensors):  # the same tensor twice
             return None
-        self._names["same"] = same
+        self._names |= {"same": same, "how_many_modes": how_many_modes}
         aligned = [name for name, one in self._tensors.items() if not one.data_ptr() & ALIGNED]
-        where = [f"{name}.data_ptr() & {ALIGNED}" for name in self._tensors if name not in aligned]
+        asked = [f"same({', '.join(self._tensors)})"]
+        asked += [f"{name}.data_ptr() & {ALIGNED}" for name in self._tensors if name not in aligned]
         if aligned:
-            where.append(f"not ({' | '.join(f'{name}.data_ptr()' for name in aligned)}) & {ALIGNED}")
-        self._lines.append(f"return same({', '.join(self._tensors)}) and {' and '.join(where)}")
-        exec("def fits(args, kwargs):\n    " + "\n    ".join(self._lines), self._names)
-        return self._names["fits"]
+            asked.append(f"not ({' | '.join(f'{name}.data_ptr()' for name in aligned)}) & {ALIGNED}")
+        asked += ["alike()", "how_many_modes() == modes"]
+        # As `Still.holds`; another call would take longer.
+        asked += ["(words[at].tobytes() if few is None else few(words)) == seen", "(rest is None or rest())"]
+        known = [f"    {line}" for line in [*self._lines, f"return {' and '.join(asked)}"]]
+        lines = ["words, few, at, seen, rest, _ = still", "def known(args, kwargs):", *known, "return known"]
+        exec("\n    ".join(["def of_kind(alike, modes, still):", *lines]), self._names)
+        return self._names["of_kind"]
 
     def _all(self, names: Sequence[str], values: Iterable[Any]) -> None:
         for name, value in zip(names, values, strict=True):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from gc import get_referents
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +16,13 @@ __all__ = [
     "ITEMS_AT",
     "LENGTH_AT",
     "REFERENCES_AT",
+    "STILL",
     "TYPE_AT",
     "USED_AT",
     "WORD",
+    "Still",
     "Words",
     "lies_as_known",
-    "referents",
 ]
 
 WORD = 8
@@ -33,6 +35,8 @@ USED_AT = LENGTH_AT + WORD
 """Of the number of values in a set."""
 ITEMS_AT = tuple.__basicsize__
 """Of the values of a tuple."""
+
+_FEW = 8
 
 
 class _Range:
@@ -68,9 +72,38 @@ class Words:
         return self.array[self.at].tobytes() == self.seen
 
 
-def referents(held: Sequence[Any]) -> tuple[Any, ...]:
-    """All that lists and sets hold, always in the same order; the quickest way to make a copy of several."""
-    return tuple(gc.get_referents(*held))
+class Still(NamedTuple):
+    """How to find out that nothing has changed since.
+
+    Attributes:
+        words: some of memory. few, at: `few(words)` reads some now, or `words[at].tobytes()` where `few` is None.
+        seen: what that gave. rest: what else has to be asked.
+        alive: to be kept as long as it is asked, as no other object may get the addresses that are compared.
+    """
+
+    words: Any
+    few: Callable[[Any], Any] | None
+    at: Any
+    seen: Any
+    rest: Callable[[], bool] | None
+    alive: Sequence[Any]
+
+    @classmethod
+    def of(cls, words: Words, seen: Any, rest: Callable[[], bool] | None, alive: Sequence[Any]) -> Still:
+        """Of words that are read, and what was in them: a tuple of few is made sooner than an array."""
+        if not 0 < len(words.places) <= _FEW:
+            return cls(words.array, None, words.at, seen.tobytes(), rest, alive)
+        at, found = words.at.tolist(), seen.tolist()
+        return cls(memoryview(words.array), itemgetter(*at, at[0]), None, (*found, found[0]), rest, alive)
+
+    def holds(self) -> bool:
+        """Whether nothing has."""
+        now = self.words[self.at].tobytes() if self.few is None else self.few(self.words)
+        return now == self.seen and (self.rest is None or self.rest())
+
+
+STILL = Still.of(Words(()), np.zeros(0, np.uint64), None, ())
+"""Where nothing is asked."""
 
 
 @cache
@@ -96,5 +129,5 @@ def lies_as_known() -> bool:
         once
         and found == [[id(one), 2, 3, id(set)], [id(two), 3, 2, id(set)]]
         and items == [id(one), id(two)]
-        and sorted(map(id, referents([numbers, names]))) == sorted(map(id, [*numbers, *names]))
+        and sorted(map(id, get_referents(numbers, names))) == sorted(map(id, [*numbers, *names]))
     )

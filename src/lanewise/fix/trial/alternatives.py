@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lanewise.fix.candidates.candidate import Variant
+from lanewise.fix.candidates.capturing import put_right
 from lanewise.fix.candidates.catalogue import catalogue
 from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.ledger import Kept, Ledger
@@ -25,7 +26,7 @@ def build_alternatives(bench: Bench, ledger: Ledger) -> None:
             continue
         made: list[Variant] = []
         try:
-            with bench.clock.at_most(left):
+            with put_right(bench.subject.device), bench.clock.at_most(left):
                 made.append(candidate.build(bench.subject))
                 first_calls(bench, made[0], compiles=candidate.compiles)
                 if bench.gate.check(candidate, made[0]).passed:

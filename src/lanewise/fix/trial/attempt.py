@@ -12,6 +12,7 @@ import msgspec
 from lanewise.fix.bounded_compilation import wait_for_workers
 from lanewise.fix.bounds import Known, bound_of, why_pruned
 from lanewise.fix.candidates.candidate import Candidate, NotApplicableError, Several, Variant
+from lanewise.fix.candidates.capturing import put_right
 from lanewise.fix.compiler_notes import compiler_counts, compiler_notes
 from lanewise.fix.gate.correctness import Result, patches_of
 from lanewise.fix.gate.speed.physics import impossible
@@ -24,7 +25,7 @@ from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
 from lanewise.fix.trial.prepare import first_calls, wait_after_compiling
-from lanewise.fix.trial.shares import most_s, needed_s
+from lanewise.fix.trial.shares import OWED_S, most_s, needed_s
 from lanewise.fix.trial.variant_memory import Peaks
 from lanewise.fix.trial.workbench import LONGEST_TIMING_S, Bench
 
@@ -82,15 +83,20 @@ def _attempt(
     bound = bound_of(candidate, bench.work)
     if reason := why_pruned(candidate, bound, known):
         return _entry(candidate, "pruned", reason, bound=bound)
-    left = bench.clock.left - bench.reserve_s(ledger.arms)
+    clock = bench.clock
+    left = clock.left - bench.reserve_s(ledger.arms)
+    owed = OWED_S - clock.lent if candidate.owed else 0.0
     needed = needed_s(candidate, compile_s=ledger.compile_s, judging_s=ledger.judging_s)
-    if left <= 0 or (left < needed and ledger.judged_s):  # before anything has been checked, trying is the way to know
+    # Before anything has been checked, trying is the way to know.
+    if not owed and (left <= 0 or (left < needed and ledger.judged_s)):
         reason = f"{max(left, 0):.1f} s were left, and it needs about {needed:.1f} s"
         return _entry(candidate, "out of budget", reason, bound=bound)
     made: list[Variant] = []
-    most = most_s(candidate, untried, left, needed, judging_s=ledger.judging_s)
+    left = max(left, 0.0)
+    most = left + owed if owed else most_s(candidate, untried, left, needed, judging_s=ledger.judging_s)
+    began = clock.spent
     try:
-        with bench.clock.at_most(most):
+        with put_right(bench.subject.device), clock.at_most(most):
             attempt = _measured(bench, ledger, peaks, candidate, made, bound, left / len(untried))
         if attempt.outcome == "kept":
             ledger.keep(Kept(candidate, made[0]))
@@ -99,6 +105,8 @@ def _attempt(
         if candidate.compiles:
             ledger.compile_s = max(ledger.compile_s, most)
         reason = f"stopped after {most:.3g} s, its share of the {left:.3g} s that were left"
+        if owed:
+            reason = f"stopped after {most:.3g} s: {left:.3g} s were left, and {owed:.3g} s beyond the budget"
         return _entry(candidate, "out of budget", reason, bound=bound)
     except NotApplicableError as error:
         return _entry(candidate, "pruned", str(error), bound=bound)
@@ -106,6 +114,8 @@ def _attempt(
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return _entry(candidate, "failed", reason, bound=bound)
     finally:
+        if owed:
+            clock.lent += max(0.0, clock.spent - began - left)
         for variant in (*made, *[one.variant for one in ledger.kept[::-1]]):
             variant.disable()
         put_back(bench.gate.settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lanewise.capture.lazy_torch import torch_part
 from lanewise.capture.profiling.history import profilers_so_far
 from lanewise.errors import UsageError
 from lanewise.fix.bounded_compilation import start_workers
@@ -21,7 +20,7 @@ from lanewise.fix.trial.credit import credit
 from lanewise.fix.trial.final import decide, decide_again, hold_contest
 from lanewise.fix.trial.ledger import Ledger
 from lanewise.fix.trial.outcome import make_plan, untried_plan
-from lanewise.fix.trial.shares import LAST_GRACE, PREPARE_SHARE, TIMING_S, captured_first, likeliest_first
+from lanewise.fix.trial.shares import LAST_GRACE, LEARNING_S, PREPARE_SHARE, TIMING_S, captured_first, likeliest_first
 from lanewise.fix.trial.variant_memory import Peaks
 from lanewise.fix.trial.workbench import Bench, make_bench
 
@@ -46,18 +45,19 @@ def run_trial(
     state, ledger = State(subject), Ledger(profilers_so_far())
     if note := profiler_note(ledger.profilers, cuda=subject.cuda):
         clock.tell(note)
-    # Loading it takes seconds on a busy machine, once: it is not what learning about the program takes.
-    torch_part("torch._dynamo")
-    if subject.cuda and (not only or any("compile" in name for name in only)):
+    compiles = not only or any("compile" in name for name in only)
+    if subject.cuda and compiles:
         start_workers()
-    prepare, began = PREPARE_SHARE * clock.left, clock.spent
+    half, began = PREPARE_SHARE * clock.left, clock.spent
+    prepare = max(half, LEARNING_S) if compiles else half
     try:
         with clock.at_most(prepare):
             bench = make_bench(subject, state, clock, goal=goal, allow=allow, records=trace)
         # Every case was run by the program twice and by its reference; a candidate runs it once, and a few calls more.
         ledger.expected_s = 0.5 * (clock.spent - began) + TIMING_S
+        clock.lent += max(0.0, clock.spent - began - half)
     except OutOfTime:
-        reason = f"learning how its results can be verified takes more than {prepare:.3g} s, half of the budget"
+        reason = f"learning how its results can be verified takes more than {prepare:.3g} s"
         return untried_plan(subject, clock, ledger, goal=goal, allow=allow, reason=f"{reason}: nothing was tried")
     finally:
         state.restore()

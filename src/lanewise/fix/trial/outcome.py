@@ -31,6 +31,13 @@ def make_plan(bench: Bench, ledger: Ledger, found: Comparison, *, before_after: 
     return plan
 
 
+def _exceeded(clock: Budget) -> list[str]:
+    if not clock.lent:
+        return []
+    what = "torch.compile, which anybody has with one line, is tried whatever the budget"
+    return [f"{clock.lent:.1f} s more than the budget of {clock.seconds:.3g} s were spent: {what}"]
+
+
 def untried_plan(
     subject: Subject, clock: Budget, ledger: Ledger, *, goal: str, allow: Sequence[str], reason: str
 ) -> Plan:
@@ -59,7 +66,7 @@ def _report(
         against_best=found.other if ledger.kept else None,
         best_alternative=found.best,
         reference=reference,
-        notes=[*([note] if note else []), *ledger.notes],
+        notes=[*([note] if note else []), *_exceeded(clock), *ledger.notes],
         before_after="",
         seconds=clock.spent,
         budget_s=clock.seconds,

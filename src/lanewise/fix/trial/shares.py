@@ -9,6 +9,8 @@ from lanewise.fix.candidates.candidate import Candidate
 
 __all__ = [
     "LAST_GRACE",
+    "LEARNING_S",
+    "OWED_S",
     "PREPARE_SHARE",
     "TIMING_S",
     "captured_first",
@@ -23,6 +25,9 @@ __all__ = [
 PREPARE_SHARE = 0.5
 """Of the budget, for learning how results can be verified; the checks are never made weaker to save time."""
 
+LEARNING_S = 15.0
+"""For that, however short the budget: without it what is owed cannot be tried."""
+
 _RESERVE_SHARE, _SHORT_RESERVE_SHARE = 0.25, 0.08
 """Of the budget, at most, for everything that comes after the candidates: few rounds show what a compiler gives."""
 
@@ -31,6 +36,10 @@ _GATE_SHARE, _SHORT_GATE_SHARE = 0.08, 0.03
 
 LAST_GRACE = 0.15
 """Of the budget, by which the last step may run over it."""
+
+OWED_S = 60.0
+"""By which a budget may be exceeded for what is owed, seconds: a plan must not end below one line of torch because the
+budget was shorter than that line takes to compile."""
 
 TIMING_S = 1.5
 """What it takes to time a candidate that is soon decided, seconds."""
@@ -71,7 +80,7 @@ def captured_first(candidates: Sequence[Candidate], left: float) -> list[Candida
     found: list[Candidate] = []
     for one in candidates:
         if one.name in graphs:
-            found += [dataclasses.replace(graphs[one.name], compiles=one.compiles, follows=""), one]
+            found += [dataclasses.replace(graphs[one.name], compiles=one.compiles, follows="", owed=one.owed), one]
         elif one.follows not in names:
             found.append(one)
     return found

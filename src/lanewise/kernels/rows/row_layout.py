@@ -137,6 +137,10 @@ def layout(
         return own
     if block <= 256 or (block == 512 and not scattered):
         return Layout(2048 // block, block, 1, 4, stream=False)
+    if block == 512 and kernel == "softmax" and crowd == "more":
+        return Layout(4, block, 1, 2, stream=False)
+    if block == 512 and mean and itemsize == 2 and crowd == "more":
+        return Layout(4, block, 1, 1, stream=False)
     if scattered and block <= 1024:
         return Layout(1024 // block, block, 1, 1, stream=False)  # instructions are the limit: no waits between warps
     if block <= 2048:
@@ -146,6 +150,8 @@ def layout(
         return Layout(1, 4096, 0, 16)
     if block == 8192 and mean and itemsize == 4:
         return Layout(1, block, 1, 4, stream=False)
+    if block == 4096 and mean and itemsize == 4:
+        return Layout(1, block, 1, 16, stream=False)
     if block <= 8192:
         wide, narrow = add and block == 8192, mean and block == 4096
         return Layout(1, block, 1, 4 if narrow else 16 if wide or back else 8, stream=False, early=wide, once=narrow)
@@ -170,6 +176,8 @@ def _uncrowded(cols: int, block: int, kernel: str, itemsize: int, crowd: Crowd) 
     """The layout of fewer rows, where it is not that of many: more threads for each, so that more is under way at a
     time, and weights that are read before they are needed."""
     latency, scattered = crowd in ("1/8", "1"), read_one_by_one(cols, itemsize)
+    if crowd == "1/8" and cols > 32768 and kernel != "add_norm":
+        return _few_long(cols, block, kernel, itemsize)
     if kernel == "softmax":
         if block <= 256:
             return Layout(256 // block, block, 1, 4, stream=False)
@@ -180,21 +188,37 @@ def _uncrowded(cols: int, block: int, kernel: str, itemsize: int, crowd: Crowd) 
         return Layout(max(256 // block, 1), block, 1, 4, stream=False, early=True)
     if block <= 1024 and crowd != "32":
         return Layout(1, block, 1, 1 if scattered and block == 512 else 4, stream=False, early=True)
+    if block == 1024 and kernel == "layer_norm" and itemsize == 2 and not scattered:
+        return Layout(2, block, 1, 4, stream=False)
     if block == 1024 and not scattered:
         return Layout(1, block, 1, 4 if kernel == "rms_norm" else 2, stream=False, early=True)
     if 2048 <= block <= 4096 and (crowd != "32" or itemsize == 4 or kernel == "rms_norm"):
         return Layout(1, block, 1, 8, stream=False, early=True)
+    if block == 8192 and kernel == "layer_norm" and itemsize == 4 and crowd == "32":
+        return Layout(1, block, 1, 8, stream=False)
     if block == 8192 and (latency or kernel != "add_norm"):
         return Layout(1, block, 1, 16 if kernel == "add_norm" else 8, stream=False, early=True)
     if block == 16384 and (latency or (kernel == "rms_norm" and itemsize == 4 and crowd == "32")):
         return Layout(1, block, 1, 16 if kernel == "layer_norm" else 32, stream=False, early=True)
     if block == 16384 and kernel == "rms_norm" and crowd == "3":
         return Layout(1, 4096, 0, 16)
-    if crowd == "1/8" and kernel != "add_norm":
-        if block == 65536:
-            return Layout(1, 8192, -(-cols // 8192), 8, stream=False)
-        if block == 262144:
-            return Layout(1, 16384, -(-cols // 16384), 16, stream=False, inner=8192)
+    if block == 65536 and kernel == "rms_norm" and scattered and itemsize == 2 and crowd == "1":
+        return Layout(1, block, 1, 32, stream=False, lean=True)
+    return None
+
+
+def _few_long(cols: int, block: int, kernel: str, itemsize: int) -> Layout | None:
+    """The layout of the longest of few rows: as many programs as a cluster has, each with its part in registers."""
+    norm = kernel != "softmax"
+    if block == 65536:
+        return Layout(1, 4096, -(-cols // 4096), 8, stream=False)
+    if block == 131072:
+        return Layout(1, 8192, -(-cols // 8192), 16 if norm and itemsize == 2 else 8, stream=False)
+    if block == 262144 and norm and itemsize == 4:
+        # Sixteen multiprocessors take longer to move it than two launches on all of them.
+        return Layout(1, 2048, -(-cols // 2048), 8, stream=False)
+    if block == 262144:
+        return Layout(1, 16384, -(-cols // 16384), 16, stream=False, inner=8192 if norm else 0)
     return None
 
 

@@ -11,19 +11,19 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from lanewise.errors import InputError, UsageError
-from lanewise.tree.algebra import align, subtract
+from lanewise.tree.algebra import align
 from lanewise.tree.fleet import as_runs, merge_fleet, trees_below
 from lanewise.tree.model import Tree
 from lanewise.tree.slowing.processor_wait import CROWDED, ProcessorWait
 from lanewise.tree.slowing.slowdown import Slowdown
 from lanewise.tree.slowing.slower_contexts import RUNS, SlowerContext, slower_contexts
 from lanewise.tree.watching.start_up import with_start_up
+from lanewise.tree.watching.stretch import stretch
 
 __all__ = ["WHOLE", "AgainstBaseline", "baseline_trees"]
 
@@ -98,7 +98,7 @@ class AgainstBaseline:
         self._last = tree
         if self._crowded() or last is None:
             return
-        self._stretches.append(_between(tree, last))
+        self._stretches.append(with_start_up(stretch(tree, last), "out"))
         if len(self._stretches) == _LOOKS:
             self._is_of_this_program(self._stretches[0])
             self._compare()
@@ -153,14 +153,3 @@ def _steps(tree: Tree) -> int:
 
 def _per_step(trees: list[Tree]) -> list[float]:
     return [tree.total("host") / max(1, tree.info.step_count * max(1, tree.info.runs)) for tree in trees]
-
-
-def _between(now: Tree, before: Tree) -> Tree:
-    """What came between two looks at one program."""
-    whole = with_start_up(subtract(now, before), "out")
-    watched, early = now.info.watched, before.info.watched
-    if watched is None or early is None:
-        return whole
-    return whole.with_info(
-        watched=replace(watched, steps_watched=watched.steps_watched - early.steps_watched, start_up_steps=0)
-    )

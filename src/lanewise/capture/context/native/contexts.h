@@ -26,7 +26,8 @@ struct alignas(64) Node {
   uint16_t depth;
   Kind kind;
   std::atomic<uint8_t> flags;
-  // Of an operator found by its name alone: half of the name's hash, an odd number. Of a frame: `mark_of_frame`. Else 0.
+  // Of an operator found by its name alone: where the name lies, or half of the name's hash; an odd number. Of a frame:
+  // `mark_of_frame`. Else 0.
   uint32_t mark;
   Counter calls;
   Counter ticks;
@@ -65,14 +66,14 @@ class Tree {
     last = guess;
     return guess;
   }
-  // The operator that is guessed to come next, if it is spelled so; else nullptr.
-  static Node* guessed(const Node* parent, Node*& last, uint32_t spelled) {
+  // The operator that is guessed to come next, if its mark is this one; else nullptr.
+  static Node* guessed(const Node* parent, Node*& last, uint32_t mark) {
     Node* guess = last != nullptr ? last->next : parent->first;
     if (guess == nullptr) return nullptr;
-    if (guess->mark != spelled) {
+    if (guess->mark != mark) {
       // Something between them that does not always come.
       guess = guess->next;
-      if (guess == nullptr || guess->mark != spelled) return nullptr;
+      if (guess == nullptr || guess->mark != mark) return nullptr;
     }
     last = guess;
     return guess;
@@ -119,7 +120,7 @@ class Tree {
 };
 
 // Of a frame: where its function stands, and whether a loop of the function goes around it. Even, so that it is never taken
-// for a spelling.
+// for a name.
 inline uint32_t mark_of_frame(int offset, bool looped) { return static_cast<uint32_t>(offset) << 2 | (looped ? 2 : 0); }
 inline bool is_looped(const Node* node) { return node->kind == Kind::kFrame && (node->mark & 2) != 0; }
 inline bool is_later(const Node* earlier, const Node* later) { return later->mark >> 2 > earlier->mark >> 2; }

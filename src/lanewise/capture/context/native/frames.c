@@ -80,7 +80,7 @@ void lw_walk_raw(const lw_codes* codes, lw_activation stop, uint64_t seed, lw_wa
         walk->reached_stop = 1;
         break;
       }
-      if (NOT_PYTHON(frame) || _PyFrame_IsIncomplete(frame)) continue;
+      if (NOT_PYTHON(frame)) continue;
       if (total == LW_LONGEST) break;
       lw_frame* kept = place(walk, total++);
       kept->frame = frame;
@@ -103,6 +103,8 @@ int lw_offset(const lw_frame* frame) {
   return (int)((const char*)frame->instruction - (const char*)_PyCode_CODE(code));
 }
 
+int lw_has_begun(const lw_frame* frame) { return !_PyFrame_IsIncomplete((_PyInterpreterFrame*)frame->frame); }
+
 #else
 
 int lw_frames_are_raw(void) { return 0; }
@@ -115,6 +117,11 @@ void lw_walk_raw(const lw_codes* codes, lw_activation stop, uint64_t seed, lw_wa
 
 int lw_offset(const lw_frame* frame) {
   return (int)((const char*)frame->instruction - (const char*)frame->code);
+}
+
+int lw_has_begun(const lw_frame* frame) {
+  (void)frame;
+  return 1;
 }
 
 #endif

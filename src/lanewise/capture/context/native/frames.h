@@ -55,6 +55,10 @@ void lw_walk_public(const lw_codes* codes, lw_activation stop, uint64_t seed, lw
 // Instruction offset in bytes (as frame.f_lasti) of a kept frame. The caller holds the GIL and the code is alive.
 int lw_offset(const lw_frame* frame);
 
+// Of a raw walk: 0 where the function has not come to its first line, as when its frame is still being made. To see that
+// takes a look at the code, which is rarely in the cache, so that walks leave such frames in. While the activation runs.
+int lw_has_begun(const lw_frame* frame);
+
 #ifdef __cplusplus
 }
 #endif

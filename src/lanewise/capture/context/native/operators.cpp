@@ -119,14 +119,14 @@ inline lw_activation anchor_now(Thread& thread, const Entry& top) {
 // The engine's evaluation of a function begins before its number is known. Once it is, the evaluation as a whole, with
 // its hooks and reductions, belongs to the forward operator; without one it is an operator like others.
 __attribute__((noinline)) void settle(Thread& thread, Entry& evaluation, uint64_t forward) {
-  if ((evaluation.pending.flags & kAccumulate) != 0 && thread.last_forward != 0 && forward == 0) {
+  if ((evaluation.flags & kAccumulate) != 0 && thread.last_forward != 0 && forward == 0) {
     forward = thread.last_forward;
     add(thread.accumulated, 1);
   }
   Node* parent = evaluation.node;
   Node*& last = last_child((&evaluation)[-1], parent);
-  evaluation.node = thread.tree.next_child(parent, last, Kind::kOperator, evaluation.pending.id, forward);
-  evaluation.pending = NameKey{};
+  evaluation.node = thread.tree.next_child(parent, last, Kind::kOperator, evaluation.pending, forward);
+  evaluation.pending = 0;
   add(evaluation.node->calls, 1);
   thread.leaf = evaluation.node;
 }
@@ -134,11 +134,31 @@ __attribute__((noinline)) void settle(Thread& thread, Entry& evaluation, uint64_
 // Half of a name's hash: never 0.
 inline uint32_t spelling(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
 
+// The address of a name that stays: never 0. Names of schemas lie at multiples of eight.
+inline uint32_t place_of_name(const char* name) {
+  return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(name) >> 2) | 1;
+}
+
+// Whether the name has its address for as long as the process lives: schemas of torch's own operators are never taken back.
+bool stays(const at::RecordFunction& function, std::string_view text) {
+  return text.substr(0, 6) == "aten::" && function.operator_name().has_value();
+}
+
+// An operator that was looked up is known again by where its name lies, without a look at its letters; by its spelling if
+// that may change, or if overloads of it, each with a name of its own, come in turn.
+inline void mark(Node& node, const at::RecordFunction& function, std::string_view text, uint64_t hash) {
+  const uint32_t here = place_of_name(text.data());
+  if (node.mark == here) return;
+  node.mark = node.mark == 0 && stays(function, text) ? here : spelling(hash);
+}
+
 std::unique_ptr<at::ObserverContext> open_scope(Thread& thread, const at::RecordFunction& function, uint64_t now) {
   Entry& top = thread.stack[thread.depth];
-  if (top.pending.hash != 0) settle(thread, top, 0);
+  if (top.pending != 0) settle(thread, top, 0);
   Entry& entry = thread.stack[thread.depth + 1];
-  entry = Entry{nullptr, thread.leaf, {nullptr, nullptr}, 0, true, false};
+  entry = Entry{};
+  entry.leaf = thread.leaf;
+  entry.base = true;
   Node* parent = top.node;
   if (top.base) {
     parent = place_of_scope(thread, top, entry);
@@ -171,43 +191,56 @@ uint64_t link(Thread& thread, const at::RecordFunction& function) {
   return forward;
 }
 
+// The context of an operator or of a backward function that was not guessed; nullptr for an evaluation of the autograd
+// engine, whose `name` is to be remembered.
+Node* find_operator(Thread& thread, const at::RecordFunction& function, Node* parent, Node*& last, const char* letters,
+                    bool backward, uint64_t forward, NameKey& name) {
+  const std::string_view text = letters;
+  const uint64_t hash = NameCache::hash_of(text);
+  if (!backward)
+    if (Node* guess = Tree::guessed(parent, last, spelling(hash))) return guess;
+  name = thread.cache.find(text, hash);
+  if (backward) return thread.tree.next_child(parent, last, Kind::kBackward, name.id, forward);
+  if ((name.flags & kEvaluate) != 0) return nullptr;
+  if ((name.flags & kAccumulate) != 0 && thread.last_forward != 0) {
+    add(thread.accumulated, 1);
+    return thread.tree.next_child(parent, last, Kind::kOperator, name.id, thread.last_forward);
+  }
+  Node* found = thread.tree.next_child(parent, last, Kind::kOperator, name.id);
+  if (name.flags == kPlain && found->kind == Kind::kOperator) mark(*found, function, text, hash);
+  return found;
+}
+
 void open_operator(Thread& thread, const at::RecordFunction& function, uint64_t now) {
   Entry& top = thread.stack[thread.depth];
   const bool backward = function.scope() == at::RecordScope::BACKWARD_FUNCTION;
   uint64_t forward = backward ? link(thread, function) : 0;
-  if (__builtin_expect(top.pending.hash != 0, 0)) {
+  if (__builtin_expect(top.pending != 0, 0)) {
     settle(thread, top, forward);
     forward = 0;
   }
   Node* parent = arrive(thread, top, now);
-  const std::string_view text = function.name();
-  const uint64_t hash = NameCache::hash_of(text);
+  const char* const letters = function.name();
   Entry& entry = thread.stack[++thread.depth];
   entry.leaf = thread.leaf;
   entry.serial = 0;
   entry.closed = false;
-  entry.pending = NameKey{};
+  entry.pending = 0;
   entry.last = nullptr;
   entry.base = backward;
   Node*& last = last_child(top, parent);
-  // What came next last time is in the cache of the processor, where the table of names may not be.
-  entry.node = backward ? nullptr : Tree::guessed(parent, last, spelling(hash));
+  // What came next last time is in the cache of the processor, where letters and the table of names may not be.
+  entry.node = backward ? nullptr : Tree::guessed(parent, last, place_of_name(letters));
   if (entry.node == nullptr) {
-    const NameKey name = thread.cache.find(text, hash);
-    if (backward) {
-      entry.node = thread.tree.next_child(parent, last, Kind::kBackward, name.id, forward);
-    } else if (__builtin_expect((name.flags & kEvaluate) != 0, 0)) {
+    NameKey name{};
+    entry.node = find_operator(thread, function, parent, last, letters, backward, forward, name);
+    if (entry.node == nullptr) {
       entry.base = true;
       entry.node = parent;
-      entry.pending = name;
+      entry.pending = name.id;
+      entry.flags = name.flags;
       entry.anchor = top.base ? anchor_now(thread, top) : top.anchor;
       return;
-    } else if (__builtin_expect((name.flags & kAccumulate) != 0 && thread.last_forward != 0, 0)) {
-      add(thread.accumulated, 1);
-      entry.node = thread.tree.next_child(parent, last, Kind::kOperator, name.id, thread.last_forward);
-    } else {
-      entry.node = thread.tree.next_child(parent, last, Kind::kOperator, name.id);
-      if (name.flags == kPlain && entry.node->kind == Kind::kOperator) entry.node->mark = spelling(hash);
     }
   }
   if (!backward) {
@@ -270,7 +303,7 @@ void close_scope(const ScopeContext& scope, uint64_t now) {
   while (at > 0 && thread->stack[at].serial != scope.serial) --at;
   // It went with an operator around it that ended first.
   if (at == 0) return;
-  if (thread->stack[thread->depth].pending.hash != 0) settle(*thread, thread->stack[thread->depth], 0);
+  if (thread->stack[thread->depth].pending != 0) settle(*thread, thread->stack[thread->depth], 0);
   spend(*thread, thread->stack[thread->depth].node, now);
   thread->stack[at].closed = true;
   if (at != thread->depth) count(losses.scopes_out_of_order);
@@ -301,7 +334,7 @@ void ended(const at::RecordFunction& function, at::ObserverContext* context) {
   // User scopes that were opened inside and never closed end with the operator.
   while (thread->depth > 0 && entry->serial != 0) entry = &thread->stack[--thread->depth];
   if (thread->depth == 0) return;
-  if (__builtin_expect(entry->pending.hash != 0, 0)) settle(*thread, *entry, 0);
+  if (__builtin_expect(entry->pending != 0, 0)) settle(*thread, *entry, 0);
   // Of a base, the time since its last operator is its own.
   spend(*thread, entry->node, now);
   __builtin_prefetch(entry->node->next);

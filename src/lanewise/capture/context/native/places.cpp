@@ -139,6 +139,7 @@ Node* build(Thread& thread, Node* base, const lw_walk& walk, int begin, const vo
       node = thread.tree.child(node, Kind::kModule, module_name(thread, frame.self, outermost));
       continue;
     }
+    if (places.raw && !lw_has_begun(&frame)) continue;
     const uint32_t site = site_number(thread, frame);
     node = thread.tree.child(node, Kind::kFrame, site, reinterpret_cast<uintptr_t>(frame.code));
     if (node->kind == Kind::kFrame) node->mark = mark_of_frame(sites[site].offset, sites[site].looped);

@@ -45,7 +45,9 @@ void Thread::reset(uint64_t of_session, uint32_t role) {
   session = of_session;
   tree.clear(role);
   depth = beyond = 0;
-  stack[0] = Entry{tree.root(), nullptr, {nullptr, nullptr}, 0, true, false};
+  stack[0] = Entry{};
+  stack[0].node = tree.root();
+  stack[0].base = true;
   leaf = nullptr;
   last = 0;
   last_forward = 0;

@@ -11,50 +11,53 @@
 
 namespace lanewise {
 
-// An open context.
-struct Entry {
-  Node* node;
-  Node* leaf;            // where the thread stood below the enclosing base
-  lw_activation anchor;  // of a base: the innermost Python frame when it was opened
-  uint64_t serial;       // of a user scope, else 0
-  bool base;             // Python may run between it and the operators inside of it
-  bool closed;           // a user scope that was closed before what is inside of it
-  // Of an evaluation of the autograd engine until it is known which forward operator it belongs to; `node` is then the
-  // context that it stands in.
-  NameKey pending{};
-  Node* last = nullptr;  // the child that was opened last
+// An open context. One line of the cache.
+struct alignas(64) Entry {
+  Node* node = nullptr;
+  Node* leaf = nullptr;    // where the thread stood below the enclosing base
+  lw_activation anchor{};  // of a base: the innermost Python frame when it was opened
+  uint64_t serial = 0;     // of a user scope, else 0
+  Node* last = nullptr;    // the child that was opened last
+  // Of an evaluation of the autograd engine until it is known which forward operator it belongs to: the number of its name
+  // and what the name says, while `node` is the context that it stands in. Else 0.
+  uint32_t pending = 0;
+  uint8_t flags = 0;
+  bool base = false;       // Python may run between it and the operators inside of it
+  bool closed = false;     // a user scope that was closed before what is inside of it
 };
+static_assert(sizeof(Entry) == 64);
 
 struct Thread {
   static constexpr int kDeepest = 512;
 
   explicit Thread(uint32_t index) : tree(index) {}
 
-  Tree tree;
-  Entry stack[kDeepest];
-  int depth = 0;       // entries, the root not counted: stack[0] is the root
-  int beyond = 0;      // open contexts that did not fit
-  uint64_t last = 0;   // tick up to which time has been given to contexts
-  Node* leaf = nullptr;  // innermost context below the current base, at the last operator
+  // What every operator changes comes first, and together.
+  alignas(64) int depth = 0;  // entries, the root not counted: stack[0] is the root
+  int beyond = 0;             // open contexts that did not fit
+  uint64_t last = 0;          // tick up to which time has been given to contexts
+  Node* leaf = nullptr;       // innermost context below the current base, at the last operator
   uint64_t generation = 0;
   uint64_t session = 0;
-  std::atomic<uint64_t> torch_id{0};
-  uint64_t serial = 0;
-  uint64_t last_forward = 0;  // forward operator of the latest linked backward function
-  uint64_t paths_epoch = 0;
+  Counter callbacks{0};
+  std::atomic<uint32_t> closed_elsewhere{0};  // scopes that other threads closed, in `elsewhere`
   bool busy = false;          // our own Python code runs
   bool owned = true;          // the thread lives
-  NameCache cache;
-  lw_walk walk{};
+  uint64_t last_forward = 0;  // forward operator of the latest linked backward function
+  uint64_t paths_epoch = 0;
+  uint64_t serial = 0;
+  std::atomic<uint64_t> torch_id{0};
   struct {
     uint64_t id = 0;
     Thread* thread = nullptr;
   } forward;  // the thread that the latest backward functions name
-  Counter callbacks{0};
   Counter numbered_backward{0};
   Counter linked_backward{0};
   Counter accumulated{0};
-  std::atomic<uint32_t> closed_elsewhere{0};  // scopes that other threads closed, in `elsewhere`
+  Tree tree;
+  Entry stack[kDeepest];
+  NameCache cache;
+  lw_walk walk{};
   std::vector<uint64_t> elsewhere;
   std::vector<std::vector<lw_activation>> outer;  // of user scopes: the frames around them, by depth
 
