@@ -66,9 +66,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_job_and_its_ranks_have_a_tree_each(project: Path) -> None:
     assert {path.name for path in project.glob("*.lw")} == {
         "train.lw", "job-rank0.lw", "job-rank1.lw", "serve.lw", "cache.lw", "cheap.lw", "today.lw",
+        "week.lw",
     }  # fmt: skip
     assert load(project / "train.lw").info.step_count >= 50
     assert load(project / "monday.lwtree").info.step_count > load(project / "job-rank0.lw").info.step_count
+
+
+def test_the_hours_of_a_long_job_are_the_job(project: Path) -> None:
+    (hour,) = (project / "week-periods").iterdir()
+    assert hour.name.startswith("week-")
+    assert load(hour).info.step_count == load(project / "week.lw").info.step_count
 
 
 def test_the_steps_of_the_server_are_its_answers(project: Path) -> None:

@@ -92,10 +92,15 @@ def main() -> None:
     callbacks = empty.load()
     operators = _switch(callbacks.on, callbacks.off)
     # Collectors first: what CUPTI's records leave behind would be part of them.
-    for name, device in (("the collector without the device", False), ("the collector", True)):
-        if device and given.device == "cpu":
+    ways: dict[str, dict[str, bool]] = {
+        "the collector without device and frames": {"device": False, "frames": False},
+        "the collector without the device": {"device": False},
+        "the collector": {},
+    }
+    for name, options in ways.items():
+        if not options and given.device == "cpu":
             continue
-        collector = Native(device=device)
+        collector = Native(**options)
         measure(name, _switch(collector.on, collector.off))
         collector.close()
     measure("callbacks for each operator", operators)
