@@ -40,7 +40,7 @@ STEPS = {
 def pairs(measured: dict[str, Any], card: Peak) -> dict[str, Any]:
     """Gains of the planted kernels, 0 where nothing is predicted, and on how many the two are within a fifth."""
     found: dict[str, Any] = {}
-    for plant in (one for one in DEFECTS if one.name in measured):
+    for plant in DEFECTS:
         gain = gain_of(verdict(plant), prod(plant.grid), card)
         of = measured[plant.name]["gain"]
         times = 0.0 if gain is None else gain.times

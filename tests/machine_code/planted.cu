@@ -194,25 +194,6 @@ extern "C" __global__ void __launch_bounds__(64) too_much_shared_mended(const fl
     with_shared<1024>(x, out, n);
 }
 
-// A tile that is filled once and worked on for long, by the only warp of a multiprocessor's few blocks.
-template <int SIDE>
-__device__ void smoothed(const float* RESTRICT x, float* RESTRICT out, int n, int rounds) {
-    __shared__ float tile[SIDE][33];
-    for (int row = 0; row < SIDE; row++) tile[row][threadIdx.x] = x[(size_t)blockIdx.x * n + row * 32 + threadIdx.x];
-    for (int round = 0; round < rounds; round++)
-        for (int row = 1; row + 1 < SIDE; row++)
-            tile[row][threadIdx.x] = (tile[row - 1][threadIdx.x] + tile[row + 1][threadIdx.x]) * 0.5f;
-    for (int row = 0; row < SIDE; row++) out[(size_t)blockIdx.x * n + row * 32 + threadIdx.x] = tile[row][threadIdx.x];
-}
-
-extern "C" __global__ void __launch_bounds__(32) tall_tile(const float* RESTRICT x, float* RESTRICT out, int n, int rounds) {
-    smoothed<360>(x, out, n, rounds);
-}
-
-extern "C" __global__ void __launch_bounds__(32) tall_tile_mended(const float* RESTRICT x, float* RESTRICT out, int n, int rounds) {
-    smoothed<40>(x, out, n, rounds);
-}
-
 // Values that are needed after the loop only are held in registers all along.
 template <bool HELD>
 __device__ void factors_after(const float* RESTRICT x, const float* RESTRICT factors, float* out, int n) {

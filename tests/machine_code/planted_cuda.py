@@ -45,7 +45,6 @@ DEFECTS = (
     Plant("too_few_registers", "spills", (1024, 1, 1), (264, 1, 1), mended_grid=(132, 1, 1)),
     Plant("local_array", "spills", grid=(792, 1, 1)),
     Plant("too_much_shared", "occupancy", (64, 1, 1), (528, 1, 1), mended_grid=(4224, 1, 1)),
-    Plant("tall_tile", "occupancy", (32, 1, 1), (2112, 1, 1)),
     Plant("held_values", "occupancy", (128, 1, 1), (264, 1, 1), mended_grid=(2112, 1, 1)),
     Plant("odd_and_even", "divergence"),
     Plant("one_sum", "atomics", grid=(1056, 1, 1)),

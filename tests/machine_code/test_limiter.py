@@ -33,6 +33,12 @@ def test_too_few_warps_matter_where_too_few_loads_are_on_their_way() -> None:
     assert "occupancy" not in names(many)
 
 
+def test_hardly_a_warp_matters_without_loads_too() -> None:
+    work = ("LDS R8, [R1]", "FADD R5, R8, R5")
+    assert names(verdict(*work, shared=150_000, threads=128))[0] == "occupancy"
+    assert "occupancy" not in names(verdict(*work, shared=50_000, threads=128))  # four blocks: four warps a scheduler
+
+
 def test_a_product_out_of_shared_memory_may_be_limited_by_that() -> None:
     reused = ["LDS.128 R8, [R1]", *["FFMA R9, R8, R10, R9"] * 32]
     assert names(verdict(*reused))[0] == "no tensor cores"
