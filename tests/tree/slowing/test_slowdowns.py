@@ -24,9 +24,10 @@ def shares(random: np.random.Generator, places: int = 50) -> np.ndarray:
 
 
 @pytest.fixture(autouse=True)
-def _blocks_as_long_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step here takes no time, so that looking would seem to take all of it."""
+def _nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step here takes no time: looking would seem to take all of it, and so would whoever else has the processor."""
     monkeypatch.setattr(lookout, "_COST", 1e9)
+    monkeypatch.setattr(ProcessorWait, "ns", lambda _: 0)
 
 
 @pytest.mark.parametrize("noise", ["quiet", "noisy", "interrupted", "periodic", "wandering"])
