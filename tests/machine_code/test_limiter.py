@@ -90,3 +90,16 @@ def test_tiles_that_are_waited_for_matter_where_few_blocks_are_there() -> None:
     assert "synchronous copies" not in names(verdict(*copies, *products, registers=64))
     ahead = (copies[0], *products, *copies[1:])
     assert "synchronous copies" not in names(verdict(*ahead, registers=128))
+
+
+def test_conflicts_outside_of_the_hottest_loop_count_where_they_take_longest() -> None:
+    def kernel(stride: str, loops: int = 1) -> Verdict:
+        apart = ("S2R R0, SR_TID.X", f"IMAD R21, R0, {stride}, R7", *["LDS R9, [R21]", "STS [R21], R9"] * 32)
+        hot = (".L_x_0:", *["LDS.128 R8, [R22]", "FADD R5, R8, R5"] * loops, "@P0 BRA `(.L_x_0)")
+        return verdict(*apart, *hot, loop=False)
+
+    found = kernel("0x80").limits[0]
+    assert found.name == "bank conflicts"
+    assert "outside of its hottest loop" in found.why
+    assert names(kernel("0x84"))[0] != "bank conflicts"
+    assert names(kernel("0x80", loops=400))[0] != "bank conflicts"

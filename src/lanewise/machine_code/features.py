@@ -93,6 +93,7 @@ class Features:
     fresh: float
     parting: Place | None
     quotients: int = 0
+    conflicting: tuple[tuple[Instruction, Access], ...] = ()
     long_divisions: int = 0
     reductions: int = 0
     waits_for_copies: Instruction | None = None
@@ -184,10 +185,31 @@ def features_of(code: Function, block: tuple[int, int, int] = (0, 0, 0)) -> Feat
         fresh=_fresh(code, inside),
         parting=code.instructions[found.parting[0]].place if found.parting else None,
         quotients=sum(map(_is_quotient, body)) if any(map(_is_reciprocal, code.instructions)) else 0,
+        conflicting=_conflicting(code, loops, loop, found.by_index),
         long_divisions=sum(map(_divides_by_call, body)),
         reductions=sum(map(_reduces_angle, body)),
         waits_for_copies=_waits_for_copies(body) if loop is not None else None,
     )
+
+
+def _conflicting(
+    code: Function, loops: list[Loop], hottest: Loop | None, accesses: dict[int, Access]
+) -> tuple[tuple[Instruction, Access], ...]:
+    if hottest is None:
+        return ()
+    rounds = [_ROUNDS ** sum(at in loop for loop in loops) for at in range(len(code.instructions))]
+    outside = {
+        at: access
+        for at, access in accesses.items()
+        if at not in hottest and code.instructions[at].name in SHARED_ACCESSES
+    }
+    vain = sum(rounds[at] * (access.pieces - access.least) for at, access in outside.items())
+    if vain < _MUCH * sum(rounds):
+        return ()
+    return tuple((code.instructions[at], access) for at, access in outside.items() if access.pieces > access.least)
+
+
+_MUCH = 0.5
 
 
 def _is_reciprocal(one: Instruction) -> bool:

@@ -288,11 +288,15 @@ def _of_lines(features: Features, where: str) -> Iterator[Limiter]:
 
 def _of_banks(features: Features, where: str) -> Iterator[Limiter]:
     """Accesses of a warp to shared memory that meet in a bank."""
-    rounds = sum(access.pieces for access in features.shared)
-    least = sum(access.least for access in features.shared)
+    accesses, place = features.shared, features.place_of(SHARED)
+    rounds, least = _rounds_of(accesses)
     if rounds < 2 * least or rounds - least < _CONFLICTS * features.size:
-        return
-    worst = max(features.shared, key=lambda access: access.pieces / access.least)
+        if not features.conflicting:
+            return
+        accesses, where = tuple(access for _, access in features.conflicting), "outside of its hottest loop"
+        place = features.conflicting[0][0].place
+        rounds, least = _rounds_of(accesses)
+    worst = max(accesses, key=lambda access: access.pieces / access.least)
     apart = f" ({abs(worst.apart):,} bytes apart)" if worst.apart else ""
     yield Limiter(
         "bank conflicts",
@@ -300,8 +304,13 @@ def _of_banks(features: Features, where: str) -> Iterator[Limiter]:
         f"threads of a warp meet in a bank of shared memory {where}: {rounds} rounds for what would take {least}; the "
         f"worst access{apart} takes {worst.pieces} instead of {worst.least}",
         "make the rows of the tile one element longer, or swizzle the columns (`column ^ row`)",
-        features.place_of(SHARED),
+        place,
     )
+
+
+def _rounds_of(accesses: tuple[Access, ...]) -> tuple[int, int]:
+    """Rounds that accesses to shared memory take, and at best."""
+    return sum(one.pieces for one in accesses), sum(one.least for one in accesses)
 
 
 def _of_threads(features: Features, where: str) -> Iterator[Limiter]:
