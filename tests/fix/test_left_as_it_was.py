@@ -52,7 +52,7 @@ def seen() -> dict[str, Any]:
         "threads": sorted(one.name for one in threading.enumerate() if one.name != "subproc_worker_timer"),
         "exceptions": (sys.excepthook, sys.unraisablehook, threading.excepthook),
         "traces": (sys.gettrace(), sys.getprofile()),
-        "garbage": (gc.isenabled(), gc.get_threshold(), len(gc.callbacks), gc.get_freeze_count()),
+        "garbage": (gc.isenabled(), gc.get_threshold(), len(gc.callbacks), gc.get_freeze_count() > 0),
         "warnings": list(warnings.filters),
         "streams": (sys.stdout, sys.stderr, faulthandler.is_enabled()),
         "environment": dict(os.environ),

@@ -55,7 +55,8 @@ static void finish(lw_walk* walk, int total) {
 #elif PY_VERSION_HEX >= 0x030D0000
 #define CODE(frame) ((const void*)(frame)->f_executable)
 #define LOCAL(frame) ((const void*)(frame)->localsplus[0])
-#define NOT_PYTHON(frame) ((frame)->owner == FRAME_OWNED_BY_CSTACK)
+// A constructor has a frame of the interpreter's around that of `__init__`, which only its code tells apart.
+#define NOT_PYTHON(frame) ((frame)->owner == FRAME_OWNED_BY_CSTACK || _PyFrame_IsIncomplete(frame))
 #elif PY_VERSION_HEX >= 0x030C0000
 #define CODE(frame) ((const void*)(frame)->f_code)
 #define LOCAL(frame) ((const void*)(frame)->localsplus[0])
