@@ -352,6 +352,10 @@ def _is_product(features: Features) -> bool:
     )
 
 
+def _few_warps(why: str, more: str = "") -> Limiter:
+    return Limiter("occupancy", True, why, f"smaller tiles, or more warps for a tile{more}")
+
+
 def _split(features: Features) -> Access | None:
     """The worst of the stores, if together they fill pieces of memory of which each writes a small part: a store goes on to
     the next cache as it is."""
@@ -398,26 +402,16 @@ def _of_memory(
     narrow = sum(number for width, number in moved.items() if width <= 32)
     computes = features.size > _INSTRUCTIONS_PER_BYTE * (bits + stored) / 8
     kept_out = _KEPT_OUT_BY.get(kept_out_by, "").format(kernel.registers, kernel.shared)
+    held = f"a multiprocessor holds {resident} of its blocks, {_percent(occupancy)} of its warps, because of {kept_out}"
     if features.chained is not None:
         pass
     elif _most(tiny, moved.total()):
         yield _narrow(features, tiny, 2, where)
     elif few and 0 < occupancy < _LOW_OCCUPANCY and kept_out and not features.tensor:
-        yield Limiter(
-            "occupancy",
-            True,
-            f"a multiprocessor holds {resident} of its blocks, {_percent(occupancy)} of its warps, because of "
-            f"{kept_out}: too few loads are on their way at a time",
-            "smaller tiles, or more warps for a tile; or more loads at a time per thread (unrolling, async copies)",
-        )
+        more = "; or more loads at a time per thread (unrolling, async copies)"
+        yield _few_warps(f"{held}: too few loads are on their way at a time", more)
     elif not bits and 0 < occupancy <= _FEW_WARPS and kept_out and not features.tensor:
-        yield Limiter(
-            "occupancy",
-            True,
-            f"a multiprocessor holds {resident} of its blocks, {_percent(occupancy)} of its warps, because of "
-            f"{kept_out}: while one waits, hardly another one works",
-            "smaller tiles, or more warps for a tile",
-        )
+        yield _few_warps(f"{held}: while one waits, hardly another one works")
     elif few and not computes and _most(narrow, moved.total()):
         yield _narrow(features, narrow, 4, where)
     elif (access := _split(features)) is not None:
