@@ -13,7 +13,6 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
-from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.gate import correctness, kept, tolerances
 from lanewise.fix.gate.correctness import Correctness, Result
 from lanewise.fix.gate.kept import Kept
