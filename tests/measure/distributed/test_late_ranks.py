@@ -140,7 +140,9 @@ def stage(number: int, **kernels: tuple[float, int]) -> RankSummary:
     [((3.0, 6), (0.9, 12), 3.0), ((3.0, 6), (1.9, 24), 4.4), ((0.4, 2), (1.9, 24), 1.4), ((0.4, 2), (0.9, 12), 0.0)],
     ids=["own kernels", "both", "more of the same", "its part"],
 )
-def test_a_stage_is_not_late_by_its_part_of_the_model(own: tuple[float, int], more: tuple[float, int], ms: float) -> None:
+def test_a_stage_is_not_late_by_its_part_of_the_model(
+    own: tuple[float, int], more: tuple[float, int], ms: float
+) -> None:
     """A stage computes one gradient more than another: that is no part of what makes it late."""
     first = stage(0, gemm=(4.0, 8), gradient=(0.5, 8))
     second = stage(1, gemm=(4.0, 8), gradient=more, own=own)

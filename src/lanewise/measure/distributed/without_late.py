@@ -22,7 +22,7 @@ from lanewise.measure.distributed.together.next_latest import gain_of_job
 from lanewise.measure.distributed.together.replayed_together import RanksTogether
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
-from lanewise.replay.undistort import slower
+from lanewise.replay.undistort import FAR_SLOWER, LITTLE, USUAL_CLOCKS, slower
 
 __all__ = ["Delay", "Timed", "as_timed", "delay_of", "delays_of"]
 
@@ -130,11 +130,14 @@ def delay_of(
 
 
 def _as_long_as(timed: Timed, at: Callable[[float], float], recorded: float) -> float:
-    """The factor at which the host takes as long as was timed; 1 where no host within `_HOSTS`, or as slow as while it was
-    recorded, explains that."""
+    """The factor at which the host takes as long as was timed; 1 where it is the device that takes as long, and where no
+    host within `_HOSTS`, or as slow as while it was recorded, explains that."""
     target = timed.own_ns or timed.step_ns
     low, high = _HOSTS[0], 1.0 if timed.ahead else max(_HOSTS[1], recorded)
     if not at(low) < target < at(high):
+        return 1.0
+    now = at(1.0)
+    if now < target < USUAL_CLOCKS * now and at(FAR_SLOWER) < (1 + LITTLE) * now:
         return 1.0
     while high / low > 1.005:
         middle = (low * high) ** 0.5
