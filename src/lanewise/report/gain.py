@@ -47,7 +47,7 @@ def why_not(finding: Finding) -> str:
 def step_text(regime: RegimeSummary, *, marked: bool = True, watched: bool = False, brief: bool = False) -> str:
     """ "about 2.2 ms per step without the profiler (1.8 to 2.7); 4.3 ms as recorded": measured where it was measured.
 
-    Of a tree that was watched, without and with watching. `brief`: without the step as recorded where the real one is known.
+    Of a tree that was watched, without and with watching. `brief`: the step as recorded only where the real one is unknown.
     """
     step, low, high, recorded = (
         format_quantity("time", us * 1e3)

@@ -77,9 +77,8 @@ def start(order: dict[str, Any]) -> None:
     Afterwards(recording, roll, **told, log=log).register()
     if roll is None and sys.stderr is not None and sys.stderr.isatty():
         # Importing torch takes seconds, and so may the first steps: somebody waits.
-        log(
-            f"running the program: {'recording all of it' if options.whole else 'its first steps are timed, then some recorded'}"
-        )
+        how = "all of it is recorded" if options.whole else "some of its steps are timed, then some recorded"
+        log(f"running the program: {how}")
     recording.start()
 
 

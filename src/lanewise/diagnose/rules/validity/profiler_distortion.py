@@ -19,8 +19,8 @@ _RANGE = (
     "are too long by about that; shares are of the step without the profiler."
 )
 _UNKNOWN = (
-    "Steps vary too much to tell what recording did to them ({low} to {high} as long): record again while nothing else runs "
-    "on the machine. They took {recorded} with the profiler, {unprofiled} without it; shares are no better known."
+    "Steps vary too much to tell what recording did to them ({low} to {high} as long): record again while nothing else "
+    "runs on the machine. They took {recorded} with the profiler, {unprofiled} without it; shares are no better known."
 )
 
 
@@ -28,8 +28,8 @@ _UNKNOWN = (
     "MEA105",
     "profiler-distortion",
     kind="validity",
-    title="Recording made the step {ratio} as long: {recorded} instead of {unprofiled}. Recorded host times are too long by "
-    "about that; shares are of the step without the profiler.",
+    title="Recording made the step {ratio} as long: {recorded} instead of {unprofiled}. Recorded host times are too long "
+    "by about that; shares are of the step without the profiler.",
 )
 def profiler_distortion(
     facts: Facts, *, ratio_from: float = 1.2, range_from: float = 1.5, noise_from: float = 3.0
