@@ -18,9 +18,9 @@ from typing import Any, cast
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
 from lanewise.fix.guard.ground import Ground
-from lanewise.fix.guard.known_call import Fits, KnownCall, known_call
-from lanewise.fix.guard.memory import STILL, Still
+from lanewise.fix.guard.known_call import OTHER, Fits, KnownCall, Take, known_call
 from lanewise.fix.guard.process_state import process_state, watches
+from lanewise.fix.guard.still import Still
 from lanewise.fix.subject import Entry
 from lanewise.fix.torch_types import Module
 from lanewise.fix.typed_torch import torch
@@ -47,8 +47,8 @@ _MOST_REFUSED = 256
 _MOST_KNOWN = 4
 """Kinds that a call is compared with before its own is found out: telling one takes 0.5 us, finding it out 3 to 60."""
 
-_OfKind = Callable[[Still], Fits]
-_Recent = tuple[Fits, tuple[Any, ...], Still]
+_OfKind = tuple[Fits, Callable[[Still], Take]]
+_Recent = tuple[Take, tuple[Any, ...]]
 
 
 class Dispatch:
@@ -79,7 +79,7 @@ class Dispatch:
         # By key: what compares calls with one of this kind; and with the state of the process beside it.
         self._written: dict[tuple[Any, ...], KnownCall] = {}
         self._known: dict[tuple[Any, ...], _OfKind] = {}
-        # Of the last kinds, what tells that the next call is of one: one value, as threads may call at the same time.
+        # Of the last kinds, what takes the next call if it is of one: one value, as threads may call at the same time.
         self._recent: tuple[_Recent, ...] = ()
         self._learning = False
         self._withdrawn = ""
@@ -139,12 +139,10 @@ class Dispatch:
         # Inside somebody else's compiled region the original is what can be traced.
         if _in_compiler():
             return self._run(args, kwargs)
-        for known, key, _ in self._recent:
-            if known(args, kwargs):
-                self.hits += 1
-                if self._by_kind is not None:
-                    return self._by_kind(key, args, kwargs)
-                return self.fast(*args, **kwargs) if kwargs else self.fast(*args)
+        for take, _ in self._recent:
+            result = take(self, args, kwargs)
+            if result is not OTHER:
+                return result
         return self._closely(args, kwargs)
 
     def _closely(self, args: Any, kwargs: Any) -> Any:
@@ -170,7 +168,7 @@ class Dispatch:
                 return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
             self._learn(key, args, kwargs)
         if known is not None and still is not None and alone:
-            self._remember((known(still), key, still))
+            self._remember((known[1](still), key))
         self.hits += 1
         result = self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
         if self.learning:
@@ -189,13 +187,14 @@ class Dispatch:
     def _known_kind(self, args: Any, kwargs: Any) -> tuple[Any, _OfKind | None]:
         """The key of a call's kind, and what tells of another call that it is of this kind."""
         for key, known in tuple(self._known.items()):
-            if known(STILL)(args, kwargs):
+            if known[0](args, kwargs) is True:
                 return key, known
         key = call_key(args, kwargs, False if self._module is None else self._module.training)
         if (written := self._written.get(key)) is None:
             return key, None
         # Whatever else has changed of the process does not decide about the kind. Threads look at it meanwhile: a new one.
-        known = partial(written, *process_state())
+        alike, modes = process_state()
+        known = written.fits(alike, modes), partial(written.take, alike, modes, key)
         others = [(one, before) for one, before in self._known.items() if one != key]
         self._known = {key: known, **dict(others[: _MOST_KNOWN - 1])}
         return key, known
@@ -203,7 +202,7 @@ class Dispatch:
     def _learn(self, key: Any, args: Any, kwargs: Any) -> None:
         self.proven[key] = call_kind((args, kwargs), False if self._module is None else self._module.training)
         self._refused.clear()
-        if (written := known_call(args, kwargs)) is not None:
+        if (written := known_call(args, kwargs, self._by_kind is not None)) is not None:
             self._written[key] = written
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Any:
