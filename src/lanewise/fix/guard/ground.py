@@ -262,7 +262,7 @@ class Ground:
         now = words.now()
         if shared:
             now[-1] = self._holding - 1  # without the one that was counting
-        return Still.of([True] if tale is None else tale.unchanged, words, now, contents.held, asked)
+        return Still([True] if tale is None else tale.unchanged, words, now, contents.held, asked)
 
     def _of_the_same_classes(self) -> bool:
         return list(map(type, self._modules)) == self._types

@@ -20,15 +20,13 @@ from typing import Any, NamedTuple
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import ALIGNED
 from lanewise.fix.guard.code_reads import HEAP_TYPE
-from lanewise.fix.guard.process_state import how_many_modes
 from lanewise.fix.guard.still import Still
+from lanewise.fix.guard.written import NO, Questions, function
 from lanewise.fix.typed_torch import torch
 
 _dispatch: Any = torch_part("torch.utils._python_dispatch")
 
-__all__ = ["OTHER", "Fits", "KnownCall", "Take", "known_call"]
-
-_place: Any = torch.Tensor.data_ptr
+__all__ = ["KnownCall", "known_call"]
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _BY_IDENTITY = (bool, type(None), type(...), torch.dtype, torch.layout, torch.memory_format)
@@ -37,23 +35,30 @@ _WHOLE = (torch.nn.Module, torch.optim.Optimizer)
 _MOST = 500
 """Tensors and other values of a call that are written out."""
 
-Fits = Callable[[tuple[Any, ...], dict[str, Any]], Any]
-"""Of a call: True if it is of the kind, `OTHER` if it is not."""
-Take = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-"""Of a dispatch and a call: what its fast path makes of it, `OTHER` if it is of another kind or something has changed."""
-
-OTHER = object()
-
 
 class KnownCall(NamedTuple):
-    """A kind of calls, with the state of the process as given.
+    """A kind of calls: what asks about a call whether it is of it, and the lines that call the fast path with it."""
 
-    Attributes:
-        fits: makes what tells these calls. take: the same for a key and what the fast path stands on: what takes them.
-    """
+    questions: Questions
+    call: Sequence[str]
 
-    fits: Callable[[Callable[[], bool], int], Fits]
-    take: Callable[[Callable[[], bool], int, Any, Still], Take]
+    def fits(self, process: Questions) -> Callable[[Any, Any], Any]:
+        """What says True of the arguments of a call of this kind, with the state of the process as given."""
+        return function("args, kwargs", [self.questions, process], ["return True"])
+
+    def take(self, process: Questions, key: Any, still: Still) -> Callable[[Any, Any, Any], Any]:
+        """What makes of a dispatch and the arguments of such a call what the fast path does, while nothing has changed."""
+        return function("self, args, kwargs", [self.questions, process, still.questions], self.call, key=key)
+
+    def take_first(self, process: Questions, key: Any, still: Still, in_compiler: Any) -> Callable[..., Any]:
+        """The same as the `__call__` of a dispatch, whose `otherwise` takes all other calls."""
+        called = Questions(["if in_compiler(): return self.run(args, kwargs)"], {"in_compiler": in_compiler})
+        asked = [self.questions, process, still.questions]
+        asked = [Questions([line.replace(NO, _OTHERWISE) for line in one.lines], one.names) for one in asked]
+        return function("self, *args, **kwargs", [called, *asked], self.call, key=key)
+
+
+_OTHERWISE = "return self.otherwise(args, kwargs)"
 
 
 def known_call(args: tuple[Any, ...], kwargs: dict[str, Any], by_kind: bool) -> KnownCall | None:
@@ -70,9 +75,11 @@ def known_call(args: tuple[Any, ...], kwargs: dict[str, Any], by_kind: bool) -> 
     written = _Written()
     try:
         given = [*written.each("args", args), *written.named("kwargs", kwargs)]
-        return written.functions(
-            _call("self._by_kind", "key, args, kwargs") if by_kind else _call("self.fast", _as_given(given, kwargs))
-        )
+        called = "by_kind(key, args, kwargs)" if by_kind else f"fast({_as_given(given, kwargs)})"
+        # An attribute of the object is read faster than called as a method.
+        read = "by_kind = self.by_kind" if by_kind else "fast = self.fast"
+        questions = written.questions()
+        return questions and KnownCall(questions, ["self.hits += 1", read, f"return {called}"])
     except Exception:  # sparse, without memory, or of a kind that is not compared
         return None
 
@@ -113,28 +120,16 @@ class _Written:
         self._all(parts, values.values())
         return parts
 
-    def functions(self, call: Sequence[str]) -> KnownCall | None:
+    def questions(self) -> Questions | None:
         tensors = list(self._tensors.values())
         if not tensors or not (same := _comparison(tensors))(*tensors):  # the same tensor twice
             return None
-        self._names |= {"same": same, "place": _place, "how_many_modes": how_many_modes, "OTHER": OTHER}
+        self._names |= {"same": same, "place": torch.Tensor.data_ptr}
         self._unless(f"not same({', '.join(self._tensors)})")
         aligned = {True: "", False: " == 0"}
         places = [f"place({name}) % {ALIGNED + 1}{aligned[_is_aligned(one)]}" for name, one in self._tensors.items()]
         self._unless(" or ".join(places))
-        self._unless("not alike() or how_many_modes() != modes")
-        # As `Still.holds`; another call would take longer.
-        still = ["if not unchanged or (words is not None and words[at].tobytes() != seen): return OTHER"]
-        still += ["if rest is not None and not rest(): return OTHER"]
-        for made, given, known, lines in (
-            ("fits", "", "args, kwargs", ["return True"]),
-            ("take", ", key, still", "self, args, kwargs", [*still, "self.hits += 1", *call]),
-        ):
-            source = [f"def {made}(alike, modes{given}):"]
-            source += ["    unchanged, words, at, seen, rest = still"] if given else []
-            source += [f"    def known({known}):", *(f"        {line}" for line in [*self._lines, *lines])]
-            exec("\n".join([*source, "    return known"]), self._names)
-        return KnownCall(self._names["fits"], self._names["take"])
+        return Questions(self._lines, self._names)
 
     def _all(self, names: Sequence[str], values: Iterable[Any]) -> None:
         for name, value in zip(names, values, strict=True):
@@ -164,7 +159,7 @@ class _Written:
             raise TypeError
 
     def _unless(self, differs: str) -> None:
-        self._lines.append(f"if {differs}: return OTHER")
+        self._lines.append(f"if {differs}: {NO}")
 
     def _named(self, value: Any) -> str:
         name = f"c{len(self._names)}"
@@ -176,11 +171,6 @@ class _Written:
         if self._count > _MOST:
             raise TypeError
         return f"v{self._count}"
-
-
-def _call(function: str, given: str) -> list[str]:
-    """Not as a method: an attribute of the object is read faster."""
-    return [f"called = {function}", f"return called({given})"]
 
 
 def _as_given(values: Sequence[str], kwargs: dict[str, Any]) -> str:

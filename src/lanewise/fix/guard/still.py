@@ -1,18 +1,18 @@
 """How to find out in a few steps that nothing has changed of what a fast path stands on.
 
-What is few is written out as a function, value by value, since a loop takes three times as long; what is many is read from
-memory at once.
+What is few is asked value by value, what is many is read from memory at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from ctypes import c_uint64
-from functools import lru_cache
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
 from lanewise.fix.guard.memory import Words
+from lanewise.fix.guard.written import NO, Questions, function
 
 __all__ = ["Held", "Still"]
 
@@ -27,65 +27,51 @@ class Held(NamedTuple):
     values: Sequence[Any] = ()
 
 
-class Still(NamedTuple):
-    """What tells that nothing has changed.
+class Still:
+    """What tells that nothing has changed; it keeps alive what it compares with.
 
     Attributes:
-        unchanged: is empty as soon as something has. words, at, seen: `words[at].tobytes()` is what is there now, and what
-            was; None if it is not asked. rest: what else has to be asked, and keeps alive what it compares with.
+        questions: the same, to be asked along with others.
+
+    Args:
+        unchanged: is empty as soon as something has. words, seen: words of memory, and what was in them. others: what else
+            is asked.
     """
 
-    unchanged: list[bool]
-    words: Any
-    at: Any
-    seen: bytes
-    rest: Callable[[], bool] | None
+    def __init__(
+        self, unchanged: list[bool], words: Words, seen: Any, held: Held, others: Sequence[Callable[[], bool]]
+    ) -> None:
+        lines, names = [f"if not unchanged: {NO}"], dict[str, Any](unchanged=unchanged)
+        if len(words.places) > _FEW:
+            lines.append(f"if words[at].tobytes() != seen: {NO}")
+            names |= {"words": words.array, "at": words.at, "seen": seen.tobytes()}
+        elif words.places:
+            lines.append(f"if {' or '.join(f'word{at}.value != seen{at}' for at in range(len(seen)))}: {NO}")
+            names |= {f"word{at}": c_uint64.from_address(place) for at, place in enumerate(words.places)}
+            names |= {f"seen{at}": one for at, one in enumerate(seen.tolist())}
+        if held.values or held.lists:
+            lines += _ask(held)
+            names |= {f"list{at}": one for at, one in enumerate(held.lists)}
+            names |= {f"cell{at}": one for at, one in enumerate(held.cells)}
+            names |= {f"kept{at}": one for at, one in enumerate(held.values)}
+        lines += [f"if not other{at}(): {NO}" for at in range(len(others))]
+        names |= {f"other{at}": one for at, one in enumerate(others)}
+        self.questions = Questions(lines, names)
 
-    @classmethod
-    def of(
-        cls, unchanged: list[bool], words: Words, seen: Any, held: Held, others: Sequence[Callable[[], bool]]
-    ) -> Still:
-        """Of words of memory and what was in them, what is held, and other things that are asked."""
-        few = words.places if len(words.places) <= _FEW else []
-        rest = None
-        if few or held.lists or held.cells or others:
-            asks = _written(tuple(map(len, held.lists)), len(held.cells), len(few), len(others))
-            read = [c_uint64.from_address(place) for place in few]
-            rest = asks(held.lists, held.cells, held.values, read, seen.tolist() if few else (), others)
-        if few or not words.places:
-            return cls(unchanged, None, None, b"", rest)
-        return cls(unchanged, words.array, words.at, seen.tobytes(), rest)
+    @cached_property
+    def _asked(self) -> Callable[[], Any]:
+        return function("", [self.questions], ["return True"])
 
     def holds(self) -> bool:
         """Whether nothing has."""
-        if not self.unchanged or (self.words is not None and self.words[self.at].tobytes() != self.seen):
-            return False
-        return self.rest is None or self.rest()
+        return self._asked() is True
 
 
-@lru_cache(maxsize=64)
-def _written(lengths: tuple[int, ...], cells: int, words: int, others: int) -> Callable[..., Callable[[], bool]]:
-    """For so many lists of these lengths, variables, words and others: what makes the function that asks about them."""
-    groups = [[f"v{at}_{number}" for number in range(length)] for at, length in enumerate(lengths)]
-    held = [*chain.from_iterable(groups), *(f"c{at}.cell_contents" for at in range(cells))]
-    asked = [f"w{at}.value == s{at}" for at in range(words)]
-    asked += [f"{value} is k{at}" for at, value in enumerate(held)]
-    asked += [f"o{at}()" for at in range(others)]
-    lines = [f"[{', '.join(names)}] = l{at}" for at, names in enumerate(groups)]
-    given = {"l": len(lengths), "c": cells, "k": len(held), "w": words, "s": words, "o": others}
-    source = f"""
-def of({", ".join(f"all_{name}" for name in given)}):
-    {"; ".join(f"[{', '.join(f'{name}{at}' for at in range(count))}] = all_{name}" for name, count in given.items())}
-
-    def still():
-        try:
-            {"; ".join(lines) or "pass"}
-            return {" and ".join(asked)}
-        except ValueError:  # of another length; or a variable that is not filled
-            return False
-
-    return still
-"""
-    names: dict[str, Any] = {}
-    exec(source, names)
-    return names["of"]
+def _ask(held: Held) -> list[str]:
+    groups = [[f"held{at}_{number}" for number in range(len(one))] for at, one in enumerate(held.lists)]
+    variables = [f"held{at}" for at in range(len(held.cells))]
+    read = [f"    [{', '.join(names)}] = list{at}" for at, names in enumerate(groups)]
+    read += [f"    {name} = cell{at}.cell_contents" for at, name in enumerate(variables)]
+    differ = [f"{name} is not kept{at}" for at, name in enumerate([*chain.from_iterable(groups), *variables])]
+    lines = ["try:", *read, "except ValueError:", f"    {NO}  # of another length; or a variable that is not filled"]
+    return [*lines, f"if {' or '.join(differ)}: {NO}"] if differ else lines
