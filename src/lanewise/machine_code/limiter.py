@@ -437,7 +437,6 @@ def _of_memory(
         what = f"for {(bits + stored) // 8} bytes that a thread moves" if bits + stored else "and no byte moved"
         yield Limiter("math", False, f"{features.size} instructions {where} {what}")
     else:
-        loads = [
-            f"{number} load{'s' * (number > 1)} of {width // 8} bytes" for width, number in sorted(moved.items(), reverse=True)
-        ]
-        yield Limiter("memory", False, f"it mostly moves data; per thread {where}: {', '.join(loads) or 'no loads'}")
+        by_width = sorted(moved.items(), reverse=True)
+        said = ", ".join(f"{number} load{'s' * (number > 1)} of {width // 8} bytes" for width, number in by_width)
+        yield Limiter("memory", False, f"it mostly moves data; per thread {where}: {said or 'no loads'}")

@@ -39,10 +39,20 @@ Named = TypeVar("Named")
     "--target", metavar="SM", default="90", show_default=True, help="Compute capability to compile for: 80, 90, 100."
 )
 @click.option(
-    "--warps", metavar="N", type=click.IntRange(1, 32), default=4, show_default=True, help="Warps of a Triton kernel's block."
+    "--warps",
+    metavar="N",
+    type=click.IntRange(1, 32),
+    default=4,
+    show_default=True,
+    help="Warps of a Triton kernel's block.",
 )
 @click.option(
-    "--stages", metavar="N", type=click.IntRange(1, 16), default=3, show_default=True, help="Stages of its pipelined loops."
+    "--stages",
+    metavar="N",
+    type=click.IntRange(1, 16),
+    default=3,
+    show_default=True,
+    help="Stages of its pipelined loops.",
 )
 @click.option(
     "--block", metavar="X[,Y[,Z]]", default=None, help="Threads of a block, where the code does not say: `256`, `32,8`."

@@ -30,7 +30,9 @@ __all__ = ["ranks"]
 
 @click.command()
 @click.argument("sources", metavar="TRACE|DIR...", nargs=-1, required=True)
-@click.option("-n", "--limit", metavar="N", type=click.IntRange(min=1), default=10, show_default=True, help="Rows per table.")
+@click.option(
+    "-n", "--limit", metavar="N", type=click.IntRange(min=1), default=10, show_default=True, help="Rows per table."
+)
 @click.option(
     "--on",
     "way",

@@ -64,9 +64,7 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file; by default a number is put into the name.")
 @click.option("--every", metavar="N", type=click.IntRange(1), help="Watch only K of every N steps: see --steps.")
-@click.option(
-    "--steps", metavar="K", type=click.IntRange(1), default=1, show_default=True, help="The K of --every."
-)
+@click.option("--steps", metavar="K", type=click.IntRange(1), default=1, show_default=True, help="The K of --every.")
 @click.option(
     "--budget",
     metavar="SHARE",
@@ -142,7 +140,12 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     help="The same on POST /record?steps=20 to this port of 127.0.0.1; 0 takes a free one.",
 )
 @click.option(
-    "--record-steps", metavar="N", type=click.IntRange(1, 1000), default=10, show_default=True, help="Steps of such a recording."
+    "--record-steps",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Steps of such a recording.",
 )
 @click.option(
     "--record-keep",
