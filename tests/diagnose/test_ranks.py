@@ -42,6 +42,16 @@ def test_traces_without_a_common_collective_are_refused() -> None:
         job_of([rank(0), Facts(b.build())])
 
 
+def test_ranks_of_two_jobs_in_one_folder_are_told_apart(tmp_path: Path) -> None:
+    for name, numbers in ((GOOD, (0, 1)), (PIPELINE, (2, 3))):
+        for number in numbers:
+            shutil.copy(job_paths(name)[number], tmp_path)
+    said = told("ranks", str(tmp_path))
+    assert said.startswith("Ranks 0, 1 exchange nothing with ranks 2, 3: these are traces of more than one job")
+    for name in (GOOD, PIPELINE):
+        assert "exchange nothing" not in told("ranks", *map(str, job_paths(name)))
+
+
 # -- the verbs ----------------------------------------------------------------------------------------------------------
 
 

@@ -126,7 +126,7 @@ def told_of_job(
         tables["excess"] = Source("What late ranks do more", _excess(job), _EXCESS)
     communication = communication_section(job, together)
     tables |= communication.tables
-    told = [*_late(job, delays, price), *_doubts(job, together), *communication.statements]
+    told = [*_apart(job, together), *_late(job, delays, price), *_doubts(job, together), *communication.statements]
     if replayed:
         rows = what_ifs(job, together, core_of)
         if rows:
@@ -224,6 +224,21 @@ def _without(job: Job, delays: list[Delay], price: float) -> list[TextBlock]:
             )
         )
     return said
+
+
+def _apart(job: Job, together: Matched) -> list[TextBlock]:
+    """That some ranks exchange nothing with the others, although all exchange something."""
+    parts = together.apart(len(job.ranks))
+    if len(parts) == 1 or len(parts) == len(job.ranks):
+        return []
+    names = [f"{'rank' if len(rows) == 1 else 'ranks'} {_listed([_name(job, row) for row in rows])}" for rows in parts]
+    return [
+        TextBlock(
+            "{one} exchange nothing with {others}: these are traces of more than one job, or ranks between them are "
+            "missing. They are compared all the same.",
+            {"one": text(names[0].capitalize()), "others": text(_listed(names[1:]))},
+        )
+    ]
 
 
 def _doubts(job: Job, together: Matched) -> list[TextBlock]:
