@@ -73,7 +73,13 @@ def operators(b: TraceBuilder) -> None:
             pass
 
 
-@pytest.mark.parametrize(("plant", "scales"), [(asleep, False), (operators, True)])
+def short_calls(b: TraceBuilder) -> None:
+    for _ in range(400):
+        with b.op("aten::add_", head=2.0, tail=2.0), b.op("aten::to", head=1.0):
+            pass
+
+
+@pytest.mark.parametrize(("plant", "scales"), [(asleep, False), (operators, True), (short_calls, False)])
 def test_a_timed_step_says_what_recording_cost_the_host(plant: Callable[[TraceBuilder], None], scales: bool) -> None:
     """A host that recording costs less or more than usual: its replay takes what was timed, asleep it is as long."""
     cores = [busy(0, 0, plant), busy(1, 1, plant)]

@@ -22,13 +22,16 @@ from lanewise.measure.distributed.together.next_latest import gain_of_job
 from lanewise.measure.distributed.together.replayed_together import RanksTogether
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
-from lanewise.replay.undistort import FAR_SLOWER, LITTLE, USUAL_CLOCKS, slower
+from lanewise.replay.undistort import COSTS, FAR_SLOWER, LITTLE, USUAL_CLOCKS, slower
 
 __all__ = ["Delay", "Timed", "as_timed", "delay_of", "delays_of"]
 
 _ONE_NS = 200_000
 """A stretch of the host this long without a row in it takes as long while it is recorded: sleep, other code, a loader."""
 
+
+_SHORT, _MANY = 2.0, 50.0
+"""Calls are short if they take less than so many times what a row usually costs, and this many more of them are a loop."""
 
 _TOGETHER = 8
 """Stages of a pipeline that are replayed together: the late one and those next to it."""
@@ -55,7 +58,8 @@ class Delay:
     def of(self, one: Excess) -> float:
         """By what a context's time is to be multiplied."""
         on_device = one.context.on_device and not _holds(one.context)
-        return 1.0 if on_device or _is_fixed(one.context, one.mine_ns, one.mine_count) else self.host_scale
+        fixed = on_device or _is_fixed(one.context, one.mine_ns, one.mine_count) or _is_short(one)
+        return 1.0 if fixed else self.host_scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,8 @@ def delay_of(
     removed += np.minimum(_of_held(core, graph.event[rank.own], 1.0 - left[rank.own]), graph.gap)
     even = np.where(graph.on_host, np.maximum(graph.gap - removed, 0.0) / host_factor, graph.gap)
     now = replace(graph, gap=even + removed)
-    fixed = np.minimum(_of_nodes(core, work, dict.fromkeys(_fixed(work), 1.0)), now.gap)
+    stays = _fixed(work) | {context for one in late.excess if _is_short(one) for context in one.members}
+    fixed = np.minimum(_of_nodes(core, work, dict.fromkeys(stays, 1.0)), now.gap)
 
     def at(factor: float) -> float:
         graph = slower(now, factor, fixed=fixed, held=held)
@@ -121,7 +126,7 @@ def delay_of(
     scale = _as_long_as(timed, at, recorded) if timed is not None else 1.0
     now = slower(now, scale, fixed=fixed, held=held)
     # What goes is as large a part of each stretch as before, of what is fixed and of what is scaled.
-    gone = _of_nodes(core, work, {one: part for one, part in share.items() if one in _fixed(work)})
+    gone = _of_nodes(core, work, {one: part for one, part in share.items() if one in stays})
     gone = np.minimum(gone, removed)
     without = now.gap - np.where(graph.on_host, gone + (removed - gone) * scale, 0.0)
     before = step(now, scale)
@@ -251,6 +256,13 @@ def _fixed(work: OwnWork) -> set[Context]:
 
 def _is_fixed(context: Context, time_ns: float, count: float) -> bool:
     return context.kind in ("python", "sleep", "collection", "loader") and time_ns >= _ONE_NS * max(count, 1.0)
+
+
+def _is_short(one: Excess) -> bool:
+    """Whether it is a loop of calls so short that recording makes up most of what they take in it: what is left of them is
+    a share of that, which the host's speed otherwise says nothing of."""
+    calls = one.context.kind in ("operator", "call") and one.mine_count - one.others_count >= _MANY
+    return calls and one.mine_ns < _SHORT * COSTS.operator * one.mine_count
 
 
 def _holds(context: Context) -> bool:
