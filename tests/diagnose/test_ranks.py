@@ -178,7 +178,7 @@ def test_what_is_left_out_is_named_and_costs_only_that_rank(tmp_path: Path) -> N
     # What is cut off would make the others look as if they did twice as much.
     assert f"{third.name} cannot be read: it holds no whole step" in said
     assert f"z_again.json.gz is left out: {first.name} is of the same rank." in said
-    assert "Passed over, as no trace: report.json, report.md." in said
+    assert "Not traces, and passed over: report.json, report.md." in said
     assert second.name in run("ranks", str(folder), "--no-cache", "--no-findings")
 
 
@@ -251,7 +251,7 @@ def test_traces_of_a_job_before_are_left_out_and_named(tmp_path: Path) -> None:
     said = told("ranks", str(folder), "--no-cache", "--no-findings")
     assert "The 3 ranks are even" in said
     assert "No trace of rank 3" in said
-    assert f"Left out, as they are of a job before: {first.name}, " in said
+    assert f"Left out, as they belong to an earlier job: {first.name}, " in said
 
 
 def test_ranks_recorded_over_other_steps_are_compared_by_what_each_does(tmp_path: Path) -> None:

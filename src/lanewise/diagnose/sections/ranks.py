@@ -288,7 +288,7 @@ def _left_out(found: RanksRead) -> list[TextBlock]:
     if found.earlier:
         said.append(
             TextBlock(
-                "Left out, as they are of a job before: {names}.",
+                "Left out, as they belong to an earlier job: {names}.",
                 {"names": text(_listed([os.path.basename(name) for name in found.earlier]))},
             )
         )
@@ -304,7 +304,7 @@ def _left_out(found: RanksRead) -> list[TextBlock]:
             TextBlock("{name} cannot be read: {reason}", {"name": text(os.path.basename(name)), "reason": text(reason)})
         )
     if found.passed_over:
-        said.append(TextBlock("Passed over, as no trace: {names}.", {"names": text(_listed(found.passed_over))}))
+        said.append(TextBlock("Not traces, and passed over: {names}.", {"names": text(_listed(found.passed_over))}))
     return said
 
 
