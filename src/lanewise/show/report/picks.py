@@ -43,11 +43,12 @@ def bound_by(report: Report) -> str:
     return clean(regime if known and regime else _TO_START_WITH.sub("", report.verdict), 700)
 
 
-def step_sentence(report: Report) -> str:
-    """What a step takes; "" where that says nothing."""
+def step_sentence(report: Report, *, brief: bool = False) -> str:
+    """What a step takes; "" where that says nothing. `brief`: the step as recorded only where the real one is not known."""
     if not report.regime.step_us or not (report.regime.shares or report.regime.unprofiled):
         return ""
-    return step_text(report.regime, marked=bool(report.steps.count), watched=bool(report.source.contexts))
+    watched = bool(report.source.contexts)
+    return step_text(report.regime, marked=bool(report.steps.count), watched=watched, brief=brief)
 
 
 def doubts(report: Report) -> list[str]:
