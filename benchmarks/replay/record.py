@@ -70,7 +70,11 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="folder for what is found")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--small", action="store_true", help="tiny sizes and few rounds: a trial, on the CPU, say")
-    parser.add_argument("--only", default="", help="pairs whose name contains one of these words, split by commas, in the order of the words")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="pairs whose name contains one of these words, split by commas, in the order of the words",
+    )
     parser.add_argument("--part", default="1/1", help="every n-th pair: 1/2 and 2/2 are two halves")
     parser.add_argument("--budget", type=float, default=480.0, help="seconds after which no pair begins")
     parser.add_argument("--limit", type=float, default=75.0, help="seconds for one pair")
