@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from lanewise.measure.core import Core
-from lanewise.measure.distributed.late_ranks import compare_ranks
+from lanewise.measure.distributed.late_ranks import Excess, compare_ranks
+from lanewise.measure.distributed.own_work import Context
 from lanewise.measure.distributed.rank_summary import summarise
 from lanewise.measure.distributed.together.matched_communications import match
-from lanewise.measure.distributed.without_late import Timed, as_timed, delay_of, delays_of
+from lanewise.measure.distributed.without_late import Delay, Timed, as_timed, delay_of, delays_of
 from lanewise.trace.reader import read
 from tests.support.builder import TraceBuilder
 from tests.support.corpus import REPOSITORY
@@ -93,6 +94,14 @@ def test_a_timed_step_says_what_recording_cost_the_host(plant: Callable[[TraceBu
     assert delay.host_scale > 1.25
     assert mine.more_ns == pytest.approx(late.more_ns * (delay.host_scale if scales else 1.0), rel=0.02)
     assert delay.gain_ns == pytest.approx(computed.gain_ns * (delay.host_scale if scales else 1.0), rel=0.05)
+
+
+@pytest.mark.parametrize(("kind", "rows", "scale"), [("loader", 64, 1.0), ("loader", 128, 1.3), ("operator", 64, 1.3)])
+def test_code_without_rows_of_its_own_takes_as_long(kind: str, rows: int, scale: float) -> None:
+    """A loader that waits for 4 ms among the 64 rows that it has on the other ranks, too."""
+    context = Context(kind, "enumerate(DataLoader)")
+    more = Excess(context, (context,), mine_ns=5e6, others_ns=1e6, more_ns=4e6, mine_count=rows, others_count=64)
+    assert Delay(20e6, 4e6, host_scale=1.3).of(more) == scale
 
 
 def test_a_step_that_no_host_explains_scales_nothing() -> None:

@@ -58,8 +58,7 @@ class Delay:
     def of(self, one: Excess) -> float:
         """By what a context's time is to be multiplied."""
         on_device = one.context.on_device and not _holds(one.context)
-        fixed = on_device or _is_fixed(one.context, one.mine_ns, one.mine_count) or _is_short(one)
-        return 1.0 if fixed else self.host_scale
+        return 1.0 if on_device or _stays(one) else self.host_scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ def delay_of(
     removed += np.minimum(_of_held(core, graph.event[rank.own], 1.0 - left[rank.own]), graph.gap)
     even = np.where(graph.on_host, np.maximum(graph.gap - removed, 0.0) / host_factor, graph.gap)
     now = replace(graph, gap=even + removed)
-    stays = _fixed(work) | {context for one in late.excess if _is_short(one) for context in one.members}
+    stays = _fixed(work) | {context for one in late.excess if _stays(one) for context in one.members}
     fixed = np.minimum(_of_nodes(core, work, dict.fromkeys(stays, 1.0)), now.gap)
 
     def at(factor: float) -> float:
@@ -252,6 +251,13 @@ def _times(one: Excess, factor: float) -> Excess:
 def _fixed(work: OwnWork) -> set[Context]:
     each = zip(work.contexts, np.median(work.time, axis=0).tolist(), work.count.mean(axis=0).tolist(), strict=True)
     return {context for context, time, count in each if _is_fixed(context, time, count)}
+
+
+def _stays(one: Excess) -> bool:
+    """Whether what a rank does more in a context takes as long whatever recording costs."""
+    # Without more rows than on the other ranks it is code that has none.
+    alone = one.mine_count <= one.others_count and _is_fixed(one.context, one.more_ns, 1.0)
+    return alone or _is_fixed(one.context, one.mine_ns, one.mine_count) or _is_short(one)
 
 
 def _is_fixed(context: Context, time_ns: float, count: float) -> bool:
