@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lanewise.fix.subject import Subject
 
-__all__ = ["Candidate", "NotApplicableError", "Prediction", "Setting", "Several", "Variant"]
+__all__ = ["Candidate", "NotApplicableError", "Prediction", "Setting", "Several", "Variant", "taken_off"]
 
 
 class NotApplicableError(Exception):
@@ -88,6 +89,16 @@ class Candidate:
     def part(self) -> bool:
         """Whether it changes how parts of the program are computed, which has no effect under a captured graph."""
         return self.family in ("attention", "kernel", "layout")
+
+
+@contextmanager
+def taken_off(variant: Variant) -> Generator[None]:
+    """The program as it is without a variant that is on it."""
+    variant.disable()
+    try:
+        yield
+    finally:
+        variant.enable()
 
 
 class Setting:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from lanewise.fix.candidates.candidate import Variant
+from lanewise.fix.candidates.candidate import Variant, taken_off
 from lanewise.fix.gate.exchanged import exchanged_values
 from lanewise.fix.gate.inputs import near, other_values
 from lanewise.fix.model import Check
@@ -44,7 +44,7 @@ class Around:
         self._subject, self._state, self._close = subject, state, close
         self._row = self._in_a_row()
         first = subject.calls[0]
-        others = [first, other_values(first), *(one.call for one in near(first)[:1])]
+        others = [first, other_values(first), *(one.make() for one in near(first)[:1])]
         self._calls = others[:_THREADS] if tensors_of(first) else []
         self._alone = [self._once(call) for call in self._calls]
         parallel = subject.kind == "inference" and not subject.random and not subject.mutates
@@ -133,11 +133,8 @@ class Around:
         return wrong[0] if wrong else ""
 
     def _original_takes_threads(self, variant: Variant) -> bool:
-        variant.disable()
-        try:
+        with taken_off(variant):
             return self._threads() == ""
-        finally:
-            variant.enable()
 
     def _copied(self) -> list[Any] | None:
         """What a copy gives while the module itself has other weights; None where it cannot be copied and saved."""

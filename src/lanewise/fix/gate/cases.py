@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 from lanewise.fix.gate.exchanged import shaken_parameters
 from lanewise.fix.gate.inputs import Named, adversarial, near, shaken
+from lanewise.fix.gate.kept import Kept
 from lanewise.fix.gate.observe import Observation, observe
 from lanewise.fix.gate.reference import Reference, Truth
 from lanewise.fix.gate.tolerances import NOISE, Error, error_of, rounded, worst
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, tensors_of
+from lanewise.fix.torch_types import DType
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["Case", "Cases"]
 
@@ -25,7 +31,8 @@ _MOST_KINDS = 3
 class Case(NamedTuple):
     """A call with what the original program makes of it, and the truth."""
 
-    named: Named
+    name: str
+    call: Call
     layout: str
     eager: Observation
     truth: Truth
@@ -42,18 +49,21 @@ class _Planned(NamedTuple):
 class Cases:
     """The cases of one subject; the first is prepared at once, the others when a candidate is worth it.
 
+    A case has several times the memory of a call, half of it in double precision: what does not fit is made again.
+
     Args:
-        subject: unpatched. reference: what knows the truth.
+        subject: unpatched while cases are prepared. reference: what knows the truth. kept: for cases.
         seconds: that preparing may take: more time means more seeds, never fewer kinds of input.
 
     Attributes:
-        prepared: the recorded calls first. refused: calls that the original refuses, with its error: a candidate must, too.
+        refused: calls that the original refuses, with its error: a candidate must, too.
     """
 
-    def __init__(self, subject: Subject, state: State, reference: Reference, seconds: float) -> None:
-        self._subject, self._state, self._reference = subject, state, reference
+    def __init__(self, subject: Subject, state: State, reference: Reference, kept: Kept, seconds: float) -> None:
+        self._subject, self._state, self._reference, self._kept = subject, state, reference, kept
         self._room: dict[tuple[str, str], Error] = {}
-        self.prepared: list[Case] = []
+        self._prepared: list[_Planned] = []
+        self._types: dict[str, DType] = {}
         self.refused: list[tuple[Named, str]] = []
         self._more_s = seconds
         self._needed, self._more = self._plan()
@@ -70,9 +80,27 @@ class Cases:
             self._more_s -= time.monotonic() - began
         self._more_s = 0.0
 
+    def __len__(self) -> int:
+        """How many are prepared, the recorded calls first."""
+        return len(self._prepared)
+
+    def case(self, number: int, without: Callable[[], AbstractContextManager[None]] = nullcontext) -> Case:
+        """A prepared case.
+
+        Args:
+            without: takes off what is on the program, should the case have to be made again.
+        """
+        planned = self._prepared[number]
+
+        def again() -> Case:
+            with without():
+                return self._made(planned.named, planned.layout)
+
+        return self._kept.get(("case", number), again)
+
     def room(self, case: Case, name: str) -> Error:
         """How far rounding takes the original of an output or a gradient, over all cases of that kind."""
-        return self._room.get((_recipe(case), name), Error(0.0, 0.0))
+        return self._room.get((_recipe(case.name), name), Error(0.0, 0.0))
 
     def gradient_room(self) -> Error:
         """The most that rounding takes any gradient which is more than noise."""
@@ -89,16 +117,20 @@ class Cases:
 
     def recorded_room(self, name: str) -> Error:
         """How far rounding takes the original in the first recorded call."""
-        return self.room(self.prepared[0], name)
+        return self._room.get((_recipe(self._prepared[0].named.name), name), Error(0.0, 0.0))
+
+    def recorded_type(self, name: str) -> DType:
+        """Of an output of the first recorded call."""
+        return self._types[name]
 
     def _plan(self) -> tuple[list[_Planned], list[_Planned]]:
         """The cases to come: those that every candidate gets, the first recorded call first, and more seeds of them."""
-        calls = self._subject.calls
-        named = [_Planned(Named(f"recorded call {at}", call)) for at, call in enumerate(calls)]
+        calls = list(self._subject.calls)
+        named = [_Planned(Named(f"recorded call {at}", partial(calls.__getitem__, at))) for at in range(len(calls))]
         alike = near(calls[-1]) if not self._subject.random else []
-        named += [_Planned(Named(f"the last call with {one.name}", one.call), may_refuse=True) for one in alike]
+        named += [_Planned(Named(f"the last call with {one.name}", one.make), may_refuse=True) for one in alike]
         for layout in _LAYOUTS[1:] if self._subject.kind == "training" else ():
-            named.append(_Planned(Named(f"recorded call 0, {layout} gradient", calls[0]), layout))
+            named.append(_Planned(Named(f"recorded call 0, {layout} gradient", lambda: calls[0]), layout))
         for number in self.kinds()[1:]:
             named += [_Planned(one, may_refuse=True) for one in adversarial(calls[number], seeds=1)]
         others = [_Planned(one, may_refuse=True) for one in adversarial(calls[0], seeds=_MOST_SEEDS)]
@@ -109,7 +141,14 @@ class Cases:
         """The next case; what the original refuses must be refused by everybody."""
         one = planned[0]
         try:
-            self.prepared.append(self._case(one.named, one.layout))
+            case = self._learnt(one.named, one.layout)
+            self._kept.get(("case", len(self._prepared)), lambda: case)
+            self._prepared.append(one)
+        except torch.OutOfMemoryError:
+            # No answer of the program's: another call of the same size would do.
+            if not one.may_refuse:
+                raise
+            self._state.restore()
         except Exception as error:
             if not one.may_refuse:
                 raise
@@ -117,13 +156,21 @@ class Cases:
             self._state.restore()
         planned.pop(0)
 
-    def _case(self, named: Named, layout: str) -> Case:
-        eager = observe(self._subject, named.call, self._state, layout=layout)
-        case = Case(named, layout, eager, self._reference.of(named.call, eager, layout=layout))
+    def _made(self, named: Named, layout: str) -> Case:
+        call = named.make()
+        eager = observe(self._subject, call, self._state, layout=layout)
+        case = Case(named.name, call, layout, eager, self._reference.of(call, eager, layout=layout))
         self._state.restore()  # hooks of a copy write to what those of the program close over
+        return case
+
+    def _learnt(self, named: Named, layout: str) -> Case:
+        """A case, from which the room for rounding is known, too."""
+        case = self._made(named, layout)
+        eager = case.eager
+        self._types = self._types or {name: value.dtype for name, value in eager.values()}
         # One run says little about how far rounding may go: inputs and parameters that are off by a roundoff are a second
         # opinion, and all seeds of a recipe are looked at together.
-        seen_in = (eager,) if _own_recipe(case) in _AT_JUMPS else (eager, self._shaken(named.call, layout))
+        seen_in = (eager,) if _own_recipe(case.name) in _AT_JUMPS else (eager, self._shaken(case.call, layout))
         for seen in seen_in:
             truth = dict(case.truth.values())
             for name, value in seen.values():
@@ -132,7 +179,7 @@ class Cases:
                 if rounded(value, truth[name]):  # buffers mostly: there may be hundreds
                     continue
                 room = worst((self.room(case, name), error_of(value, truth[name])))
-                self._room[_recipe(case), name] = room
+                self._room[_recipe(case.name), name] = room
         return case
 
     def _shaken(self, call: Call, layout: str) -> Observation:
@@ -145,10 +192,10 @@ _AT_JUMPS = {"quarters": "normal"}
 found out for ordinary values of that size."""
 
 
-def _recipe(case: Case) -> str:
-    own = _own_recipe(case)
+def _recipe(name: str) -> str:
+    own = _own_recipe(name)
     return _AT_JUMPS.get(own, own)
 
 
-def _own_recipe(case: Case) -> str:
-    return case.named.name.split(",", 1)[0].rstrip(" 0123456789")
+def _own_recipe(name: str) -> str:
+    return name.split(",", 1)[0].rstrip(" 0123456789")

@@ -15,18 +15,20 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from lanewise.errors import UsageError
-from lanewise.fix.candidates.candidate import Candidate, Several, Variant
+from lanewise.fix.candidates.candidate import Candidate, Several, Variant, taken_off
 from lanewise.fix.gate.around import Around, leaves_nothing
 from lanewise.fix.gate.backward_passes import Backward
 from lanewise.fix.gate.cases import Case, Cases
 from lanewise.fix.gate.declared_precision import declared_precision
 from lanewise.fix.gate.edges import Edges
 from lanewise.fix.gate.inputs import Named
+from lanewise.fix.gate.kept import Kept, room_on
 from lanewise.fix.gate.observe import Observation, compare_form, gradient_scale, observe, why_not_the_same
 from lanewise.fix.gate.reference import Reference, make_reference
 from lanewise.fix.gate.tolerances import NOISE, Error, allowed, allowed_noise, error_of, other_masks
@@ -78,7 +80,8 @@ class Correctness:
         subject.random = self._draws()
         self._steps: StepCheck | None = None
         self.reference: Reference | None = None if subject.kind == "step" else make_reference(subject, state)
-        self._cases = Cases(subject, state, self.reference, seconds) if self.reference is not None else None
+        self._kept = Kept(room_on(subject.device))
+        self._cases = Cases(subject, state, self.reference, self._kept, seconds) if self.reference is not None else None
         self._precision = self._declared
         self._edges: Edges | None = None
         self._around: Around | None = None
@@ -98,7 +101,7 @@ class Correctness:
             self._steps = self._steps or StepCheck(subject, state)
         if self.reference is not None:
             room = self._known.recorded_room
-            self._edges = self._edges or Edges(subject, state, self.reference, room, self._declared)
+            self._edges = self._edges or Edges(subject, state, self.reference, room, self._kept, self._declared)
             self._around = self._around or Around(subject, state, self._alike_outputs)
         if subject.kind == "training":
             self._backward = self._backward or Backward(subject, state, self._alike_gradients)
@@ -118,7 +121,7 @@ class Correctness:
     @property
     def cases(self) -> int:
         """Calls that every candidate is checked with."""
-        return len(self._cases.prepared) if self._cases is not None else 0
+        return len(self._cases) if self._cases is not None else 0
 
     def apart(self, at: int, precision: float = 0.0) -> float:
         """How far an output may be from another right one, as share of its largest value: each may be off by what passes.
@@ -126,12 +129,12 @@ class Correctness:
         Args:
             at: its number. precision: unit roundoff of arithmetic that was allowed on purpose.
         """
-        if self._cases is None or not self._cases.prepared:
+        if not self._cases:
             return 0.0
-        named = dict(self._cases.prepared[0].eager.values())
+        name = f"output {at}"
         limit = allowed(
-            self._cases.recorded_room(f"output {at}"),
-            named[f"output {at}"].dtype,
+            self._cases.recorded_room(name),
+            self._cases.recorded_type(name),
             precision=max(precision, self._declared),
         )
         return 2 * limit.largest
@@ -169,17 +172,18 @@ class Correctness:
             return Result(check.passed, _class([check], exact, candidate), [check])
         recorded = len(self.subject.calls)
         known = self._known
-        cases = known.prepared[: recorded + 2] if again else known.prepared
+        count = min(recorded + 2, len(known)) if again else len(known)
         checks: list[Check] = []
         exact = True
         worst = 0.0
-        for at, case in enumerate(cases):
+        for at in range(count):
+            case = known.case(at, partial(taken_off, variant))
             _learn(patches, at < recorded)
             problem, same, share = self._one(candidate, case)
             exact, worst = exact and same, max(worst, share)
             if problem:
                 rule = "C3 gradients" if "gradient" in problem else "C1 values"
-                checks.append(Check(rule, False, f"{case.named.name}: {problem}"))
+                checks.append(Check(rule, False, f"{case.name}: {problem}"))
                 return Result(False, _failing_class(problem, share), checks)
         _learn(patches, False)
         for named, error in () if again else known.refused:
@@ -189,16 +193,18 @@ class Correctness:
                 )
                 return Result(False, "changes semantics", checks)
         what = "equal in every bit" if exact else f"error at most {100 * worst:.0f} % of what passes"
-        checks.append(Check("C1 values", True, f"{len(cases)} calls, {what}"))
+        checks.append(Check("C1 values", True, f"{count} calls, {what}"))
+        first = known.case(0, partial(taken_off, variant))
         if self.subject.kind == "training":
-            checks.append(Check("C3 gradients", True, f"of {len(cases[0].eager.gradients)} tensors, in every call"))
+            checks.append(Check("C3 gradients", True, f"of {len(first.eager.gradients)} tensors, in every call"))
         precision = max(candidate.precision, self._declared)
         for at in known.kinds() if not again else [0]:
+            eager = known.case(at, partial(taken_off, variant)).eager
             with _first(self.subject, at):
                 checks += check_evidence(
                     self.subject,
                     self._state,
-                    known.prepared[at].eager,
+                    eager,
                     known.recorded_room,
                     brief=again or at > 0,
                     precision=precision,
@@ -216,7 +222,7 @@ class Correctness:
 
     def _one(self, candidate: Candidate, case: Case) -> tuple[str, bool, float]:
         """The first problem of one case ("" if none), whether all bits agree, and the worst error as share of its limit."""
-        found = observe(self.subject, case.named.call, self._state, layout=case.layout)
+        found = observe(self.subject, case.call, self._state, layout=case.layout)
         if problem := _form_problem(candidate, case.eager, found):
             return problem, False, 0.0
         truth = dict(case.truth.values())
@@ -284,7 +290,7 @@ class Correctness:
 
     def _raises(self, named: Named) -> bool:
         try:
-            observe(self.subject, named.call, self._state)
+            observe(self.subject, named.make(), self._state)
         except Exception:
             self._state.restore()
             return True

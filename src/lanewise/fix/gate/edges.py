@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
-from lanewise.fix.candidates.candidate import Variant
+from lanewise.fix.candidates.candidate import Variant, taken_off
 from lanewise.fix.gate.exchanged import exchanged_values
 from lanewise.fix.gate.inputs import has_floats, other_shapes, out_of_range, shaken
+from lanewise.fix.gate.kept import Kept
 from lanewise.fix.gate.observe import Observation, compare_form, gradient_scale, observe
 from lanewise.fix.gate.passed_on import passed_on
 from lanewise.fix.gate.reference import Reference
@@ -38,7 +39,7 @@ class _Situation(NamedTuple):
     known there."""
 
     name: str
-    call: Call
+    make: Callable[[], Call]
     context: Callable[[], Any] = nullcontext
     mode: bool | None = None
     differentiated: bool = False
@@ -46,15 +47,34 @@ class _Situation(NamedTuple):
 
 
 class _Known:
-    """What is known of a situation: the truth, and several runs of the original, the first of which counts."""
+    """What is known of a situation: the truth, and several runs of the original, the first of which counts.
 
-    def __init__(self, truth: dict[str, Any], seen: list[dict[str, Any]]) -> None:
-        self._truth, self._seen = truth, seen
-        self.names = [name for name, value in seen[0].items() if value.dtype.is_floating_point]
-        self.limits: dict[str, tuple[Any, Error]] = {}
+    Args:
+        room: how far rounding takes the original in the recorded call, by name of a value.
+    """
 
-    def limit(self, name: str, room: Error) -> tuple[Any, Error]:
+    def __init__(self, truth: dict[str, Any], seen: list[dict[str, Any]], room: Callable[[str], Error]) -> None:
+        self._truth, self._seen, self._room = truth, seen, room
+        self._limits: dict[str, tuple[Any, Error]] = {}
+        self._sound: Error | None = None
+
+    def limit(self, name: str, differentiated: bool) -> tuple[Any, Error]:
         """What a value is held against, and how far the original is from that; without a truth, from itself."""
+        reference, error = self._limit(name)
+        if not differentiated:
+            return reference, error
+        if self._sound is None:
+            # Where inputs hardly matter (a bias), rounding is what it is elsewhere, but for gradients that are noise.
+            names = [other for other, value in self._seen[0].items() if value.dtype.is_floating_point]
+            self._sound = worst(one for other in names if (one := self._limit(other)[1]).norm <= NOISE)
+        return reference, worst([error, self._sound])
+
+    def _limit(self, name: str) -> tuple[Any, Error]:
+        if name not in self._limits:
+            self._limits[name] = self._found(name)
+        return self._limits[name]
+
+    def _found(self, name: str) -> tuple[Any, Error]:
         value, reference = self._seen[0][name], self._truth.get(name)
         mine = [one[name] for one in self._seen if name in one and one[name].shape == value.shape]
         if reference is not None and reference.shape == value.shape:
@@ -62,7 +82,7 @@ class _Known:
                 mine = mine[1:]
             if not mine or error_of(mine[0], reference).norm <= _PLAUSIBLE:
                 return reference, worst(error_of(one, reference) for one in mine)
-        apart = worst([room, *(error_of(one, value) for one in mine[1:])])
+        apart = worst([self._room(name), *(error_of(one, value) for one in mine[1:])])
         # Each may be off by what passes, in opposite directions.
         return value, Error(2 * apart.largest, 2 * apart.norm, math.inf)
 
@@ -72,18 +92,22 @@ class Edges:
 
     Args:
         subject: unpatched while it is run here. reference: for the truth.
-        room: how far rounding takes the original in the recorded call, by name of a value.
+        room: how far rounding takes the original in the recorded call, by name of a value. kept: for what it does.
         precision: roundoff of the arithmetic that the program asks for, if lower than that of its types.
     """
 
     def __init__(
-        self, subject: Subject, state: State, reference: Reference, room: Callable[[str], Error], precision: float = 0.0
+        self,
+        subject: Subject,
+        state: State,
+        reference: Reference,
+        room: Callable[[str], Error],
+        kept: Kept,
+        precision: float = 0.0,
     ) -> None:
         self._subject, self._state, self._reference = subject, state, reference
-        self._room, self._precision = room, precision
-        self._expected: dict[str, Observation | None] = {}
+        self._room, self._kept, self._precision = room, kept, precision
         self._refuses: dict[str, str] = {}
-        self._known: dict[str, _Known] = {}
         self._allowed = precision
 
     def check(self, variant: Variant, *, precision: float = 0.0, drops_graph: bool = False) -> list[Check]:
@@ -106,34 +130,43 @@ class Edges:
         subject = self._subject
         first = subject.calls[0]
         kind = subject.device.type
+
+        def recorded() -> Call:
+            return first
+
         found: list[_Situation] = []
         if subject.kind == "inference" and torch.is_grad_enabled():
             # Results that carry a graph may be differentiated: then the gradients have to be right.
-            found.append(_Situation("C3 gradients", first, differentiated=True))
-        found += [_Situation(f"C4 {one.name}", one.call) for one in other_shapes(first)]
+            found.append(_Situation("C3 gradients", recorded, differentiated=True))
+        found += [_Situation(f"C4 {one.name}", one.make) for one in other_shapes(first)]
         if kind == "cpu":  # on a card an index that is out of range ends the process
-            found += [_Situation(f"C4 {one.name}", one.call) for one in out_of_range(first)]
+            found += [_Situation(f"C4 {one.name}", one.make) for one in out_of_range(first)]
         weights = partial(exchanged_values, subject)
-        found.append(_Situation("C2 weights are read each time", first, weights, comparable=False))
+        found.append(_Situation("C2 weights are read each time", recorded, weights, comparable=False))
         for name, dtype in (("autocast", torch.bfloat16), ("autocast to half precision", torch.float16)):
-            found.append(_Situation(f"C4 under {name}", first, partial(torch.autocast, kind, dtype)))
-        found.append(_Situation("C4 without gradients", first, torch.no_grad))
+            found.append(_Situation(f"C4 under {name}", recorded, partial(torch.autocast, kind, dtype)))
+        found.append(_Situation("C4 without gradients", recorded, torch.no_grad))
         if subject.kind == "inference":
-            found.append(_Situation("C4 in inference mode", first, torch.inference_mode))
-            found.append(_Situation("C4 with gradients", first, torch.enable_grad))
+            found.append(_Situation("C4 in inference mode", recorded, torch.inference_mode))
+            found.append(_Situation("C4 with gradients", recorded, torch.enable_grad))
         if subject.module is not None:
-            found.append(_Situation("C4 in the other mode", first, mode=not subject.module.training))
+            found.append(_Situation("C4 in the other mode", recorded, mode=not subject.module.training))
         return found
 
     def _one(self, variant: Variant, situation: _Situation, lower: bool, drops_graph: bool) -> str | None:
         """The problem, "" if there is none; None where nothing is new in the situation."""
         if self._passed_on(variant, situation):
             return ""
-        expected = self._original(variant, situation)
+        try:
+            expected = self._original(variant, situation)
+        except torch.OutOfMemoryError:
+            return None
         if expected is not None and situation.differentiated and not expected.gradients:
             return None
         try:
             found = self._observed(situation)
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:
             self._state.restore()
             if expected is None:
@@ -151,23 +184,26 @@ class Edges:
             self._subject.module.train(situation.mode)
         try:
             with situation.context():
-                return passed_on(self._subject, variant, situation.call)
+                return passed_on(self._subject, variant, situation.make())
         finally:
             self._state.restore()
 
     def _original(self, variant: Variant, situation: _Situation) -> Observation | None:
         """What the original does there; None where it does not take such a call."""
-        if situation.name not in self._expected:
-            variant.disable()
-            try:
-                self._expected[situation.name] = self._observed(situation)
-            except Exception as error:
-                self._expected[situation.name] = None
-                self._refuses[situation.name] = type(error).__name__
-            finally:
-                self._state.restore()
-                variant.enable()
-        return self._expected[situation.name]
+
+        def observed() -> Observation | None:
+            with taken_off(variant):
+                try:
+                    return self._observed(situation)
+                except torch.OutOfMemoryError:
+                    raise
+                except Exception as error:
+                    self._refuses[situation.name] = type(error).__name__
+                    return None
+                finally:
+                    self._state.restore()
+
+        return self._kept.get(("original", situation.name), observed)
 
     def _observed(self, situation: _Situation, call: Call | None = None) -> Observation:
         subject, kind = self._subject, self._subject.kind
@@ -177,18 +213,18 @@ class Edges:
             subject.kind = "training"
         try:
             with situation.context():
-                return observe(subject, call if call is not None else situation.call, self._state)
+                return observe(subject, call if call is not None else situation.make(), self._state)
         finally:
             subject.kind = kind
 
     def _values(self, variant: Variant, situation: _Situation, expected: Observation, found: Observation) -> str:
-        scale = gradient_scale(expected)
+        scale, known = gradient_scale(expected), cache(lambda: self._learnt(variant, situation, expected))
         for (name, a), (_, b) in zip(expected.values(), found.values(), strict=True):
             if same_bits(a, b):
                 continue
             if not a.dtype.is_floating_point or other_masks(b, a, a):
                 return f"{name} differs"
-            reference, limit = self._limit(variant, situation, expected, name)
+            reference, limit = known().limit(name, situation.differentiated)
             if name.startswith("gradient"):
                 noise = limit if limit.norm > NOISE else Error(0.0, 0.0)
                 if error_of(b, reference).within(allowed_noise(noise, reference, scale, a.dtype)):
@@ -203,40 +239,29 @@ class Edges:
                 return f"{name} is off by {error.largest:.2g} of its largest value, where {most.largest:.2g} passes"
         return ""
 
-    def _limit(self, variant: Variant, situation: _Situation, expected: Observation, name: str) -> tuple[Any, Error]:
-        """What a value is held against, and how far the original is from that."""
-        if situation.name not in self._known:
-            self._known[situation.name] = self._learn(variant, situation, expected)
-        known = self._known[situation.name]
-        if name not in known.limits:
-            known.limits[name] = known.limit(name, self._room(name))
-            if situation.differentiated:
-                # Where inputs hardly matter (a bias), rounding is what it is elsewhere, but for gradients that are noise.
-                every = [known.limit(other, self._room(other))[1] for other in known.names]
-                sound = worst(one for one in every if one.norm <= NOISE)
-                known.limits[name] = known.limits[name][0], worst([known.limits[name][1], sound])
-        return known.limits[name]
+    def _learnt(self, variant: Variant, situation: _Situation, expected: Observation) -> _Known:
+        return self._kept.get(("known", situation.name), lambda: self._learn(variant, situation, expected))
 
     def _learn(self, variant: Variant, situation: _Situation, expected: Observation) -> _Known:
-        variant.disable()
-        try:
-            truth = self._truth(situation, expected) if situation.comparable else {}
-            # The same call once more, and with inputs that are off by a roundoff: how far two right ways may be apart.
-            others = [self._observed(situation)]
-            if has_floats(situation.call):
-                others.append(self._observed(situation, shaken(situation.call)))
-        except Exception:
-            truth, others = {}, []
-        finally:
-            self._state.restore()
-            variant.enable()
-        return _Known(truth, [dict(one.values()) for one in (expected, *others)])
+        with taken_off(variant):
+            try:
+                truth = self._truth(situation, expected) if situation.comparable else {}
+                # The same call once more, and with inputs that are off by a roundoff: how far two right ways may be apart.
+                others = [self._observed(situation)]
+                call = situation.make()
+                if has_floats(call):
+                    others.append(self._observed(situation, shaken(call)))
+            except Exception:
+                truth, others = {}, []
+            finally:
+                self._state.restore()
+        return _Known(truth, [dict(one.values()) for one in (expected, *others)], self._room)
 
     def _truth(self, situation: _Situation, expected: Observation) -> dict[str, Any]:
         subject, kind = self._subject, self._subject.kind
         if situation.differentiated:
             subject.kind = "training"
         try:
-            return self._reference.named(situation.call, expected, mode=situation.mode)
+            return self._reference.named(situation.make(), expected, mode=situation.mode)
         finally:
             subject.kind = kind

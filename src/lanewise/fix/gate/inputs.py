@@ -4,6 +4,7 @@ NaN, memory that lies differently, and shapes that it was not made for."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from lanewise.fix.tensors import Call, drawing, map_tensors, tensors_of
@@ -37,10 +38,10 @@ _MOST_REPEATED = 1 << 20
 
 
 class Named(NamedTuple):
-    """A call with what is special about it."""
+    """A call with what is special about it; it is made when it is asked for, as dozens may not fit into memory at once."""
 
     name: str
-    call: Call
+    make: Callable[[], Call]
 
 
 def adversarial(call: Call, *, seeds: int) -> list[Named]:
@@ -50,7 +51,7 @@ def adversarial(call: Call, *, seeds: int) -> list[Named]:
     """
     recipes = _recipes(call)
     return [
-        Named(f"{name}, seed {number}", _with(call, recipe, _FIRST_SEED + 1000 * number + at))
+        Named(f"{name}, seed {number}", partial(_with, call, recipe, _FIRST_SEED + 1000 * number + at))
         for number in range(seeds)
         for at, (name, recipe) in enumerate(recipes.items())
     ]
@@ -119,8 +120,8 @@ def renewed(call: Call, recorded: Call, number: int) -> None:
 
 def other_shapes(call: Call) -> list[Named]:
     """Calls that differ in shape, strides or place in memory: they belong to the original program, and must get there."""
-    made = [Named(name, map_tensors(recipe, call)) for name, recipe in SHAPES.items()]
-    made = [one for one in made if any(map(_differs, tensors_of(one.call), tensors_of(call)))]
+    made = [Named(name, partial(map_tensors, recipe, call)) for name, recipe in SHAPES.items()]
+    made = [one for one in made if any(map(_differs, tensors_of(one.make()), tensors_of(call)))]
     return made + _same_tensor_twice(call)
 
 
@@ -130,9 +131,8 @@ def near(call: Call) -> list[Named]:
         return []
     recipes = {"a thousandth more": _little_more} if has_floats(call) else {}
     recipes |= {"one value changed": _one_changed, "its rows in another order": _turned}
-    made = [Named(name, map_tensors(recipe, call)) for name, recipe in recipes.items()]
-    pairs = [(one, zip(tensors_of(one.call), tensors_of(call), strict=True)) for one in made]
-    return [one for one, both in pairs if not all(torch.equal(a, b) for a, b in both)]
+    made = [Named(name, partial(map_tensors, recipe, call)) for name, recipe in recipes.items()]
+    return [one for one in made if not all(map(torch.equal, tensors_of(one.make()), tensors_of(call)))]
 
 
 def out_of_range(call: Call) -> list[Named]:
@@ -147,7 +147,8 @@ def out_of_range(call: Call) -> list[Named]:
     def below(tensor: Tensor) -> Any:
         return -tensor.abs() - int(tensor.abs().max()) - 1 if _is_index(tensor) else tensor.detach().clone()
 
-    return [Named("values above", map_tensors(above, call)), Named("values below zero", map_tensors(below, call))]
+    recipes = {"values above": above, "values below zero": below}
+    return [Named(name, partial(map_tensors, recipe, call)) for name, recipe in recipes.items()]
 
 
 def _is_index(tensor: Tensor) -> bool:
@@ -185,7 +186,7 @@ def _same_tensor_twice(call: Call) -> list[Named]:
     if not like or any(t is tensors[0] for t in like):
         return []
     same = {id(tensors[0]), *map(id, like)}
-    return [Named("the same tensor twice", map_tensors(lambda t: tensors[0] if id(t) in same else t, call))]
+    return [Named("the same tensor twice", partial(map_tensors, lambda t: tensors[0] if id(t) in same else t, call))]
 
 
 def _recipes(call: Call) -> dict[str, Callable[[Any, Any], Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lanewise.capture.lazy_torch import torch_part
@@ -46,7 +47,7 @@ class Reference:
     def __init__(self, subject: Subject, what: str, twin: Any = None) -> None:
         self.what = what
         self._subject = subject
-        self._twin = twin
+        self._twin: Any = twin
 
     @property
     def itself(self) -> bool:
@@ -76,6 +77,12 @@ class Reference:
         """The truth about a call; that of `eager` where there is no other."""
         if self.itself:
             return Truth(eager.outputs, eager.gradients, eager.buffers, eager.left, eager.names)
+        with suppress(torch.OutOfMemoryError):
+            return self._in_double(call, eager, layout)
+        self._twin, self.what = None, "the program itself: double precision does not fit into memory"
+        return self.of(call, eager)
+
+    def _in_double(self, call: Call, eager: Observation, layout: str) -> Truth:
         doubled = map_tensors(_double, copy_call(call))
         if self._twin is None:
             outputs = _upcast_run(self._subject, copy_call(call))

@@ -8,7 +8,7 @@ must be where the original has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from lanewise.fix.torch_types import DType
@@ -29,6 +29,9 @@ _BANDS = ((1e-6, 1e-3), (1e-12, 1e-6), (0.0, 1e-12))
 _MANY_IN_BAND, _MOST_FOR_BANDS = 32, 1 << 22
 # Of fewer values the error differs more by chance: of eight by a factor of 9 once in a million times (F distribution).
 _FEW_IN_BAND, _FEW_FACTOR = 8, 16.0
+
+_MOST_AT_ONCE = 1 << 25
+"""Elements that are looked at in double precision at a time."""
 
 NOISE = 0.05
 """A gradient whose error in the original is larger than this, in norm, has no digit that is right: its true value is zero,
@@ -59,22 +62,36 @@ def error_of(found: Any, reference: Any) -> Error:
     """Error of a tensor, over the elements that are finite in both; 0 where there are none."""
     if found.numel() == 0:
         return Error(0.0, 0.0)
-    a, b = found.detach().to(torch.float64), reference.detach().to(found.device, torch.float64)
-    finite = torch.isfinite(a) & torch.isfinite(b)
-    difference = torch.where(finite, a - b, 0.0)
-    truth = torch.where(finite, b, 0.0)
-    scale, length = float(truth.abs().max()), float(truth.norm())
-    largest, norm = float(difference.abs().max()), float(difference.norm())
+    scale = length = largest = norm = 0.0
+    for difference, truth in map(_difference, *_pieces(found.detach(), reference.detach())):
+        scale, length = max(scale, float(truth.abs().max())), math.hypot(length, float(truth.norm()))
+        largest, norm = max(largest, float(difference.abs().max())), math.hypot(norm, float(difference.norm()))
     if scale == 0.0:
         # Where all of the truth is zero, an error has no scale: it is one, or none.
         return Error(0.0 if largest == 0.0 else math.inf, 0.0 if norm == 0.0 else math.inf)
-    return Error(largest / scale, norm / length, *_among_small(difference, truth, scale, found.dtype))
+    small = _FEW_IN_BAND <= found.numel() <= _MOST_FOR_BANDS and found.dtype.is_floating_point
+    among_small = _among_small(*_difference(found, reference), scale, found.dtype) if small else ()
+    return Error(largest / scale, norm / length, *among_small)
+
+
+def _pieces(found: Any, reference: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Both tensors in the same pieces, views of them: in double precision a whole one may be more than memory has left."""
+    count = -(-found.numel() // _MOST_AT_ONCE)
+    if count <= 1:
+        return (found,), (reference,)
+    longest = max(range(found.dim()), key=lambda dim: found.shape[dim])
+    return found.chunk(count, longest), reference.chunk(count, longest)
+
+
+def _difference(found: Any, reference: Any) -> tuple[Any, Any]:
+    """Found less true, and true, in double precision; zeros where one of them is not finite."""
+    a, b = found.detach().to(torch.float64), reference.detach().to(found.device, torch.float64)
+    finite = torch.isfinite(a) & torch.isfinite(b)
+    return torch.where(finite, a - b, 0.0), torch.where(finite, b, 0.0)
 
 
 def _among_small(difference: Any, truth: Any, scale: float, dtype: DType) -> tuple[float, float]:
     """The worst of the sizes that many values have, and of those that few have."""
-    if not dtype.is_floating_point or not _FEW_IN_BAND <= truth.numel() <= _MOST_FOR_BANDS:
-        return 0.0, 0.0
     # What is below the smallest normal number may be flushed to zero.
     size, least = truth.abs() / scale, float(torch.finfo(dtype).tiny) / scale
     many = few = 0.0

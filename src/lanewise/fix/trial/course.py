@@ -23,6 +23,7 @@ from lanewise.fix.trial.outcome import make_plan, untried_plan
 from lanewise.fix.trial.shares import LAST_GRACE, LEARNING_S, PREPARE_SHARE, TIMING_S, captured_first, likeliest_first
 from lanewise.fix.trial.variant_memory import Peaks
 from lanewise.fix.trial.workbench import Bench, make_bench
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["run_trial"]
 
@@ -59,6 +60,11 @@ def run_trial(
     except OutOfTime:
         reason = f"learning how its results can be verified takes more than {prepare:.3g} s"
         return untried_plan(subject, clock, ledger, goal=goal, allow=allow, reason=f"{reason}: nothing was tried")
+    except torch.OutOfMemoryError:
+        reason = (
+            f"the memory of {subject.device} does not hold what verifying takes: copies of a call and of its results"
+        )
+        return untried_plan(subject, clock, ledger, goal=goal, allow=allow, reason=f"{reason}; nothing was tried")
     finally:
         state.restore()
     try:

@@ -22,6 +22,7 @@ from lanewise.fix.candidates.candidate import Variant
 from lanewise.fix.gate.inputs import jittered
 from lanewise.fix.gate.speed.clocks import sm_clock
 from lanewise.fix.gate.speed.repeats import FreshInputs, Repeats
+from lanewise.fix.gate.tolerances import error_of, other_masks
 from lanewise.fix.model import ArmTime, Timing
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject
@@ -316,11 +317,11 @@ def _alike(a: list[Any], b: list[Any], apart: Callable[[int], float]) -> bool:
     for at, (x, y) in enumerate(zip(a, b, strict=True)):
         if x.shape != y.shape:
             return False
-        if not same_bits(x, y) and x.dtype.is_floating_point:
-            distance = float((x.double() - y.double()).nan_to_num().abs().max())
-            if distance > max(_LEAST_APART, apart(at)) * float(y.double().nan_to_num().abs().max()):
-                return False
-        elif not same_bits(x, y):
+        if same_bits(x, y):
+            continue
+        if not x.dtype.is_floating_point or other_masks(x, y, y):
+            return False
+        if error_of(x, y).largest > max(_LEAST_APART, apart(at)):
             return False
     return True
 

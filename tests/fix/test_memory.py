@@ -1,0 +1,170 @@
+"""What checking holds of a call's size at a time is bounded, whatever the number of cases; and the verdict is the same."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
+
+from lanewise.fix.gate import correctness, kept, tolerances
+from lanewise.fix.gate.correctness import Correctness, Result
+from lanewise.fix.gate.kept import Kept
+from lanewise.fix.gate.tolerances import error_of
+from lanewise.fix.optimize import optimize
+from lanewise.fix.state import State
+from lanewise.fix.subject import make_subject
+from tests.fix import programs
+from tests.fix.programs import planted
+
+X = (32, 64)
+
+
+def checked(forward: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, room: int) -> Result:
+    """What the gate says of a linear layer's stand-in, twice: the second time is another candidate's."""
+    monkeypatch.setattr(correctness, "room_on", lambda device: room)
+    subject = make_subject(nn.Linear(64, 64).requires_grad_(False), torch.randn(X))
+    gate = Correctness(subject, State(subject), seconds=0)
+    candidate = planted("other", forward)
+    first, again = (gate.check(candidate, candidate.build(subject)) for _ in range(2))
+    assert first.checks == again.checks
+    return first
+
+
+def right(module: Any, original: Any) -> Callable[..., Any]:
+    return lambda x: x @ module.weight.t() + module.bias
+
+
+@pytest.mark.parametrize("wrong", [programs.zeros, programs.half_the_rows, programs.nan_swallowed])
+@pytest.mark.parametrize("room", [0, 60_000])
+def test_a_wrong_result_is_found_with_room_for_no_case_or_a_few(
+    wrong: Callable[..., Any], room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = checked(wrong, monkeypatch, room)
+    assert not found.passed
+    assert found.reason == checked(wrong, monkeypatch, 1 << 30).reason
+
+
+@pytest.mark.parametrize("room", [0, 60_000])
+def test_a_right_result_passes_with_room_for_no_case_or_a_few(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = checked(right, monkeypatch, room)
+    assert found.passed, found.reason
+    assert [check.rule for check in found.checks] == [c.rule for c in checked(right, monkeypatch, 1 << 30).checks]
+
+
+def live_bytes(above: int) -> int:
+    """Of all tensors that are larger than so many bytes."""
+    tensors = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
+    return sum({id(one.untyped_storage()): one.nbytes for one in tensors if one.nbytes > above}.values())
+
+
+def test_cases_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 0
+    observe = correctness.observe
+
+    def watched(*args: Any, **options: Any) -> Any:
+        nonlocal most
+        most = max(most, live_bytes(above=4_000) - before)
+        return observe(*args, **options)
+
+    before = live_bytes(above=4_000)
+    monkeypatch.setattr(correctness, "observe", watched)
+    checked(right, monkeypatch, room=0)
+    one_call = 32 * 64 * 4
+    assert 0 < most < 16 * one_call, most / one_call
+
+
+def test_what_fits_is_kept_and_what_does_not_is_made_again() -> None:
+    made: list[str] = []
+
+    def make(name: str) -> Callable[[], torch.Tensor]:
+        return lambda: (made.append(name), torch.zeros(10))[1]
+
+    values = Kept(room=100)
+    for name in ("a", "b", "c", "a", "b", "c"):
+        values.get(name, make(name))
+    assert made == ["a", "b", "c", "c"]
+
+
+def test_room_is_a_share_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "free_memory", lambda: 4_000)
+    assert kept.room_on(torch.device("cpu")) == 1_000
+    monkeypatch.setattr(kept, "free_memory", lambda: None)
+    assert kept.room_on(torch.device("cpu")) == 1 << 30
+
+
+@pytest.mark.parametrize("shape", [(7, 40), (40, 7), (3, 5, 9), (200,)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_errors_in_pieces_are_those_of_the_whole(
+    shape: tuple[int, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = torch.randn(shape, dtype=torch.float64)
+    found = (truth * (1 + 0.01 * torch.randn(shape))).to(dtype)
+    found.flatten()[3] = torch.nan
+    truth.flatten()[5] = torch.inf
+    whole = error_of(found.mT if found.dim() > 1 else found, truth.mT if truth.dim() > 1 else truth)
+    monkeypatch.setattr(tolerances, "_MOST_AT_ONCE", 16)
+    assert error_of(found, truth) == pytest.approx(whole, rel=1e-12)
+    assert error_of(torch.zeros(shape), torch.zeros(shape)).largest == 0
+    assert error_of(found, torch.zeros(shape)).norm == torch.inf
+
+
+class Small(nn.Module):
+    """Runs out of memory in double precision, or with values of some size."""
+
+    def __init__(self, most: float = torch.inf, *, doubles: bool = False) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+        self._most, self._doubles, self._calls = most, doubles, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if (x.dtype == torch.float64 and not self._doubles) or float(x.detach().abs().max()) > self._most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self.layer(x)
+
+
+def test_a_program_that_does_not_fit_in_double_precision_is_its_own_reference() -> None:
+    subject = make_subject(Small().requires_grad_(False), torch.randn(X))
+    gate = Correctness(subject, State(subject), seconds=0)
+    assert "itself" in gate.what
+    candidate = planted("other", lambda module, original: right(module.layer, original))
+    assert gate.check(candidate, candidate.build(subject)).passed
+
+
+def test_memory_that_ends_later_takes_the_reference_and_not_the_verdict() -> None:
+    module = Small(doubles=True).requires_grad_(False)
+    subject = make_subject(module, torch.randn(X))
+    gate = Correctness(subject, State(subject), seconds=0)
+    assert gate.reference is not None
+    twin: Any = gate.reference._twin
+    twin._doubles = False
+    good, bad = (planted("other", one) for one in (lambda m, original: right(m.layer, original), programs.zeros))
+    assert gate.check(good, good.build(subject)).passed
+    assert gate.what == "the program itself: double precision does not fit into memory"
+    assert not gate.check(bad, bad.build(subject)).passed
+
+
+def test_running_out_of_memory_is_no_refusal_of_values() -> None:
+    """A candidate that computes what did not fit is right, not one that gives a result where the original raises."""
+    subject = make_subject(Small(most=500, doubles=True).requires_grad_(False), torch.randn(X))
+    gate = Correctness(subject, State(subject), seconds=0)
+    candidate = planted("other", lambda module, original: right(module.layer, original))
+    found = gate.check(candidate, candidate.build(subject))
+    assert found.passed, found.reason
+
+
+def test_a_program_that_cannot_be_verified_for_lack_of_memory_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any, **options: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(correctness, "observe", full)
+    module = nn.Linear(64, 64)
+    plan = optimize(module, torch.randn(X), budget="20s", only=["compile"])
+    assert not plan
+    assert any("memory of cpu does not hold" in note for note in plan.report.notes)
