@@ -38,7 +38,6 @@ def main() -> None:
     parser.add_argument("versions", nargs="+")
     parser.add_argument("--out", type=Path, default=TOP / "benchmarks/results/torch-matrix-cpu.json")
     given = parser.parse_args()
-    results: dict[str, Any] = json.loads(given.out.read_text())["versions"] if given.out.exists() else {}
     bad = False
     for version in given.versions:
         began = time.monotonic()
@@ -53,6 +52,8 @@ def main() -> None:
         version = found.pop("torch", version)
         print(f"torch {version}: {json.dumps(found)}", flush=True)
         bad |= found["outcome"] != "passed"
+        # Others may have written meanwhile: only this row is ours.
+        results: dict[str, Any] = json.loads(given.out.read_text())["versions"] if given.out.exists() else {}
         results[version] = found
         newest_first = dict(
             sorted(results.items(), key=lambda one: [int(n) for n in re.findall(r"\d+", one[0])], reverse=True)

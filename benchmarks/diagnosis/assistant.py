@@ -16,6 +16,7 @@ import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ class Reached(NamedTuple):
     Attributes:
         recording: its file. codes: that are right for it, in a text. read: whose evidence was read, in order.
         calls: how many. seconds: the longest of them, from the store. bytes: the longest answer.
+        cpu_seconds: the most that the server's processors worked for one, which others on the machine hardly change; Linux.
     """
 
     recording: str
@@ -44,6 +46,7 @@ class Reached(NamedTuple):
     read: tuple[str, ...]
     calls: int
     seconds: float
+    cpu_seconds: float
     bytes: int
 
     @property
@@ -102,12 +105,12 @@ def reached(chosen: Sequence[tuple[str, str]], say: Callable[[Reached], None] = 
 
 
 async def _asked(call: Call, trace: str, codes: str) -> Reached:
-    calls: list[tuple[float, int]] = []
+    calls: list[tuple[float, float, int]] = []
 
     async def timed(name: str, **arguments: str) -> str:
-        begun = time.perf_counter()
+        begun, worked = time.perf_counter(), _worked()
         text, failed = await call(name, **arguments)
-        calls.append((time.perf_counter() - begun, len(text.encode())))
+        calls.append((time.perf_counter() - begun, _worked() - worked, len(text.encode())))
         if failed:
             raise RuntimeError(f"{trace}: {name}: {text}")
         return text
@@ -115,8 +118,24 @@ async def _asked(call: Call, trace: str, codes: str) -> Reached:
     text = await timed("explain", trace=trace)
     first = re.findall(r"^\d\. \*\*.*\(([A-Z]{3}\d{3})\)$", text, re.M)[: _CALLS - 1]
     read = [code for code in first if "Fix: " in await timed("evidence", trace=trace, finding=code)]
-    seconds, size = (max(column) for column in zip(*calls, strict=True))
-    return Reached(trace, codes, tuple(read), len(calls), round(seconds, 4), size)
+    seconds, worked, size = (max(column) for column in zip(*calls, strict=True))
+    return Reached(trace, codes, tuple(read), len(calls), round(seconds, 4), round(worked, 2), size)
+
+
+def _worked() -> float:
+    """CPU seconds of the processes that this one started and that run."""
+    ticks = 0
+    for children in Path("/proc/self/task").glob("*/children"):
+        for pid in children.read_text().split():
+            with suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _spread(ascending: Sequence[float]) -> dict[str, float]:
+    count = len(ascending)
+    return {"median": ascending[count // 2], "p90": ascending[count * 9 // 10], "most": ascending[-1]}
 
 
 def main() -> int:
@@ -126,14 +145,15 @@ def main() -> int:
     asked = parser.parse_args()
     found = reached(recordings(), lambda one: print("ok" if one.right else "NO", *one, flush=True))
     right = sum(one.right for one in found)
-    times = sorted(one.seconds for one in found)
+    times, worked = (sorted(column) for column in zip(*((one.seconds, one.cpu_seconds) for one in found), strict=True))
     total = {
         "recordings": len(found),
         "reached": right,
         "share": round(right / len(found), 4),
         "longest_answer_bytes": max(one.bytes for one in found),
         "most_bytes_allowed": PAGE_BYTES,
-        "longest_call_s": {"median": times[len(times) // 2], "p90": times[len(times) * 9 // 10], "most": times[-1]},
+        "longest_call_s": _spread(times),
+        "longest_call_cpu_s": _spread(worked),
     }
     rows = [one._asdict() | {"reached": one.right} for one in found]
     result = {

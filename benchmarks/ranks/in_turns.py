@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 import msgspec
+from benchmarks.ranks.job import AHEAD
 
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.gathering.read_ranks import read_ranks
@@ -48,11 +49,14 @@ def as_timed_in_turns(rank: RankSummary, turns: dict[str, Any]) -> RankSummary:
     """A rank with the job's steps that had the plant in place of those that the recorder timed."""
     step, own = turns["with_ms"], turns["own_with_ms"][rank.rank]
     behind = [max(0.0, took - mine) * 1e6 for took, mine in zip(step, own, strict=True)]
-    # Where its host never waits for its device, the recorder cannot tell either how early a rank is.
+    # Where its host never waits for its device, the recorder cannot tell either how early a rank is; but whether its host
+    # is ahead by more than a step at the end.
     waits = bool(rank.own_timed_ns)
+    ahead = not waits and AHEAD * (median(step) - median(own)) > median(own)
     return msgspec.structs.replace(
         rank,
         timed_ns=median(step) * 1e6,
         own_timed_ns=[one * 1e6 for one in own] if waits else [],
         behind_ns=behind if waits else [],
+        ahead=ahead,
     )

@@ -98,7 +98,7 @@ class Noted:
 
 WARM, TURNS = 10, 192
 """Steps until all is warm, and steps with the plant and without it in turns."""
-_WAITING, _AHEAD = 2, 8
+_WAITING, AHEAD = 2, 8
 """Steps at a time with the plant or without it: as few as can be, as hosts are slower or faster for a second at a time;
 more where the host does not wait at the end of each, and each turn begins with an idle device."""
 BEFORE = WARM + TURNS
@@ -321,7 +321,7 @@ def turns(steps: Iterator[None], plant: Noted, device: torch.device, count: int)
     run(steps, WARM, plant, device)
     plant.lengths.clear()
     found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
-    block = _WAITING if plant.waits else _AHEAD
+    block = _WAITING if plant.waits else AHEAD
     for pair in range(count // (2 * block)):
         # Each is as often the first of the two: what drifts is in both.
         for plant.on in (pair % 2 == 1, pair % 2 == 0):

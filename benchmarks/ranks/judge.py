@@ -45,7 +45,7 @@ def judged_one(result: dict[str, Any], kept: Path) -> dict[str, Any]:
         return result
     traces = kept / result["name"] / "traces"
     # What was measured stays.
-    measured = {key: value for key, value in result.items() if not key.startswith(("said", "right"))}
+    measured = {key: value for key, value in result.items() if not key.startswith(("said", "right", "off", "in_turns"))}
     try:
         found = measured | judged(answer_of(traces), result["plant"], result["late"])
         if result["plant"] == "none":
@@ -89,6 +89,8 @@ def judged(answer: dict[str, Any], plant: str, late: int) -> dict[str, Any]:
         if "without" in values:
             found["said_with_ms"] = values["step"]["value"] / 1e6
             found["said_without_ms"] = values["without"]["value"] / 1e6
+        elif block["template"].startswith("The job does not wait"):
+            found["said_with_ms"] = found["said_without_ms"] = values["step"]["value"] / 1e6
     if plant == "none":
         return found | {"right": not rows}
     mine = [row for row in rows if row["rank"] == str(late)]

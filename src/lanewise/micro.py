@@ -10,7 +10,8 @@ import re
 
 __all__ = ["with_micro"]
 
-_US = re.compile(r"(?<=\d )us\b")
+# A line may end between a number and its unit, and with it the codes of a style.
+_US = re.compile(r"(\d(?: |\n|\x1b\[[0-9;]*m)+)us\b")
 
 
 def with_micro(text: str, encoding: str = "utf-8") -> str:
@@ -19,4 +20,4 @@ def with_micro(text: str, encoding: str = "utf-8") -> str:
         "µ".encode(encoding)
     except (LookupError, UnicodeEncodeError):
         return text
-    return _US.sub("µs", text)
+    return _US.sub(r"\1µs", text)

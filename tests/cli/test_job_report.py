@@ -43,7 +43,7 @@ def test_the_ranks_come_first_then_one_of_them(tmp_path: Path, capsys: pytest.Ca
     assert len(kept["tables"]["ranks"]["rows"]) == 4
     # What was kept is no trace, and is not told of as something strange.
     again = CliRunner().invoke(cli, ["ranks", str(folder), "--no-findings"])
-    assert "Passed over" not in again.stdout
+    assert "passed over" not in again.stdout
 
 
 def test_a_lost_rank_is_named_and_costs_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -137,6 +137,12 @@ def test_rules_are_listed_and_explained() -> None:
     assert b"LAU101" in unknown.stderr
 
 
+def test_what_explains_a_rule_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = run("rule", "SYN101").stdout.decode().split("Slow:")[0]
+    assert 50 < max(map(len, text.splitlines())) <= 60
+
+
 def test_output_files_are_not_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "report.json"
     assert run("explain", MNIST, "--json", "-o", str(out)).returncode == 0

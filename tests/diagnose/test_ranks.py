@@ -42,6 +42,16 @@ def test_traces_without_a_common_collective_are_refused() -> None:
         job_of([rank(0), Facts(b.build())])
 
 
+def test_ranks_of_two_jobs_in_one_folder_are_told_apart(tmp_path: Path) -> None:
+    for name, numbers in ((GOOD, (0, 1)), (PIPELINE, (2, 3))):
+        for number in numbers:
+            shutil.copy(job_paths(name)[number], tmp_path)
+    said = told("ranks", str(tmp_path))
+    assert said.startswith("Ranks 0, 1 exchange nothing with ranks 2, 3: these are traces of more than one job")
+    for name in (GOOD, PIPELINE):
+        assert "exchange nothing" not in told("ranks", *map(str, job_paths(name)))
+
+
 # -- the verbs ----------------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +178,7 @@ def test_what_is_left_out_is_named_and_costs_only_that_rank(tmp_path: Path) -> N
     # What is cut off would make the others look as if they did twice as much.
     assert f"{third.name} cannot be read: it holds no whole step" in said
     assert f"z_again.json.gz is left out: {first.name} is of the same rank." in said
-    assert "Passed over, as no trace: report.json, report.md." in said
+    assert "Not traces, and passed over: report.json, report.md." in said
     assert second.name in run("ranks", str(folder), "--no-cache", "--no-findings")
 
 
@@ -241,7 +251,7 @@ def test_traces_of_a_job_before_are_left_out_and_named(tmp_path: Path) -> None:
     said = told("ranks", str(folder), "--no-cache", "--no-findings")
     assert "The 3 ranks are even" in said
     assert "No trace of rank 3" in said
-    assert f"Left out, as they are of a job before: {first.name}, " in said
+    assert f"Left out, as they belong to an earlier job: {first.name}, " in said
 
 
 def test_ranks_recorded_over_other_steps_are_compared_by_what_each_does(tmp_path: Path) -> None:

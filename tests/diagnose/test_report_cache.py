@@ -50,6 +50,23 @@ def test_the_kept_report_is_the_report(tmp_path: Path) -> None:
     assert msgspec.json.encode(renamed) == msgspec.json.encode(report)
 
 
+def test_a_trace_too_small_to_be_kept_keeps_its_report(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_WORTH_EVENTS", 100_000)
+    report = keep()
+    assert not list(folder.rglob("*.parquet"))
+    assert not read(TRACE).reading.from_cache
+    again = kept.find_report(str(TRACE), Settings(), None)
+    assert again is not None
+    assert msgspec.json.encode(again) == msgspec.json.encode(report)
+
+
+def test_reports_of_small_traces_go_when_the_store_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_WORTH_EVENTS", 100_000)
+    monkeypatch.setenv("LANEWISE_CACHE_BYTES", "1000")
+    keep()
+    assert not list(folder.rglob("report-*"))
+
+
 @pytest.mark.parametrize(
     ("settings", "step_time"),
     [

@@ -55,14 +55,14 @@ def test_a_kernel_of_a_trace_has_its_line_its_limit_and_what_mending_gives() -> 
     text = str(said)
     assert text.startswith("row_sums, 75 % of the kernels' time, waits for data from global or local memory (85")
     assert "lie at planted.cu:11. By its code it is limited by uncoalesced loads: " in text
-    assert "Mended, it would take about " in text
+    assert "With that fixed, it would take about " in text
     assert " instead of 300.0 us (" in text
 
 
 def test_without_a_grid_nothing_is_predicted() -> None:
     (said,) = inside_statements(kernel_times_of_tree(build_tree(slow())), sampled(), None)
     assert "uncoalesced loads" in str(said)
-    assert "Mended" not in str(said)
+    assert "With that fixed" not in str(said)
 
 
 def test_a_kernel_that_takes_little_is_left_out() -> None:

@@ -19,8 +19,10 @@ from lanewise.diagnose.settings import Settings
 from lanewise.errors import UsageError
 from lanewise.report.gain import gain_text, helps
 from lanewise.report.model import Finding, Report
+from lanewise.show.report.picks import busiest
 from lanewise.tree.model import METRICS, Tree, TreeInfo
 from lanewise.tree.tree_file import load
+from lanewise.tree.watching.collected import Collected, CollectedKind, CollectedThread, tree_of
 from lanewise.tree.watching.watched import Watched
 from tests.support.corpus import REPOSITORY
 
@@ -163,6 +165,42 @@ def test_a_program_of_the_cpu() -> None:
     assert report.verdict.startswith("Everything ran on the CPU")
     assert "cpu" in report.tables
     assert not [finding for finding in report.findings if helps(finding)]
+
+
+def test_time_inside_of_libraries_is_told_by_the_function_that_called_them() -> None:
+    sites = [
+        "train.py(3): main",
+        "torch/optim/adam.py(347): _single_tensor_adam",
+        "torch/autograd/graph.py(966): _engine",
+    ]
+    rows = [  # parent, kind, name, own time
+        (0, CollectedKind.ROOT, 1, 0),
+        (0, CollectedKind.FRAME, 0, 20_000),
+        (1, CollectedKind.FRAME, 1, 50_000),
+        (1, CollectedKind.FRAME, 2, 30_000),
+        (0, CollectedKind.FRAME, 2, 7_000),
+        (2, CollectedKind.OPERATOR, 2, 1_000),
+    ]
+    parent, kind, name, host = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    none = np.zeros(len(rows), dtype=np.int64)
+    thread = CollectedThread(0, parent, kind, none, name, none, np.ones_like(none), host)
+    report = explain_tree(
+        tree_of(Collected((thread,), ["", "main thread", "aten::add_"], sites, [4, 350, 970]), Watched())
+    )
+    assert [(row["function"], row["inside"]) for row in report.tables["functions"].rows] == [
+        ("main (train.py:3)", "_single_tensor_adam (adam.py:347)"),
+        ("main (train.py:3)", "_engine (graph.py:966)"),
+        ("main (train.py:3)", "its own code"),
+        ("(no function of the program)", "_engine (graph.py:966)"),
+    ]
+    assert "46 % _single_tensor_adam (adam.py:347) in main (train.py:3)" in report.verdict
+    _, shown = busiest(report) or ("", [])
+    assert [name for _, name in shown] == [
+        "_single_tensor_adam (adam.py:347) in main (train.py:3)",
+        "_engine (graph.py:966) in main (train.py:3)",
+        "main (train.py:3)",
+        "_engine (graph.py:966)",
+    ]
 
 
 def test_waiting_for_backward_is_not_taken_for_python() -> None:

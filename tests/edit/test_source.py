@@ -625,6 +625,30 @@ def test_a_program_of_few_steps_is_recorded_from_the_first_ones(
             proving.prove(script, edited, [], tmp_path, runs=2, tell=told.append)
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "runs"), [(["faster"], 4), (["not enough samples", "faster"], 8), (["not enough samples"] * 2, 8)]
+)
+def test_runs_that_cannot_tell_which_is_faster_are_followed_by_more(
+    verdicts: list[str], runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lanewise.edit import prove as proving
+    from lanewise.edit.source_text import Source
+
+    script, told, left = tmp_path / "a.py", list[str](), list(verdicts)
+    script.write_text("x = 1\n")
+
+    def compared(*_: Any, **__: Any) -> Any:
+        step = SimpleNamespace(verdict=left.pop(0))
+        return SimpleNamespace(differences=[SimpleNamespace(step=step)], base=SimpleNamespace(runs=runs))
+
+    monkeypatch.setattr(proving, "record_once", lambda *_, **__: "")
+    monkeypatch.setattr(proving, "diff", compared)
+    proof = proving.prove(script, Source("x = 2\n", "utf-8"), [], tmp_path, runs=4, most=8, tell=told.append)
+    assert sum("recording before" in line for line in told) == sum("recording after" in line for line in told) == runs
+    assert (f"after {runs} runs" in proof.unsure) == (verdicts[-1] != "faster")
+    assert not left
+
+
 def test_recordings_that_cannot_be_compared_prove_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lanewise.edit import prove as proving
     from lanewise.edit.source_text import Source

@@ -37,6 +37,17 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """One thread is a candidate only where there are more."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
+
+
 class WorkClock:
     """Stands in for `time` where arms are timed: programs say how much they do, and nothing else takes any time.
 

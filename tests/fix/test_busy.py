@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from lanewise.fix.trial.shares import OWED_S
+
 PROGRAM = """
 import json, sys
 import torch
@@ -62,4 +64,4 @@ def test_forty_seconds_are_enough_to_try_something(busy: None) -> None:
     stopped = re.match(r"stopped after ([0-9.]+) s", found["reasons"]["compile"])
     assert "compile" in found["timed"] or (stopped and float(stopped[1]) > 8), found
     assert not [note for note in found["notes"] if "nothing was tried" in note]
-    assert found["seconds"] < 40 * 1.3
+    assert found["seconds"] < 40 * 1.3 + OWED_S

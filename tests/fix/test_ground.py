@@ -256,6 +256,72 @@ def test_what_moves_from_one_list_to_another_is_seen() -> None:
     assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (1, {"attributes": 1})
 
 
+@pytest.mark.parametrize("values", [3, 100], ids=["one by one", "all at once"])
+def test_lists_that_shrink_and_variables_that_are_emptied_are_seen(values: int) -> None:
+    scale, held = 2.0, [object() for _ in range(values)]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * scale * len(held)
+
+    entry = Entry(function, [])
+    patch = patched(entry, (X,))
+    for _ in range(3):
+        entry(X)
+    last = held.pop()
+    entry(X)
+    held.append(last)
+    entry(X)
+    before, held[1:] = held[1:], held[2:]
+    entry(X)
+    held[1:] = before
+    entry(X)
+    del scale
+    with pytest.raises(NameError, match="scale"):
+        entry(X)
+    scale = 2.0
+    assert (patch.dispatch.hits, patch.dispatch.fallbacks) == (5, {"closure": 3})
+
+
+@pytest.mark.parametrize("proven", [1, 2])
+def test_an_error_of_the_fast_path_is_raised_and_it_has_run_once(proven: int) -> None:
+    """Whatever the error: the guard has one of its own for lists of another length."""
+    net = Quiet().eval().requires_grad_(False)
+    runs: list[int] = []
+
+    def fast(x: torch.Tensor) -> torch.Tensor:
+        runs.append(1)
+        if len(runs) > proven:
+            raise ValueError("of the program")
+        return x
+
+    patch = ForwardPatch(net, lambda original: fast)
+    patch.enable()
+    patch.dispatch.learning = True
+    for count in range(proven):
+        net(X[: count + 1])
+    patch.dispatch.learning = False
+    runs.clear()
+    for count in range(proven):
+        net(X[: count + 1])
+    for count in range(proven):
+        with pytest.raises(ValueError, match="of the program"):
+            net(X[: count + 1])
+    assert len(runs) == 2 * proven
+
+
+def test_two_modules_of_a_class_have_a_guard_each() -> None:
+    one, other = Quiet().eval().requires_grad_(False), Quiet().eval().requires_grad_(False)
+    patches = patched(one, (X,)), patched(other, (X[:1],))
+    for _ in range(3):
+        assert (one(X).shape, other(X[:1]).shape) == (X.shape, X[:1].shape)
+    one.parts[0].scale = 3.0
+    one(X), other(X[:1]), other(X)
+    assert [(patch.dispatch.hits, patch.dispatch.fallbacks) for patch in patches] == [
+        (3, {"attributes": 1}),
+        (4, {"shape": 1}),
+    ]
+
+
 def test_of_a_long_list_the_length_counts() -> None:
     net = Net().eval().requires_grad_(False)
     net.words = [str(at) for at in range(5000)]
@@ -726,21 +792,23 @@ def test_changes_are_told_for_every_dictionary_and_only_once_they_are_made() -> 
     assert changed.none() or isinstance(changed, _Unknown)
 
 
-def test_words_in_memory_tell_of_changes_but_of_those_left_out() -> None:
+def test_changes_are_told_at_once_but_of_those_left_out() -> None:
     held = [vars(SimpleNamespace(a=1)) for _ in range(3)]
     changed = changed_among(held)
 
-    def words(*but: int) -> Words:
-        return Words(changed.places(frozenset(but)) or pytest.skip("this Python tells of no changes"))
+    def asked(*but: int) -> Callable[[], bool]:
+        told = changed.telltale(frozenset(but)) or pytest.skip("this Python tells of no changes")
+        words = Words(told.places)
+        return lambda: bool(told.unchanged) and words.same()
 
-    every = words()
+    every = asked()
     held[1]["a"] = 2
-    assert not every.same()
-    every, others = words(), words(1)
+    assert not every()
+    every, others = asked(), asked(1)
     held[1]["a"] = 3
-    assert (every.same(), others.same()) == (False, True)
+    assert (every(), others()) == (False, True)
     held[2]["a"] = 2
-    assert not others.same()
+    assert not others()
 
 
 def test_a_hook_on_another_module_is_looked_at_once() -> None:

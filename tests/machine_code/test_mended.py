@@ -83,8 +83,8 @@ def test_the_command_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         done = CliRunner().invoke(command.kernel, words, catch_exceptions=False, env={"COLUMNS": "120"})
         return " ".join(done.output.split())
 
-    assert "Mended" not in run()
-    assert "Mended, it would be about 4.1 times as fast." in run("--grid", "256", "--card", "H200")
+    assert "With that fixed" not in run()
+    assert "With that fixed, it would be about 4.1 times as fast." in run("--grid", "256", "--card", "H200")
     text = run("--grid", "256", "--card", "H200", "--time", "271us")
     assert re.search(r"times as fast: 66.1 .s a launch instead of 271.0 .s\.", text)
     (found,) = json.loads(run("--grid", "256", "--card", "H200", "--time", "271us", "--json"))["kernels"]

@@ -83,7 +83,7 @@ def test_what_proton_wrote_on_a_card_is_read() -> None:
 def test_as_text(path: Path) -> None:
     text = run(str(path))
     assert "sums 2 blocks" in text
-    assert "79 % loop: 767 clocks in the mean, 900 at most, 3 times; warp 0 900, warp 1 500" in text
+    assert "79 % loop: 767 clocks on average, 900 at most, 3 times; 900 in warp 0, 500 in warp 1" in text
     assert "other" not in run(str(path), "--name", "sums")
 
 

@@ -36,10 +36,23 @@ def test_what_a_schema_calls_a_weight_stays() -> None:
     assert growth.argument("input", (1, 3, 8, 8)) == (16, 3, 8, 8)
 
 
+def test_what_is_the_same_for_each_item_stays() -> None:
+    growth = Growth(1, 16, frozenset())
+    assert growth.argument("other", (256,), [(1, 256), (256,)]) == (256,)
+    assert growth.argument("self", (1, 256), [(1, 256), (256,)]) == (16, 256)
+    assert growth.argument("other", (8, 256), [(8, 256), (8, 256)]) == (128, 256)
+
+
 def test_products_grow_in_their_rows_or_in_what_is_summed_over() -> None:
     growth = Growth(1, 16, PARAMETERS)
     assert growth.product((1, 64), (64, 256), left_is_transposed=False) == ((16, 64), (64, 256))
     assert growth.product((256, 1), (1, 64), left_is_transposed=True) == ((256, 16), (16, 64))
+
+
+def test_one_row_of_activations_may_be_shaped_like_another_weight() -> None:
+    growth = Growth(1, 16, PARAMETERS | {(1, 64)})  # a head with one output
+    assert growth.product((256, 1), (1, 64), left_is_transposed=True) == ((256, 16), (16, 64))
+    assert growth.product((1, 64), (64, 256), left_is_transposed=False) == ((16, 64), (64, 256))
 
 
 def test_lists_of_sizes_grow_and_others_do_not() -> None:

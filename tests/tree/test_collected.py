@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
+import json
 
+import numpy as np
+import pytest
+
+from lanewise.diagnose.of_tree.tree_facts import Contexts
+from lanewise.show.tree.context_label import context_label
+from lanewise.show.tree.pprof import source_of
+from lanewise.show.tree.speedscope import speedscope
 from lanewise.show.tree.tree_terminal import header, tree_rows, tree_text
+from lanewise.trace.frames import frame_at
 from lanewise.tree.algebra import merge, per_step
+from lanewise.tree.flat import flat
 from lanewise.tree.from_trace.contexts import LOST_MARK
 from lanewise.tree.model import NodeKind, Tree
 from lanewise.tree.tree_file import dumps, loads
@@ -48,6 +57,28 @@ def test_names_and_step_marks() -> None:
     # The time of the step mark goes to what is around it.
     assert made.total("host") == 112
     assert made.total("calls") == 3
+
+
+def test_a_frame_is_shown_with_the_line_it_stood_in_where_lines_are_told_apart() -> None:
+    collected = Collected((program(),), NAMES, ["train.py(3): main"], [4])
+    for lines, line in ((True, 4), (False, 3)):
+        made = tree_of(collected, Watched(), lines=lines)
+        frame = int(np.flatnonzero(made.kind == NodeKind.FRAME)[0])
+        assert made.python_frame(frame) == ("train.py", line, "main")
+        assert context_label(made, frame) == f"main (train.py:{line})"
+        assert flat(made, "line", metric="host").rows()[0]["name"] == f"train.py:{line}"
+        assert flat(made, "function", metric="host").rows()[0]["detail"] == ""
+        place = Contexts(made).location(len(made) - 1)
+        assert place is not None
+        assert (place.file, place.line) == ("train.py", line)
+        assert source_of(NodeKind.FRAME, made.label(frame), made.strings[int(made.detail[frame])])[2:] == (3, line)
+        assert {"name": "main", "file": "train.py", "line": line} in json.loads(speedscope(made))["shared"]["frames"]
+
+
+@pytest.mark.parametrize("detail", ["", "line", "line ", "line x", "line -4", "line \u0665", "HtoD", "4"])
+def test_what_is_no_line_leaves_a_frame_as_it_is(detail: str) -> None:
+    assert frame_at("train.py(3): main", detail) == ("train.py", 3, "main")
+    assert frame_at("<built-in method exp>", "line 4").line == 0
 
 
 def test_devices_are_named_once() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from lanewise.cli.common import json_option
+from lanewise.cli.common import console, json_option
 
 __all__ = ["rule"]
 
@@ -19,6 +21,7 @@ def rule(code: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(rule_json(code))
     elif code is None:
-        click.echo(rule_list())
+        # One a line for what searches it.
+        click.echo(rule_list(console().width if sys.stdout.isatty() else None))
     else:
-        click.echo(rule_text(code))
+        click.echo(rule_text(code, console().width))

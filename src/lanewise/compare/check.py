@@ -238,7 +238,7 @@ def _increase(arm: Arm, baseline: Arm, budget: Budget, values: list[float]) -> B
         return _timed_increase(arm, budget, found, allowed, old, new)
     growth = new / old - 1 if old else math.inf if new else 0.0
     status: Status = "over" if growth > allowed + 1e-9 else "within"
-    sentence = f"{label}: {_show(type_, new)} against {_show(type_, old)} in the baseline, allowed +{allowed:.1%}"
+    sentence = f"{label}: {_show(type_, new)} against {_show(type_, old)} in the baseline, allowed {_percent(allowed)}"
     return _result(budget, status, sentence, type_, new, old * (1 + allowed))
 
 
@@ -253,8 +253,8 @@ def _timed_increase(arm: Arm, budget: Budget, found: Estimate, allowed: float, o
         status = "within" if known and found.low >= 1 else "undecided"
     sentence = f"{label}: {_show(type_, new)} against {_show(type_, old)} in the baseline"
     if known:
-        sentence += f", {middle:+.1%} (95 % interval {low:+.1%} to {high:+.1%})"
-    sentence += f", allowed +{allowed:.1%}"
+        sentence += f", {_percent(middle)} (95 % interval {_percent(low)} to {_percent(high)})"
+    sentence += f", allowed {_percent(allowed)}"
     if status == "undecided":
         sentence += f"; {_too_few(arm)}"
     interval = (low, high) if known else (None, None)
@@ -357,6 +357,10 @@ def _result(
     high: float | None = None,
 ) -> BudgetResult:
     return BudgetResult(budget.key, budget.level, status, sentence, unit, value, limit, low, high, budget.line)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:+,.{0 if abs(share) >= 1 else 1}f} %"
 
 
 def _show(type_: str, value: float) -> str:

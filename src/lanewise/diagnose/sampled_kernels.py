@@ -116,7 +116,7 @@ def _statement(kernel: KernelTime, stalls: Stalls, card: Peak | None) -> TextBlo
     gain = _gain(verdict, kernel, card)
     if gain is not None:
         values |= {"times": ratio(gain.times), "now": time(kernel.launch), "then": time(kernel.launch / gain.times)}
-        said += ". Mended, it would take about {then} instead of {now} ({times})"
+        said += ". With that fixed, it would take about {then} instead of {now} ({times})"
     return TextBlock(f"{said}.", values)
 
 

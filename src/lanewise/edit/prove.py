@@ -94,6 +94,14 @@ class Proof(NamedTuple):
         return f"it prints something else: {self.output}"
 
     @property
+    def unsure(self) -> str:
+        """What is not known of the step time; "" where it is known which is faster, or that neither is."""
+        if self.verdict != "not enough samples":
+            return ""
+        runs = self.comparison.base.runs
+        return f"whether it is faster is not certain after {runs} run{'s' * (runs > 1)} of each"
+
+    @property
     def changes_output(self) -> bool:
         """Whether the edits are known to change what is printed."""
         return not self.same_output and bool(self.output)
@@ -111,6 +119,7 @@ def prove(
     folder: Path,
     *,
     runs: int,
+    most: int = 0,
     tell: Callable[[str], None],
     answers: Collection[str] = (),
 ) -> Proof:
@@ -121,6 +130,7 @@ def prove(
 
     Args:
         folder: for the recordings. runs: of each side; with four and more the verdict knows how much runs differ.
+        most: how many of each side there may be if `runs` cannot tell the step times apart.
         answers: codes of the findings that the edits answer: what mending these would give is predicted, too.
 
     Raises:
@@ -130,22 +140,34 @@ def prove(
     copy = beside(script)
     outputs: dict[str, list[str]] = {"before": [], "after": []}
     quick = False
+    sides = {"before": script, "after": copy}
+
+    def turn(number: int, of: int) -> None:
+        nonlocal quick
+        for side in sides if number % 2 == 0 else reversed(sides):
+            program = sides[side]
+            tell(f"recording {side}, run {number + 1} of {of}")
+            name = f"{side}{number}"
+            try:
+                said = record_once(program, arguments, folder / side, name, quick=quick)
+            except TooFewStepsError as error:
+                if quick or outputs["before"]:
+                    raise
+                tell(f"{error}: recording the first steps")
+                quick = True
+                said = record_once(program, arguments, folder / side, name, quick=quick)
+            outputs[side].append(said.replace(program.name, script.name))
+
     try:
         write_source(copy, *edited)
         for number in range(runs):
-            turn = (("before", script), ("after", copy))
-            for side, program in turn if number % 2 == 0 else reversed(turn):
-                tell(f"recording {side}, run {number + 1} of {runs}")
-                name = f"{side}{number}"
-                try:
-                    said = record_once(program, arguments, folder / side, name, quick=quick)
-                except TooFewStepsError as error:
-                    if quick or outputs["before"]:
-                        raise
-                    tell(f"{error}: recording the first steps")
-                    quick = True
-                    said = record_once(program, arguments, folder / side, name, quick=quick)
-                outputs[side].append(said.replace(program.name, script.name))
+            turn(number, runs)
+        comparison = _compared(folder)
+        if most > runs and comparison.differences[0].step.verdict == "not enough samples":
+            tell(f"{runs} runs of each cannot tell which is faster: {most - runs} more")
+            for number in range(runs, most):
+                turn(number, most)
+            comparison = _compared(folder)
         printed = compare_printed(outputs["before"], outputs["after"])
         if not printed.same and len(outputs["before"]) == 1:
             tell("it printed something else: running it once more without the edits, to see whether it always does")
@@ -153,11 +175,6 @@ def prove(
             printed = compare_printed(outputs["before"], outputs["after"])
     finally:
         copy.unlink(missing_ok=True)
-    try:
-        comparison = diff(folder / "before", folder / "after", labels=("before", "after"))
-    except UsageError as error:
-        why = str(error).partition(". ")[0]  # what follows is an option of another command
-        raise LanewiseError(f"the recordings with and without the edits say nothing of each other: {why}") from None
     return Proof(
         _as_sure_as(comparison, runs),
         printed.same,
@@ -166,6 +183,14 @@ def prove(
         tuple(outputs["before"]),
         _predicted(folder / "before", answers),
     )
+
+
+def _compared(folder: Path) -> Comparison:
+    try:
+        return diff(folder / "before", folder / "after", labels=("before", "after"))
+    except UsageError as error:
+        why = str(error).partition(". ")[0]  # what follows is an option of another command
+        raise LanewiseError(f"the recordings with and without the edits say nothing of each other: {why}") from None
 
 
 def _predicted(folder: Path, answers: Collection[str]) -> Prediction | None:

@@ -12,15 +12,15 @@ import inspect
 import types
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, Self, cast
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
 from lanewise.fix.guard.ground import Ground
-from lanewise.fix.guard.known_call import Fits, KnownCall, known_call
-from lanewise.fix.guard.memory import STILL, Still
+from lanewise.fix.guard.known_call import KnownCall, known_call
 from lanewise.fix.guard.process_state import process_state, watches
+from lanewise.fix.guard.still import Still
+from lanewise.fix.guard.written import OTHER, Questions
 from lanewise.fix.subject import Entry
 from lanewise.fix.torch_types import Module
 from lanewise.fix.typed_torch import torch
@@ -47,28 +47,46 @@ _MOST_REFUSED = 256
 _MOST_KNOWN = 4
 """Kinds that a call is compared with before its own is found out: telling one takes 0.5 us, finding it out 3 to 60."""
 
-_OfKind = Callable[[Still], Fits]
-_Recent = tuple[Fits, tuple[Any, ...], Still]
+
+class _Known(NamedTuple):
+    """A kind of calls while the process is as given: its key, what takes such calls, and what tells that a call is one."""
+
+    key: tuple[Any, ...]
+    call: KnownCall
+    process: Questions
+    fits: Callable[[Any, Any], Any]
+
+
+class _Recent(NamedTuple):
+    """A kind of the last calls, and what takes such a call while all is as it was."""
+
+    known: _Known
+    still: Still
+    take: Callable[[Any, Any, Any], Any]
 
 
 class Dispatch:
     """Stands in for `forward`.
 
     Attributes:
-        original: what it replaces. fast: what takes the calls of a proven kind; a callable that has to know the kind itself
-            has an attribute `by_kind`, which is given its key, args and kwargs, and the kind is not found out twice.
+        original: what it replaces. fast: what takes the calls of a proven kind. by_kind: the same, where it has to know the
+            kind itself: given its key, args and kwargs, the kind is not found out twice.
         proven: by key, the kinds of the calls that are taken. ground: what the fast path was built on.
         learning: whether the calls that are made now are of a proven kind.
         withdrawn: why no call is taken any more; "" while they are. restores: what stood here before, None for nothing.
         calls, hits: how many it saw and how many took the fast path. fallbacks: the others, by reason.
     """
 
+    def __new__(cls, owner: Any, original: Callable[..., Any], fast: Callable[..., Any]) -> Self:
+        # Python calls what the class has: the function that takes the next call stands in a class of its own.
+        return super().__new__(cast(type[Self], type(cls.__name__, (cls,), {})))
+
     def __init__(self, owner: Any, original: Callable[..., Any], fast: Callable[..., Any]) -> None:
         self.owner = owner
         self._module = owner if isinstance(owner, torch.nn.Module) else None
         self.original = original
         self.fast = fast
-        self._by_kind: Callable[..., Any] | None = getattr(fast, "by_kind", None)
+        self.by_kind: Callable[..., Any] | None = getattr(fast, "by_kind", None)
         self.ground = (
             Ground([owner], root=owner)
             if self._module is not None
@@ -78,9 +96,8 @@ class Dispatch:
         self._refused: dict[tuple[Any, ...], str] = {}
         # By key: what compares calls with one of this kind; and with the state of the process beside it.
         self._written: dict[tuple[Any, ...], KnownCall] = {}
-        self._known: dict[tuple[Any, ...], _OfKind] = {}
-        # Of the last kinds, what tells that the next call is of one: one value, as threads may call at the same time.
-        self._recent: tuple[_Recent, ...] = ()
+        self._known: dict[tuple[Any, ...], _Known] = {}
+        self._recent = ()
         self._learning = False
         self._withdrawn = ""
         self.restores: Any = None
@@ -137,20 +154,34 @@ class Dispatch:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Inside somebody else's compiled region the original is what can be traced.
-        if _in_compiler():
-            return self._run(args, kwargs)
-        for known, key, _ in self._recent:
-            if known(args, kwargs):
-                self.hits += 1
-                if self._by_kind is not None:
-                    return self._by_kind(key, args, kwargs)
-                return self.fast(*args, **kwargs) if kwargs else self.fast(*args)
+        return self.run(args, kwargs) if _in_compiler() else self._closely(args, kwargs)
+
+    @property
+    def _recent(self) -> tuple[_Recent, ...]:
+        """The last kinds: one value, as threads may call at the same time. The first stands in the place of `__call__`."""
+        return self._kinds
+
+    @_recent.setter
+    def _recent(self, value: tuple[_Recent, ...]) -> None:
+        self._kinds, kind = value, cast(Any, type(self))
+        if not value:
+            kind.__call__ = Dispatch.__call__
+            return
+        known, still, _ = value[0]
+        kind.__call__ = known.call.take_first(known.process, known.key, still, _in_compiler)
+
+    def otherwise(self, args: Any, kwargs: Any) -> Any:
+        """A call that is not of the last kind, or before which something has changed."""
+        for recent in self._recent[1:]:
+            result = recent.take(self, args, kwargs)
+            if result is not OTHER:
+                return result
         return self._closely(args, kwargs)
 
     def _closely(self, args: Any, kwargs: Any) -> Any:
-        """A call that is not of a kind of the last ones, or before which something has changed."""
+        """A call that is not of one of the last kinds, or before which something has changed."""
         if _tracing() is not None or _compiler._is_compiling_flag:
-            return self._run(args, kwargs)
+            return self.run(args, kwargs)
         module = self._module
         alone = self.ground.alone()
         if not alone:
@@ -170,9 +201,9 @@ class Dispatch:
                 return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
             self._learn(key, args, kwargs)
         if known is not None and still is not None and alone:
-            self._remember((known(still), key, still))
+            self._remember(_Recent(known, still, known.call.take(known.process, key, still)))
         self.hits += 1
-        result = self.fast(*args, **kwargs) if self._by_kind is None else self._by_kind(key, args, kwargs)
+        result = self.fast(*args, **kwargs) if self.by_kind is None else self.by_kind(key, args, kwargs)
         if self.learning:
             self.ground.allow_own()
             self._recent, self._known = (), {}
@@ -180,22 +211,23 @@ class Dispatch:
 
     def _remember(self, one: _Recent) -> None:
         """A kind is the first that the next call is compared with."""
-        others = [other for other in self._recent if other[1] != one[1]]
+        others = [other for other in self._recent if other.known.key != one.known.key]
         self._recent = (one, *others[: _MOST_KNOWN - 1])
         # It may be withdrawn by another thread meanwhile.
         if self._learning or self._withdrawn:
             self._recent = ()
 
-    def _known_kind(self, args: Any, kwargs: Any) -> tuple[Any, _OfKind | None]:
+    def _known_kind(self, args: Any, kwargs: Any) -> tuple[Any, _Known | None]:
         """The key of a call's kind, and what tells of another call that it is of this kind."""
         for key, known in tuple(self._known.items()):
-            if known(STILL)(args, kwargs):
+            if known.fits(args, kwargs) is True:
                 return key, known
         key = call_key(args, kwargs, False if self._module is None else self._module.training)
         if (written := self._written.get(key)) is None:
             return key, None
         # Whatever else has changed of the process does not decide about the kind. Threads look at it meanwhile: a new one.
-        known = partial(written, *process_state())
+        process = process_state()
+        known = _Known(key, written, process, written.fits(process))
         others = [(one, before) for one, before in self._known.items() if one != key]
         self._known = {key: known, **dict(others[: _MOST_KNOWN - 1])}
         return key, known
@@ -203,14 +235,14 @@ class Dispatch:
     def _learn(self, key: Any, args: Any, kwargs: Any) -> None:
         self.proven[key] = call_kind((args, kwargs), False if self._module is None else self._module.training)
         self._refused.clear()
-        if (written := known_call(args, kwargs)) is not None:
+        if (written := known_call(args, kwargs, self.by_kind is not None)) is not None:
             self._written[key] = written
 
     def _fall_back(self, reason: str, args: Any, kwargs: Any) -> Any:
         self.fallbacks[reason] += 1
-        return self._run(args, kwargs)
+        return self.run(args, kwargs)
 
-    def _run(self, args: Any, kwargs: Any) -> Any:
+    def run(self, args: Any, kwargs: Any) -> Any:
         """The original; written so that torch's compiler can look into it."""
         if self._of_class:
             return type(self._module).forward(self._module, *args, **kwargs)  # type: ignore[attr-defined]

@@ -274,12 +274,12 @@ def _of_lines(features: Features, where: str) -> Iterator[Limiter]:
             continue
         far = "in different places" if access.apart is None else f"{abs(access.apart):,} bytes apart"
         if access.base is not None and access.base.far is not None:
-            far = "as far apart as a value at run time says"
+            far = "at a distance known only at run time"
         yield Limiter(
             name,
             True,
-            f"neighbouring threads {verb} {far} {where}, {access.size} bytes each: a warp takes {access.pieces} pieces of "
-            f"32 bytes at a time, where {access.least} would hold it",
+            f"{where}, neighbouring threads {verb} {access.size} bytes each, {far}: a warp moves {access.pieces} pieces of "
+            f"32 bytes at a time, where {access.least} would do",
             "let neighbouring threads take neighbouring elements: exchange the loops or the axes of the tile, or pass "
             "through shared memory",
             features.place_of(names),
@@ -419,7 +419,7 @@ def _of_memory(
             "narrow stores",
             True,
             f"a thread stores {access.size} bytes at a time, and its next {access.size} beside them {where}: each store "
-            f"writes to a part of {access.pieces} pieces of 32 bytes, where {access.least} would hold it",
+            f"writes to a part of {access.pieces} pieces of 32 bytes, where {access.least} would do",
             "let a thread store up to 16 neighbouring bytes at once: a `float4`; in Triton `tl.join`, or a last axis",
             features.place_of(WRITES),
         )
@@ -437,5 +437,6 @@ def _of_memory(
         what = f"for {(bits + stored) // 8} bytes that a thread moves" if bits + stored else "and no byte moved"
         yield Limiter("math", False, f"{features.size} instructions {where} {what}")
     else:
-        widths = ", ".join(f"{number} of {width // 8} bytes" for width, number in sorted(moved.items(), reverse=True))
-        yield Limiter("memory", False, f"it mostly moves data: loads per thread {where}: {widths or 'none'}")
+        by_width = sorted(moved.items(), reverse=True)
+        said = ", ".join(f"{number} load{'s' * (number > 1)} of {width // 8} bytes" for width, number in by_width)
+        yield Limiter("memory", False, f"it mostly moves data; per thread {where}: {said or 'no loads'}")

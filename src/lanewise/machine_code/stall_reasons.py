@@ -23,7 +23,7 @@ MEANINGS = {
     "tex_throttle": "for room in the queue of textures",
     "barrier": "for the other warps of the block, at a barrier",
     "membar": "for a memory fence",
-    "wait": "a fixed number of clocks after the instruction before",
+    "wait": "the fixed number of clocks that the instruction before takes",
     "math_pipe_throttle": "for a unit that computes and is busy",
     "gmma": "for the tensor cores",
     "drain": "at its end, for its stores to leave",

@@ -21,17 +21,27 @@ import numpy as np
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
 
-__all__ = ["COSTS", "LEFT_OF_FRAMES", "Costs", "scaled_to", "slower", "undistort"]
+__all__ = [
+    "COSTS",
+    "FAR_SLOWER",
+    "LEFT_OF_FRAMES",
+    "LITTLE",
+    "USUAL_CLOCKS",
+    "Costs",
+    "scaled_to",
+    "slower",
+    "undistort",
+]
 
 # Of the same stretch in several steps, what counts.
 _TYPICAL = 0.25
 # A host slower by this share that makes the step longer by less than half of it is not what binds it.
-_LITTLE = 0.05
+LITTLE = 0.05
 # A host that is slower by this factor is slower than any that was seen: what it does not lengthen, the host does not bind.
-_FAR_SLOWER = 1.35
+FAR_SLOWER = 1.35
 # A device's clock with and without the profiler, in turns on a lent H200, differed by less than this, and mostly by less
 # than the other.
-_CLOCKS, _USUAL_CLOCKS = 1.3, 1.1
+_CLOCKS, USUAL_CLOCKS = 1.3, 1.1
 # What a launch takes that loads its kernel: so long, and so many times as long as in other steps.
 _LOADS_NS, _LOADS_RATIO = 1_000_000.0, 10.0
 # Of a stretch full of Python frames at least this share is left.
@@ -100,8 +110,8 @@ def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:
     now = at(1.0)
     if abs(now / step_ns - 1) < 0.02:
         return graph
-    bound_by_device = at(1 + _LITTLE) < (1 + _LITTLE / 2) * now
-    if bound_by_device and (step_ns < _USUAL_CLOCKS * now or at(_FAR_SLOWER) < (1 + _LITTLE) * now):
+    bound_by_device = at(1 + LITTLE) < (1 + LITTLE / 2) * now
+    if bound_by_device and (step_ns < USUAL_CLOCKS * now or at(FAR_SLOWER) < (1 + LITTLE) * now):
         if step_ns * _CLOCKS < now:
             return graph
         if step_ns < _CLOCKS * now:

@@ -105,10 +105,11 @@ def _usual(trace: Trace, events: np.ndarray, duration: np.ndarray, waited: np.nd
 
 def _waited_for(trace: Trace, events: np.ndarray) -> np.ndarray:
     """The device operation that each call waited for, a row of `device_work`, -1 for none: what the same thread launched
-    last if it ended during the call (a readback waits for its own copy), else what ended last before it returned."""
+    last if the call returned as that ended (a readback waits for its own copy), else what ended last before it returned."""
     own, last = _own_launch(trace, events), _ended_last(trace, events)
     end = trace.end[trace.device_work[np.maximum(own, 0)]]
     ends_it = (own >= 0) & (end > trace.start[events]) & (end <= trace.end[events] + CLOCK)
+    ends_it &= trace.end[events] - end <= _RETURN
     return np.where(ends_it, own, last)
 
 

@@ -44,10 +44,11 @@ def why_not(finding: Finding) -> str:
     return "would not shorten the step now"
 
 
-def step_text(regime: RegimeSummary, *, marked: bool = True, watched: bool = False) -> str:
+def step_text(regime: RegimeSummary, *, marked: bool = True, watched: bool = False, brief: bool = False) -> str:
     """ "about 2.2 ms per step without the profiler (1.8 to 2.7); 4.3 ms as recorded": measured where it was measured.
 
-    Of a tree that was watched, without and with watching."""
+    Of a tree that was watched, without and with watching. `brief`: the step as recorded only where the real one is unknown.
+    """
     step, low, high, recorded = (
         format_quantity("time", us * 1e3)
         for us in (regime.step_us, regime.step_low_us, regime.step_high_us, regime.recorded_step_us)
@@ -60,7 +61,7 @@ def step_text(regime: RegimeSummary, *, marked: bool = True, watched: bool = Fal
     if watched:
         return f"about {step}{per} without watching ({low} to {high}); {recorded} as watched"
     if regime.unprofiled:
-        return f"{step}{per} without the profiler, as measured; {recorded} as recorded"
+        return f"{step}{per} without the profiler, as measured" + ("" if brief else f"; {recorded} as recorded")
     return f"about {step}{per} without the profiler ({low} to {high}); {recorded} as recorded"
 
 

@@ -26,9 +26,15 @@ class Growth:
     to: int
     parameters: Collection[Shape]
 
-    def argument(self, name: str, shape: Shape) -> Shape:
-        """The shape of an argument of that name at the other batch size."""
-        return shape if name in _CONSTANT else self.shape(shape)
+    def argument(self, name: str, shape: Shape, beside: Collection[Shape] = ()) -> Shape:
+        """The shape of an argument of that name at the other batch size.
+
+        One that is the last dimensions of another argument's shape (`beside`), whose batch comes before those, is the same
+        for each item.
+        """
+        if name in _CONSTANT or any(self._for_each_item(shape, other) for other in beside):
+            return shape
+        return self.shape(shape)
 
     def shape(self, shape: Shape) -> Shape:
         """The shape at the other batch size: the dimension that is the batch, or a multiple of it, grows.
@@ -52,9 +58,12 @@ class Growth:
         return shape
 
     def product(self, left: Shape, right: Shape, *, left_is_transposed: bool) -> tuple[Shape, Shape]:
-        """Both factors of a matrix product: rows grow, or, in the gradient of a weight, what is summed over."""
+        """Both factors of a matrix product: rows grow, or, in the gradient of a weight, what is summed over.
+
+        What makes a product the gradient is that it is shaped like a weight: one row of activations may be, too.
+        """
         (rows, inner), columns = left, right[1]
-        if left_is_transposed and not self._is_parameter(right):
+        if left_is_transposed and (self._is_parameter((rows, columns)) or not self._is_parameter(right)):
             inner = self._size(inner)
         elif self._is_parameter(left) and not self._is_parameter(right) and self._grows(columns):
             columns = self._size(columns)
@@ -65,6 +74,12 @@ class Growth:
     def sizes(self, name: str, sizes: Sequence[int]) -> list[int]:
         """A list of integers of that name: one that is a shape grows like one."""
         return list(self.shape(tuple(sizes))) if "size" in name and "kernel" not in name else list(sizes)
+
+    def _for_each_item(self, shape: Shape, other: Shape) -> bool:
+        if not 0 < len(shape) < len(other) or other[-len(shape) :] != shape:
+            return False
+        grown = self.shape(other)
+        return grown != other and grown[-len(shape) :] == shape
 
     def _is_parameter(self, shape: Shape) -> bool:
         return shape in self.parameters or shape[::-1] in self.parameters

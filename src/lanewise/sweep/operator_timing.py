@@ -32,7 +32,8 @@ _PRODUCTS = {"mm": 0, "addmm": 1, "addmm_": 1}
 WHOLE = -1
 """In place of a call: all that could be timed, one after another."""
 
-_WARM_STEPS, _LEAST_STEPS, _MOST_STEPS, _AT_LEAST_S = 2, 6, 200, 0.3
+_LEAST_ROUNDS, _MOST_ROUNDS, _ROUNDS_S = 4, 12, 4.0
+_TURN_S, _TURN_STEPS = 0.01, 2
 _GRAPH_CALLS, _REPLAYS = 10, 7
 
 
@@ -142,7 +143,7 @@ class _Timing:
                     found[place] = known[0]
                     yield Timed(place, known[1])
         if found and not self._on_device:
-            yield Timed(WHOLE, [self._in_turn(found, growth) for growth in self._growth])
+            yield Timed(WHOLE, self._in_turns(found))
 
     def _tried(self, name: str, arguments: list[Given]) -> tuple[Any, list[float]] | None:
         """The operator of a call, and its seconds at each size; None where the call cannot be made."""
@@ -161,26 +162,36 @@ class _Timing:
                 found.append(time.perf_counter() - begun)
         return operator, found
 
-    def _in_turn(self, found: dict[int, Any], growth: Growth) -> float:
-        """Seconds that all calls take one after another, as in a step: what a backward pass needs is kept until the end."""
-        calls: list[tuple[_Made, bool]] = []
+    def _in_turns(self, found: dict[int, Any]) -> list[float]:
+        """Seconds that all calls take one after another, as in a step, at each size.
+
+        Each size has a turn, again and again, so that a machine that others slow down for a second does so to all of them.
+        """
+        steps = [self._made(found, growth) for growth in self._growth]
+        rounds: list[list[float]] = []
+        begun = time.perf_counter()
+        while len(rounds) < _LEAST_ROUNDS or (len(rounds) < _MOST_ROUNDS and time.perf_counter() - begun < _ROUNDS_S):
+            rounds.append([self._turn(calls) for calls in steps])
+        return [statistics.quantiles(times, n=4)[0] for times in zip(*rounds, strict=True)]
+
+    def _turn(self, calls: list[tuple[_Made, bool]]) -> float:
+        """Mean seconds of a step, after one that is not timed: what another size left in the caches is gone."""
+        _run(calls)
+        count, begun = 0, self._now()
+        while (took := self._now() - begun) < _TURN_S or count < _TURN_STEPS:
+            _run(calls)
+            count += 1
+        return took / count
+
+    def _made(self, found: dict[int, Any], growth: Growth) -> list[tuple[_Made, bool]]:
+        """The calls of a step in their order, with arguments, and whether what each makes is kept."""
+        made: list[tuple[_Made, bool]] = []
         for place in sorted(found, key=lambda place: self._order.calls[place].turn):
             call = self._order.calls[place]
             args, named = self._arguments(found[place], call.arguments or [], growth)
-            calls.append(((found[place], args, named), call.kept))
+            made.append(((found[place], args, named), call.kept))
         self._buffers.clear()
-        seconds: list[float] = []
-        begun = time.perf_counter()
-        while len(seconds) < _LEAST_STEPS or (len(seconds) < _MOST_STEPS and time.perf_counter() - begun < _AT_LEAST_S):
-            kept: list[Any] = []
-            start = self._now()
-            for (operator, args, named), keep in calls:
-                made = operator(*args, **named)
-                if keep:
-                    kept.append(made)
-            del kept
-            seconds.append(self._now() - start)
-        return statistics.quantiles(seconds[_WARM_STEPS:], n=4)[0]
+        return made
 
     def _operator(self, name: str, arguments: list[Given]) -> Any:
         """The overload that was called, if it has a kernel of its own."""
@@ -215,7 +226,8 @@ class _Timing:
     ) -> Any:
         given = recorded[place]
         if given.tensors:
-            shapes = [shape or growth.argument(argument.name, one.shape) for one in given.tensors]
+            beside = [one.shape for other in recorded for one in other.tensors]
+            shapes = [shape or growth.argument(argument.name, one.shape, beside) for one in given.tensors]
             made = [self._tensor(*each, (place, at)) for at, each in enumerate(zip(given.tensors, shapes, strict=True))]
             return made if given.several else made[0]
         if "Tensor" in str(argument.type):
@@ -263,6 +275,15 @@ class _Timing:
         if word in bounds:
             place, bound = bounds[word]()
             args[place] = self._torch.randint(0, max(1, bound), args[place].shape, device=self._order.device)
+
+
+def _run(calls: list[tuple[_Made, bool]]) -> None:
+    """One step: what a backward pass needs is kept until the end."""
+    kept: list[Any] = []
+    for (operator, args, named), keep in calls:
+        made = operator(*args, **named)
+        if keep:
+            kept.append(made)
 
 
 def _fits(arguments: Any, recorded: list[Given]) -> bool:

@@ -50,13 +50,13 @@ def next_lesson(progress: Progress) -> int | None:
 def list_text(progress: Progress) -> str:
     """The lessons with the answers given, and how to go on."""
     upcoming = next_lesson(progress)
-    lines = ["From a first recording to a fix that is proven, in twelve questions. No GPU is needed.", ""]
+    lines = ["A first recording, a fix and its proof, in twelve questions. No GPU is needed.", ""]
     for number, lesson in enumerate(lessons(), 1):
         answer = progress.answered.get(lesson.name)
         mark = "✓" if answer is not None else "→" if number == upcoming else " "
         lines.append(f"  {mark} {number:2}  {lesson.title}" + (f"  ({answer})" if answer is not None else ""))
     if not progress.folder:
-        way = f"begin:  lanewise tour --start    (it puts what the lessons need into {FOLDER}/)"
+        way = f"begin:  lanewise tour --start    (makes {FOLDER}/ to work in)"
     elif upcoming is None:
         way = "That was all of it. Now your own program:  lanewise run train.py"
     else:

@@ -7,7 +7,7 @@ import sys
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Frame", "is_library", "is_user_frame", "parse_frame"]
+__all__ = ["Frame", "frame_at", "is_library", "is_user_frame", "parse_frame"]
 
 _FRAME = re.compile(r"^(?P<file>.*)\((?P<line>-?\d+)\): (?P<function>.*)$", re.DOTALL)
 
@@ -30,6 +30,14 @@ def parse_frame(name: str) -> Frame:
     if found is None:
         return Frame("", 0, name)
     return Frame(found["file"], int(found["line"][:18]), found["function"])
+
+
+def frame_at(name: str, detail: str) -> Frame:
+    """A frame of a tree: with the line that it stood in, where the tree tells these apart (its detail is `line 14`)."""
+    frame = parse_frame(name)
+    line = detail.removeprefix("line ")
+    stood = frame.file and line != detail and line.isascii() and line.isdigit()
+    return frame._replace(line=int(line[:18])) if stood else frame
 
 
 # First directory of packages that people use but rarely write. Frames carry paths relative to where Python found the

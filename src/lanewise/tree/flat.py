@@ -10,7 +10,7 @@ import numpy as np
 
 from lanewise.errors import UsageError
 from lanewise.measure.columns import Columns
-from lanewise.trace.frames import Frame, parse_frame
+from lanewise.trace.frames import frame_at, parse_frame
 from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.forest import nearest_marked, subtree_sums
 from lanewise.tree.model import PHASES, NodeKind, Tree
@@ -126,10 +126,12 @@ def _label(name: str, detail: str, by: str) -> tuple[str, str]:
     if by == "class":
         return detail, ""
     if by == "line":
-        frame: Frame = parse_frame(name)
+        frame = frame_at(name, detail)
         return f"{frame.file}:{frame.line}", frame.function
     if by == "file":
         return parse_frame(name).file, ""
+    if by == "function":
+        return name, ""
     return name, detail
 
 

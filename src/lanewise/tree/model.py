@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lanewise.trace.frames import Frame, frame_at
 from lanewise.tree.forest import depths, subtree_sums
 from lanewise.tree.watching.watched import Watched
 
@@ -183,7 +184,8 @@ class Tree:
         parent: row of each node's parent, or -1; parents come before their children.
         kind: one of `NodeKind`.
         phase: one of `Phase`.
-        name, detail: rows of `strings`. The detail is the class of a module, the direction of a copy, else "".
+        name, detail: rows of `strings`. The detail is the class of a module, the direction of a copy, the line that a
+            frame stood in (`line 14`) where lines are told apart, else "".
         forward: the node of the forward operator that a backward operator belongs to, or -1; it comes before.
         strings: the texts; row 0 is "". Untrusted.
         metrics: columns of `METRICS`, int64 (`squares` float64), one value per node.
@@ -229,6 +231,10 @@ class Tree:
     def label(self, node: int) -> str:
         """Name of a node."""
         return self.strings[int(self.name[node])]
+
+    def python_frame(self, node: int) -> Frame:
+        """File, line and function of a node that is a Python frame: the line that it stood in, where the tree has it."""
+        return frame_at(self.label(node), self.strings[int(self.detail[node])])
 
     @cached_property
     def depth(self) -> np.ndarray:

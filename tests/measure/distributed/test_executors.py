@@ -58,7 +58,7 @@ def test_whoever_stops_asking_leaves_no_process(monkeypatch: pytest.MonkeyPatch)
     assert all(process.poll() is not None for process in started)
 
 
-@pytest.mark.parametrize("way", ["", "threads", "processes=many", "daskk"])
+@pytest.mark.parametrize("way", ["", "threads", "processes=many", "processes=0", "processes=²", "daskk"])
 def test_another_way_is_refused_with_those_there_are(way: str) -> None:
     with pytest.raises(UsageError, match="processes, ray, dask"):
         executor_for(way)

@@ -16,7 +16,7 @@ from lanewise.measure.distributed.late_ranks import compare_ranks
 from lanewise.measure.distributed.own_work import Context
 from lanewise.measure.distributed.rank_summary import ContextTime, RankSummary, summarise
 from tests.support.builder import TraceBuilder
-from tests.support.made_ranks import made_rank
+from tests.support.made_ranks import exchanged, made_rank
 from tests.support.planted_ranks import healthy, plant
 from tests.support.real_jobs import GOOD, PIPELINE, PLANTED, job_summaries
 
@@ -123,6 +123,31 @@ def test_a_stage_that_sleeps_is_late_in_a_pipeline_too() -> None:
     (late,) = compare_ranks([first, msgspec.structs.replace(second, contexts=slow), *rest]).late
     assert late.index == 1
     assert late.more_ns == pytest.approx(2e6, rel=0.3)
+
+
+def stage(number: int, **kernels: tuple[float, int]) -> RankSummary:
+    """A stage of a pipeline by what its kernels take in a step of 10 ms, and how many they are."""
+    sent = exchanged("send", 0, 1000, ends=(number, 1 - number))
+    contexts = [
+        ContextTime(Context("kernel", name, inside="1x1x1"), [round(ms * 1e6)] * 2, float(count))
+        for name, (ms, count) in kernels.items()
+    ]
+    return msgspec.structs.replace(made_rank(number, [sent]), contexts=contexts)
+
+
+@pytest.mark.parametrize(
+    ("own", "more", "ms"),
+    [((3.0, 6), (0.9, 12), 3.0), ((3.0, 6), (1.9, 24), 4.4), ((0.4, 2), (1.9, 24), 1.4), ((0.4, 2), (0.9, 12), 0.0)],
+    ids=["own kernels", "both", "more of the same", "its part"],
+)
+def test_a_stage_is_not_late_by_its_part_of_the_model(
+    own: tuple[float, int], more: tuple[float, int], ms: float
+) -> None:
+    """A stage computes one gradient more than another: that is no part of what makes it late."""
+    first = stage(0, gemm=(4.0, 8), gradient=(0.5, 8))
+    second = stage(1, gemm=(4.0, 8), gradient=more, own=own)
+    late = compare_ranks([first, second]).late
+    assert sum(one.more_ns for one in late) / 1e6 == pytest.approx(ms)
 
 
 def models() -> tuple[RankSummary, ...]:

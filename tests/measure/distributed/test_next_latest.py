@@ -47,8 +47,8 @@ def test_a_step_begins_with_the_wait_at_the_end_of_the_one_before(
     assert summary.behind_ns == [one * MS for one in after]
 
 
-def gain(job: Job, ms: float, *, on_device: bool = False) -> float:
-    return gain_of_job(job, len(job.ranks) - 1, {len(job.ranks) - 1: ms * MS}, on_device=on_device) / MS
+def gain(job: Job, ms: float, *, device_ms: float = 0.0) -> float:
+    return gain_of_job(job, len(job.ranks) - 1, {len(job.ranks) - 1: ms * MS}, device_ns=device_ms * MS) / MS
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,21 @@ def test_the_latest_of_the_others_counts() -> None:
 def test_a_late_device_goes_with_what_it_does_after_its_host() -> None:
     """Both hosts take 20 ms; the late device needs 10 ms after that, which are what it does more."""
     job = job_of(([20.0, 20.0], [10.0, 10.0]), ([20.0, 20.0], [10.0, 10.0]))
-    assert gain(job, 10.0, on_device=True) == pytest.approx(10.0)
+    assert gain(job, 10.0, device_ms=10.0) == pytest.approx(10.0)
     assert gain(job, 10.0) == pytest.approx(0.0)
+
+
+def test_a_device_is_done_earlier_by_all_that_it_does_more() -> None:
+    """The late device works 9 ms more while its host takes 20, and gains 8 as it waits for its host then: nothing of what
+    it did after its host is left for the other, whose host takes 21."""
+    job = job_of(([21.0, 21.0], [7.0, 7.0]), ([20.0, 20.0], [8.0, 8.0]))
+    assert gain(job, 8.0, device_ms=9.0) == pytest.approx(7.0)
 
 
 def test_another_late_rank_gains_its_own() -> None:
     job = job_of(([10.0], [11.0]), ([19.0], [2.0]), ([20.0], [1.0]))
-    assert gain_of_job(job, 2, {2: 8 * MS}, on_device=False) / MS == pytest.approx(1.0)
-    assert gain_of_job(job, 2, {1: 7 * MS, 2: 8 * MS}, on_device=False) / MS == pytest.approx(8.0)
+    assert gain_of_job(job, 2, {2: 8 * MS}, device_ns=0.0) / MS == pytest.approx(1.0)
+    assert gain_of_job(job, 2, {1: 7 * MS, 2: 8 * MS}, device_ns=0.0) / MS == pytest.approx(8.0)
 
 
 @pytest.mark.parametrize("own", [[], [19.0, 19.0, 19.0]], ids=["not timed", "timed over other steps"])

@@ -43,6 +43,17 @@ def test_a_pause_between_operators_is_python_between_them() -> None:
     assert one(work_of(b), "python", name="aten::mm", until="aten::add") == pytest.approx(3000, rel=0.01)
 
 
+@pytest.mark.parametrize(("each_us", "left"), [(1.0, 0.4), (1.9, 0.4), (3.0, 0.5), (10.0, 0.61)])
+def test_of_calls_as_short_as_their_rows_cost_less_is_left(each_us: float, left: float) -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(100):
+                with b.op("aten::add_", head=each_us - 1.0, tail=1.0):
+                    pass
+    assert one(work_of(b), "operator", name="aten::add_") == pytest.approx(100 * each_us * left, rel=0.01)
+
+
 def test_a_wait_for_the_device_is_no_work() -> None:
     b = TraceBuilder()
     for _ in range(4):

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from lanewise.measure.core import Core
-from lanewise.measure.distributed.late_ranks import compare_ranks
+from lanewise.measure.distributed.late_ranks import Excess, compare_ranks
+from lanewise.measure.distributed.own_work import Context
 from lanewise.measure.distributed.rank_summary import summarise
 from lanewise.measure.distributed.together.matched_communications import match
-from lanewise.measure.distributed.without_late import as_timed, delay_of, delays_of
+from lanewise.measure.distributed.without_late import Delay, Timed, as_timed, delay_of, delays_of
 from lanewise.trace.reader import read
 from tests.support.builder import TraceBuilder
 from tests.support.corpus import REPOSITORY
@@ -73,7 +74,13 @@ def operators(b: TraceBuilder) -> None:
             pass
 
 
-@pytest.mark.parametrize(("plant", "scales"), [(asleep, False), (operators, True)])
+def short_calls(b: TraceBuilder) -> None:
+    for _ in range(400):
+        with b.op("aten::add_", head=2.0, tail=2.0), b.op("aten::to", head=1.0):
+            pass
+
+
+@pytest.mark.parametrize(("plant", "scales"), [(asleep, False), (operators, True), (short_calls, False)])
 def test_a_timed_step_says_what_recording_cost_the_host(plant: Callable[[TraceBuilder], None], scales: bool) -> None:
     """A host that recording costs less or more than usual: its replay takes what was timed, asleep it is as long."""
     cores = [busy(0, 0, plant), busy(1, 1, plant)]
@@ -81,7 +88,7 @@ def test_a_timed_step_says_what_recording_cost_the_host(plant: Callable[[TraceBu
     (late,) = job.late
     computed = delay_of(cores[1], late, 1.0)
     timed_ns = 1.3 * computed.step_ns
-    delay = delay_of(cores[1], late, 1.0, timed_ns=timed_ns)
+    delay = delay_of(cores[1], late, 1.0, timed=Timed(timed_ns))
     (mine,) = as_timed(job, delay).late
     assert delay.step_ns == pytest.approx(timed_ns, rel=0.02)
     assert delay.host_scale > 1.25
@@ -89,12 +96,62 @@ def test_a_timed_step_says_what_recording_cost_the_host(plant: Callable[[TraceBu
     assert delay.gain_ns == pytest.approx(computed.gain_ns * (delay.host_scale if scales else 1.0), rel=0.05)
 
 
+@pytest.mark.parametrize(("kind", "rows", "scale"), [("loader", 64, 1.0), ("loader", 128, 1.3), ("operator", 64, 1.3)])
+def test_code_without_rows_of_its_own_takes_as_long(kind: str, rows: int, scale: float) -> None:
+    """A loader that waits for 4 ms among the 64 rows that it has on the other ranks, too."""
+    context = Context(kind, "enumerate(DataLoader)")
+    more = Excess(context, (context,), mine_ns=5e6, others_ns=1e6, more_ns=4e6, mine_count=rows, others_count=64)
+    assert Delay(20e6, 4e6, host_scale=1.3).of(more) == scale
+
+
 def test_a_step_that_no_host_explains_scales_nothing() -> None:
     cores = [busy(0, 0, asleep), busy(1, 1, asleep)]
     job = compare_ranks([summarise(core) for core in cores])
-    delay = delay_of(cores[1], job.late[0], 1.0, timed_ns=100e6)
+    delay = delay_of(cores[1], job.late[0], 1.0, timed=Timed(100e6))
     assert delay.host_scale == 1.0
     assert as_timed(job, delay) is job
+
+
+def behind(number: int, more_ms: float) -> Core:
+    """Steps that begin with the wait for the device, which one rank gives more to do."""
+    b = TraceBuilder(metadata={"distributedInfo": {"rank": number, "world_size": 2}})
+    for _ in range(6):
+        with b.step():
+            b.synchronize("cudaDeviceSynchronize")
+            if more_ms:
+                b.launch("large_gemm", duration=more_ms * 1e3)
+            for _ in range(40):
+                b.wait(10.0)
+                with b.op("aten::mm", head=40.0, tail=40.0):
+                    b.launch("gemm", duration=20.0)
+            b.collective(elements=1_000_000, duration=20.0, rank=number)
+    return Core(b.build())
+
+
+@pytest.mark.parametrize("own_ms", [1.6, 2.4, 3.2])
+def test_behind_a_late_device_the_host_takes_what_it_was_timed_to_take(own_ms: float) -> None:
+    """The step, a little longer than computed, is the device's: without its kernels it is as long as the host's part."""
+    cores = [behind(0, 0.0), behind(1, 12.0)]
+    job = compare_ranks([summarise(core) for core in cores])
+    (late,) = job.late
+    assert late.more_ns == pytest.approx(12e6)
+    step_ns = 1.02 * delay_of(cores[1], late, 1.0).step_ns
+    delay = delay_of(cores[1], late, 1.0, timed=Timed(step_ns, own_ms * 1e6))
+    assert delay.step_ns - delay.gain_ns == pytest.approx(own_ms * 1e6, rel=0.05)
+    # The step alone says nothing of the host.
+    assert delay_of(cores[1], late, 1.0, timed=Timed(step_ns)).host_scale == 1.0
+
+
+def test_the_step_of_a_host_that_runs_ahead_says_nothing_of_it() -> None:
+    cores = [busy(0, 0, asleep), busy(1, 1, asleep)]
+    job = compare_ranks([summarise(core) for core in cores])
+    step_ns = delay_of(cores[1], job.late[0], 1.0).step_ns
+    longer, shorter = (
+        delay_of(cores[1], job.late[0], 1.0, timed=Timed(share * step_ns, ahead=True)) for share in (1.2, 0.9)
+    )
+    assert longer.host_scale == 1.0
+    # But it takes no longer than that.
+    assert shorter.step_ns == pytest.approx(0.9 * step_ns, rel=0.02)
 
 
 def test_a_pipeline_without_its_late_stage_waits_for_the_other() -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["fix"]
 
 
+_RUNS, _MOST_RUNS = 4, 8
+
+
 class _Fix(RunCommand):
     """Leaves everything after the script's name to the program; a plan is none, and takes no words."""
 
@@ -82,7 +85,11 @@ class _Target(NamedTuple):
     "--trace", "trace", metavar="TRACE", help="A recording of the program: only edits that answer its findings."
 )
 @price_option
-@click.option("--runs", default=4, show_default=True, type=click.IntRange(1), help="Recordings per side.")
+@click.option(
+    "--runs",
+    type=click.IntRange(1),
+    help=f"Recordings per side.  [default: {_RUNS}, and up to {_MOST_RUNS} if these cannot tell which is faster]",
+)
 @json_option
 @output_option
 @click.pass_context
@@ -310,9 +317,11 @@ def _proof(target: _Target, arguments: list[str], given: dict[str, Any]) -> Proo
     with terminated_in_order(), tempfile.TemporaryDirectory(prefix="lanewise-") as folder:
         try:
             answers = {code for one in target.rewritten.suggestions for code in one.answers}
+            runs, most = (_RUNS, _MOST_RUNS) if given["runs"] is None else (given["runs"], given["runs"])
             proof = prove(
-                target.path, target.edited, arguments, Path(folder), runs=given["runs"], tell=_tell, answers=answers
-            )
+                target.path, target.edited, arguments, Path(folder),
+                runs=runs, most=most, tell=_tell, answers=answers,
+            )  # fmt: skip
         except EditedProgramError:
             _blame_by_output(target, arguments, ())
             raise
@@ -328,6 +337,8 @@ def print_proof(proof: Proof, price: float = 0.0) -> None:
 
     print_diff(proof.comparison, console())
     _tell(proof.printed)
+    if proof.unsure:
+        _tell(proof.unsure)
     if proof.predicted_beside_measured:
         _tell(proof.predicted_beside_measured)
     if proof.verdict == "faster" and (saved := price_text(proof.saved_us, price)):

@@ -50,7 +50,7 @@ __all__ = ["check"]
     type=click.Choice(["pass", "fail"]),
     default="pass",
     show_default=True,
-    help="What budgets do that more runs would decide.",
+    help="Whether a budget that only more runs could decide passes.",
 )
 @click.option("--github", is_flag=True, help="Annotations on stdout; the step summary if GitHub asks for one.")
 @click.option("--sarif", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Also write SARIF.")

@@ -14,7 +14,9 @@ __all__ = ["chain"]
 @click.option(
     "--step", type=int, default=None, metavar="N", help="Number of the step as recorded; default: the last steady one."
 )
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=200, show_default=True, help="Links shown.")
+@click.option(
+    "-n", "--limit", metavar="N", type=click.IntRange(min=1), default=200, show_default=True, help="Links shown."
+)
 @json_option
 @cache_option
 def chain(source: str, step: int | None, limit: int, as_json: bool, cache: bool) -> None:

@@ -39,22 +39,32 @@ Named = TypeVar("Named")
     "--target", metavar="SM", default="90", show_default=True, help="Compute capability to compile for: 80, 90, 100."
 )
 @click.option(
-    "--warps", type=click.IntRange(1, 32), default=4, show_default=True, help="Warps of a Triton kernel's block."
+    "--warps",
+    metavar="N",
+    type=click.IntRange(1, 32),
+    default=4,
+    show_default=True,
+    help="Warps of a Triton kernel's block.",
 )
 @click.option(
-    "--stages", type=click.IntRange(1, 16), default=3, show_default=True, help="Stages of its pipelined loops."
+    "--stages",
+    metavar="N",
+    type=click.IntRange(1, 16),
+    default=3,
+    show_default=True,
+    help="Stages of its pipelined loops.",
 )
 @click.option(
     "--block", metavar="X[,Y[,Z]]", default=None, help="Threads of a block, where the code does not say: `256`, `32,8`."
 )
-@click.option("--grid", metavar="X[,Y[,Z]]", default=None, help="Blocks of a launch: whether they fill the card.")
+@click.option("--grid", metavar="X[,Y[,Z]]", default=None, help="Blocks of a launch: says whether they fill the card.")
 @click.option("--card", metavar="NAME", default="H100 SXM5", show_default=True, help="The card it runs on: H200, A100.")
 @click.option(
     "--time",
     metavar="TIME",
     type=microseconds,
     default=None,
-    help="What a launch takes, `850us`: with --grid, what it would take with its defects mended.",
+    help="What a launch takes, such as `850us`: with --grid, says what it would take without the defects.",
 )
 @json_option
 @output_option
@@ -76,16 +86,19 @@ def kernel(
     """Say what limits a kernel, from its machine code: without running it, without a GPU.
 
     \b
-    lanewise kernel softmax.cubin                      machine code
-    lanewise kernel ~/.triton/cache                    all that a compiler has left in its cache
-    lanewise kernel kernel.ptx --target 80             PTX, compiled for a card
-    lanewise kernel libmine.so --name "*attention*"    a library or program with CUDA code
-    lanewise kernel sums.cu --block 256 --grid 200     CUDA C++, compiled by nvcc or by torch's NVRTC
-    lanewise kernel train.samples.json                 what `lanewise run --sample train.py` has seen its warps wait for
-    lanewise kernel train.scopes.json                  what `lanewise run --scopes KERNEL train.py` has timed inside of it
-    lanewise kernel sums.cu -o sums.html               a page: its source with heat beside its instructions
+    lanewise kernel softmax.cubin                     machine code
+    lanewise kernel ~/.triton/cache                   all of a compiler's cache
+    lanewise kernel kernel.ptx --target 80            PTX, compiled for a card
+    lanewise kernel libmine.so --name "*attention*"   a library with CUDA code
+    lanewise kernel sums.cu --block 256 --grid 200    CUDA C++, by nvcc or NVRTC
+    lanewise kernel sums.cu -o sums.html              a page: source with heat
     lanewise kernel train.py::add --arg x=*fp32 --arg n=i32:16 --arg TILE=1024
-                                                       a Triton kernel; the file is imported, nothing is launched
+                                                      a kernel of Triton's
+
+    \b
+    What its warps waited for, or how long its scopes took, while it ran:
+    lanewise kernel train.samples.json                of `lanewise run --sample`
+    lanewise kernel train.scopes.json                 of `lanewise run --scopes`
 
     It needs NVIDIA's disassembler, which `pip install triton` brings (docs/inside-a-kernel.md).
     """

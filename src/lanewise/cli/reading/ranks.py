@@ -30,7 +30,9 @@ __all__ = ["ranks"]
 
 @click.command()
 @click.argument("sources", metavar="TRACE|DIR...", nargs=-1, required=True)
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Rows per table.")
+@click.option(
+    "-n", "--limit", metavar="N", type=click.IntRange(min=1), default=10, show_default=True, help="Rows per table."
+)
 @click.option(
     "--on",
     "way",
@@ -43,7 +45,7 @@ __all__ = ["ranks"]
     "--findings/--no-findings",
     default=True,
     show_default=True,
-    help="Explain each rank, too, of a large job a sample of them: which finding is on how many.",
+    help="Also explain each rank (of a large job, a sample): which finding occurs on how many.",
 )
 @price_option
 @json_option

@@ -12,7 +12,9 @@ __all__ = ["sql"]
 @click.command()
 @click.argument("source", metavar="TRACE")
 @click.argument("query", required=False)
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Rows printed.")
+@click.option(
+    "-n", "--limit", metavar="N", type=click.IntRange(min=1), default=100, show_default=True, help="Rows printed."
+)
 @click.option("--format", "format_", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
 @json_option
 @cache_option

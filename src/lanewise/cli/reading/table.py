@@ -26,7 +26,9 @@ _PARTS = ("memory-steps", "memory-over-time", "queues-over-time", "critical-path
 @click.command()
 @click.argument("source", metavar="TRACE", required=False)
 @click.argument("which", metavar="[TABLE]", type=OneOf([*_PROFILER, *_MEASURES, *_PARTS, "all"]), required=False)
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows per table.")
+@click.option(
+    "-n", "--limit", metavar="N", type=click.IntRange(min=1), default=20, show_default=True, help="Rows per table."
+)
 @click.option("--sort", metavar="COLUMN", default=None, help="Sort by this column, largest first.")
 @click.option(
     "--step", type=int, metavar="N", help="Step of the critical path, as recorded; default: the last steady one."

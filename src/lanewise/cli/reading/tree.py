@@ -86,7 +86,7 @@ _FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "otlp", "hatchet
 @click.option("--frames", is_flag=True, help="Show the frames of libraries too.")
 @click.option("--merge-layers", is_flag=True, help="Equal layers as one: layers.0 and layers.1 become layers.*.")
 @click.option("--baseline", metavar="TRACE", default=None, help="Show what changed since this trace or tree, per step.")
-@click.option("--depth", type=click.IntRange(min=0), default=None, help="Show no deeper levels.")
+@click.option("--depth", metavar="N", type=click.IntRange(min=0), default=None, help="Show no deeper levels.")
 @click.option(
     "--min-share",
     type=click.FloatRange(0, 100),
@@ -94,7 +94,7 @@ _FORMATS = ("json", "tree", "speedscope", "collapsed", "pprof", "otlp", "hatchet
     show_default=True,
     help="Contexts below this percentage are summed up.",
 )
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=60, show_default=True, help="Rows.")
+@click.option("-n", "--limit", metavar="N", type=click.IntRange(min=1), default=60, show_default=True, help="Rows.")
 @samples_option
 @click.option(
     "--source",

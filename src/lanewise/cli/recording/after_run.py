@@ -75,6 +75,10 @@ def start(order: dict[str, Any]) -> None:
     recording = Recording(options, log=log, saved=roll.wrote if roll is not None else lambda _: None)
     told = {name: order[name] for name in ("explain", "as_json", "price")}
     Afterwards(recording, roll, **told, log=log).register()
+    if roll is None and sys.stderr is not None and sys.stderr.isatty():
+        # Importing torch takes seconds, and so may the first steps: somebody waits.
+        how = "all of it is recorded" if options.whole else "some of its steps are timed, then some recorded"
+        log(f"running the program: {how}")
     recording.start()
 
 

@@ -63,26 +63,24 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     help="File for the tree.  [default: the script's name with .lw]",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file; by default a number is put into the name.")
-@click.option("--every", metavar="N", type=click.IntRange(1), help="Watch only some of every N steps.")
-@click.option(
-    "--steps", metavar="K", type=click.IntRange(1), default=1, show_default=True, help="How many of every N steps."
-)
+@click.option("--every", metavar="N", type=click.IntRange(1), help="Watch only K of every N steps: see --steps.")
+@click.option("--steps", metavar="K", type=click.IntRange(1), default=1, show_default=True, help="The K of --every.")
 @click.option(
     "--budget",
     metavar="SHARE",
     callback=_share,
-    help="What watching may cost, as 1% of the run's time: how often to watch follows from what it has cost so far.",
+    help="Share of the run's time that watching may cost, such as 1%: it watches as often as that allows.",
 )
 @click.option("--frames/--no-frames", default=True, show_default=True, help="Collect Python frames and modules.")
 @click.option(
     "--device/--no-device", default=True, show_default=True, help="Collect kernels, copies and sets of a CUDA device."
 )
-@click.option("--lines", is_flag=True, help="Tell apart from which line of a function something is called.")
+@click.option("--lines", is_flag=True, help="Keep calls from different lines of a function apart.")
 @click.option(
     "--measure/--no-measure",
     default=True,
     show_default=True,
-    help="Leave out 20 early steps in turn, to measure what watching costs.",
+    help="Leave 20 of the early steps unwatched, in turns, to measure what watching costs.",
 )
 @click.option(
     "--alerts/--no-alerts",
@@ -106,20 +104,20 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     type=click.FloatRange(0),
     default=5.0,
     show_default=True,
-    help="Seconds between two writes of the file, more where that takes long; 0 for none before the end.",
+    help="Seconds between two writes of the file, more if writing takes long; 0: only at the end.",
 )
 @click.option(
     "--baseline",
     metavar="TREE",
     type=click.Path(exists=True, path_type=Path),
-    help="Tree of another run, or a folder of them: say which places take longer than there.",
+    help="Tree of an earlier run, or a folder of them: say which places take longer than they did there.",
 )
 @click.option(
     "--rotate",
     metavar="S",
     type=click.FloatRange(0),
     default=0.0,
-    help="Every so many seconds, write what came since to a file of its own: NAME-periods/NAME-DATE-TIME.lw.",
+    help="Every S seconds, write what happened since the last time to NAME-periods/NAME-DATE-TIME.lw, too.",
 )
 @click.option(
     "--rotate-keep",
@@ -127,22 +125,27 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     type=click.IntRange(1),
     default=48,
     show_default=True,
-    help="Files of periods to keep: older ones of this program are deleted.",
+    help="Files of --rotate to keep: older ones of this program are deleted.",
 )
 @click.option(
     "--record-signal",
     metavar="SIGNAL",
     type=click.Choice(["USR1", "USR2"], case_sensitive=False),
-    help="This signal has the next steps recorded in full, as lanewise run does; the program goes on.",
+    help="On this signal the next steps are recorded in full, as by lanewise run; the program goes on.",
 )
 @click.option(
     "--record-port",
     metavar="PORT",
     type=click.IntRange(0, 65535),
-    help="So does POST /record?steps=20 at this port of 127.0.0.1; 0 takes one that is free.",
+    help="The same on POST /record?steps=20 to this port of 127.0.0.1; 0 takes a free one.",
 )
 @click.option(
-    "--record-steps", metavar="N", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many steps."
+    "--record-steps",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Steps of such a recording.",
 )
 @click.option(
     "--record-keep",
@@ -150,7 +153,7 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Traces to keep: older ones of this program are deleted.",
+    help="Such recordings to keep: older ones of this program are deleted.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing of our own.")
 @click.option(
@@ -159,7 +162,7 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     is_eager=True,
     expose_value=False,
     callback=_installed,
-    help="Put a line into this Python's packages that watches any program for which LANEWISE_WATCH names a file.",
+    help="Have this Python watch every program that is started with LANEWISE_WATCH=FILE; then end.",
 )
 @click.option(
     "--remove-hook",
@@ -167,7 +170,7 @@ def _told(ctx: click.Context, change: Callable[[], str]) -> NoReturn:
     is_eager=True,
     expose_value=False,
     callback=_removed,
-    help="Take that line out again.",
+    help="Undo that; then end.",
 )
 @click.pass_context
 def watch(ctx: click.Context, **given: Any) -> None:

@@ -255,7 +255,7 @@ def _step_sentences(a: Arm, b: Arm, difference: Difference) -> str:
         parts.append(f"it went from {REGIMES[regimes[0]][1]} to {REGIMES[regimes[1]][1]}")
     launches = a.typical.counts.get("launches", 0.0), b.typical.counts.get("launches", 0.0)
     if launches[0] != launches[1]:
-        parts.append(f"{launches[0]:g} launches became {launches[1]:g}")
+        parts.append(f"{launches[0]:g} launch{'es' * (launches[0] != 1)} became {launches[1]:g}")
     return "; ".join(part for part in parts if part) + "."
 
 
@@ -278,9 +278,12 @@ def step_sentence(step: Ratio) -> str:
     """The verdict on the step time with what supports it."""
     if step.ratio is None:
         return ""
-    interval = f"{step.ratio:.3g}x"
-    if step.low is not None and step.high is not None:
-        interval += f", 95 % interval {step.low:.3g} to {step.high:.3g}"
+    ratio, low, high = step.ratio, step.low, step.high
+    if step.verdict == "slower":
+        ratio, low, high = (1 / value if value else None for value in (ratio, high, low))
+    interval = f"{ratio:.3g}x" + " as long" * (step.verdict == "slower")
+    if low is not None and high is not None:
+        interval += f", 95 % interval {low:.3g} to {high:.3g}"
     basis = f"{step.a_count} and {step.b_count} {step.unit}"
     if step.low is None:
         basis = "one value per side" if step.a_count == step.b_count == 1 else f"only {basis}"

@@ -14,7 +14,7 @@ from lanewise.diagnose.of_tree.ranked_contexts import diagnose_tree
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.settings import Settings
 from lanewise.measure.kernel_names import short_name
-from lanewise.measure.regime.python_functions import function_label
+from lanewise.measure.regime.python_functions import NO_FUNCTION, OWN_CODE, in_function
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.report.evidence_columns import (
     BUSY,
@@ -25,6 +25,7 @@ from lanewise.report.evidence_columns import (
     FUNCTION,
     HOST_SELF,
     HOST_TOTAL,
+    INSIDE,
     KERNELS,
     LAUNCHES,
     MEDIAN,
@@ -55,7 +56,9 @@ from lanewise.report.priced import cost_of, priced
 from lanewise.report.quantity import format_quantity
 from lanewise.trace.metadata import Energy
 from lanewise.tree.flat import flat
+from lanewise.tree.forest import nearest_marked
 from lanewise.tree.model import NodeKind, Tree
+from lanewise.tree.views import user_frames
 from lanewise.tree.watching.watched_text import cost_lines, loss_lines
 
 __all__ = ["explain_tree"]
@@ -204,7 +207,7 @@ _STEPS: Headings = [
 
 _OPERATORS: Headings = [headed(NAME, "operator"), headed(COUNT, "calls"), HOST_SELF, HOST_TOTAL, DEVICE_TOTAL]
 _KERNELS: Headings = [NAME, headed(COUNT, "count"), headed(TOTAL, "total"), SHARE, headed(MEDIAN, "mean")]
-_FUNCTIONS: Headings = [FUNCTION, headed(TIME, "self time"), headed(SHARE, "of the step")]
+_FUNCTIONS: Headings = [FUNCTION, headed(INSIDE, "of it in"), headed(TIME, "self time"), headed(SHARE, "of the step")]
 _ON_CPU: Headings = [OPERATOR, CALLS, headed(TIME, "self time"), SHARE]
 
 
@@ -269,14 +272,21 @@ def _kernels(contexts: Contexts) -> list[dict[str, Any]]:
 
 
 def _functions(contexts: Contexts) -> list[dict[str, Any]]:
-    """Frames by the time between what they call, ns per step."""
+    """Functions of the program's by the time between what they call, ns per step; of libraries inside of them apart."""
     tree = contexts.tree
-    spent: dict[str, float] = {}
-    for node in np.flatnonzero((tree.kind == NodeKind.FRAME) & (contexts.host > 0)).tolist():
-        label = function_label(tree.label(node))
-        spent[label] = spent.get(label, 0.0) + float(contexts.host[node])
+    frame = tree.kind == NodeKind.FRAME
+    own = nearest_marked(tree.parent, user_frames(tree))
+    spent: dict[tuple[str, str], float] = {}
+    for node in np.flatnonzero(frame & (contexts.host > 0)).tolist():
+        around = int(own[node])
+        inside = OWN_CODE if around == node else contexts.function(node)
+        pair = contexts.function(around) if around >= 0 else NO_FUNCTION, inside
+        spent[pair] = spent.get(pair, 0.0) + float(contexts.host[node])
     ordered = sorted(spent.items(), key=lambda item: (-item[1], item[0]))
-    return [{"function": name, "time": ns, "share": contexts.of_step(ns)} for name, ns in ordered]
+    return [
+        {"function": function, "inside": inside, "time": ns, "share": contexts.of_step(ns)}
+        for (function, inside), ns in ordered
+    ]
 
 
 # -- in a sentence -----------------------------------------------------------------------------------------------------
@@ -301,7 +311,7 @@ def _on_the_cpu(contexts: Contexts) -> str:
     of_it = "the step" if contexts.marked else "what was watched"
     step = max(1.0, contexts.step.ns)
     both = [(row["name"], row["host_self"]) for row in operators] + [
-        (row["function"], row["time"]) for row in _functions(contexts)
+        (in_function(row["function"], row["inside"]), row["time"]) for row in _functions(contexts)
     ]
     top = sorted(both, key=lambda item: -item[1])[:_NAMED]
     told = ", ".join(f"{format_quantity('share', min(1.0, spent / step))} {name}" for name, spent in top if spent > 0)

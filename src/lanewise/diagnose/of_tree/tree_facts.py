@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lanewise.diagnose.rule import Saving
+from lanewise.measure.regime.python_functions import function_label
 from lanewise.measure.regime.regime import regime_of
 from lanewise.report.model import Location
 from lanewise.report.quantity import Quantity, text
-from lanewise.trace.frames import parse_frame
 from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.forest import climb, nearest_marked, subtree_sums
@@ -274,7 +274,7 @@ class Contexts:
         frame, module = int(self._own_frame[node]), int(self._module[node])
         file, line, function = "", 0, ""
         if frame >= 0:
-            parsed = parse_frame(self.tree.label(frame))
+            parsed = self.tree.python_frame(frame)
             file, line, function = parsed.file, parsed.line, parsed.function
         operators: list[str] = []
         at = node
@@ -285,6 +285,10 @@ class Contexts:
         path = self.tree.label(module) if module >= 0 else ""
         return Location(file, line, function, path, "", operators) if file or path or operators else None
 
+    def function(self, node: int) -> str:
+        """A Python frame in a few words, `main (train.py:12)`."""
+        return function_label(self.tree.label(node), self.tree.strings[int(self.tree.detail[node])])
+
     def site(self, node: int) -> str:
         """Where a context is, in one line: source and module, then the operator."""
         frame, module = int(self._own_frame[node]), int(self._module[node])
@@ -292,7 +296,7 @@ class Contexts:
         if module >= 0:
             parts.append(_INDEX.sub("*", self.tree.label(module)) + ":")
         if frame >= 0:
-            parsed = parse_frame(self.tree.label(frame))
+            parsed = self.tree.python_frame(frame)
             parts.append(f"{parsed.function} ({parsed.file}:{parsed.line})")
         if self.tree.kind[node] != NodeKind.FRAME or frame != node:
             parts.append(self.name(node))

@@ -141,8 +141,8 @@ def _of_traffic(traffic: list[Traffic]) -> list[TextBlock]:
         most = max(rated, key=lambda one: one.bytes * one.count)
         said.append(
             TextBlock(
-                "The {kind} of {ranks} ranks that moves most reaches {bus} of bus bandwidth, {share} of the {link} that "
-                "the links between the cards have each way.",
+                "The largest of these, {kind} of {ranks} ranks, reaches {bus} of bus bandwidth, {share} of the {link} that "
+                "the links between the cards carry each way.",
                 {
                     "kind": text(most.kind),
                     "ranks": count(most.ranks),
@@ -211,7 +211,7 @@ def _of_pipeline(one: Pipeline, *, several: bool) -> TextBlock:
     recorded = "" if one.timed else " as it was recorded"
     return TextBlock(
         f"The stages of the pipeline{which} ({{stages}}{parts}, {{microbatches}} microbatches) are idle for {{idle}} of "
-        f"the step{recorded}; its schedule by itself leaves {{ideal}} idle.",
+        f"the step{recorded}; the schedule alone would leave them idle for {{ideal}}.",
         {
             "stages": count(len(one.ranks)),
             "parts": count(one.parts),

@@ -11,7 +11,7 @@ from lanewise.diagnose.sections.section import Section, Source
 from lanewise.measure.columns import Columns
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.bubbles import loader_rows
-from lanewise.measure.regime.python_functions import function_label
+from lanewise.measure.regime.python_functions import NO_FUNCTION, OWN_CODE, function_label, in_function
 from lanewise.report.evidence_columns import (
     CALLS,
     DTYPE,
@@ -87,8 +87,8 @@ def functions_source(facts: Facts) -> Source:
     data, steps = facts.functions, facts.steady_count
     columns: dict[str, np.ndarray] = {
         **data,
-        "function": _texts([_named(name) for name in data["function"].tolist()]),
-        "inside": _texts([function_label(name) if name else "its own code" for name in data["inside"].tolist()]),
+        "function": _texts([_function(name) for name in data["function"].tolist()]),
+        "inside": _texts([_inside(name) for name in data["inside"].tolist()]),
         "calls": data["calls"] / steps,
         "time": data["time"] / steps,
     }
@@ -97,8 +97,12 @@ def functions_source(facts: Facts) -> Source:
     return Source(f"Python functions, by self time{per}", Columns(columns), headings)
 
 
-def _named(function: str) -> str:
-    return function_label(function) if function else "(no function of the program)"
+def _function(name: str) -> str:
+    return function_label(name) if name else NO_FUNCTION
+
+
+def _inside(name: str) -> str:
+    return function_label(name) if name else OWN_CODE
 
 
 def cpu_sentence(facts: Facts) -> str:
@@ -113,7 +117,9 @@ def cpu_sentence(facts: Facts) -> str:
     operators = sorted(by_name.items(), key=lambda item: -item[1])[:_NAMED]
     functions = facts.functions.rows(_NAMED)
     if functions and functions[0]["time"] > (operators[0][1] if operators else 0):
-        both = [(_in_function(row), float(row["time"])) for row in functions] + operators
+        both = [
+            (in_function(_function(row["function"]), _inside(row["inside"])), float(row["time"])) for row in functions
+        ] + operators
         shown = [(name, spent / length) for name, spent in sorted(both, key=lambda item: -item[1]) if spent > 0]
         told = [f"{_percent(part)} {name}" for name, part in shown[:_NAMED] if part >= _WORTH_NAMING]
         return f"{of_it[0].upper()}{of_it[1:]} by self time: {', '.join(told)}."
@@ -125,13 +131,6 @@ def cpu_sentence(facts: Facts) -> str:
     outside = _percent(max(0.0, 1 - facts.cpu.inside))
     own = f" Of the operators' self time: {top}." if top else ""
     return f"{outside} of {of_it} is spent outside operators{loading}.{how}{own}"
-
-
-def _in_function(row: dict[str, Any]) -> str:
-    if not row["function"]:
-        return function_label(row["inside"])
-    inside = f"{function_label(row['inside'])} in " if row["inside"] else ""
-    return f"{inside}{function_label(row['function'])}"
 
 
 def _percent(part: float) -> str:

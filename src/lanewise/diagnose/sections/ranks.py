@@ -126,7 +126,7 @@ def told_of_job(
         tables["excess"] = Source("What late ranks do more", _excess(job), _EXCESS)
     communication = communication_section(job, together)
     tables |= communication.tables
-    told = [*_late(job, delays, price), *_doubts(job, together), *communication.statements]
+    told = [*_apart(job, together), *_late(job, delays, price), *_doubts(job, together), *communication.statements]
     if replayed:
         rows = what_ifs(job, together, core_of)
         if rows:
@@ -226,6 +226,21 @@ def _without(job: Job, delays: list[Delay], price: float) -> list[TextBlock]:
     return said
 
 
+def _apart(job: Job, together: Matched) -> list[TextBlock]:
+    """That some ranks exchange nothing with the others, although all exchange something."""
+    parts = together.apart(len(job.ranks))
+    if len(parts) == 1 or len(parts) == len(job.ranks):
+        return []
+    names = [f"{'rank' if len(rows) == 1 else 'ranks'} {_listed([_name(job, row) for row in rows])}" for rows in parts]
+    return [
+        TextBlock(
+            "{one} exchange nothing with {others}: these are traces of more than one job, or ranks between them are "
+            "missing. They are compared all the same.",
+            {"one": text(names[0].capitalize()), "others": text(_listed(names[1:]))},
+        )
+    ]
+
+
 def _doubts(job: Job, together: Matched) -> list[TextBlock]:
     said: list[TextBlock] = []
     exchanged = sum(len(one.communications) for one in job.ranks)
@@ -273,7 +288,7 @@ def _left_out(found: RanksRead) -> list[TextBlock]:
     if found.earlier:
         said.append(
             TextBlock(
-                "Left out, as they are of a job before: {names}.",
+                "Left out, as they belong to an earlier job: {names}.",
                 {"names": text(_listed([os.path.basename(name) for name in found.earlier]))},
             )
         )
@@ -289,7 +304,7 @@ def _left_out(found: RanksRead) -> list[TextBlock]:
             TextBlock("{name} cannot be read: {reason}", {"name": text(os.path.basename(name)), "reason": text(reason)})
         )
     if found.passed_over:
-        said.append(TextBlock("Passed over, as no trace: {names}.", {"names": text(_listed(found.passed_over))}))
+        said.append(TextBlock("Not traces, and passed over: {names}.", {"names": text(_listed(found.passed_over))}))
     return said
 
 

@@ -22,11 +22,12 @@ _WRITES = re.compile(
 )
 
 
-def fix_of_gap(function: str, *, stacks: bool) -> str:
+def fix_of_gap(function: str, *, stacks: bool, called: str = "") -> str:
     """What to do first.
 
     Args:
         function: name of the frame that fills the gap, "" for none. stacks: whether Python frames were recorded.
+        called: what to call it; after its name by default.
     """
     if not function and not stacks:
         return "record with stacks (`lanewise run --stacks`, or `with_stack=True`): they name what runs in the gap."
@@ -47,6 +48,6 @@ def fix_of_gap(function: str, *, stacks: bool) -> str:
     if _WRITES.search(function):
         return "write less often, or let another thread or process write."
     return (
-        f"take {function_label(function)} out of the loop: do it once, ahead of time in worker processes, while the device "
-        "works, or on the device."
+        f"take {called or function_label(function)} out of the loop: do it once, ahead of time in worker processes, while "
+        "the device works, or on the device."
     )

@@ -11,13 +11,24 @@ import atexit
 import ctypes
 import sys
 from collections.abc import Iterable, Sequence, Set
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from lanewise.fix.guard.memory import Words
 
-__all__ = ["Changed", "changed_among"]
+__all__ = ["Changed", "Telltale", "changed_among"]
+
+
+class Telltale(NamedTuple):
+    """What some dictionaries are seen by, without looking at them.
+
+    Attributes:
+        unchanged: is emptied before one is changed, if that is told. places: addresses of words that change if it is not.
+    """
+
+    unchanged: list[bool]
+    places: list[int]
 
 
 class Changed(Protocol):
@@ -26,8 +37,8 @@ class Changed(Protocol):
     It holds the dictionaries themselves: none of them is freed, and its address given to another, while it is asked about.
     """
 
-    def places(self, but: Set[int]) -> list[int] | None:
-        """Addresses of words that change with all but those of some numbers; None where there are no such words."""
+    def telltale(self, but: Set[int]) -> Telltale | None:
+        """What changes with all but those of some numbers; None where nothing does."""
         ...
 
     def none(self, but: Set[int] = ...) -> bool:
@@ -56,7 +67,7 @@ class _Unknown:
     def __init__(self, dicts: Sequence[dict[Any, Any]]) -> None:
         self._dicts = dicts
 
-    def places(self, but: Set[int]) -> list[int] | None:
+    def telltale(self, but: Set[int]) -> Telltale | None:
         return None
 
     def none(self, but: Set[int] = frozenset()) -> bool:
@@ -81,8 +92,8 @@ class _Versioned:
         self._words = Words([id(one) + _VERSION_AT for one in dicts])
         self._seen: Any = self._words.now()
 
-    def places(self, but: Set[int]) -> list[int] | None:
-        return [place for at, place in enumerate(self._words.places) if at not in but]
+    def telltale(self, but: Set[int]) -> Telltale | None:
+        return Telltale([True], [place for at, place in enumerate(self._words.places) if at not in but])
 
     def none(self, but: Set[int] = frozenset()) -> bool:
         return self._words.same() or (bool(but) and set(self.which()) <= but)
@@ -109,18 +120,19 @@ class _Noted:
     """What a watcher is told of some dictionaries.
 
     Attributes:
-        touched: numbers of those that were changed. apart: of those that are not counted. count: of changes.
+        touched: numbers of those that were changed. apart: of those that do not count. unchanged: holds something until
+            one that counts is changed.
     """
 
     def __init__(self) -> None:
         self.touched: set[int] = set()
         self.apart: Set[int] = frozenset()
-        self.count = ctypes.c_uint64()
+        self.unchanged = [True]
 
     def note(self, at: int) -> None:
         self.touched.add(at)
         if at not in self.apart:
-            self.count.value += 1
+            self.unchanged.clear()
 
 
 class _Watched:
@@ -134,12 +146,15 @@ class _Watched:
             _told.setdefault(id(one), []).append((self._noted, at))
             _api("PyDict_Watch", ctypes.c_int(watcher), ctypes.py_object(one))
 
-    def places(self, but: Set[int]) -> list[int] | None:
-        if but != self._noted.apart:
-            # Who asked before counts on others being counted.
-            self._noted.apart = frozenset(but)
-            self._noted.count.value += 1
-        return [ctypes.addressof(self._noted.count)]
+    def telltale(self, but: Set[int]) -> Telltale | None:
+        noted = self._noted
+        if but != noted.apart:
+            # Who asked before relies on others being counted.
+            noted.unchanged.clear()
+            noted.apart = frozenset(but)
+        if not noted.unchanged:
+            noted.unchanged = [True]
+        return Telltale(noted.unchanged, [])
 
     def none(self, but: Set[int] = frozenset()) -> bool:
         return self._noted.touched <= but

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from lanewise.fix.guard.memory import CONTENT_AT, ITEMS_AT, LENGTH_AT, USED_AT, WORD, lies_as_known
 from lanewise.fix.guard.program_parts import of_library
+from lanewise.fix.guard.still import Held
 from lanewise.fix.telling import told, told_by_identity
 from lanewise.fix.typed_torch import torch
 
@@ -27,6 +28,8 @@ __all__ = ["Contents", "Inside", "Quickly", "cells_of", "content_of", "inside_of
 _content: Any = attrgetter("cell_contents")
 
 _DEPTH, _MOST = 4, 1000
+_WRITTEN = 40
+"""Values that are compared one by one."""
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), torch.dtype, torch.device, torch.Size)
 _BY_IDENTITY = (torch.Tensor, torch.nn.Module, type, types.ModuleType, types.BuiltinFunctionType, PurePath, Logger)
 
@@ -105,23 +108,15 @@ def _look_into_cell(cell: Any, found: Inside, seen: set[int], depth: int) -> Non
 
 
 class Quickly(NamedTuple):
-    """How to find out that nothing has changed.
+    """How to find out that nothing has changed: by what is held, by words of memory that stay, by asking."""
 
-    Attributes:
-        same: tells; None where nothing has to be asked. alive: to be kept as long as it is asked: no other object can
-            have the addresses that are compared.
-    """
-
-    same: Callable[[], bool] | None
-    alive: list[Any]
+    held: Held = Held()
+    places: Sequence[int] = ()
+    same: Callable[[], bool] | None = None
 
 
 class Contents:
     """Some of them, and what is in them as long as nothing has changed.
-
-    Attributes:
-        places: addresses of words that stay while no variable is set and no list or set grows or shrinks; none where
-            values have to be looked into.
 
     Args:
         inside: by the reason to give once something of it has changed.
@@ -139,10 +134,6 @@ class Contents:
         self._short = [one for one in self._held if len(one) <= _MOST]
         self._lengths, self._values = list(map(len, self._held)), self._now()
         self._none = not (self._lists or self._cells or self._others)
-        self.places: list[int] = []
-        if not self._others and lies_as_known():
-            self.places = [id(one) + CONTENT_AT for one in self._variables]
-            self.places += [id(one) + (LENGTH_AT if type(one) is list else USED_AT) for one in self._held]
 
     def changed(self) -> str:
         """The reason of something that has changed, "" if nothing has."""
@@ -157,23 +148,29 @@ class Contents:
         return reason
 
     def quickly(self) -> Quickly:
-        """How to find out later that all is as now, beside `places`."""
+        """How to find out later that all is as now; it keeps alive what it compares with."""
         if self._none:
-            return Quickly(None, [])
-        if not self.places or not self._holds_the_same():
-            return Quickly(lambda: not self.changed(), [])
-        if not (held := tuple(self._short)):
-            return Quickly(None, self._values)
-        # All that they hold, always in the same order: the quickest way to make a copy of several.
-        kept = tuple(get_referents(*held))
+            return Quickly()
+        if not self._others and self._holds_the_same():
+            if len(self._values) <= _WRITTEN and len(self._short) == len(self._held):
+                return Quickly(Held(self._held, self._variables, self._values))
+            if lies_as_known():
+                return self._at_once()
+        return Quickly(same=lambda: not self.changed())
+
+    def _at_once(self) -> Quickly:
+        """All that lists and sets hold, always in the same order: the quickest way to make a copy of many values."""
+        places = [id(one) + CONTENT_AT for one in self._variables]
+        places += [id(one) + (LENGTH_AT if type(one) is list else USED_AT) for one in self._held]
+        held, kept = tuple(self._short), tuple(get_referents(*self._short))
         count, addresses = len(kept), (c_char * (WORD * len(kept))).from_address
         seen = addresses(id(kept) + ITEMS_AT).raw
 
-        def same() -> bool:
+        def same(alive: Any = (kept, self._values)) -> bool:
             now = tuple(get_referents(*held))
             return len(now) == count and addresses(id(now) + ITEMS_AT).raw == seen
 
-        return Quickly(same, self._values)
+        return Quickly(places=places, same=same)
 
     def _holds_the_same(self) -> bool:
         return list(map(len, self._held)) == self._lengths and all(map(is_, self._now(), self._values))

@@ -18,8 +18,9 @@ from typing import Any
 from lanewise.fix.guard.changed import Changed, changed_among
 from lanewise.fix.guard.code_reads import dict_of_class, reads_of
 from lanewise.fix.guard.contents import Contents, cells_of, inside_of, may_change
-from lanewise.fix.guard.memory import REFERENCES_AT, TYPE_AT, Still, Words, lies_as_known
+from lanewise.fix.guard.memory import REFERENCES_AT, TYPE_AT, Words, lies_as_known
 from lanewise.fix.guard.program_parts import of_library
+from lanewise.fix.guard.still import Still
 from lanewise.fix.guard.trainable import Trainable
 from lanewise.fix.telling import same_object, told
 from lanewise.fix.typed_torch import torch
@@ -241,18 +242,18 @@ class Ground:
     def _ask(self, grad: bool) -> Still:
         contents, trainable = self._contents.quickly(), self._trainable.places
         values = {at: same for at in self._by_value if (same := self._holders[at].by_value()) is not None}
-        dicts = self._dicts.places(values.keys())
+        tale = self._dicts.telltale(values.keys())
         asked: list[Callable[[], bool]] = list(values.values())
-        asked += [] if dicts is not None else [partial(self._dicts.none, values.keys())]
+        asked += [] if tale is not None else [partial(self._dicts.none, values.keys())]
         asked += [] if trainable is not None or not grad else [self._trainable.same]
         asked += [] if lies_as_known() else [self._of_the_same_classes, self.alone]
         asked += [] if contents.same is None else [contents.same]
         shared = [id(self._sets[self._set]) + REFERENCES_AT] if lies_as_known() and self._sets else []
         words = self._words.get(grad)
         places = [
-            *(dicts or ()),
+            *(() if tale is None else tale.places),
             *self._type_places,
-            *self._contents.places,
+            *contents.places,
             *((trainable or ()) if grad else ()),
             *shared,
         ]
@@ -261,7 +262,7 @@ class Ground:
         now = words.now()
         if shared:
             now[-1] = self._holding - 1  # without the one that was counting
-        return Still.of(words, now, _all_of(asked), contents.alive)
+        return Still([True] if tale is None else tale.unchanged, words, now, contents.held, asked)
 
     def _of_the_same_classes(self) -> bool:
         return list(map(type, self._modules)) == self._types
@@ -295,13 +296,6 @@ class Ground:
                 self._dicts.settle(at)
         self._contents.allow_changed()
         self._words, self._asked = {}, {}
-
-
-def _all_of(asked: Sequence[Callable[[], bool]]) -> Callable[[], bool] | None:
-    if len(asked) < 2:
-        return asked[0] if asked else None
-    first, rest = asked[0], _all_of(asked[1:])
-    return lambda: first() and rest()  # type: ignore[misc]
 
 
 _SETS: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from gc import get_referents
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +15,9 @@ __all__ = [
     "ITEMS_AT",
     "LENGTH_AT",
     "REFERENCES_AT",
-    "STILL",
     "TYPE_AT",
     "USED_AT",
     "WORD",
-    "Still",
     "Words",
     "lies_as_known",
 ]
@@ -35,8 +32,6 @@ USED_AT = LENGTH_AT + WORD
 """Of the number of values in a set."""
 ITEMS_AT = tuple.__basicsize__
 """Of the values of a tuple."""
-
-_FEW = 8
 
 
 class _Range:
@@ -70,40 +65,6 @@ class Words:
     def same(self) -> bool:
         """Whether it is what was there."""
         return self.array[self.at].tobytes() == self.seen
-
-
-class Still(NamedTuple):
-    """How to find out that nothing has changed since.
-
-    Attributes:
-        words: some of memory. few, at: `few(words)` reads some now, or `words[at].tobytes()` where `few` is None.
-        seen: what that gave. rest: what else has to be asked.
-        alive: to be kept as long as it is asked, as no other object may get the addresses that are compared.
-    """
-
-    words: Any
-    few: Callable[[Any], Any] | None
-    at: Any
-    seen: Any
-    rest: Callable[[], bool] | None
-    alive: Sequence[Any]
-
-    @classmethod
-    def of(cls, words: Words, seen: Any, rest: Callable[[], bool] | None, alive: Sequence[Any]) -> Still:
-        """Of words that are read, and what was in them: a tuple of few is made sooner than an array."""
-        if not 0 < len(words.places) <= _FEW:
-            return cls(words.array, None, words.at, seen.tobytes(), rest, alive)
-        at, found = words.at.tolist(), seen.tolist()
-        return cls(memoryview(words.array), itemgetter(*at, at[0]), None, (*found, found[0]), rest, alive)
-
-    def holds(self) -> bool:
-        """Whether nothing has."""
-        now = self.words[self.at].tobytes() if self.few is None else self.few(self.words)
-        return now == self.seen and (self.rest is None or self.rest())
-
-
-STILL = Still.of(Words(()), np.zeros(0, np.uint64), None, ())
-"""Where nothing is asked."""
 
 
 @cache

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
+from lanewise.fix.guard.written import NO, Questions
 from lanewise.fix.typed_torch import torch
 
 __all__ = ["devices_set", "how_many_modes", "process_state", "watches"]
@@ -39,12 +40,14 @@ def watches() -> bool:
     return bool(how_many_modes()) and not all(map(_sets_device, _modes()))
 
 
-def process_state() -> tuple[Callable[[], bool], int]:
-    """What tells whether it is as it is now, in the thread that asks, and how many such modes there are now."""
+def process_state() -> Questions:
+    """Whether it is as it is now, in the thread that asks, with as many such modes as there are now."""
     state = _C._dynamo.guards.GlobalStateGuard().check if _tells() else _told()
-    if not (modes := _modes()):
-        return state, 0
-    return lambda: state() and list(map(id, _modes())) == list(map(id, modes)), len(modes)
+    if modes := _modes():
+        before, these = state, list(map(id, modes))
+        state = lambda: before() and list(map(id, _modes())) == these  # noqa: E731
+    names = {"alike": state, "how_many_modes": how_many_modes}
+    return Questions([f"if not alike() or how_many_modes() != {len(modes)}: {NO}"], names)
 
 
 def _told() -> Callable[[], bool]:

@@ -182,10 +182,13 @@ def compare_ranks(ranks: Sequence[RankSummary], *, of_step: float = OF_STEP) -> 
 
 
 def _without_its_part(excess: list[Excess], threshold: float) -> list[Excess]:
-    """What a stage of a pipeline does more, but for device work that is its part of the model: less of it than makes a
-    rank late."""
-    on_device = sum(one.more_ns for one in excess if one.context.on_device)
-    return [one for one in excess if not one.context.on_device] if on_device < threshold else excess
+    """What a stage of a pipeline does more, but for device work that is its part of the model: less than makes a rank late
+    of what other stages do, too, and the same of what they do not."""
+    kept = [one for one in excess if not one.context.on_device]
+    for alone in (False, True):
+        part = [one for one in excess if one.context.on_device and (one.others_count < 0.5) == alone]
+        kept += part if sum(one.more_ns for one in part) >= threshold else []
+    return kept
 
 
 def _in_most_steps(rank: RankSummary, one: Excess) -> bool:

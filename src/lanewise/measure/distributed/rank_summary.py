@@ -21,6 +21,10 @@ from lanewise.trace.metadata import Recorded, from_metadata
 __all__ = ["ContextTime", "RankSummary", "summarise", "with_shared"]
 
 
+_AHEAD = ("device", "mean")
+"""Methods by which a step is timed where the host runs ahead (`StepTimes`)."""
+
+
 class ContextTime(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Own time of a rank in one context.
 
@@ -62,6 +66,7 @@ class RankSummary(msgspec.Struct, frozen=True):
         timed_ns: step without a profiler as the recorder timed it, the waits for others included; 0 if it did not.
         own_timed_ns: of each step timed, what the host took that did not wait for the device; empty if unknown.
         behind_ns: how long after each of these the device was done. That is a wait for others in all ranks but the last.
+        ahead: whether the host ran ahead of its device while its steps were timed.
         recorded_ns: the same while it was recorded.
         alone_ns: the step without profiler if no collective took any time: what this rank needs by itself.
         contexts: its own work.
@@ -88,6 +93,7 @@ class RankSummary(msgspec.Struct, frozen=True):
     began_ns: int = 0
     own_timed_ns: list[float] = []
     behind_ns: list[float] = []
+    ahead: bool = False
 
 
 def with_shared(summary: RankSummary, seen: dict[Context, Context]) -> RankSummary:
@@ -143,6 +149,7 @@ def summarise(core: Core) -> RankSummary:
         began_ns=trace.base_ns + int(trace.steps.start[0]) if trace.base_ns else 0,
         own_timed_ns=own_timed,
         behind_ns=behind,
+        ahead=recorded is not None and recorded.unprofiled is not None and recorded.unprofiled.method in _AHEAD,
     )
 
 

@@ -22,13 +22,16 @@ from lanewise.measure.distributed.together.next_latest import gain_of_job
 from lanewise.measure.distributed.together.replayed_together import RanksTogether
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
-from lanewise.replay.undistort import slower
+from lanewise.replay.undistort import COSTS, FAR_SLOWER, LITTLE, USUAL_CLOCKS, slower
 
-__all__ = ["Delay", "as_timed", "delay_of", "delays_of"]
+__all__ = ["Delay", "Timed", "as_timed", "delay_of", "delays_of"]
 
 _ONE_NS = 200_000
 """A stretch of the host this long without a row in it takes as long while it is recorded: sleep, other code, a loader."""
 
+
+_SHORT, _MANY = 2.0, 50.0
+"""Calls are short if they take less than so many times what a row usually costs, and this many more of them are a loop."""
 
 _TOGETHER = 8
 """Stages of a pipeline that are replayed together: the late one and those next to it."""
@@ -55,7 +58,21 @@ class Delay:
     def of(self, one: Excess) -> float:
         """By what a context's time is to be multiplied."""
         on_device = one.context.on_device and not _holds(one.context)
-        return 1.0 if on_device or _is_fixed(one.context, one.mine_ns, one.mine_count) else self.host_scale
+        return 1.0 if on_device or _stays(one) else self.host_scale
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A job's step as it was timed without a profiler.
+
+    Attributes:
+        step_ns: the step. own_ns: what the late rank's host took of it, without its wait for the device; 0 if unknown.
+        ahead: whether that host ran ahead of its device: the step then says only how long it takes at most.
+    """
+
+    step_ns: float
+    own_ns: float = 0.0
+    ahead: bool = False
 
 
 Stepping = Callable[[StepGraph, float], float]
@@ -67,7 +84,7 @@ def delay_of(
     late: Late,
     host_factor: float,
     *,
-    timed_ns: float = 0.0,
+    timed: Timed | None = None,
     moving: Mapping[int, float] | None = None,
     step: Stepping = lambda graph, _: simulate(graph).step_ns,
 ) -> Delay:
@@ -76,7 +93,7 @@ def delay_of(
     Args:
         core: the late rank. late: what it does more.
         host_factor: how much slower its host was while it was recorded than the others'.
-        timed_ns: the job's step as timed without a profiler, 0 if it was not.
+        timed: the job's step without a profiler, if the late rank is to take as long.
         moving: what moving the data takes in its communication (`by_itself`).
         step: what its replay makes of the job's step; the step of that rank alone by default.
     """
@@ -96,16 +113,19 @@ def delay_of(
     removed += np.minimum(_of_held(core, graph.event[rank.own], 1.0 - left[rank.own]), graph.gap)
     even = np.where(graph.on_host, np.maximum(graph.gap - removed, 0.0) / host_factor, graph.gap)
     now = replace(graph, gap=even + removed)
-    fixed = np.minimum(_of_nodes(core, work, dict.fromkeys(_fixed(work), 1.0)), now.gap)
+    stays = _fixed(work) | {context for one in late.excess if _stays(one) for context in one.members}
+    fixed = np.minimum(_of_nodes(core, work, dict.fromkeys(stays, 1.0)), now.gap)
 
     def at(factor: float) -> float:
-        return step(slower(now, factor, fixed=fixed, held=held), factor)
+        graph = slower(now, factor, fixed=fixed, held=held)
+        # Where the device makes up the step, the step says nothing of the host; what the host took of it does.
+        return _own_of_host(graph) if timed is not None and timed.own_ns else step(graph, factor)
 
     recorded = float((core.graph.gap - fixed)[graph.on_host].sum() / max((now.gap - fixed)[graph.on_host].sum(), 1.0))
-    scale = _as_long_as(timed_ns, at, recorded) if timed_ns else 1.0
+    scale = _as_long_as(timed, at, recorded) if timed is not None else 1.0
     now = slower(now, scale, fixed=fixed, held=held)
     # What goes is as large a part of each stretch as before, of what is fixed and of what is scaled.
-    gone = _of_nodes(core, work, {one: part for one, part in share.items() if one in _fixed(work)})
+    gone = _of_nodes(core, work, {one: part for one, part in share.items() if one in stays})
     gone = np.minimum(gone, removed)
     without = now.gap - np.where(graph.on_host, gone + (removed - gone) * scale, 0.0)
     before = step(now, scale)
@@ -113,16 +133,32 @@ def delay_of(
     return Delay(before, max(0.0, before - after), scale)
 
 
-def _as_long_as(timed_ns: float, at: Callable[[float], float], recorded: float) -> float:
-    """The factor at which the step takes as long as was timed; 1 where no host within `_HOSTS`, or as slow as while it was
-    recorded, explains that."""
-    low, high = _HOSTS[0], max(_HOSTS[1], recorded)
-    if not at(low) < timed_ns < at(high):
+def _as_long_as(timed: Timed, at: Callable[[float], float], recorded: float) -> float:
+    """The factor at which the host takes as long as was timed; 1 where it is the device that takes as long, and where no
+    host within `_HOSTS`, or as slow as while it was recorded, explains that."""
+    target = timed.own_ns or timed.step_ns
+    low, high = _HOSTS[0], 1.0 if timed.ahead else max(_HOSTS[1], recorded)
+    if not at(low) < target < at(high):
+        return 1.0
+    now = at(1.0)
+    if now < target < USUAL_CLOCKS * now and at(FAR_SLOWER) < (1 + LITTLE) * now:
         return 1.0
     while high / low > 1.005:
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if at(middle) < timed_ns else (low, middle)
+        low, high = (middle, high) if at(middle) < target else (low, middle)
     return (low * high) ** 0.5
+
+
+def _own_of_host(graph: StepGraph) -> float:
+    """What the host takes of a step, ns, as it is timed: from the moment on at which the device is done with the step
+    before."""
+    replayed = simulate(graph)
+    marks = np.flatnonzero(graph.on_host & (graph.event < 0))[: graph.steps + 1]
+    done = np.full(graph.steps, replayed.round_start)
+    device = np.flatnonzero(~graph.on_host)
+    np.maximum.at(done, np.clip(graph.step[device] + 1, 0, graph.steps - 1), replayed.end[device])
+    begin = np.maximum(replayed.end[marks[:-1]], np.maximum.accumulate(done)[: len(marks) - 1])
+    return float(np.median(np.maximum(replayed.end[marks[1:]] - begin, 0.0)))
 
 
 def delays_of(job: Job, together: Matched, core_of: Callable[[int], Core]) -> tuple[Job, list[Delay]]:
@@ -136,29 +172,39 @@ def delays_of(job: Job, together: Matched, core_of: Callable[[int], Core]) -> tu
         factor, core = float(job.host_factor[late.index]), core_of(late.index)
         moving = together.moving(late.index)
         # The latest rank makes up the timed step, others with it do not.
-        timed_ns = job.step_ns if job.timed and not delays else 0.0
+        timed = _timed(job, late.index) if job.timed and not delays else None
         if job.alike:
-            delays.append(delay_of(core, late, factor, timed_ns=timed_ns, moving=moving))
+            delays.append(delay_of(core, late, factor, timed=timed, moving=moving))
             continue
         rows = _with(job, together, late.index)
         ranks = [(row, by_itself(core if row == late.index else core_of(row), together.moving(row))) for row in rows]
         step = RanksTogether.of(ranks, [*together.collectives, *together.transfers]).step
         # Their hosts are as they are: what the stages of a pipeline do cannot be compared. A stage alone does not make up
         # the timed step, as it waits by design.
-        timed_ns = timed_ns if len(rows) > 1 else 0.0
-        delays.append(delay_of(core, late, 1.0, timed_ns=timed_ns, moving=moving, step=step))
+        timed = timed if len(rows) > 1 else None
+        delays.append(delay_of(core, late, 1.0, timed=timed, moving=moving, step=step))
     if delays:
         job = as_timed(job, delays[0])
+    if not job.alike:
+        # Replayed together, they have waited for the next one already.
+        return job, [replace(delay, alone_ns=delay.gain_ns) for delay in delays]
     gains = {late.index: delay.gain_ns for late, delay in zip(job.late, delays, strict=True)}
     return job, [
-        replace(delay, gain_ns=gain_of_job(job, late.index, gains, on_device=_on_device(late)), alone_ns=delay.gain_ns)
+        replace(delay, gain_ns=gain_of_job(job, late.index, gains, device_ns=_on_device(late)), alone_ns=delay.gain_ns)
         for late, delay in zip(job.late, delays, strict=True)
     ]
 
 
-def _on_device(late: Late) -> bool:
-    main = late.excess[0].context
-    return main.on_device and not _holds(main)
+def _timed(job: Job, row: int) -> Timed:
+    rank = job.ranks[row]
+    # The hosts of a pipeline wait for each other: how long one is kept in a step is not its own work.
+    own = rank.own_timed_ns if job.alike else []
+    return Timed(job.step_ns, float(np.median(own)) if own else 0.0, rank.ahead)
+
+
+def _on_device(late: Late) -> float:
+    """What its device does more while its host goes on, ns."""
+    return sum(one.more_ns for one in late.excess if one.context.on_device and not _holds(one.context))
 
 
 def _with(job: Job, together: Matched, row: int) -> list[int]:
@@ -207,8 +253,22 @@ def _fixed(work: OwnWork) -> set[Context]:
     return {context for context, time, count in each if _is_fixed(context, time, count)}
 
 
+def _stays(one: Excess) -> bool:
+    """Whether what a rank does more in a context takes as long whatever recording costs."""
+    # Without more rows than on the other ranks it is code that has none.
+    alone = one.mine_count <= one.others_count and _is_fixed(one.context, one.more_ns, 1.0)
+    return alone or _is_fixed(one.context, one.mine_ns, one.mine_count) or _is_short(one)
+
+
 def _is_fixed(context: Context, time_ns: float, count: float) -> bool:
     return context.kind in ("python", "sleep", "collection", "loader") and time_ns >= _ONE_NS * max(count, 1.0)
+
+
+def _is_short(one: Excess) -> bool:
+    """Whether it is a loop of calls so short that recording makes up most of what they take in it: what is left of them is
+    a share of that, which the host's speed otherwise says nothing of."""
+    calls = one.context.kind in ("operator", "call") and one.mine_count - one.others_count >= _MANY
+    return calls and one.mine_ns < _SHORT * COSTS.operator * one.mine_count
 
 
 def _holds(context: Context) -> bool:

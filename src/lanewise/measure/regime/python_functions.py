@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.measure.columns import Columns
-from lanewise.trace.frames import parse_frame
+from lanewise.trace.frames import frame_at
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
     from lanewise.measure.core import Core
 
-__all__ = ["function_label", "measure_functions"]
+__all__ = ["NO_FUNCTION", "OWN_CODE", "function_label", "in_function", "measure_functions"]
+
+OWN_CODE = "its own code"
+"""Of a function, beside what it spends in those that it calls."""
+NO_FUNCTION = "(no function of the program)"
 
 
 def measure_functions(facts: Core) -> Columns:
@@ -70,14 +74,21 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _BUILT_IN = re.compile(r"^<built-in (?:function|method) (\S+?)(?: of .*)?>$")
 
 
-def function_label(name: str) -> str:
-    """A frame in a few words: `sleep` for a built-in function, else `main (train.py:12)`."""
+def function_label(name: str, detail: str = "") -> str:
+    """A frame in a few words: `sleep` for a built-in function, else `main (train.py:12)`; `detail` as a tree has it."""
     if built_in := _BUILT_IN.match(name):
         return built_in[1]
-    frame = parse_frame(name)
+    frame = frame_at(name, detail)
     if not frame.file:
         return name
     return f"{frame.function} ({frame.file.replace(chr(92), '/').rpartition('/')[2]}:{frame.line})"
+
+
+def in_function(function: str, inside: str) -> str:
+    """Where time goes, from the columns `function` and `inside` of a table: `sleep in main (train.py:12)`."""
+    if inside == OWN_CODE:
+        return function
+    return inside if function == NO_FUNCTION else f"{inside} in {function}"
 
 
 _PYTHON = (Kind.PYTHON, Kind.ANNOTATION)

@@ -20,10 +20,10 @@ __all__ = ["gain_text", "limit_text", "place_text", "render_verdicts"]
 
 _OPCODES, _LINES = 6, 4
 _KEPT_OUT_BY = {
-    "registers": "registers keep out more",
-    "shared": "shared memory keeps out more",
-    "warps": "there is room for no more",
-    "blocks": "there is a limit of blocks",
+    "registers": "because of its registers",
+    "shared": "because of its shared memory",
+    "warps": "as many as there is room for",
+    "blocks": "as many blocks as one may hold",
 }
 
 
@@ -55,7 +55,7 @@ def _paragraph(verdict: Verdict, gain: Gain | None) -> RenderableType:
 def limit_text(limit: Limiter, *, first: bool) -> str:
     """What limits a kernel, and where."""
     at = f" ({place_text(limit.place)})" if limit.place is not None else ""
-    lead = "Limited by" if first else "also"
+    lead = "Limited by" if first else "Also"
     return f"{lead} {limit.name}: {limit.why}{at}."
 
 
@@ -69,7 +69,7 @@ def _limit(limit: Limiter, *, first: bool) -> list[RenderableType]:
 
 def gain_text(gain: Gain) -> str:
     """What mending would give, as a sentence."""
-    text = f"Mended, it would be about {gain.times:.2g} times as fast"
+    text = f"With that fixed, it would be about {gain.times:.2g} times as fast"
     if not gain.seconds:
         return f"{text}."
     now, then = (format_quantity("time", 1e9 * seconds) for seconds in (gain.seconds, gain.mended_seconds))

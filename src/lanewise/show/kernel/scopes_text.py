@@ -34,12 +34,12 @@ def render_scopes(kernels: Sequence[ScopedKernel]) -> RenderableType:
 
 def _line(scope: ScopeTime) -> str:
     text = (
-        f"{round(100 * scope.share):>3} %  {clean(scope.name, 60)}: {scope.clocks:,.0f} clocks in the mean, "
+        f"{round(100 * scope.share):>3} %  {clean(scope.name, 60)}: {scope.clocks:,.0f} clocks on average, "
         f"{scope.longest:,.0f} at most, {scope.spans:,} times"
     )
     slow, fast = (pick(scope.warps, key=lambda warp: scope.warps[warp]) for pick in (max, min))
     if scope.warps[slow] > _UNEVEN * scope.warps[fast]:
-        text += f"; warp {slow} {scope.warps[slow]:,.0f}, warp {fast} {scope.warps[fast]:,.0f}"
+        text += f"; {scope.warps[slow]:,.0f} in warp {slow}, {scope.warps[fast]:,.0f} in warp {fast}"
     return text
 
 

@@ -63,7 +63,7 @@ def _drawn(report: Report, width: int) -> RenderableType:
     shares = {name: share for name, share in report.regime.shares.items() if share >= 0.02}
     if shares:
         parts.append(class_bar(shares, width))
-    if step := step_sentence(report):
+    if step := step_sentence(report, brief=True):
         parts += _lines(step, width, indent=2, style="dim")
     if cost := cost_text(report.cost):
         parts += _lines(cost, width, indent=2, style="dim")

@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 
 from lanewise.measure.kernel_names import short_name
+from lanewise.measure.regime.python_functions import OWN_CODE, in_function
 from lanewise.report.gain import helps, step_text
 from lanewise.report.model import Finding, Report
 from lanewise.report.quantity import format_quantity
@@ -42,11 +43,12 @@ def bound_by(report: Report) -> str:
     return clean(regime if known and regime else _TO_START_WITH.sub("", report.verdict), 700)
 
 
-def step_sentence(report: Report) -> str:
-    """What a step takes; "" where that says nothing."""
+def step_sentence(report: Report, *, brief: bool = False) -> str:
+    """What a step takes; "" where that says nothing. `brief`: the step as recorded only where the real one is not known."""
     if not report.regime.step_us or not (report.regime.shares or report.regime.unprofiled):
         return ""
-    return step_text(report.regime, marked=bool(report.steps.count), watched=bool(report.source.contexts))
+    watched = bool(report.source.contexts)
+    return step_text(report.regime, marked=bool(report.steps.count), watched=watched, brief=brief)
 
 
 def doubts(report: Report) -> list[str]:
@@ -77,18 +79,20 @@ def busiest(report: Report) -> tuple[str, list[tuple[list[str], str]]] | None:
     if block is None:
         return None
     keys = {column.key: column.type for column in block.columns}
-    name = next((key for key in ("function", "operator") if key in keys), block.columns[0].key)
     shown = block.rows[:_FUNCTIONS]
-    count = Counter(row[name] for row in shown)
-    rows = [
-        (
-            [format_quantity(keys[key], row[key]) for key in ("time", "share") if key in keys],
-            # Calls of one operator with other arguments are rows of their own.
-            cell(f"{row[name]} {row['shapes']}" if count[row[name]] > 1 and row.get("shapes") else row[name]),
-        )
-        for row in shown
-    ]
-    return clean(block.title), rows
+    if "function" in keys:
+        names = [in_function(str(row["function"]), str(row.get("inside", OWN_CODE))) for row in shown]
+    else:
+        # Calls of one operator with other arguments are rows of their own.
+        count = Counter(row["operator"] for row in shown)
+        names = [
+            f"{row['operator']} {row['shapes']}"
+            if count[row["operator"]] > 1 and row.get("shapes")
+            else row["operator"]
+            for row in shown
+        ]
+    numbers = [[format_quantity(keys[key], row[key]) for key in ("time", "share") if key in keys] for row in shown]
+    return clean(block.title), list(zip(numbers, map(cell, names), strict=True))
 
 
 def longest_kernels(report: Report) -> list[tuple[list[str], str]]:

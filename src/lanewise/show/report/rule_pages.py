@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import msgspec
 
 from lanewise.diagnose.registry import builtin_rules, find_rule
@@ -17,16 +19,22 @@ _RUN = (
 )
 _BOTH_RUN = "A test runs both on the CPU, with the same result."
 
+_WIDEST = 120
+"""Longer lines are hard to read."""
+
 _HEADINGS = frozenset({"Costs", "Fix", "Verify", "Silent", "Source"})
 
 
-def rule_list() -> str:
-    """All rules, one a line."""
-    return "\n".join(f"{rule.code}  {rule.name:32} {first_sentence(rule)}" for rule in builtin_rules())
+def rule_list(width: int | None = None) -> str:
+    """All rules, one a line, or as many as it needs in a width."""
+    rows = [f"{rule.code}  {rule.name:32} {first_sentence(rule)}" for rule in builtin_rules()]
+    if width is None:
+        return "\n".join(rows)
+    return "\n".join(textwrap.fill(row, width, subsequent_indent=" " * 6, break_on_hyphens=False) for row in rows)
 
 
-def rule_text(code: str) -> str:
-    """The documentation of one rule. Raises UsageError for an unknown code."""
+def rule_text(code: str, width: int = _WIDEST) -> str:
+    """The documentation of one rule, its sentences wrapped. Raises UsageError for an unknown code."""
     rule = find_rule(code)
     head = f"{rule.code} {rule.name}"
     thresholds = [f"  {name} = {value}" for name, value in rule.thresholds.items()]
@@ -36,7 +44,12 @@ def rule_text(code: str) -> str:
         for name, piece in _pieces(rule)
         for line in ("", f"{name}:", *(f"    {one}".rstrip() for one in piece.splitlines()))
     ]
-    return "\n".join([head, "=" * len(head), "", rule.document, *code_lines, *tail])
+    return "\n".join([head, "=" * len(head), "", _wrapped(rule.document, min(width, _WIDEST)), *code_lines, *tail])
+
+
+def _wrapped(document: str, width: int) -> str:
+    paragraphs = (" ".join(paragraph.split()) for paragraph in document.split("\n\n"))
+    return "\n\n".join(textwrap.fill(one, width, break_long_words=False, break_on_hyphens=False) for one in paragraphs)
 
 
 def rule_markdown(rule: Rule) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lanewise.measure.kernel_names import short_name
 from lanewise.show.safe_text import clean, shorten
-from lanewise.trace.frames import parse_frame
+from lanewise.trace.frames import frame_at
 from lanewise.trace.schema import ENGINE_PREFIX
 from lanewise.tree.model import NodeKind, Tree
 
@@ -16,7 +16,7 @@ def context_label(tree: Tree, node: int, limit: int = 120) -> str:
     name, detail = tree.label(node), tree.strings[int(tree.detail[node])]
     kind = int(tree.kind[node])
     if kind == NodeKind.FRAME:
-        frame = parse_frame(name)
+        frame = frame_at(name, detail)
         if not frame.file:
             return clean(name, limit)
         where = f"{clean(frame.file, 200)}:{frame.line}"

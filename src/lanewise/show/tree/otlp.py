@@ -16,7 +16,7 @@ import numpy as np
 from lanewise._version import __version__
 from lanewise.errors import MissingDependencyError, UsageError
 from lanewise.show.safe_text import clean
-from lanewise.show.tree.pprof import SAMPLE_TYPES, source_of
+from lanewise.show.tree.pprof import SAMPLE_TYPES, Source, source_of
 from lanewise.tree.model import PHASES, NodeKind, Tree
 
 __all__ = ["otlp"]
@@ -118,20 +118,20 @@ class _Tables:
 
         return self._row("attribute", (name, value), fill)
 
-    def location(self, function: str, file: str, line: int, python: bool) -> int:
+    def location(self, source: Source, python: bool) -> int:
         """Row of a place in the program."""
 
         def fill_function(row: Any) -> None:
-            row.name_strindex = row.system_name_strindex = self.string(function)
-            row.filename_strindex, row.start_line = self.string(file), line
+            row.name_strindex = row.system_name_strindex = self.string(source.function)
+            row.filename_strindex, row.start_line = self.string(source.file), source.begin
 
         def fill(row: Any) -> None:
             at = row.lines.add()
-            at.function_index, at.line = self._row("function", (function, file, line), fill_function), line
+            at.function_index, at.line = self._row("function", source[:3], fill_function), source.line
             if python:
                 row.attribute_indices.append(self.attribute("profile.frame.type", "cpython"))
 
-        return self._row("location", (function, file, line, python), fill)
+        return self._row("location", (source, python), fill)
 
     def stack(self, locations: tuple[int, ...]) -> int:
         """Row of a stack, innermost place first."""
@@ -152,8 +152,8 @@ def _stacks(tree: Tree, tables: _Tables) -> Callable[[int], int]:
 
     def location(node: int) -> int:
         kind = int(tree.kind[node])
-        function, file, line = source_of(kind, tree.label(node), tree.strings[int(tree.detail[node])])
-        return tables.location(function, file, line, kind == NodeKind.FRAME)
+        source = source_of(kind, tree.label(node), tree.strings[int(tree.detail[node])])
+        return tables.location(source, kind == NodeKind.FRAME)
 
     def stack(node: int) -> int:
         path: list[int] = []

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from lanewise._version import __version__
 from lanewise.errors import UsageError
 from lanewise.show.safe_text import clean
-from lanewise.trace.frames import parse_frame
+from lanewise.trace.frames import frame_at, parse_frame
 from lanewise.tree.model import PHASES, NodeKind, Tree
 
-__all__ = ["SAMPLE_TYPES", "pprof", "source_of"]
+__all__ = ["SAMPLE_TYPES", "Source", "pprof", "source_of"]
 
 SAMPLE_TYPES = (
     ("device", "nanoseconds"),
@@ -57,10 +58,10 @@ def pprof(tree: Tree) -> bytes:
     # Readers want a mapping; the whole program is one.
     body += _message(3, _number(1, 1) + _number(5, table[clean(tree.info.source, 200) or "program"]) + _number(7, 1))
     for (kind, name, detail), location in location_of_key.items():
-        function, file, line = source_of(kind, tree.strings[name], tree.strings[detail])
+        function, file, begin, line = source_of(kind, tree.strings[name], tree.strings[detail])
         body += _message(4, _number(1, location) + _number(2, 1) + _message(4, _number(1, location) + _number(2, line)))
         body += _message(5, _number(1, location) + _number(2, table[function]) + _number(3, table[function])
-                         + _number(4, table[file]) + _number(5, line))  # fmt: skip
+                         + _number(4, table[file]) + _number(5, begin))  # fmt: skip
     comment, default = table[f"lanewise {__version__}"], table["device"]
     for text in table.texts:
         body += _message(6, text.encode("utf-8", "replace"))
@@ -68,14 +69,21 @@ def pprof(tree: Tree) -> bytes:
     return gzip.compress(bytes(body), compresslevel=9, mtime=0)
 
 
-def source_of(kind: int, name: str, detail: str) -> tuple[str, str, int]:
-    """Function, file and line that a reader of profiles is told of a context."""
+class Source(NamedTuple):
+    """What a reader of profiles is told of a context: the line is where it stands, or where the function begins."""
+
+    function: str
+    file: str = ""
+    begin: int = 0
+    line: int = 0
+
+
+def source_of(kind: int, name: str, detail: str) -> Source:
+    """Of the kind, name and detail of a context."""
     if kind == NodeKind.FRAME:
-        frame = parse_frame(name)
-        return frame.function, frame.file, max(frame.line, 0)
-    if kind == NodeKind.MODULE and detail and detail != name:
-        return f"{name} ({detail})", "", 0
-    return name, "", 0
+        frame = frame_at(name, detail)
+        return Source(frame.function, frame.file, max(parse_frame(name).line, 0), max(frame.line, 0))
+    return Source(f"{name} ({detail})" if kind == NodeKind.MODULE and detail and detail != name else name)
 
 
 class _Strings:

@@ -9,7 +9,7 @@ import msgspec
 from lanewise._version import __version__
 from lanewise.show.safe_text import clean
 from lanewise.show.tree.collapsed import stacks
-from lanewise.trace.frames import parse_frame
+from lanewise.trace.frames import frame_at
 from lanewise.tree.model import NodeKind, Tree
 
 __all__ = ["speedscope"]
@@ -52,7 +52,7 @@ def speedscope(tree: Tree, metrics: tuple[str, ...] = ("device", "host")) -> str
 
 def _frame(kind: int, name: str, detail: str) -> dict[str, Any]:
     if kind == NodeKind.FRAME:
-        parsed = parse_frame(name)
+        parsed = frame_at(name, detail)
         if parsed.file:
             return {"name": parsed.function, "file": parsed.file, "line": parsed.line}
     if kind == NodeKind.MODULE and detail and detail != name:

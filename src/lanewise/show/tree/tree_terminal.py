@@ -19,7 +19,6 @@ from lanewise.report.model import TableBlock, TableColumn
 from lanewise.report.quantity import QuantityType, format_quantity
 from lanewise.show.safe_text import clean, shorten
 from lanewise.show.tree.context_label import context_label
-from lanewise.trace.frames import parse_frame
 from lanewise.tree.forest import preorder, subtree_sums
 from lanewise.tree.model import INSIDE, PHASES, NodeKind, Phase, Tree
 from lanewise.tree.source_excerpt import find_source
@@ -228,7 +227,7 @@ def tree_text(
 def _append_source(out: Text, tree: Tree, row: Row, lead: str, width: int, roots: Sequence[Path]) -> None:
     """The first lines of the innermost function of a row that is found below the roots."""
     for node in reversed(row.nodes):
-        frame = parse_frame(tree.label(node)) if tree.kind[node] == NodeKind.FRAME else None
+        frame = tree.python_frame(node) if tree.kind[node] == NodeKind.FRAME else None
         source = find_source(frame.file, frame.line, roots) if frame is not None and frame.file else None
         if source is not None:
             for number, text in enumerate(source.lines, source.first):

@@ -104,7 +104,8 @@ class Store:
         return data
 
     def attach(self, trace: Trace, name: str, data: bytes, *, replaces: Callable[[str], bool]) -> None:
-        """Put data beside a trace that is kept or being kept, in the background; it goes when the trace goes.
+        """Put data beside a trace that is kept or being kept, in the background; it goes when the trace goes. Of a trace
+        that is too small to be kept the data is all that there is.
 
         Args:
             trace: a trace that was read from a file.
@@ -115,12 +116,15 @@ class Store:
         if self._cap <= 0 or not trace.reading.digest:
             return
         entry = self._entry(trace.reading.bytes_read, trace.reading.digest)
-        earlier = list(_writers)
+        earlier, small = list(_writers), len(trace) < _WORTH_EVENTS
 
         def write() -> None:
             for writer in earlier:
                 writer.join()
             with suppress(OSError):
+                if small:
+                    self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    entry.mkdir(exist_ok=True)
                 if not entry.is_dir():
                     return
                 unfinished = entry / f"unfinished-{os.getpid()}"
@@ -129,6 +133,8 @@ class Store:
                 for other in entry.iterdir():
                     if replaces(other.name):
                         other.unlink()
+                if small:
+                    self._evict(entry)
 
         writer = threading.Thread(target=write, name="lanewise store")
         _writers.append(writer)
@@ -286,8 +292,8 @@ def _load(folder: Path) -> Trace:
 
 def _load_sound(entry: Path) -> Trace | None:
     """The trace of an entry; None if there is none, or a damaged one, which is removed."""
-    if not entry.is_dir():
-        return None
+    if not entry.is_dir() or not any(entry.glob("*.parquet")):
+        return None  # or only what is attached to a small one
     try:
         return _load(entry)
     except Exception:  # whatever it is that the Parquet reader says about it

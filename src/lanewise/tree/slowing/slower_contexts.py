@@ -14,7 +14,6 @@ from typing import TypedDict
 import numpy as np
 
 from lanewise.errors import UsageError
-from lanewise.trace.frames import parse_frame
 from lanewise.trace.groups import weighted_median
 from lanewise.tree.algebra import align
 from lanewise.tree.forest import nearest_marked, subtree_sums
@@ -141,7 +140,7 @@ def _path(tree: Tree, node: int, own: np.ndarray) -> tuple[str, ...]:
     at = node
     while at >= 0:
         if at == node or tree.kind[at] == NodeKind.MODULE or own[at]:
-            frame = parse_frame(tree.label(at)) if tree.kind[at] == NodeKind.FRAME else None
+            frame = tree.python_frame(at) if tree.kind[at] == NodeKind.FRAME else None
             names.insert(0, frame.function if frame is not None and frame.file else tree.label(at))
         at = int(tree.parent[at])
     return tuple(names)
@@ -150,7 +149,7 @@ def _path(tree: Tree, node: int, own: np.ndarray) -> tuple[str, ...]:
 def _location(tree: Tree, frame: int) -> _Location:
     if frame < 0:
         return {"file": "", "line": 0, "function": ""}
-    parsed = parse_frame(tree.label(frame))
+    parsed = tree.python_frame(frame)
     return {"file": parsed.file, "line": parsed.line, "function": parsed.function}
 
 

@@ -44,10 +44,10 @@ def _of_tree(contexts: Contexts, *, from_us: float, share_from: float) -> Outcom
         values={
             "time": time(float(spent.sum())),
             "per": contexts.per,
-            "where": text(function_label(tree.label(worst))[:_LONGEST_NAME]),
+            "where": text(contexts.function(worst)[:_LONGEST_NAME]),
         },
         title=_PASSES,
-        fix=fix_of_gap(tree.label(worst), stacks=True),
+        fix=fix_of_gap(tree.label(worst), stacks=True, called=contexts.function(worst)),
         saves=Saving(np.where(own >= least, own, 0.0), np.zeros(len(tree))),
         confidence="medium",
         evidence=[

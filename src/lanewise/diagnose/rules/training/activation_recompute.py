@@ -19,7 +19,9 @@ def _of_tree(contexts: Contexts, *, share_from: float) -> Outcome:
     again = phase == Phase.RECOMPUTE
     forward = float(contexts.device[phase == Phase.FORWARD].sum())
     repeated = float(contexts.device[again].sum())
-    if not contexts.has_device or not np.isin(phase, (Phase.BACKWARD, Phase.RECOMPUTE)).any():
+    if not contexts.has_device:
+        return NotApplicable("the tree holds no device work")
+    if not np.isin(phase, (Phase.BACKWARD, Phase.RECOMPUTE)).any():
         return NotApplicable("no backward pass in steady steps")
     part = repeated / max(1.0, forward)
     if part <= share_from:

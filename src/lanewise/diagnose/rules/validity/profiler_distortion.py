@@ -15,13 +15,12 @@ from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import Kind
 
 _RANGE = (
-    "Recording made the step {low} to {high} as long: {recorded} with the profiler, {unprofiled} without it, and steps "
-    "that vary. Shares refer to the time without it; recorded host times are too long by a factor in that range."
+    "Recording made the step {low} to {high} as long (steps vary): {recorded} instead of {unprofiled}. Recorded host times "
+    "are too long by about that; shares leave it out."
 )
 _UNKNOWN = (
-    "Steps vary too much to tell what recording did to them: {recorded} with the profiler, {unprofiled} without it, a "
-    "ratio between {low} and {high}. Shares refer to the time without it and are no better known: record again while "
-    "nothing else runs on the machine."
+    "Steps vary too much to tell what recording did to them ({low} to {high} as long): record again while nothing else "
+    "runs on the machine. They took {recorded} with the profiler, {unprofiled} without it; shares are no better known."
 )
 
 
@@ -29,8 +28,8 @@ _UNKNOWN = (
     "MEA105",
     "profiler-distortion",
     kind="validity",
-    title="Recording made the step {ratio} as long: {recorded} with the profiler, {unprofiled} without it. "
-    "Shares refer to the time without it; recorded host times are too long by about that factor.",
+    title="Recording made the step {ratio} as long: {recorded} instead of {unprofiled}. Recorded host times are too long "
+    "by about that; shares leave it out.",
 )
 def profiler_distortion(
     facts: Facts, *, ratio_from: float = 1.2, range_from: float = 1.5, noise_from: float = 3.0

@@ -37,7 +37,7 @@ def executor_for(way: str) -> Executor:
         UsageError: no such way, or the cluster cannot be reached. MissingDependencyError: its package is not installed.
     """
     name, _, address = way.partition("=")
-    if name == "processes" and (not address or address.isdigit()):
+    if name == "processes" and (not address or (address.isdecimal() and int(address))):
         from lanewise.measure.distributed.gathering.processes import Processes
 
         return Processes(int(address) if address else os.cpu_count() or 1)
@@ -49,4 +49,7 @@ def executor_for(way: str) -> Executor:
         from lanewise.measure.distributed.gathering.on_dask import Dask
 
         return Dask(address)
-    raise UsageError(f"{way!r} is no place to read traces: {', '.join(WAYS)}, or with an address: dask=tcp://HOST:8786")
+    raise UsageError(
+        f"{way!r} is no place to read traces: {', '.join(WAYS)}, or with a number or an address: "
+        "processes=8, dask=tcp://HOST:8786"
+    )

@@ -40,6 +40,24 @@ class Matched:
                     found[one.arrival] = float(shortest)
         return found
 
+    def apart(self, count: int) -> list[list[int]]:
+        """Rows of so many ranks by who exchanges something with whom, or through others; one list where all do."""
+        above = list(range(count))
+
+        def first(row: int) -> int:
+            while above[row] != row:
+                row = above[row] = above[above[row]]
+            return row
+
+        for seen in (*self.collectives, *self.transfers):
+            one = first(seen[0][0])
+            for row, _ in seen:
+                above[first(row)] = one
+        parts: defaultdict[int, list[int]] = defaultdict(list)
+        for row in range(count):
+            parts[first(row)].append(row)
+        return list(parts.values())
+
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
     """Match by group, step and order; a transfer by its two ends."""

@@ -16,13 +16,13 @@ from lanewise.measure.distributed.late_ranks import Job
 __all__ = ["gain_of_job"]
 
 
-def gain_of_job(job: Job, row: int, gains: Mapping[int, float], *, on_device: bool) -> float:
+def gain_of_job(job: Job, row: int, gains: Mapping[int, float], *, device_ns: float) -> float:
     """What a step of the job gains if its late ranks gain that, ns; as much as the rank of a row where the others' steps
     were not timed.
 
     Args:
         job: its ranks. row: the latest. gains: by row, of all late ones.
-        on_device: whether its device is late, and not its host.
+        device_ns: by how much less its device has to do then.
     """
     mine, gain = job.ranks[row], gains[row]
     steps = len(mine.own_timed_ns)
@@ -36,6 +36,6 @@ def gain_of_job(job: Job, row: int, gains: Mapping[int, float], *, on_device: bo
     own, behind = np.array(mine.own_timed_ns), np.array(mine.behind_ns)
     step = own + behind
     # What the device does after the last host has come, it does after whichever comes last.
-    after = np.maximum(behind - gain, 0.0) if on_device else behind
+    after = np.maximum(behind - device_ns, 0.0)
     without = np.maximum(step - gain, np.max(others, axis=0) + after)
     return float(np.mean(np.maximum(step - without, 0.0)))
