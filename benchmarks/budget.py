@@ -122,7 +122,8 @@ def measured(name: str, device: str, seconds: float, budget: float) -> dict[str,
         tree = watcher.tree
     with lanewise.watch(way="native", measure=False, alerts=False) as full:
         while clock.before(1.0):
-            _run(step, 4, wait)
+            _run(step, 1, wait)
+            full.step()
     watched = tree.info.watched
     assert watched is not None
     answer: dict[str, Any] = {

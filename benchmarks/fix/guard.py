@@ -1,18 +1,20 @@
 """What the guard of a patched call costs: `python -m benchmarks.fix.guard [-o results.json]`.
 
 The same module with a patch whose fast path does nothing, against calling that directly, in turns: per call, the fastest of
-many short repetitions of each, as everything else on the machine only adds to it. For scale, the same for `torch.compile`
-with a backend that does nothing (what its guards cost), the module itself, an operator of torch's, and a loop in Python.
+many short repetitions of each, as everything else on the machine only adds to it. Beside that what no guard can leave out,
+and for scale the same for `torch.compile` with a backend that does nothing (what its guards cost), the module itself, an
+operator of torch's, and a loop in Python.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import timeit
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from lanewise.fix.guard.known_call import comparison
+from lanewise.fix.guard.process_state import process_state
 from lanewise.fix.patch import Dispatch
 
 _CALLS, _REPEATS = 200, 150
@@ -36,7 +40,8 @@ def main() -> None:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "load": os.getloadavg()[0],
-        "us_per_call": {name: _cost(make()) for name, make in PROGRAMS.items()},
+        "us_per_call": _costs(),
+        "us_of_parts": _parts(),
         "us_of_a_call_of_the_module": {name: _of_the_module(make()) for name, make in PROGRAMS.items()},
         "us_of_torch_add": _fastest(lambda: torch.add(_X, _X)),
         "us_of_a_loop_of_100": _fastest(lambda: [None for _ in range(100)]),
@@ -81,33 +86,76 @@ PROGRAMS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def _cost(module: nn.Module) -> dict[str, float]:
-    module.eval().requires_grad_(False)
-    found: dict[str, float] = {"modules": len(list(module.modules())), "parameters": len(list(module.parameters()))}
-    x = _X
-    for mode in (torch.no_grad, torch.enable_grad):
-        with mode():
-            found[mode.__name__] = _added(module, x)
-    module.requires_grad_(True)
-    found["enable_grad, parameters that need gradients"] = _added(module, x)
-    found["enable_grad, three tensors by name"] = _added(module, x=x, mask=x.clone(), position=x.clone())
-    module.requires_grad_(False)
-    with torch.no_grad():
-        found["no_grad, two tensors and a number"] = _added(module, x, x.clone(), 3)
-        found["no_grad, a list of four tensors"] = _added(module, [x.clone() for _ in range(4)])
-        found["no_grad, an object with eight tensors"] = _added(
-            module, SimpleNamespace(layers=[x.clone() for _ in range(8)])
-        )
-        found["no_grad, two shapes in turns"] = _in_turns(module, x, x[:, :4].clone())
+def _costs() -> dict[str, dict[str, float]]:
+    """Microseconds per call, by program and kind of call: all in turns, as others may use the machine for seconds."""
+    found: dict[str, dict[str, float]] = {}
+    calls: dict[tuple[str, str], _Calls] = {}
+    for name, make in PROGRAMS.items():
+        frozen, trained = make().eval().requires_grad_(False), make().eval()
+        found[name] = {"modules": len(list(frozen.modules())), "parameters": len(list(frozen.parameters()))}
+        calls |= {(name, kind): one for kind, one in _kinds(frozen, trained, _X).items()}
+    for (name, kind), took in _in_rounds(calls).items():
+        found[name][kind] = round(took / (2 if kind == _TURNS else 1), 2)
     return found
 
 
-def _added(module: nn.Module, *args: Any, **kwargs: Any) -> float:
-    """Microseconds per call with these arguments."""
-    dispatch = _learned(module, (args, kwargs))
-    added = _difference(lambda: dispatch(*args, **kwargs), lambda: _nothing(*args, **kwargs))
-    assert not dispatch.fallbacks
-    return added
+def _in_rounds(calls: Mapping[Any, _Calls]) -> dict[Any, float]:
+    """Microseconds by which one call of each takes longer than the other: the least of each."""
+    best = {key: [math.inf, math.inf] for key in calls}
+    for _ in range(_REPEATS):
+        for key, (grad, *both) in calls.items():
+            with torch.set_grad_enabled(grad):
+                best[key] = [
+                    min(one, timeit.timeit(call, number=_CALLS)) for one, call in zip(best[key], both, strict=True)
+                ]
+    return {key: (one - other) / _CALLS * 1e6 for key, (one, other) in best.items()}
+
+
+_TURNS = "no_grad, two shapes in turns"
+_Calls = tuple[bool, Callable[[], Any], Callable[[], Any]]
+
+
+def _kinds(frozen: nn.Module, trained: nn.Module, x: torch.Tensor) -> dict[str, _Calls]:
+    def call(module: nn.Module, grad: bool, *args: Any, **kwargs: Any) -> _Calls:
+        with torch.set_grad_enabled(grad):
+            dispatch = _learned(module, (args, kwargs))
+        return grad, lambda: dispatch(*args, **kwargs), lambda: _nothing(*args, **kwargs)
+
+    def in_turns(module: nn.Module, one: Any, other: Any) -> _Calls:
+        with torch.no_grad():
+            dispatch = _learned(module, ((one,), {}), ((other,), {}))
+        return False, lambda: (dispatch(one), dispatch(other)), lambda: (_nothing(one), _nothing(other))
+
+    def more(count: int) -> list[torch.Tensor]:
+        return [x.clone() for _ in range(count)]
+
+    return {
+        "no_grad": call(frozen, False, x),
+        "enable_grad": call(frozen, True, x),
+        "enable_grad, parameters that need gradients": call(trained, True, x),
+        "enable_grad, three tensors by name": call(trained, True, x=x, mask=x.clone(), position=x.clone()),
+        "no_grad, two tensors and a number": call(frozen, False, x, x.clone(), 3),
+        "no_grad, a list of four tensors": call(frozen, False, more(4)),
+        "no_grad, an object with eight tensors": call(frozen, False, SimpleNamespace(layers=more(8))),
+        _TURNS: in_turns(frozen, x, x[:, :4].clone()),
+    }
+
+
+def _parts() -> dict[str, float]:
+    """Microseconds of what no call goes without, each alone: what tensors are, where they lie, the state of the thread."""
+    tensors, place = [_X.clone() for _ in range(8)], torch.Tensor.data_ptr
+    one, eight = comparison(tensors[:1]), comparison(tensors)
+    state: Any = process_state().names["alike"]
+    first = tensors[0]
+    parts: dict[str, Callable[[], Any]] = {
+        "what a tensor is": lambda: one(first),
+        "what eight tensors are": lambda: eight(*tensors),
+        "where a tensor lies": lambda: place(first),
+        "where eight tensors lie": lambda: [*map(place, tensors)],
+        "the state of the thread": lambda: state(),
+    }
+    found = _in_rounds({name: (True, part, lambda: None) for name, part in parts.items()})
+    return {name: round(took, 2) for name, took in found.items()}
 
 
 @torch.no_grad()
@@ -125,12 +173,6 @@ def _of_the_compiler(module: nn.Module) -> float:
     compiled = torch.compile(lambda x: module(x), backend=lambda graph, examples: lambda *given: (given[0],))
     compiled(x)
     return _difference(lambda: compiled(x), lambda: _nothing(x))
-
-
-def _in_turns(module: nn.Module, one: Any, other: Any) -> float:
-    """Microseconds per call if no call is like the one before."""
-    dispatch = _learned(module, ((one,), {}), ((other,), {}))
-    return round(_difference(lambda: (dispatch(one), dispatch(other)), lambda: (_nothing(one), _nothing(other))) / 2, 2)
 
 
 def _learned(module: nn.Module, *calls: tuple[tuple[Any, ...], dict[str, Any]]) -> Dispatch:

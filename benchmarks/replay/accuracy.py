@@ -25,6 +25,12 @@ from lanewise.trace.reader import read
 
 DISTORTED = 1.2
 
+NEARLY_ALL = 0.1
+"""Where a fix leaves less of the step than this, a few per cent of the old step are several times what is left."""
+
+WORTH = 0.05
+"""A fix that gives less than this share of the step has no gain that could be compared."""
+
 SAME_SPEED = 0.1
 """The host of a virtual machine has faster and slower minutes: this far apart they count as the same."""
 
@@ -158,8 +164,27 @@ def _summary(steps: list[dict[str, Any]], fixes: list[dict[str, Any]], timed: li
         "misses": {
             "steps": [s["recording"] for s in steps if abs(s["computed_us"] / s["measured_us"] - 1) > 0.2],
             "fixes": [f["recording"] for f in fixes if abs(_error_in_turns(f)) > 0.15],
+            "fixes_with_the_step_timed": _kinds(timed),
         },
     }
+
+
+def _kinds(fixes: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """The misses by kind: recording and error."""
+    kinds: dict[str, dict[str, float]] = {}
+    for fix in fixes:
+        error = _error_in_turns(fix)
+        if abs(error) > 0.15:
+            kinds.setdefault(_kind(fix, error), {})[fix["recording"]] = round(error, 3)
+    return kinds
+
+
+def _kind(fix: dict[str, Any], error: float) -> str:
+    if not fix["found"]:
+        return "no finding gives anything"
+    if fix["fixed_over_slow"] < NEARLY_ALL:
+        return "nearly all of the step goes"
+    return "too little is said to go" if error > 0 else "too much is said to go"
 
 
 def _steps(steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -177,6 +202,7 @@ def _fixes(fixes: list[dict[str, Any]]) -> dict[str, Any]:
     left = np.array([abs(f["said_left_us"] / f["fixed_us"] - 1) for f in fixes])
     in_turns = np.array([abs(_error_in_turns(f)) for f in fixes])
     held = [f["low_us"] <= f["fixed_us"] <= f["high_us"] for f in fixes if f["low_us"] is not None]
+    gains = [abs(_gain_error(f)) for f in fixes if 1 - f["fixed_over_slow"] > WORTH]
     return {
         "recordings": len(fixes),
         "found": sum(bool(f["found"]) for f in fixes),
@@ -186,7 +212,15 @@ def _fixes(fixes: list[dict[str, Any]]) -> dict[str, Any]:
         "step_left_over_step_median_error": round(float(np.median(in_turns)), 4),
         "step_left_over_step_within_15_percent": round(float(np.mean(in_turns < 0.15)), 4),
         "interval_holds": round(float(np.mean(held)), 4) if held else None,
+        "gains_compared": len(gains),
+        "gain_median_error": round(float(np.median(gains)), 4),
+        "gain_within_15_percent": round(float(np.mean(np.array(gains) < 0.15)), 4),
     }
+
+
+def _gain_error(fix: dict[str, Any]) -> float:
+    """Of the share of the step that goes."""
+    return (1 - fix["said_left_us"] / fix["said_now_us"]) / (1 - fix["fixed_over_slow"]) - 1
 
 
 def _error_in_turns(fix: dict[str, Any]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,7 @@ def test_several_are_added_up_and_one_can_be_taken_from_another(saved: str) -> N
     assert both["info"]["runs"] == 2
     change = run(OTHER, "--baseline", saved).output
     assert "checkpoint" in change
+    assert re.search(r"^[-+]\d[\d.]* \w+ of device time · the difference to ", change, re.MULTILINE)
     same = json.loads(run(TRACE, "--baseline", saved, "--json").output)
     assert same["nodes"] == []
 

@@ -127,16 +127,17 @@ def test_what_cannot_be_read_is_left_out_and_named(folder: Path, tmp_path: Path)
     victim = folder / "day0" / "host1" / "run1.lw"
     victim.write_bytes(victim.read_bytes()[:200])
     (folder / "day0" / "host1" / "notes.lw").write_text("no tree at all")
+    (folder / "day0" / "host1" / "zero.lw").touch()
     (folder / ".hidden").mkdir()
     (folder / ".hidden" / "run.lw").write_bytes(WATCHED[0].read_bytes())
     found = merge_fleet(trees_below(folder))
     assert found.files == 39
-    ((name, why),) = found.unreadable
-    assert name == str(victim)
-    assert "damaged" in why
+    assert [name for name, _ in found.unreadable] == [str(victim), str(victim.with_name("zero.lw"))]
+    assert ["ends early" in why or "is empty" in why for _, why in found.unreadable] == [True, True]
     result = CliRunner().invoke(cli, ["tree", str(folder), "--by", "operator"])
     assert result.exit_code == 0
-    assert "39 of 40 trees are read; left out: " in result.stderr
+    assert "39 of 41 trees are read; left out: " in result.stderr
+    assert "and 1 more" in result.stderr
     assert "39 trees" in result.stdout
 
 

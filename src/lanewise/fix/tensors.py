@@ -108,26 +108,28 @@ def why_not_comparable(tensors: Sequence[Tensor]) -> str:
 
 def map_tensors(change: Callable[[Any], Any], value: Any) -> Any:
     """The value with every tensor replaced; what occurs twice is replaced once. Objects that hold tensors are copied."""
-    done: dict[int, Any] = {}
+    return _mapped(value, (), change, {})
 
-    def mapped(value: Any, around: tuple[int, ...]) -> Any:
-        def one(leaf: Any) -> Any:
-            if id(leaf) in done:
-                return done[id(leaf)]
-            if isinstance(leaf, torch.Tensor):
-                done[id(leaf)] = change(leaf)
-                return done[id(leaf)]
-            inside = _attributes(leaf, around)
-            if inside is None:
-                return leaf
-            made = done[id(leaf)] = copy.copy(leaf)
-            for name, attribute in inside.items():
-                object.__setattr__(made, name, mapped(attribute, (*around, id(leaf))))  # a frozen dataclass, too
-            return made
 
-        return _pytree.tree_map(one, value)
+def _mapped(value: Any, around: tuple[int, ...], change: Callable[[Any], Any], done: dict[int, Any]) -> Any:
+    # Not a function inside of `map_tensors`: one that calls itself would hold `done` until garbage is collected, and with
+    # it tensors of gigabytes.
+    def one(leaf: Any) -> Any:
+        if id(leaf) in done:
+            return done[id(leaf)]
+        if isinstance(leaf, torch.Tensor):
+            done[id(leaf)] = change(leaf)
+            return done[id(leaf)]
+        inside = _attributes(leaf, around)
+        if inside is None:
+            return leaf
+        made = done[id(leaf)] = copy.copy(leaf)
+        within = (*around, id(leaf))
+        for name, attribute in inside.items():
+            object.__setattr__(made, name, _mapped(attribute, within, change, done))  # a frozen dataclass, too
+        return made
 
-    return mapped(value, ())
+    return _pytree.tree_map(one, value)
 
 
 def copy_tensor(tensor: Tensor) -> Tensor:

@@ -99,8 +99,13 @@ def _trees(folder: Path, deeper: int) -> Iterator[Path]:
         if entry.is_dir(follow_symlinks=False):
             if deeper:
                 yield from _trees(Path(entry.path), deeper - 1)
-        elif entry.name.endswith(TREE_ENDINGS) and is_tree(entry.path):
+        elif entry.name.endswith(TREE_ENDINGS) and (is_tree(entry.path) or _empty(entry)):
             yield Path(entry.path)
+
+
+def _empty(entry: os.DirEntry[str]) -> bool:
+    """Whether a file has nothing in it: a copy that went wrong, which is to be named like any damaged tree."""
+    return entry.is_file() and entry.stat().st_size == 0
 
 
 def merge_fleet(

@@ -63,6 +63,8 @@ def loads(data: bytes, source: str = "the file") -> Tree:
         TooLargeError: it unpacks to more than 1 GiB.
         InputError: it is one of another version, or damaged.
     """
+    if not data:
+        raise InputError(f"{source} is damaged: it is empty")
     if not data.startswith(MAGIC):
         raise NotATraceError(f"{source} is not a lanewise tree")
     major = data[len(MAGIC)] if len(data) > len(MAGIC) else -1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,10 @@ torch = pytest.importorskip("torch")
 
 import lanewise  # noqa: E402
 from lanewise.capture.context.noticing import cost_of_noticing  # noqa: E402
+from lanewise.capture.context.pace import Pace  # noqa: E402
 from lanewise.capture.context.turns import StepTimes, Turns  # noqa: E402
+from lanewise.capture.timing.watch_budget import Budget  # noqa: E402
+from lanewise.tree.watching.watched import Watched  # noqa: E402
 from tests.capture.context.paths import calls, names  # noqa: E402
 
 
@@ -184,18 +189,22 @@ def test_a_budget_is_kept_to_and_modules_and_phases_are_right() -> None:
         net(x).square().mean().backward()
         optimizer.step()
 
-    def steps_watched() -> int:
-        so_far = watcher.tree.info.watched
-        assert so_far is not None
-        return so_far.steps_watched
+    def so_far() -> Watched:
+        found = watcher.tree.info.watched
+        assert found is not None
+        return found
 
     watcher = lanewise.watch(way="native", budget=0.05)
     with watcher:
-        for _ in range(1_500):
-            step()
-        # What a window costs decides when the next one comes: the run may stand in one here, which is to end.
+        # What a window costs decides when the next one comes: on a busy machine there are few of them, and wherever the run
+        # ends, it may stand in one, which is to end.
+        for _ in range(200):
+            for _ in range(100):
+                step()
+            if so_far().steps_seen >= 1_500 and so_far().sampling_error >= 0:
+                break
         before = -1
-        while before != (now := steps_watched()):
+        while before != (now := so_far().steps_watched):
             before = now
             step()
     tree = watcher.tree
@@ -205,14 +214,51 @@ def test_a_budget_is_kept_to_and_modules_and_phases_are_right() -> None:
     assert watched.budget == 0.05
     assert watched.every >= 14
     assert watched.steps == 8
-    assert 40 <= watched.steps_watched <= 750
+    assert 40 <= watched.steps_watched <= watched.steps_seen / 2
     assert watched.steps_watched % 8 == 0
-    assert 0 < watched.sampling_error < 0.5
+    assert 0 < watched.sampling_error <= 1
     # As many of everything as steps were watched, in each phase and module.
     assert calls(tree, "aten::linear") == 4 * watched.steps_watched
     assert {f"layers.{at}" for at in range(4)} <= names(tree)
     frame = tree.frame()
     assert {"forward", "backward", "optimizer"} <= set(frame["phase"])
+
+
+@pytest.mark.parametrize("turns", [Budget(0.05), Turns(every=50, steps=5)], ids=["budget", "every"])
+@pytest.mark.parametrize("slowed", [1.0, 1.3])
+def test_time_in_steps_that_come_rarely_is_not_lost_from_sight(
+    turns: Turns | Budget, slowed: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Program:
+        windowed = on_now = False
+
+        def on(self) -> None:
+            self.on_now = True
+            clock[0] += 200_000
+
+        def off(self) -> None:
+            self.on_now = False
+
+        def started_up(self) -> None: ...
+
+    clock = [0]
+    now = SimpleNamespace(perf_counter_ns=lambda: clock[0], perf_counter=lambda: clock[0] / 1e9)
+    monkeypatch.setattr("lanewise.capture.context.pace.time", now)
+    unseen: list[float] = []
+    for rare in (0, 50_000_000):
+        program, pace = Program(), Pace(copy.deepcopy(turns))
+        pace.begin(program)  # type: ignore[arg-type]
+        waiting = 0
+        for step in range(6_000):
+            waiting += rare if step % 500 == 0 else 0
+            clock[0] += round(1_000_000 * (slowed if program.on_now else 1.0))
+            if waiting and not program.on_now:  # so that no window sees it
+                clock[0] += waiting
+                waiting = 0
+            pace.boundary()
+        unseen.append(pace.unseen)
+    # Of 500 steps of 1 ms and one of 50 ms on top of them.
+    assert unseen == [pytest.approx(0.0, abs=0.003), pytest.approx(50 / 550, abs=0.01)]
 
 
 def test_a_budget_stands_in_the_place_of_every() -> None:

@@ -57,14 +57,24 @@ def test_steps_that_come_every_so_often_are_seen_as_often_as_they_come() -> None
 
 def test_a_few_windows_of_a_busy_machine_do_not_put_the_next_one_off_by_far() -> None:
     plan = Budget(0.01)
-    busy, calm = [8_000_000] * 48, [1_200_000] * 400
-    windows = 0
+    on: list[int] = []
     for step in range(1_500):
-        before = plan.every
-        plan.ended(step + 1, busy if windows < 2 else calm, [1_000_000] * 48, 1e5)
-        windows += before != plan.every
+        if plan.watched(step):
+            on.append(8_000_000 if len(on) < 2 * plan.steps else 1_200_000)
+        plan.ended(step + 1, on, [1_000_000] * 48, 1e5)
     # As if nothing had been: 8 steps of 0.2 more and the ends of a window, of 1 % of the run.
     assert plan.every == 170
+
+
+def test_the_first_step_of_a_window_takes_longer_and_is_paid_for() -> None:
+    plan = Budget(0.01)
+    on: list[int] = []
+    for step in range(3_000):
+        if plan.watched(step):
+            on.append(1_100_000 if plan.watched(step - 1) else 2_100_000)
+        plan.ended(step + 1, on, [1_000_000] * 48, 2e5)
+    # 7 steps of 0.1 more, one of 1.1 more and 0.2 for the ends make 2 steps, of 1 % of the run.
+    assert plan.every == 200
 
 
 def test_quiet_steps_need_nothing() -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from lanewise.capture.context.collector import Collector
 from lanewise.capture.context.profiler_windows import EVERY
-from lanewise.capture.context.turns import StepTimes, Turns
+from lanewise.capture.context.turns import AllSteps, StepTimes, Turns
 from lanewise.capture.machine import energy_counter
 from lanewise.capture.thread_identity import ThreadMark, this_thread
 from lanewise.capture.timing.watch_budget import Budget
@@ -40,6 +40,7 @@ class Pace:
         self._turns = turns
         self._collector: Collector | None = None
         self._times = StepTimes()
+        self._all = AllSteps()
         self._owner: weakref.ref[ThreadMark] | None = None
         self._on = False
         self._pauses = 0
@@ -110,6 +111,7 @@ class Pace:
         if self._pauses:
             return
         self._last = self._quiet_until = 0
+        self._all = AllSteps()
         if self._collector is not None and not self._collector.windowed:
             self._switch(self._turns.watched(self.steps_seen))
 
@@ -135,6 +137,10 @@ class Pace:
         now = time.perf_counter_ns()
         if self._last and not self._warming and self._turns.compared(step):
             self._times.add(now - self._last, on=self._on)
+            if self._on:
+                self._all.watched(now - self._last)
+        if step >= self._turns.settled:
+            self._all.passed(step + 1, now)
         self.steps_seen += 1
         self.steps_on += self._on
         try:
@@ -160,7 +166,9 @@ class Pace:
             self._quiet_until = self._turns.quiet_until(step + 1)
         finally:
             # The step after a quiet stretch has no beginning that was timed.
-            self._last = time.perf_counter_ns() if step + 1 >= self._quiet_until else 0
+            done = time.perf_counter_ns()
+            self._all.ours(done - now)
+            self._last = done if step + 1 >= self._quiet_until else 0
 
     def _count_energy(self) -> None:
         self._counter = energy_counter()
@@ -176,6 +184,13 @@ class Pace:
     def short_steps(self) -> bool:
         """Whether steps are so short that noticing them may matter."""
         return self._times.short
+
+    @property
+    def unseen(self) -> float:
+        """Share of the time of all steps that those that were watched know nothing of; see `AllSteps`."""
+        found = self.distortion()
+        # Of a factor that is not known well, no more than what is certain of it.
+        return self._all.unseen(max(1.0, found.low) if found is not None else 1.0)
 
     def distortion(self, around: float = 0.0, within: float = 0.0) -> Distortion | None:
         """What watching did to the step time, if that can be told; arguments as of `StepTimes.distortion`."""

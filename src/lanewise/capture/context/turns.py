@@ -14,7 +14,7 @@ from lanewise.capture.timing.clock import quantile
 from lanewise.capture.timing.distortion import ratio_interval
 from lanewise.tree.watching.watched import Distortion
 
-__all__ = ["StepTimes", "Turns"]
+__all__ = ["AllSteps", "StepTimes", "Turns"]
 
 _SAMPLES = 400
 """Step times kept on either side; the latest ones."""
@@ -71,6 +71,47 @@ class Turns:
         if place < 0 or into <= self.steps:
             return step
         return max(step, step - into + self.every - self._before - 1)
+
+
+class AllSteps:
+    """How long all steps took beside those that were watched: what takes long and comes rarely may be in none of these.
+
+    From the first call of `passed` on; all times in ns.
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[int, int] | None = None
+        self._steps = self._ns = 0
+        self._watched_steps = self._watched_ns = self._ours_ns = 0
+
+    def passed(self, steps: int, now: int) -> None:
+        """So many steps have ended by now."""
+        if self._first is None:
+            self._first = steps, now
+        self._steps, self._ns = steps - self._first[0], now - self._first[1]
+
+    def watched(self, ns: int) -> None:
+        """A watched step took so long."""
+        if self._first is not None:
+            self._watched_steps += 1
+            self._watched_ns += ns
+
+    def ours(self, ns: int) -> None:
+        """Between two steps watching itself took so long."""
+        if self._first is not None:
+            self._ours_ns += ns
+
+    def unseen(self, slowed: float) -> float:
+        """Share of the time of all steps that those that were watched know nothing of; 0 where they took as long.
+
+        Args:
+            slowed: what watching multiplies the time of a step with.
+        """
+        if not self._watched_steps or not self._steps:
+            return 0.0
+        added = self._watched_ns * (1 - 1 / slowed) + self._ours_ns
+        each = max(1.0, (self._ns - added) / self._steps)
+        return max(0.0, 1 - self._watched_ns / slowed / self._watched_steps / each)
 
 
 class StepTimes:

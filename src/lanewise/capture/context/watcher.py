@@ -283,8 +283,9 @@ class Watcher:
 
     def _sampling_error(self) -> float:
         """See `Watched`; of a watcher that watches every step none."""
-        lookout = self._lookout
-        return lookout.sampling_error if lookout is not None and self._pace.every else -1.0
+        found = self._lookout.sampling_error if self._lookout is not None and self._pace.every else -1.0
+        # What no window has seen may all be in one place.
+        return found if found < 0 else round(min(1.0, found + self._pace.unseen), 5)
 
     def written(self, tree: Tree, *, over: bool) -> None:
         """This is the tree so far, just written by a thread of ours: what else is to be done with it."""

@@ -53,6 +53,7 @@ class Budget:
         self._stretch = skip
         self._begin = self._place(skip)
         self._switching: list[float] = []
+        self._within: list[list[int]] = []
         self._windows = 0
 
     def _place(self, stretch: int) -> int:
@@ -82,15 +83,18 @@ class Budget:
             return
         self._windows += 1
         self._switching = [*self._switching[-15:], switching]
+        self._within = [*self._within[-15:], list(on)[-self.steps :]]
         self._stretch += self.every
         if self._windows >= _LEARNING and len(on) >= 8 and len(off) >= 8:
-            self.every = min(self._needed(on, off), _GROWTH * self.every)
+            self.every = min(self._needed(off), _GROWTH * self.every)
         self._begin = self._place(max(self._stretch, step))
 
-    def _needed(self, on: Sequence[int], off: Sequence[int]) -> int:
+    def _needed(self, off: Sequence[int]) -> int:
         usual = max(1.0, quantile(list(off), 0.5))
-        more = max(_LEAST * usual, quantile(list(on), 0.5) - usual)
-        window = self.steps * more + quantile(self._switching, 0.5)
+        # The first step of a window finds cold caches and takes longer than the others; any step may be interrupted.
+        whole = sum(quantile(list(alike), 0.5) for alike in zip(*self._within, strict=False))
+        more = max(_LEAST * self.steps * usual, whole - self.steps * usual)
+        window = more + quantile(self._switching, 0.5)
         # What is spent and what there is to spend of the time of so many steps.
         needed = math.ceil(window / (self.share * usual))
         return min(max(needed, _BEFORE + self.steps + 2), _LONGEST_STRETCH)

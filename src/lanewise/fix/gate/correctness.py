@@ -300,17 +300,20 @@ class Correctness:
         """Whether the program draws random numbers: another seed, another result."""
         if self.subject.kind == "step":
             return False
-        first, again, second = (observe(self.subject, self.subject.calls[0], self._state, draw=n) for n in (0, 0, 1))
-        if problem := why_not_comparable(first.outputs) or why_not_the_same(first, again):
+        subject, state = self.subject, self._state
+        call = subject.calls[0]
+        first = observe(subject, call, state)
+        if problem := why_not_comparable(first.outputs) or why_not_the_same(first, observe(subject, call, state)):
             raise UsageError(f"optimize() compares results: {problem}")
-        given = [values_of(tensor) for tensor in tensors_of(self.subject.calls[0])]
-        if [tensor.shape for tensor in first.inputs] != [tensor.shape for tensor in given]:
+        given = tensors_of(call)
+        if [tensor.shape for tensor in first.inputs] != [values_of(tensor).shape for tensor in given]:
             raise UsageError(
                 "optimize() repeats a call: this one leaves other tensors in its arguments than it was given"
             )
-        self.subject.mutates = not all(same_bits(a, b) for a, b in zip(first.inputs, given, strict=True))
+        subject.mutates = not all(same_bits(a, values_of(b)) for a, b in zip(first.inputs, given, strict=True))
+        second = observe(subject, call, state, draw=1)
         # A generator of its own is not seeded by us: it is another one than before.
-        draws = first.drawn != _undrawn(self.subject, self._state)
+        draws = first.drawn != _undrawn(subject, state)
         same = all(same_bits(a, b) for (_, a), (_, b) in zip(first.values(), second.values(), strict=True))
         return draws or not same
 

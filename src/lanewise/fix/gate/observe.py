@@ -141,7 +141,7 @@ def observe(subject: Subject, call: Call, state: State, *, layout: str = "contig
             outputs=[values_of(tensor) for tensor in found],
             form=(structure, tuple((t.dtype, tuple(t.shape), t.device) for t in found), plain),
             gradients=[None if tensor is None else values_of(tensor) for tensor in gradients],
-            inputs=[values_of(tensor) for tensor in tensors_of(copied)],
+            inputs=_after(copied, call),
             buffers=[values_of(tensor) for tensor in buffers],
             shared=sharing(found, [*tensors_of(copied), *held]),
             carries_grad=tuple(bool(tensor.requires_grad) for tensor in found),
@@ -196,6 +196,18 @@ def _marks(tensor: Tensor) -> tuple[str, ...]:
     flags = [name for name in _FLAGS if getattr(tensor, name)()]
     flags += ["retain_grad"] if tensor.retains_grad else []
     return (*flags, *sorted(name for name in getattr(tensor, "__dict__", ()) if not name.startswith("_")))
+
+
+def _after(call: Call, before: Call) -> list[Tensor]:
+    """Values of a call's tensors; those that are what they were before are not copied, as calls may be large."""
+    given = tensors_of(before)
+    found = tensors_of(call)
+    if len(given) != len(found):
+        return list(map(values_of, found))
+    pairs = zip(found, given, strict=True)
+    return [
+        b.detach() if not a.dtype.is_complex and same_bits(a.detach(), b.detach()) else values_of(a) for a, b in pairs
+    ]
 
 
 def _given(call: Call) -> tuple[Any, ...]:

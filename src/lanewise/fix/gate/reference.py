@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.gate.observe import Names, Observation, cotangents, observe
+from lanewise.fix.gate.tolerances import error_of
 from lanewise.fix.state import State, seed
 from lanewise.fix.subject import Subject
 from lanewise.fix.tensors import Call, copy_call, map_tensors, tensors_of, values_of
@@ -163,8 +164,7 @@ def _plausible(truth: Sequence[Any], eager: Sequence[Any]) -> bool:
             return False
         if b.dtype.is_floating_point and b.numel():
             limit = 64 * float(torch.finfo(b.dtype).eps) ** 0.5
-            wanted, found = torch.nan_to_num(a.double()), torch.nan_to_num(b.double())
-            if float((wanted - found).norm()) > limit * float(wanted.norm()):
+            if error_of(b, a).norm > limit:
                 return False
     return True
 

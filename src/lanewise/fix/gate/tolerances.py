@@ -30,7 +30,7 @@ _MANY_IN_BAND, _MOST_FOR_BANDS = 32, 1 << 22
 # Of fewer values the error differs more by chance: of eight by a factor of 9 once in a million times (F distribution).
 _FEW_IN_BAND, _FEW_FACTOR = 8, 16.0
 
-_MOST_AT_ONCE = 1 << 25
+_MOST_AT_ONCE = 1 << 22
 """Elements that are looked at in double precision at a time."""
 
 NOISE = 0.05

@@ -26,7 +26,7 @@ from lanewise.fix.typed_torch import torch
 
 _dispatch: Any = torch_part("torch.utils._python_dispatch")
 
-__all__ = ["KnownCall", "known_call"]
+__all__ = ["KnownCall", "comparison", "known_call"]
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _BY_IDENTITY = (bool, type(None), type(...), torch.dtype, torch.layout, torch.memory_format)
@@ -122,7 +122,7 @@ class _Written:
 
     def questions(self) -> Questions | None:
         tensors = list(self._tensors.values())
-        if not tensors or not (same := _comparison(tensors))(*tensors):  # the same tensor twice
+        if not tensors or not (same := comparison(tensors))(*tensors):  # the same tensor twice
             return None
         self._names |= {"same": same, "place": torch.Tensor.data_ptr}
         self._unless(f"not same({', '.join(self._tensors)})")
@@ -194,7 +194,7 @@ def _is_data(kind: type) -> bool:
     return written and kind.__dictoffset__ != 0 and not called and not issubclass(kind, _WHOLE)
 
 
-def _comparison(tensors: list[Any]) -> Callable[..., bool]:
+def comparison(tensors: list[Any]) -> Callable[..., bool]:
     """Of as many tensors with what is known of these, which are not kept."""
     sizes, strides = [list(one.shape) for one in tensors], [list(one.stride()) for one in tensors]
     kind = torch_part("torch._C")._dynamo.guards.TensorGuards
@@ -211,7 +211,7 @@ def _compares() -> bool:
     ]  # fmt: skip
     inference = torch.is_inference_mode_enabled()
     try:
-        one, two = _comparison([known]), _comparison([known, known])
+        one, two = comparison([known]), comparison([known, known])
         with torch.inference_mode(inference):
             again = torch.empty(2, 3)
         if not (one(known) and one(again) and two(known, again)) or two(known, known) or any(map(one, others)):

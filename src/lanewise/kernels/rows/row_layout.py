@@ -183,9 +183,14 @@ def _uncrowded(cols: int, block: int, kernel: str, itemsize: int, crowd: Crowd) 
             return Layout(256 // block, block, 1, 4, stream=False)
         if block == 512 and scattered and (crowd != "32" or itemsize == 4):
             return Layout(1, block, 1, 4 if latency else 1, stream=False)
-        return Layout(1, block, 1, 16, stream=False) if block == 8192 and latency else None
+        if block == 512 and scattered:
+            return Layout(2, block, 1, 2, stream=False)
+        if block == 65536 and scattered and itemsize == 2 and crowd == "1":
+            return Layout(1, 8192, 0, 32)
+        return Layout(1, block, 1, 8 if crowd == "1/8" else 16, stream=False) if block == 8192 and latency else None
     if block <= 256:
-        return Layout(max(256 // block, 1), block, 1, 4, stream=False, early=True)
+        each = 512 if block == 32 and kernel == "layer_norm" and crowd == "32" else 256
+        return Layout(max(each // block, 1), block, 1, 4, stream=False, early=True)
     if block <= 1024 and crowd != "32":
         return Layout(1, block, 1, 1 if scattered and block == 512 else 4, stream=False, early=True)
     if block == 1024 and kernel == "layer_norm" and itemsize == 2 and not scattered:
@@ -195,16 +200,21 @@ def _uncrowded(cols: int, block: int, kernel: str, itemsize: int, crowd: Crowd) 
     if 2048 <= block <= 4096 and (crowd != "32" or itemsize == 4 or kernel == "rms_norm"):
         return Layout(1, block, 1, 8, stream=False, early=True)
     if block == 8192 and kernel == "layer_norm" and itemsize == 4 and crowd == "32":
-        return Layout(1, block, 1, 8, stream=False)
+        return Layout(1, block, 1, 16, stream=False)
     if block == 8192 and (latency or kernel != "add_norm"):
         return Layout(1, block, 1, 16 if kernel == "add_norm" else 8, stream=False, early=True)
     if block == 16384 and (latency or (kernel == "rms_norm" and itemsize == 4 and crowd == "32")):
         return Layout(1, block, 1, 16 if kernel == "layer_norm" else 32, stream=False, early=True)
     if block == 16384 and kernel == "rms_norm" and crowd == "3":
         return Layout(1, 4096, 0, 16)
-    if block == 65536 and kernel == "rms_norm" and scattered and itemsize == 2 and crowd == "1":
+    if block == 16384 and kernel == "layer_norm" and itemsize == 4 and crowd == "3":
+        return Layout(1, 2048, 0, 16)
+    if block == 65536 and scattered and itemsize == 2 and (kernel, crowd) in _WHOLE_LONG:
         return Layout(1, block, 1, 32, stream=False, lean=True)
     return None
+
+
+_WHOLE_LONG = {("rms_norm", "1"), ("layer_norm", "32")}
 
 
 def _few_long(cols: int, block: int, kernel: str, itemsize: int) -> Layout | None:

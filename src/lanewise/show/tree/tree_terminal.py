@@ -174,19 +174,24 @@ def header(tree: Tree) -> Text:
     device = tree.total("device")
     host = not device
     total = tree.total("host") if host else device
-    facts = [f"{format_quantity('time', total)} of {'host' if host else 'device'} time"]
-    if steps := info.step_count:
+    chosen = dict(info.filters)
+    base = chosen.pop("minus", "")
+    sign = "-" if total < 0 else "+" if base else ""
+    facts = [f"{sign}{format_quantity('time', abs(total))} of {'host' if host else 'device'} time"]
+    if base:
+        facts.append(f"the difference to {clean(base, 60)}{', per step' if info.step_count == 1 else ''}")
+    elif steps := info.step_count:
         # Host time is that of all threads, and of what comes before and after the steps.
         each = "" if host else f", {format_quantity('time', total / steps)} each"
         facts.append(f"{steps:,} steps{each}" if steps > 1 else "one step")
-    if not host:
+    if not host and not base:
         facts.append(f"{tree.total('count'):,} kernels, copies and sets")
     device_name = f" · {clean(info.devices[0], 40)}" if info.devices else ""
     lines = Text.assemble((clean(info.source, 60), "bold"), (device_name, "dim"), "\n", (" · ".join(facts), "dim"))
-    if info.filters:
-        chosen = " · ".join(f"only {clean(key, 20)} {clean(text, 60)}" for key, text in info.filters.items())
-        lines.append(f"\n{chosen}", style="dim")
-    if info.watched is not None:
+    if chosen:
+        only = " · ".join(f"only {clean(key, 20)} {clean(text, 60)}" for key, text in chosen.items())
+        lines.append(f"\n{only}", style="dim")
+    if info.watched is not None and not base:
         lines.append("".join(f"\n{clean(line, 200)}" for line in watched_lines(info.watched)), style="dim")
     phases = np.bincount(tree.phase, weights=tree.metrics["device"], minlength=len(PHASES))
     if device > 0 and np.count_nonzero(phases) > 1:

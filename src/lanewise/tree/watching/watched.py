@@ -45,7 +45,8 @@ class Watched:
         every, steps: duty cycle: `steps` of `every` steps; 0, 0 for all.
         budget: share of the run's time that watching may cost, if that was asked for; else 0.
         sampling_error: by how much the share of a place in the watched steps differs from that in all steps at most, with
-            95 % confidence for each place; -1 where all steps were watched, or too few to tell.
+            95 % confidence for each place, steps that take long and come rarely included; -1 where all steps were watched,
+            or too few to tell.
         seconds: wall time with the collector on.
         callbacks: operators, backward functions and scopes folded.
         callback_ns: what folding one costs on this machine, ns, measured at the start; 0 if unknown.

@@ -122,6 +122,8 @@ def _what(watched: Watched) -> str:
     line = ", ".join(parts)
     if watched.sampling_error >= 0:
         line += f"; shares are within {100 * watched.sampling_error:.1f} points of those of all steps (95 %)"
+    elif watched.budget:
+        line += "; too few windows to tell how far shares are from those of all steps"
     return line
 
 

@@ -50,8 +50,8 @@ def check_device(run: Callable[[Callable[[], Any]], dict[str, Any]]) -> str:
     return ""
 
 
-def cost_of_callback(on: Callable[[], None], off: Callable[[], None], *, calls: int = 2000, rounds: int = 5) -> float:
-    """What one small operator costs more with the collector on, ns: the smallest of a few rounds on either side."""
+def cost_of_callback(on: Callable[[], None], off: Callable[[], None], *, calls: int = 200, rounds: int = 50) -> float:
+    """What one small operator costs more with the collector on, ns: the smallest of many short rounds on either side."""
     torch = torch_part()
     x = torch.zeros(1)
 

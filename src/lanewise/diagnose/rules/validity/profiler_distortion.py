@@ -16,7 +16,7 @@ from lanewise.trace.schema import Kind
 
 _RANGE = (
     "Recording made the step {low} to {high} as long (steps vary): {recorded} instead of {unprofiled}. Recorded host times "
-    "are too long by about that; shares are of the step without the profiler."
+    "are too long by about that; shares leave it out."
 )
 _UNKNOWN = (
     "Steps vary too much to tell what recording did to them ({low} to {high} as long): record again while nothing else "
@@ -29,7 +29,7 @@ _UNKNOWN = (
     "profiler-distortion",
     kind="validity",
     title="Recording made the step {ratio} as long: {recorded} instead of {unprofiled}. Recorded host times are too long "
-    "by about that; shares are of the step without the profiler.",
+    "by about that; shares leave it out.",
 )
 def profiler_distortion(
     facts: Facts, *, ratio_from: float = 1.2, range_from: float = 1.5, noise_from: float = 3.0
