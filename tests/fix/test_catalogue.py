@@ -153,4 +153,5 @@ def test_bounds_prune_what_cannot_pay() -> None:
     assert why_pruned(replace(sdpa, saves=1.0), 0.0, Known({"KER108": 50.0}, set(), 100.0)) == ""
     (compiled,) = [candidate for candidate in catalogue(subject, work) if candidate.name == "compile"]
     single: Any = WorkList(operators=1)
-    assert why_pruned(compiled, bound_of(compiled, single), None)
+    assert why_pruned(replace(compiled, owed=False), bound_of(compiled, single), None)
+    assert not why_pruned(compiled, bound_of(compiled, single), None), "one line of torch is tried"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -168,3 +169,22 @@ def test_a_program_that_cannot_be_verified_for_lack_of_memory_is_left_as_it_is(m
     plan = optimize(module, torch.randn(X), budget="20s", only=["compile"])
     assert not plan
     assert any("memory of cpu does not hold" in note for note in plan.report.notes)
+
+
+def test_threads_that_do_not_fit_at_the_same_time_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = make_subject(nn.Linear(64, 64).requires_grad_(False), torch.randn(X))
+    gate = Correctness(subject, State(subject), seconds=0)
+    main = threading.get_ident()
+
+    def alone(module: Any, original: Any) -> Callable[..., Any]:
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            if threading.get_ident() != main:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return x @ module.weight.t() + module.bias
+
+        return forward
+
+    candidate = planted("other", alone)
+    found = gate.check(candidate, candidate.build(subject))
+    assert found.passed, found.reason
+    assert not any("threads" in check.rule for check in found.checks)

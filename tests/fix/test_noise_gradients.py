@@ -1,4 +1,4 @@
-"""Gradients whose true value is zero are noise on both sides: right ways to compute them pass, wrong ones do not."""
+"""Gradients and outputs whose true value is zero are noise on both sides: right ways pass, wrong ones do not."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject
 from lanewise.fix.work.worklist import work_of
+from tests.fix.programs import planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -191,3 +192,29 @@ def test_gradients_that_are_no_noise_are_held_to_their_digits(name: str, factor:
     found = checked(model, tokens(), through(wrong))
     assert not found.passed
     assert "gradient of" in found.reason
+
+
+class NormalisedMean(nn.Module):
+    """Zero, but for rounding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(2, 8, affine=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x).mean(dim=(1, 2, 3))
+
+
+@pytest.mark.parametrize(("off", "passes"), [(0.0, True), (1e-4, False), (1.0, False)])
+def test_an_output_that_is_nothing_but_rounding_may_be_rounded_a_few_times_as_much(off: float, passes: bool) -> None:
+    subject = make_subject(NormalisedMean(), torch.randn(16, 8, 16, 16))
+
+    def fast(module: Any, original: Any) -> Callable[..., Any]:
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            return (module.norm(x) + 8).sub(8).mean(dim=(1, 2, 3)) + off
+
+        return forward
+
+    candidate = planted("rounded more", fast)
+    found = Correctness(subject, State(subject), seconds=0).check(candidate, candidate.build(subject))
+    assert found.passed == passes, found.reason

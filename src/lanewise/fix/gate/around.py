@@ -31,6 +31,7 @@ _IN_A_ROW, _THREADS, _A_THREAD, _COUNTED = 3, 3, 6, 8
 _MOST_COPIED = 1 << 22
 """Elements of parameters up to which a module is copied and pickled."""
 _LONGEST_S = 20.0
+_NO_ROOM = "as many calls at the same time do not fit into memory"
 
 
 class Around:
@@ -61,7 +62,8 @@ class Around:
             problem = self._threads()
             # Whether the original can be called like that is asked only then: libraries look for kernels in every thread.
             self._parallel = not problem or self._original_takes_threads(variant)
-            checks += [Check("C2 from several threads", not problem, problem)] if self._parallel else []
+            judged = self._parallel and problem != _NO_ROOM
+            checks += [Check("C2 from several threads", not problem, problem)] if judged else []
         if self._copies:
             found = self._copied()
             problem = "it cannot be copied or saved any more" if found is None else ""
@@ -102,6 +104,7 @@ class Around:
     def _threads(self) -> str:
         """What differs when several threads call at the same time, each with inputs of its own; "" if nothing does."""
         wrong: list[str] = []
+        full: list[str] = []
         grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         start = threading.Barrier(len(self._calls))
 
@@ -114,6 +117,8 @@ class Around:
                         result = self._subject.entry(*args, **kwargs)
                         if expected and not self._close(expected, [values_of(t) for t in tensors_of(result)]):
                             wrong.append("threads that call at the same time get each other's results")
+            except torch.OutOfMemoryError:
+                full.append(_NO_ROOM)
             except Exception as error:
                 wrong.append(f"a thread of its own gets {type(error).__name__}: {' '.join(str(error).split())[:100]}")
 
@@ -130,7 +135,7 @@ class Around:
             sys.setswitchinterval(interval)
             self._subject.wait()
             self._state.restore()
-        return wrong[0] if wrong else ""
+        return next(iter([*wrong, *full]), "")
 
     def _original_takes_threads(self, variant: Variant) -> bool:
         with taken_off(variant):

@@ -146,11 +146,12 @@ def allowed(eager: Error, dtype: DType, *, precision: float = 0.0, summed: bool 
 
 
 def allowed_noise(eager: Error, truth: Any, scale: float, dtype: DType) -> Error:
-    """The largest errors that pass of a gradient that is noise: a few times what the original is off by, or what rounding
-    takes from the gradients around it.
+    """The largest errors that pass of a gradient or an output that is noise: a few times what the original is off by, or
+    what rounding takes from the gradients around it.
 
     Args:
-        eager: of the original. truth: what they are relative to. scale: of the largest gradient of the same call.
+        eager: of the original. truth: what they are relative to. scale: of the largest gradient of the same call;
+            0 for an output.
     """
     largest = float(truth.detach().abs().max()) if truth.numel() else 0.0
     around = floor_of(dtype) * scale / largest if largest else math.inf
