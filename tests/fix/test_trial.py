@@ -20,11 +20,13 @@ from lanewise.fix.gate.speed.repeats import Repeats, only_for_seen_inputs
 from lanewise.fix.gate.speed.timing import NULL, Samples, timing_of
 from lanewise.fix.model import Attempt, Timing
 from lanewise.fix.time_budget import Budget, OutOfTime, uninterrupted
+from lanewise.fix.trial import final
 from lanewise.fix.trial.attempt import _unfinished
 from lanewise.fix.trial.confidence import confidence, margin, profiler_note
 from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.shares import captured_first, likeliest_first, most_s, needed_s, reserve_s, share_of
+from lanewise.fix.trial.workbench import LONGEST_TIMING_S
 
 
 def candidate(name: str) -> Candidate:
@@ -513,3 +515,31 @@ def test_what_is_proven_only_in_the_end_is_the_plan_too(us: float, outcome: str)
         assert found.eager.ratio == pytest.approx(12.5, rel=0.05)
         assert found.best == EAGER
         assert "only in the final comparison" in ledger.notes[-1]
+
+
+def test_a_budget_that_is_spent_leaves_the_final_comparison_time_for_enough_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of large calls: with fewer rounds than are enough, all that was found would be dropped."""
+    asked: list[Any] = []
+
+    def measure(*args: Any, **options: Any) -> Samples:
+        asked.append(args[3])
+        return samples(eager=100.0, plan=50.0)
+
+    monkeypatch.setattr(final, "measure", measure)
+    monkeypatch.setattr(final, "build_alternatives", lambda *_: None)
+    ledger, clock = ledger_of("compile"), Budget(20)
+    clock.lent = -clock.seconds  # nothing is left
+    limits: list[float] = []
+    at_most = clock.at_most
+    monkeypatch.setattr(clock, "at_most", lambda seconds: limits.append(seconds) or at_most(seconds))
+    bench: Any = SimpleNamespace(
+        clock=clock, subject=None, state=None, each=False, gate=SimpleNamespace(apart=lambda *_: 0.0)
+    )
+    contest = final.hold_contest(bench, ledger)
+    assert contest.samples is not None
+    (schedule,) = asked
+    assert schedule.patience * schedule.seconds >= LONGEST_TIMING_S
+    assert max(limits) >= LONGEST_TIMING_S
+    assert ledger.names == ["compile"]

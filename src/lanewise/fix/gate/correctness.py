@@ -46,8 +46,6 @@ __all__ = ["Correctness", "Result", "patches_of"]
 
 
 _ROUNDING = 1e-2
-_NOTHING = 0.5
-"""Of its size: an output that is off by more in the original says nothing but how large rounding is."""
 
 
 class Result(NamedTuple):
@@ -250,8 +248,6 @@ class Correctness:
             if not error.within(limit):
                 if name.startswith("gradient") and self._is_noise(case, name, value, reference):
                     continue
-                if name.startswith("output") and self._is_rounding(case, name, error, reference):
-                    continue
                 return _described(name, error, limit), False, error.norm
             shares = (e / bound for e, bound in zip(error[:2], limit[:2], strict=True) if bound)
             worst = max([worst, *shares])
@@ -263,12 +259,6 @@ class Correctness:
         room, scale = self._known.room(case, name), gradient_scale(case.eager)
         limit = allowed_noise(room if room.norm > NOISE else Error(0.0, 0.0), truth, scale, value.dtype)
         return error_of(value, truth).within(limit)
-
-    def _is_rounding(self, case: Case, name: str, error: Error, truth: Any) -> bool:
-        """Whether an output is nothing but rounding in the original, off by about its size (a mean of what has just
-        been normalised), and no more than a few times that here. Zeros would be nearer to the truth than either."""
-        room = self._known.room(case, name)
-        return room.norm > _NOTHING and error.within(allowed_noise(room, truth, 0.0, truth.dtype))
 
     def _alike_outputs(self, expected: list[Any], found: list[Any]) -> bool:
         """Whether two calls with the same arguments give the same, but for rounding."""

@@ -39,6 +39,10 @@ or nearly so, beside what was summed to make it."""
 
 _NOISE_FACTOR = 16.0
 
+_NOTHING = 0.5
+"""Of its size: a value that is off by more in the original says nothing but how large rounding is (a mean of what has just
+been normalised). Zeros would be nearer to the truth than either."""
+
 
 class Error(NamedTuple):
     """Relative errors against a reference: largest difference over largest value, and L2 norm over L2 norm; and the latter
@@ -134,6 +138,8 @@ def allowed(eager: Error, dtype: DType, *, precision: float = 0.0, summed: bool 
         precision: unit roundoff of the arithmetic that was allowed on purpose, if lower than that of the type.
         summed: for gradients: each is a sum over all rows, whose terms cancel; its error is one of what was summed.
     """
+    if eager.norm > _NOTHING:
+        return Error(_NOISE_FACTOR * max(eager.largest, eager.norm), math.inf, math.inf, math.inf)
     more = _SUMMED if summed else 1.0
     floor = max(more * floor_of(dtype), precision)
     # What is left where terms cancel is as much less precise as the arithmetic is.
@@ -146,12 +152,11 @@ def allowed(eager: Error, dtype: DType, *, precision: float = 0.0, summed: bool 
 
 
 def allowed_noise(eager: Error, truth: Any, scale: float, dtype: DType) -> Error:
-    """The largest errors that pass of a gradient or an output that is noise: a few times what the original is off by, or
-    what rounding takes from the gradients around it.
+    """The largest errors that pass of a gradient that is noise: a few times what the original is off by, or what rounding
+    takes from the gradients around it.
 
     Args:
-        eager: of the original. truth: what they are relative to. scale: of the largest gradient of the same call;
-            0 for an output.
+        eager: of the original. truth: what they are relative to. scale: of the largest gradient of the same call.
     """
     largest = float(truth.detach().abs().max()) if truth.numel() else 0.0
     around = floor_of(dtype) * scale / largest if largest else math.inf

@@ -76,12 +76,13 @@ def hold_contest(bench: Bench, ledger: Ledger) -> Contest:
     seconds = max(1.0, min(2 * LONGEST_TIMING_S, 0.5 * clock.left))
     clock.tell(f"all of them alternately: {', '.join(name for name in arms if name != NULL)}")
     try:
-        with clock.at_most(clock.left + LAST_GRACE * clock.seconds):
+        with clock.at_most(clock.left + max(LAST_GRACE * clock.seconds, LONGEST_TIMING_S)):
             samples = measure(
                 bench.subject,
                 bench.state,
                 arms,
-                Schedule(seconds, enough=6, patience=1.5),
+                # Large calls make few rounds in a short time, and with too few all that was found would be dropped.
+                Schedule(seconds, enough=6, patience=max(1.5, LONGEST_TIMING_S / seconds)),
                 apart=lambda at: bench.gate.apart(at, precision),
                 each=bench.each,
             )

@@ -35,7 +35,7 @@ _GATE_SHARE, _SHORT_GATE_SHARE = 0.08, 0.03
 """Of the budget, for checking candidates with more seeds than every kind of input needs."""
 
 LAST_GRACE = 0.15
-"""Of the budget, by which the last step may run over it."""
+"""Of the budget, by which the last step may run over it; the time of one candidate, at the least."""
 
 OWED_S = 60.0
 """By which a budget may be exceeded for what is owed, seconds: a plan must not end below one line of torch because the
