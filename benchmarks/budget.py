@@ -130,7 +130,6 @@ def measured(name: str, device: str, seconds: float, budget: float) -> dict[str,
         "step_ms": round(1e3 * one, 3),
         "watched": [watched.steps_watched, watched.steps_seen],
         "every": watched.every,
-        "said_sampling_error_points": round(100 * watched.sampling_error, 2) if watched.sampling_error >= 0 else None,
     }
     if stretches.pairs and stretches.windows:
         answer |= stretches.answer(_STEPS / watched.every)
