@@ -201,6 +201,16 @@ def test_two_folders_are_sides_of_a_comparison(folder: Path, tmp_path: Path) -> 
     assert len(arm.runs) == 3
 
 
+def test_folders_of_trees_are_compared_on_the_command_line(folder: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["diff", str(folder), str(folder)])
+    assert result.exit_code == 0, result.output
+    assert "per step" in result.output
+    for sides in ([str(folder), str(tmp_path)], [str(tmp_path), str(folder)]):
+        result = CliRunner().invoke(cli, ["diff", *sides])
+        assert isinstance(result.exception, InputError)
+        assert str(result.exception).startswith(f"{tmp_path}: no trace in it")
+
+
 def test_a_sum_is_a_tree_that_is_added_up_again(folder: Path, tmp_path: Path) -> None:
     runner = CliRunner()
     for day in ("day0", "day1"):

@@ -34,12 +34,12 @@ def world_of(source: str) -> tuple[int, str]:
 
 
 def ranks_in(source: str, *, cache: bool) -> RanksRead | None:
-    """The ranks of the job in a folder; None where it holds none, or one rank alone."""
+    """The ranks of the job in a folder; None where it holds none, as a folder of trees, or one rank alone."""
     from lanewise.measure.distributed.gathering.read_ranks import read_ranks
 
-    if world_of(source)[0] < 2:
-        return None
     try:
+        if world_of(source)[0] < 2:
+            return None
         with counted("ranks read") as progress:
             return read_ranks([source], cache=cache, progress=progress)
     except LanewiseError:
