@@ -12,9 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import lanewise.cli
 from tests.support.explained import Shelf
+
+# Whoever shares the machine may take it for a while: that says nothing of an example.
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(autouse=True, scope="session")
