@@ -69,7 +69,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Watched]]:
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(45_000)
         watched = Watched(page)
         opened.append(watched)
         page.on(
