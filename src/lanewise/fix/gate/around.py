@@ -61,7 +61,7 @@ class Around:
         if self._parallel:
             problem = self._threads()
             # Whether the original can be called like that is asked only then: libraries look for kernels in every thread.
-            self._parallel = not problem or self._original_takes_threads(variant)
+            self._parallel = problem in ("", _NO_ROOM) or self._original_takes_threads(variant)
             judged = self._parallel and problem != _NO_ROOM
             checks += [Check("C2 from several threads", not problem, problem)] if judged else []
         if self._copies:
@@ -135,7 +135,7 @@ class Around:
             sys.setswitchinterval(interval)
             self._subject.wait()
             self._state.restore()
-        return next(iter([*wrong, *full]), "")
+        return [*wrong, *full, ""][0]
 
     def _original_takes_threads(self, variant: Variant) -> bool:
         with taken_off(variant):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
+from lanewise.fix.candidates.candidate import Variant, taken_off
 from lanewise.fix.gate.exchanged import shaken_parameters
 from lanewise.fix.gate.inputs import Named, adversarial, near, shaken
 from lanewise.fix.gate.kept import Kept
@@ -84,23 +83,22 @@ class Cases:
         """How many are prepared, the recorded calls first."""
         return len(self._prepared)
 
-    def case(self, number: int, without: Callable[[], AbstractContextManager[None]] = nullcontext) -> Case:
-        """A prepared case.
-
-        Args:
-            without: takes off what is on the program, should the case have to be made again.
-        """
+    def case(self, number: int, variant: Variant) -> Case:
+        """A prepared case; the variant, which is on the program, is taken off if the case has to be made again."""
         planned = self._prepared[number]
 
         def again() -> Case:
-            with without():
+            with taken_off(variant):
                 return self._made(planned.named, planned.layout)
 
         return self._kept.get(("case", number), again)
 
     def room(self, case: Case, name: str) -> Error:
         """How far rounding takes the original of an output or a gradient, over all cases of that kind."""
-        return self._room.get((_recipe(case.name), name), Error(0.0, 0.0))
+        return self._room_of(case.name, name)
+
+    def _room_of(self, case: str, name: str) -> Error:
+        return self._room.get((_recipe(case), name), Error(0.0, 0.0))
 
     def gradient_room(self) -> Error:
         """The most that rounding takes any gradient which is more than noise."""
@@ -117,7 +115,7 @@ class Cases:
 
     def recorded_room(self, name: str) -> Error:
         """How far rounding takes the original in the first recorded call."""
-        return self._room.get((_recipe(self._prepared[0].named.name), name), Error(0.0, 0.0))
+        return self._room_of(self._prepared[0].named.name, name)
 
     def recorded_type(self, name: str) -> DType:
         """Of an output of the first recorded call."""

@@ -15,13 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from lanewise.errors import UsageError
-from lanewise.fix.candidates.candidate import Candidate, Several, Variant, taken_off
+from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.gate.around import Around, leaves_nothing
 from lanewise.fix.gate.backward_passes import Backward
 from lanewise.fix.gate.cases import Case, Cases
@@ -177,7 +176,7 @@ class Correctness:
         exact = True
         worst = 0.0
         for at in range(count):
-            case = known.case(at, partial(taken_off, variant))
+            case = known.case(at, variant)
             _learn(patches, at < recorded)
             problem, same, share = self._one(candidate, case)
             exact, worst = exact and same, max(worst, share)
@@ -194,12 +193,12 @@ class Correctness:
                 return Result(False, "changes semantics", checks)
         what = "equal in every bit" if exact else f"error at most {100 * worst:.0f} % of what passes"
         checks.append(Check("C1 values", True, f"{count} calls, {what}"))
-        first = known.case(0, partial(taken_off, variant))
+        first = known.case(0, variant)
         if self.subject.kind == "training":
             checks.append(Check("C3 gradients", True, f"of {len(first.eager.gradients)} tensors, in every call"))
         precision = max(candidate.precision, self._declared)
         for at in known.kinds() if not again else [0]:
-            eager = known.case(at, partial(taken_off, variant)).eager
+            eager = known.case(at, variant).eager
             with _first(self.subject, at):
                 checks += check_evidence(
                     self.subject,
