@@ -16,8 +16,8 @@ __all__ = ["without_checkpoints"]
 _KEEPS_INPUTS = "_NoopSaveInputs"
 
 # What Python takes for each tensor that an operator of a region would save: in the forward pass a hook leaves it away,
-# and in the backward pass another one looks up its copy. About 11 us each where an operator takes 4: torch 2.13 on a CPU, a chain
-# of 21 `nn.Tanh` against a single one, checkpointed and not, the quickest tenth of 200 rounds of each.
+# and in the backward pass another one looks up its copy. About 11 us each where an operator takes 4: torch 2.13 on a CPU,
+# a chain of 21 `nn.Tanh` against a single one, checkpointed and not, the quickest tenth of 200 rounds of each.
 _HOOK_NS = 11_000.0
 
 # So much is left of the operators that call these hooks, however many tensors they save.
