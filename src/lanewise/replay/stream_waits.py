@@ -55,14 +55,14 @@ def _called(trace: Trace, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     begun = np.sort(trace.start[order])
     held = np.searchsorted(begun, trace.start[event]) < np.searchsorted(begun, trace.end[event])
     event = event[held]
-    waits = np.array([trace.texts[one] == _FOR_WORK for one in args["collective_text"][here[held]].tolist()], dtype=bool)
+    waits = np.array(
+        [trace.texts[one] == _FOR_WORK for one in args["collective_text"][here[held]].tolist()], dtype=bool
+    )
     by_start = np.argsort(trace.start[event], kind="stable")
     return trace.start[event][by_start], waits[by_start]
 
 
-def _of_line(
-    device: DeviceOrder, mine: np.ndarray, called: np.ndarray, waits: np.ndarray, result: np.ndarray
-) -> None:
+def _of_line(device: DeviceOrder, mine: np.ndarray, called: np.ndarray, waits: np.ndarray, result: np.ndarray) -> None:
     """Fills in what one line's operations wait for.
 
     Args:
