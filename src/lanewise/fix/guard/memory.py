@@ -23,6 +23,8 @@ __all__ = [
 ]
 
 WORD = 8
+_FLAG = 2
+_PER_WORD = WORD // _FLAG
 REFERENCES_AT = 0
 TYPE_AT = object.__basicsize__ - WORD
 CONTENT_AT = LENGTH_AT = object.__basicsize__
@@ -37,25 +39,29 @@ ITEMS_AT = tuple.__basicsize__
 class _Range:
     """As numpy sees arrays of others."""
 
-    def __init__(self, start: int, count: int) -> None:
-        self.__array_interface__ = {"data": (start, True), "shape": (count,), "typestr": f"<u{WORD}", "version": 3}
+    def __init__(self, start: int, count: int, unit: int) -> None:
+        self.__array_interface__ = {"data": (start, True), "shape": (count,), "typestr": f"<u{unit}", "version": 3}
 
 
 class Words:
     """What lies at some addresses, and what lay there before. That it is still there is up to who asks.
 
     Attributes:
-        places: the addresses. array, at: `array[at]` reads them now. seen: the bytes that were there.
+        places, flags, unit: as given. array, at: `array[at]` reads them now. seen: the bytes that were there.
 
     Args:
-        places: addresses, each a multiple of the size of a word.
+        places: addresses of words, each a multiple of the size of one. flags: of bytes. unit: how many bytes are read at a
+            time, with a flag those around it.
     """
 
-    def __init__(self, places: Sequence[int]) -> None:
-        self.places = list(places)
-        first, last = min(places, default=0), max(places, default=-WORD)
-        self.array: Any = np.asarray(_Range(first, (last - first) // WORD + 1)) if places else np.zeros(0, np.uint64)
-        self.at: Any = (np.array(self.places, dtype=np.uint64) - np.uint64(first)).astype(np.int64) // WORD
+    def __init__(self, places: Sequence[int], flags: Sequence[int] = (), unit: int = 0) -> None:
+        self.places, self.flags = list(places), list(flags)
+        # Many flags are read faster with less around them, words in one piece.
+        self.unit = unit = unit or (_FLAG if len(self.flags) > _PER_WORD * len(self.places) else WORD)
+        starts = [one + part for one in self.places for part in range(0, WORD, unit)] + [one & -unit for one in self.flags]
+        first, last = min(starts, default=0), max(starts, default=-unit)
+        self.array: Any = np.asarray(_Range(first, (last - first) // unit + 1, unit)) if starts else np.zeros(0, np.uint64)
+        self.at: Any = (np.array(starts, dtype=np.uint64) - np.uint64(first)).astype(np.int64) // unit
         self.seen: bytes = self.now().tobytes()
 
     def now(self) -> Any:
