@@ -11,12 +11,12 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
-from lanewise.fix.guard.memory import Words
+from lanewise.fix.guard.memory import WORD, Words
 from lanewise.fix.guard.written import NO, Questions, function
 
 __all__ = ["Held", "Still"]
 
-_FEW = 6
+_FEW = 8
 
 
 class Held(NamedTuple):
@@ -71,15 +71,14 @@ class Still:
 
 
 def _ask_words(words: Words, seen: bytes) -> Questions:
-    count = len(words.places)
-    if words.flags or count > _FEW:
+    count = len(words.starts)
+    if words.unit != WORD or count > _FEW:
         names = {"words": words.array, "at": words.at, "seen": seen}
         return Questions([f"if words[at].tobytes() != seen: {NO}"], names)
-    if not count:
-        return Questions([], {})
-    names: dict[str, Any] = {f"word{at}": c_uint64.from_address(place) for at, place in enumerate(words.places)}
+    names: dict[str, Any] = {f"word{at}": c_uint64.from_address(place) for at, place in enumerate(words.starts)}
     names |= {f"seen{at}": one for at, one in enumerate(memoryview(seen).cast("Q"))}
-    return Questions([f"if {' or '.join(f'word{at}.value != seen{at}' for at in range(count))}: {NO}"], names)
+    differ = [f"word{at}.value != seen{at}" for at in range(count)]
+    return Questions([f"if {' or '.join(differ)}: {NO}"] if differ else [], names)
 
 
 def _ask(held: Held) -> list[str]:

@@ -54,7 +54,7 @@ class Trainable:
 
     @property
     def places(self) -> tuple[list[int], list[int]] | None:
-        """Addresses of words, and of flags, that stay while all is as it was; None where the parameters have to be asked."""
+        """Addresses of words and flags that stay while all is as it was; None where the parameters have to be asked."""
         if not self._parameters:
             return [], []
         return None if self._words is None else (self._words.places, self._words.flags)
@@ -70,8 +70,8 @@ class Trainable:
 
 
 class _Place(NamedTuple):
-    """Number of the word of a tensor that points to what autograd keeps of it, and there: of the byte, and of the first byte
-    of the operation that has written to the tensor."""
+    """Number of the word of a tensor that points to what autograd keeps of it; there, of the byte, and of the first byte of
+    what points to the operation that has written to the tensor."""
 
     word: int
     byte: int
