@@ -31,7 +31,11 @@ _PREFIX = "report-"
 
 
 def explained(
-    source: str, settings: Settings, unprofiled_us: float | None = None, *, opened: Callable[[str], Trace] = read_recorded
+    source: str,
+    settings: Settings,
+    unprofiled_us: float | None = None,
+    *,
+    opened: Callable[[str], Trace] = read_recorded,
 ) -> Report:
     """The report on a trace: the kept one, or else a new one, which is kept.
 
