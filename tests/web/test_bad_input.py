@@ -87,15 +87,26 @@ def test_a_thousand_steps(page_of: Open) -> None:
     page.wait_for_selector(".canvas-box canvas")
 
 
-def test_calls_a_thousand_deep(page_of: Open) -> None:
+def test_calls_thousands_deep(page_of: Open) -> None:
+    """80,000 pixels of rows: more than a browser draws on one canvas."""
     b = TraceBuilder()
-    events = [b.slice(f"level_{i}", Kind.OPERATOR, i, 4_000 - 2 * i) for i in range(1_000)]
+    events = [b.slice(f"level_{i}", Kind.OPERATOR, i, 10_000 - 2 * i) for i in range(4_000)]
     trace = b.build()
-    assert trace.nesting.depth[events[-1]] == 999
-    page = page_of(trace, "#view=timeline&search=level_999").page
-    page.wait_for_selector("section.panel h2:has-text('level_999')")
+    assert trace.nesting.depth[events[-1]] == 3_999
+    page = page_of(trace, "#view=timeline&search=level_3999").page
+    page.wait_for_selector("section.panel h2:has-text('level_3999')")
     page.evaluate("location.hash = '#view=calls'")
-    page.wait_for_selector(".flame canvas")
+    canvas = page.locator(".flame canvas")
+    canvas.wait_for()
+    rows = page.locator(".flame-rows")
+    assert rows.bounding_box()["height"] < 800
+    for level in (0, 3_000):
+        # The thread has a row of its own above them.
+        rows.evaluate(f"element => {{ element.scrollTop = {(level + 1) * 20} }}")
+        page.wait_for_timeout(100)
+        canvas.click(position={"x": 100, "y": 9 * 20 + 5})
+        page.wait_for_selector(f".picked .slice-name:has-text('level_{level + 9}')")
+    assert canvas.evaluate("c => c.getContext('2d').getImageData(100, 10, 1, 1).data[3]") == 255
 
 
 def test_times_at_the_end_of_the_range(page_of: Open) -> None:

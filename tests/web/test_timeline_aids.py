@@ -260,3 +260,18 @@ def test_a_served_queue_is_exact_where_one_looks(open_page: Open, monkeypatch: p
             assert page.locator(".hover-card").inner_text() == f"launched and waiting: {whole.value[point]}"
     finally:
         server.close()
+
+
+def test_a_link_followed_while_the_address_is_noted_leads_where_it_says(page_of: Open) -> None:
+    """The address is noted a moment after the view changed; `hashchange` arrives a moment after a link was followed."""
+    page = page_of(training(), "#view=timeline").page
+    page.locator(".canvas-box canvas").focus()
+    page.evaluate("""() => {
+        setTimeout(() => { location.hash = '#view=tables' }, 390)
+        document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: '+', bubbles: true }))
+        // Both are due when this ends, the link first.
+        for (const begun = performance.now(); performance.now() - begun < 600; );
+    }""")
+    page.wait_for_selector("nav a[aria-current=page]:has-text('Tables')", timeout=5_000)
+    page.wait_for_timeout(500)
+    assert page.evaluate("location.hash") == "#view=tables"

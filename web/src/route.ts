@@ -47,18 +47,29 @@ export function hashOf(change: Partial<Route>): string {
 
 export const route = signal<Route>(EMPTY)
 
+/** The address as `route` was read from it, or as it was noted since. */
+let known = ''
+
+function read(): void {
+  known = location.hash
+  route.value = parseRoute(known)
+}
+
 export function listen(): void {
-  route.value = parseRoute(location.hash)
-  addEventListener('hashchange', () => {
-    route.value = parseRoute(location.hash)
-  })
+  read()
+  addEventListener('hashchange', read)
 }
 
 export function go(change: Partial<Route>): void {
   location.hash = hashOf(change)
 }
 
-/** Keeps the address in step with the view without a history entry per frame. */
+/**
+ * Keeps the address in step with the view without a history entry per frame. Nothing is noted between a link that was
+ * followed and its `hashchange`: the link would lead nowhere.
+ */
 export function note(change: Partial<Route>): void {
+  if (location.hash !== known) return
   history.replaceState(null, '', hashOf(change))
+  known = location.hash
 }

@@ -17,6 +17,7 @@ def network(
     norm: str = "aten::batch_norm",
     shapes: bool = True,
     between: bool = False,
+    counted: bool = False,
     addition: float = 20.0,
 ) -> Trace:
     b = TraceBuilder()
@@ -35,6 +36,9 @@ def network(
             if between:
                 with b.op("aten::relu"):
                     b.launch("elementwise", duration=10)
+            if counted:
+                with b.op("aten::add_", dims=[[], []], types=["long int", ""]):
+                    b.launch("elementwise", duration=1)
             with b.op(norm, **of([8, 16, 30, 30], [16])):
                 b.launch("bn_fw", duration=50)
     return b.build()
@@ -56,6 +60,11 @@ def test_without_a_bias_it_is_clear() -> None:
 
 def test_something_between_keeps_the_bias_useful() -> None:
     assert cleared("KER112", network(between=True))
+
+
+def test_the_normalisations_count_of_batches_is_nothing_between() -> None:
+    """In training `BatchNorm2d` adds one to `num_batches_tracked` before it normalises."""
+    assert found("KER112", network(counted=True)).gain_ns == pytest.approx(20_000)
 
 
 def test_without_batch_normalisation_it_does_not_apply() -> None:

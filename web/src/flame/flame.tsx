@@ -1,12 +1,14 @@
 // An icicle (or, upwards, a flame graph) on a canvas, with the keyboard as well as the mouse.
 
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { characterWidth, clean, formatQuantity } from '../format'
 import { dark } from '../parts/top'
 import { hash } from '../timeline/palette'
 import { type Box, depthOf } from './layout'
 
 const ROW = 20
+/** Rows kept in sight around the selected one. */
+const MARGIN = 2
 const FONT = '11.5px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif'
 
 // Hue of each kind of node; lightness tells neighbours apart, the label says the kind.
@@ -40,29 +42,50 @@ interface Props {
 export function Flame(props: Props) {
   const { boxes, kinds, type, total, label, upward, match, selected, onPick, onOpen } = props
   const canvas = useRef<HTMLCanvasElement>(null)
-  const [width, setWidth] = useState(0)
+  const scroller = useRef<HTMLDivElement>(null)
+  const [{ width, room }, setSize] = useState({ width: 0, room: 0 })
+  const [scroll, setScroll] = useState(0)
   const [hover, setHover] = useState<{ box: Box; x: number; y: number } | null>(null)
   const depth = depthOf(boxes)
   const height = depth * ROW + 2
   const topOf = (box: Box) => (upward ? (depth - 1 - box.depth) * ROW : box.depth * ROW)
+  // Only what is in sight is drawn: browsers draw nothing on a canvas of more than some 30,000 pixels.
+  const seen = Math.min(height, room)
   const isDark = dark.value
   const needle = match?.toLowerCase() ?? ''
+  const current = boxes[selected]
 
   useEffect(() => {
-    if (!canvas.current) return
-    const resize = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)))
-    resize.observe(canvas.current)
+    const element = scroller.current
+    if (!element) return
+    const resize = new ResizeObserver(([entry]) => {
+      const { width, height } = entry.contentRect
+      setSize({ width: Math.floor(width), room: Math.ceil(height) })
+    })
+    resize.observe(element)
     return () => resize.disconnect()
   }, [])
+  useLayoutEffect(() => {
+    // The root is in sight first.
+    if (scroller.current) scroller.current.scrollTop = upward ? height : 0
+  }, [boxes, upward])
+  useLayoutEffect(() => {
+    const element = scroller.current
+    if (!element || !current) return
+    const top = topOf(current)
+    const least = top + (1 + MARGIN) * ROW - element.clientHeight
+    const most = top - MARGIN * ROW
+    if (element.scrollTop < least) element.scrollTop = least
+    else if (element.scrollTop > most) element.scrollTop = most
+  }, [current])
   useEffect(() => {
     const element = canvas.current
     const context = element?.getContext('2d')
     if (!element || !context || width < 2) return
     const ratio = Math.min(2, devicePixelRatio || 1)
     element.width = width * ratio
-    element.height = height * ratio
-    context.setTransform(ratio, 0, 0, ratio, 0, 0)
-    context.clearRect(0, 0, width, height)
+    element.height = seen * ratio
+    context.setTransform(ratio, 0, 0, ratio, 0, -scroll * ratio)
     context.font = FONT
     context.textBaseline = 'middle'
     const character = characterWidth(context)
@@ -71,6 +94,7 @@ export function Flame(props: Props) {
       const w = (box.to - box.from) * width
       if (w < 0.4) continue
       const y = topOf(box)
+      if (y + ROW < scroll || y > scroll + seen) continue
       const faint = needle !== '' && !box.label.toLowerCase().includes(needle)
       context.globalAlpha = faint ? 0.25 : 1
       const kind = kinds[box.kind] ?? 'mark'
@@ -88,7 +112,6 @@ export function Flame(props: Props) {
       context.fillText(cut, x + 4, y + ROW / 2 + 0.5, w - 6)
     }
     context.globalAlpha = 1
-    const current = boxes[selected]
     if (current) {
       context.strokeStyle = isDark ? '#fff' : '#000'
       context.lineWidth = 2
@@ -99,16 +122,15 @@ export function Flame(props: Props) {
         ROW - 2,
       )
     }
-  }, [boxes, width, height, isDark, needle, selected, upward])
+  }, [boxes, width, seen, scroll, isDark, needle, current, upward])
 
   const boxAt = (event: MouseEvent): Box | null => {
-    const row = Math.floor(event.offsetY / ROW)
+    const row = Math.floor((event.offsetY + scroll) / ROW)
     const level = upward ? depth - 1 - row : row
     const x = event.offsetX / width
     return boxes.find((box) => box.depth === level && box.from <= x && x < box.to) ?? null
   }
   const key = (event: KeyboardEvent) => {
-    const current = boxes[selected]
     const at = current ? neighbour(boxes, current, event.key, !!upward) : boxes[0]
     if (event.key === 'Enter' && current) onOpen(current)
     else if (event.key.startsWith('Arrow') && at) onPick(at)
@@ -117,28 +139,32 @@ export function Flame(props: Props) {
   }
   return (
     <div class="flame">
-      {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a screen reader must hand the keys on */}
-      <canvas
-        ref={canvas}
-        tabIndex={0}
-        role="application"
-        aria-label={`${label}. Arrow keys walk through the tree, Enter shows a node whole.`}
-        style={{ height: `${height}px` }}
-        onMouseMove={(event) => {
-          const box = boxAt(event)
-          setHover(box && { box, x: event.offsetX, y: event.offsetY })
-        }}
-        onMouseLeave={() => setHover(null)}
-        onClick={(event) => {
-          const box = boxAt(event)
-          if (box) onPick(box)
-        }}
-        onDblClick={(event) => {
-          const box = boxAt(event)
-          if (box) onOpen(box)
-        }}
-        onKeyDown={key}
-      />
+      <div class="flame-rows" ref={scroller} onScroll={(event) => setScroll(event.currentTarget.scrollTop)}>
+        <div style={{ height: `${height}px` }}>
+          {/* biome-ignore lint/a11y/noInteractiveElementToNoninteractiveRole: a screen reader must hand the keys on */}
+          <canvas
+            ref={canvas}
+            tabIndex={0}
+            role="application"
+            aria-label={`${label}. Arrow keys walk through the tree, Enter shows a node whole.`}
+            style={{ height: `${seen}px` }}
+            onMouseMove={(event) => {
+              const box = boxAt(event)
+              setHover(box && { box, x: event.offsetX, y: event.offsetY })
+            }}
+            onMouseLeave={() => setHover(null)}
+            onClick={(event) => {
+              const box = boxAt(event)
+              if (box) onPick(box)
+            }}
+            onDblClick={(event) => {
+              const box = boxAt(event)
+              if (box) onOpen(box)
+            }}
+            onKeyDown={key}
+          />
+        </div>
+      </div>
       {hover && (
         <div
           class="hover-card"

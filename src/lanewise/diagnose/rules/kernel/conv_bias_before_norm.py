@@ -95,6 +95,9 @@ def _followed(facts: Facts, convolutions: np.ndarray, norms: np.ndarray) -> list
     """Convolutions whose next operator on the lane is a batch normalisation, with it."""
     trace = facts.trace
     top = outermost(facts, facts.steady_events(trace.of(Kind.OPERATOR)))
+    additions = top[np.isin(trace.name[top], trace.name_ids("aten::add_"))]
+    counting = [event for event in additions.tolist() if _counts_a_batch(facts, event)]
+    top = top[~np.isin(top, counting)]
     follower = dict(zip(top[:-1].tolist(), top[1:].tolist(), strict=True))
     norm = set(norms.tolist())
     return [
@@ -102,6 +105,13 @@ def _followed(facts: Facts, convolutions: np.ndarray, norms: np.ndarray) -> list
         for convolution in convolutions.tolist()
         if follower.get(convolution) in norm
     ]
+
+
+def _counts_a_batch(facts: Facts, addition: int) -> bool:
+    """Whether an addition is that of one integer, `num_batches_tracked`, with which a normalisation in training begins."""
+    call = facts.signatures.of(addition)
+    counter = call.tensor(0) if call is not None else None
+    return counter is not None and counter.shape == () and counter.dtype in ("long int", "long")
 
 
 def _has_bias(facts: Facts, convolution: int, norm: int) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
-from lanewise.diagnose.what_if.remedies import without_stretch
+from lanewise.diagnose.what_if.checkpointing import without_checkpoints
 from lanewise.measure.facts import Facts
 from lanewise.report.evidence_columns import COUNT, OPERATOR, SITE, TIME, headed
 from lanewise.report.quantity import share, time
@@ -55,10 +55,12 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
     Checkpointing trades time for memory: activations are dropped and computed again when backward needs them. Where
     memory is not short, that time is given away.
 
-    Costs: the recomputed device time.
+    Costs: what is computed again, on the device and on the host; and on the host what setting up the regions takes: inputs
+    and the state of the random numbers are kept, and Python is called for each tensor that an operator would save.
 
     Fix: checkpoint fewer layers, or selectively (`torch.utils.checkpoint` with a policy that keeps the expensive results),
-    as far as memory allows.
+    as far as memory allows. Larger regions are set up less often; without dropout `preserve_rng_state=False` spares the
+    state of the random numbers.
 
     Verify: the recomputed share falls, and the peak of memory stays below the device's.
 
@@ -94,7 +96,7 @@ def activation_recompute(facts: Facts, *, share_from: float = 0.25) -> Outcome:
     ]
     return Found(
         values={"time": time(backward.recompute_ns / steps), "share": share(part)},
-        change=without_stretch(facts, calls),
+        change=without_checkpoints(facts, calls),
         evidence=[
             table("Repeated operators, by device time", [OPERATOR, COUNT, headed(TIME, "device time per step")], rows)
         ],
