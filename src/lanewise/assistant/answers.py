@@ -29,7 +29,7 @@ from lanewise.show.report.markdown import escape, finding_markdown, location_tex
 from lanewise.show.report.short_markdown import short_markdown
 from lanewise.show.safe_text import clean
 from lanewise.trace.file.source import resolve
-from lanewise.trace.recorded import read_recorded
+from lanewise.trace.reader import read_recorded
 
 __all__ = ["QUESTIONS", "Answers", "input_schema"]
 

@@ -130,7 +130,7 @@ def open_trace(source: str, *, cache: bool) -> Trace:
     Raises:
         InputError: it cannot be read, or nothing was recorded in it.
     """
-    from lanewise.trace.recorded import read_recorded
+    from lanewise.trace.reader import read_recorded
 
     with _progress() as progress:
         return read_recorded(source, cache=cache, progress=progress)

@@ -23,7 +23,7 @@ from lanewise.report.model import Report
 from lanewise.trace.file.parquet_cache import Store
 from lanewise.trace.file.source import resolve
 from lanewise.trace.model import Trace
-from lanewise.trace.recorded import read_recorded
+from lanewise.trace.reader import read_recorded
 
 __all__ = ["explained", "find_report", "keep_report"]
 

@@ -8,7 +8,7 @@ from lanewise.errors import LanewiseError
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.gathering.kept_summaries import find_summary, keep_summary
 from lanewise.measure.distributed.rank_summary import RankSummary, summarise
-from lanewise.trace.recorded import read_recorded
+from lanewise.trace.reader import read_recorded
 
 __all__ = ["ENDED", "decoded", "encoded_summary", "summary_of"]
 
