@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lanewise.measure.core import Core
+from lanewise.measure.group_keys import combined
 from lanewise.measure.launch.bubbles import loader_rows
 from lanewise.measure.launch.host_lanes import dispatching
 from lanewise.measure.launch.sequences import outer_operators
@@ -49,40 +50,43 @@ class Gaps:
 
 
 def recurring_gaps(facts: Core, *, from_ns: float, times_from: int) -> Gaps:
-    """Gaps in which the device waits and no thread dispatches, at places where they typically take at least `from_ns` beyond
-    the usual way and come at least `times_from` times per step, or once less and after the step's last operator.
+    """Gaps in which the device waits and no thread dispatches, at places where they typically take at least `from_ns`
+    beyond the usual way and come at least `times_from` times per step, or once less and after the step's last operator.
 
     Left out are those before the first operator of a step, in the backward pass, in optimizers and in the DataLoader: there
     torch has work of its own.
     """
     trace, step = facts.trace, facts.trace.steps.of_event
     events = outer_operators(facts)
-    last = np.append(trace.lane[events][1:] != trace.lane[events][:-1], True)
-    last[:-1] |= step[events][1:] != step[events][:-1]
-    after = np.where(last, -1, np.append(events[1:], -1))
+    if len(events) == 0:
+        return Gaps(events, events, events.astype(np.float64), events, events)
+    after = np.append(events[1:], -1)
+    ends = (trace.lane[events] != trace.lane[after]) | (step[events] != step[after]) | (after < 0)
+    after = np.where(ends, -1, after)
     start = trace.end[events]
-    end = np.where(last, np.maximum(start, trace.steps.end[step[events]]), trace.start[np.maximum(after, 0)])
+    end = np.where(ends, np.maximum(start, trace.steps.end[step[events]]), trace.start[after])
     real = _without_frames(facts, start, end)
-    usual = [max(0.0, float(np.quantile(ns[~last], _USUAL))) if not last.all() else 0.0 for ns in (end - start, real)]
+    usual = [max(0.0, float(np.quantile(ns[~ends], _USUAL))) if not ends.all() else 0.0 for ns in (end - start, real)]
     gaps = Gaps(np.minimum(start + round(usual[0]), end), end, real - usual[1], events, after)
     least = max(from_ns, (_TIMES_AS_LONG - 1) * usual[1])
 
-    place = trace.name[events].astype(np.int64) * (len(trace.names) + 1) + np.where(last, 0, trace.name[after] + 1)
+    at = np.flatnonzero(~ends)
+    place, number = np.unique(combined(trace.name[events[at]], trace.name[after[at]]), return_inverse=True)
+    longest = np.zeros(len(place))
+    np.maximum.at(longest, number, gaps.length[at])
+    often = np.bincount(number, minlength=len(place)) >= max(1, times_from - 1) * facts.steady_count
+    chosen = [
+        mine
+        for one in np.flatnonzero(often & (longest >= least)).tolist()
+        if np.quantile(gaps.length[mine := at[number == one]], _TYPICAL) >= least
+    ]
+    # The last round of a loop has no operator behind it.
+    names = [trace.name[events[mine[0]]] for mine in chosen]
+    rows = np.concatenate((*chosen, np.flatnonzero(ends & np.isin(trace.name[events], names) & (gaps.length >= least))))
     loading = loader_rows(facts)
     busy = merge(dispatching(facts), union(trace.start[loading], trace.end[loading]))
-    waits = facts.classes.sets["host"]
-    chosen, leading = [np.empty(0, dtype=np.int64)], list[int]()
-    often = (times_from - 1) * facts.steady_count
-    for one in np.unique(place[(gaps.length >= least) & ~last]).tolist():
-        mine = np.flatnonzero(place == one)
-        if len(mine) >= often and np.quantile(gaps.length[mine], _TYPICAL) >= least:
-            chosen.append(mine)
-            leading.append(one // (len(trace.names) + 1))
-    ends = last & np.isin(trace.name[events], leading) & (gaps.length >= least)
-    rows = np.concatenate((*chosen, np.flatnonzero(ends)))
-    low, high = start[rows], end[rows]
-    alone = (covered(busy, low, high) == 0) & (2 * covered(waits, low, high) >= high - low)
-    return gaps.take(rows[alone])
+    waits = covered(facts.classes.sets["host"], start[rows], end[rows])
+    return gaps.take(rows[(covered(busy, start[rows], end[rows]) == 0) & (2 * waits >= end[rows] - start[rows])])
 
 
 def _without_frames(facts: Core, start: np.ndarray, end: np.ndarray) -> np.ndarray:

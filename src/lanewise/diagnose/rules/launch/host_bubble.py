@@ -29,8 +29,8 @@ _PLACES = 8
 _FRAME = TableColumn("frame", "text", "innermost Python frame")
 
 _SHORT = (
-    "For {time} {per} no thread launches anything: {times} of about {typical} each, most between {operators}; the time goes "
-    "into {where}."
+    "For {time} {per} no thread launches anything: {times} of about {typical} each, most between {operators}; the time "
+    "goes into {where}."
 )
 
 _PASSES = "For {time} {per} no thread launches anything; the time goes into {where}, or into what it waits for."
@@ -135,9 +135,11 @@ def host_bubble(
     per_step = float(length.sum()) / facts.steady_count
     recurring = len(np.unique(bubbles.step)) * 2 >= facts.steady_count
     if len(length) == 0 or (not recurring and per_step < share_from * facts.steps.period_ns):
-        short = recurring_gaps(facts, from_ns=each_from_us * 1e3, times_from=times_from)
-        if float(short.length.sum()) / facts.steady_count >= together_from * facts.unprofiled.step_ns > 0:
-            return _add_up(facts, short)
+        together = together_from * facts.unprofiled.step_ns
+        if facts.steps.class_ns.get("host", 0.0) >= together > 0:
+            short = recurring_gaps(facts, from_ns=each_from_us * 1e3, times_from=times_from)
+            if float(short.length.sum()) / facts.steady_count >= together:
+                return _add_up(facts, short)
         if len(length) == 0:
             return Clear(f"no gap of {least / 1e3:,.0f} us without an operator or a call on any thread")
         return Clear(f"{len(length)} gap(s) in {len(np.unique(bubbles.step))} of {facts.steady_count} steps: chance")
