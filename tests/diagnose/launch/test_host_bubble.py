@@ -153,8 +153,9 @@ def test_what_recording_python_took_in_them_is_not_theirs() -> None:
     """50 frames at 0.7 us each are 35 us of the 150."""
     result = found("LAU110", layers(150, frames=49).build())
     assert result.values["time"].value == pytest.approx(8 * (150 - 35 - 3) * 1e3, rel=0.03)
-    assert result.location is not None and result.location.file == "train.py"
-    assert "the time goes into" in title("LAU110", result) and "<genexpr>" in title("LAU110", result)
+    assert result.location is not None
+    assert result.location.file == "train.py"
+    assert "<genexpr>" in title("LAU110", result)
 
 
 def test_short_gaps_must_be_long_for_this_program_and_many() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, rule
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.remedies import fuse
+from lanewise.diagnose.what_if.spelled_out import function_of
 from lanewise.measure.facts import Facts
 from lanewise.measure.launch.launch_cost import own_cost
 from lanewise.replay.change import add
@@ -18,6 +19,14 @@ from lanewise.report.model import TableColumn
 from lanewise.report.quantity import count, text, time
 
 _SHOWN = 5
+
+
+class _Pattern(NamedTuple):
+    """What chains have in common: names of their operators, elements, bytes per element."""
+
+    names: tuple[int, ...]
+    elements: int
+    item_bytes: int
 
 
 @rule(
@@ -34,10 +43,12 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     reduction whose result goes back to the same elements, as in a softmax written out, is part of the chain.
 
     Costs: on the device every kernel of a chain but the longest, and of that one what it takes beyond moving its operands
-    at the memory's peak; on the host every operator but the most expensive.
+    at the memory's peak; on the host every operator but the most expensive, less what calling compiled code takes: about
+    40 us, for each chain that is worth it, or once for all. Where torch has the whole chain as one operator (GELU, SiLU,
+    softmax written out) nothing needs to be compiled.
 
-    Fix: `torch.compile` the function around them, a fused module of the library, or a hand-written kernel; after a
-    matrix product an epilogue absorbs the chain at no cost.
+    Fix: the one operator that torch has for it (the finding names it), `torch.compile` the function around them, or a
+    hand-written kernel; after a matrix product an epilogue absorbs the chain at no cost.
 
     Verify: one `triton_poi_fused_<operators>` kernel in place of the chain, the names of the matrix products unchanged,
     and equal results within tolerance.
@@ -67,7 +78,9 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     device = _but_one(duration, chains.chain, len(chains)) + beyond
     host = _but_one(cost[call], chains.chain, len(chains))
     mine = np.flatnonzero(chosen)
-    rows, first = _patterns(facts, chosen, length, device, host)
+    patterns = _patterns(facts, chosen, length)
+    compiled, functions = _compiled_calls(facts, patterns, host), _functions(facts, patterns)
+    rows, first = _rows(facts, patterns, device, host)
     kernels = int(length[chosen].sum())
     number = int(np.count_nonzero(chosen))
     measured = bool(chains.measured[chosen].all())
@@ -84,8 +97,9 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
             "host": time(float(host[chosen].sum()) / steps),
         },
         change=fuse(facts, [event[chains.chain == one] for one in mine.tolist()], longest[mine] - beyond[mine])
-        + add(host_ns=_COMPILED_CALL_NS),
+        + add(host_ns=_COMPILED_CALL_NS * compiled),
         spread=0.2,
+        fix=f"{functions}; {_FIX}" if functions else None,
         confidence="high" if measured and mostly_adjacent else "medium",
         evidence=[
             table(
@@ -106,9 +120,37 @@ def unfused_pointwise_chain(facts: Facts, *, kernels_from: int = 2) -> Outcome:
     )
 
 
-# What calling a compiled function costs the host: 20 us each for six of them on an H200's host (`benchmarks/replay`,
-# chain-small).
-_COMPILED_CALL_NS = 20_000.0
+# What calling a compiled function costs the host beyond the operator that is left of a chain: 29 us each for sixteen that
+# multiply once, 42 for six that fuse a chain, 57 for a whole perceptron of six layers (`benchmarks/replay` on an H200:
+# compiled_too_small, chain-small, compile-mlp).
+_COMPILED_CALL_NS = 40_000.0
+
+_FIX = (
+    "`torch.compile` the function around the others, or write a kernel by hand; after a matrix product an epilogue absorbs "
+    "a chain at no cost."
+)
+
+
+def _compiled_calls(facts: Facts, patterns: dict[_Pattern, list[int]], host: np.ndarray) -> float:
+    """How often a step calls compiled code once the chains are fused: as often as the commonest chain comes that is worth
+    a compiled function by itself, such as one in each layer; otherwise once, for all of the code around them. Never where
+    torch has an operator for all of them."""
+    trace, steps = facts.trace, facts.steady_count
+    others = {p: members for p, members in patterns.items() if not function_of(trace.names[n] for n in p.names)}
+    worth = [
+        len(members) / steps for members in others.values() if host[members].sum() > _COMPILED_CALL_NS * len(members)
+    ]
+    return max(1.0, *worth, 0.0) if others else 0.0
+
+
+def _functions(facts: Facts, patterns: dict[_Pattern, list[int]]) -> str:
+    """The chains that torch has an operator for, as what to write instead; "" for none."""
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        operators = [facts.trace.names[name] for name in pattern.names]
+        if function := function_of(operators):
+            found.setdefault(function, _abbreviated(operators))
+    return ", ".join(f"`{function}` is {operators} as one operator" for function, operators in found.items())
 
 
 def _but_one(value: np.ndarray, chain: np.ndarray, count: int) -> np.ndarray:
@@ -141,33 +183,40 @@ def _removed(call: np.ndarray, chain: np.ndarray, chosen: np.ndarray) -> np.ndar
     return call[later & chosen[chain]]
 
 
-def _patterns(
-    facts: Facts, chosen: np.ndarray, length: np.ndarray, device: np.ndarray, host: np.ndarray
-) -> tuple[list[dict[str, Any]], int]:
-    """Chains grouped by operators and size, the dearest first; and the first kernel of the dearest."""
+def _patterns(facts: Facts, chosen: np.ndarray, length: np.ndarray) -> dict[_Pattern, list[int]]:
+    """Chains grouped by operators and size."""
     trace, chains = facts.trace, facts.pointwise_chains
     operator = trace.name[trace.links.operator[chains.row]]
     begin = np.concatenate(([0], np.cumsum(length)))
-    groups: dict[tuple[tuple[int, ...], int, int], list[int]] = {}
+    groups: dict[_Pattern, list[int]] = {}
     for chain in np.flatnonzero(chosen).tolist():
         names = tuple(operator[begin[chain] : begin[chain + 1]].tolist())
-        groups.setdefault((names, int(chains.elements[chain]), int(chains.item_bytes[chain])), []).append(chain)
+        pattern = _Pattern(names, int(chains.elements[chain]), int(chains.item_bytes[chain]))
+        groups.setdefault(pattern, []).append(chain)
+    return groups
+
+
+def _rows(
+    facts: Facts, patterns: dict[_Pattern, list[int]], device: np.ndarray, host: np.ndarray
+) -> tuple[list[dict[str, Any]], int]:
+    """Rows of the table, the dearest first; and the first kernel of the dearest."""
+    trace, chains = facts.trace, facts.pointwise_chains
     by_side = device if facts.regime.name == "compute" else host
-    ordered = sorted(groups.items(), key=lambda item: -float(by_side[item[1]].sum()))
+    ordered = sorted(patterns.items(), key=lambda item: -float(by_side[item[1]].sum()))
     steps = facts.steady_count
     rows: list[dict[str, Any]] = []
-    for (names, elements, size), members in ordered:
+    for pattern, members in ordered:
         rows.append(
             {
-                "operators": _abbreviated([trace.names[name] for name in names]),
+                "operators": _abbreviated([trace.names[name] for name in pattern.names]),
                 "count": round(len(members) / steps, 1),
-                "elements": elements,
-                "hop": 2 * elements * size or -1,
+                "elements": pattern.elements,
+                "hop": 2 * pattern.elements * pattern.item_bytes or -1,
                 "device": float(device[members].sum()) / steps,
                 "host": float(host[members].sum()) / steps,
             }
         )
-    return rows, int(begin[ordered[0][1][0]])
+    return rows, int(np.searchsorted(chains.chain, ordered[0][1][0]))
 
 
 def _abbreviated(names: list[str]) -> str:
