@@ -121,7 +121,7 @@ page: web/node_modules ## types, style and unit tests of the page (needs Node.js
 	cd web && npm run --silent check
 
 page-built: $(HAS)-dev web/node_modules ## build the page into the package, as `lanewise view` shows it
-	$(BIN)/python -c "from pathlib import Path; import hatch_build; hatch_build.build_page(Path('web'), Path('src/lanewise/show/page/built'))"
+	@LANEWISE_PAGE=require $(PIP) install --no-deps -e .
 
 page-pictures: $(HAS)-dev ## draw the pictures of docs/images anew (needs Chromium)
 	$(BIN)/python scripts/page_pictures.py

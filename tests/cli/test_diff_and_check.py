@@ -86,7 +86,7 @@ def test_diff_errors_are_one_line(traces: tuple[Path, Path], tmp_path: Path) -> 
     refused("diff", before, code=2, said="needs two sides")
     refused("diff", before, before, code=2, said="hold the same recording")
     refused("diff", before, other, code=2, said="card differs")
-    refused("diff", before, empty, code=2, said="nothing to compare")
+    refused("diff", before, empty, code=3, said="no step, no operator and no device work")
     refused("diff", before, nonsense, code=3, said="nonsense.json")
     refused("diff", before, tmp_path / "missing.json", code=3, said="missing.json")
     refused("diff", before, after, "--step-time", "5", code=2, said="1 step time for 2 sides")

@@ -174,12 +174,6 @@ def test_input_that_is_no_trace_is_exit_code_3_and_one_line(verb: str, tmp_path:
     assert b"Traceback" not in missing.stderr
 
 
-def test_a_trace_without_events_is_explained() -> None:
-    result = run("explain", "-", stdin=b'{"schemaVersion": 1, "traceEvents": []}')
-    assert result.returncode == 0
-    assert "no rows at all" in result.stdout.decode()
-
-
 def test_a_truncated_trace_says_so_and_explains_the_rest() -> None:
     data = gzip.decompress(Path(MNIST).read_bytes())
     result = run("explain", "-", stdin=data[: len(data) // 2])

@@ -63,7 +63,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     facts = dict(zip(names, early_and_late(), strict=True))
     for name in names:
         Path(name).write_text('{"traceEvents": []}')
-    for module, reading in ((common, "open_trace"), (rank_worker, "read"), (section, "read")):
+    for module, reading in ((common, "open_trace"), (rank_worker, "read_recorded"), (section, "read")):
         monkeypatch.setattr(module, reading, lambda source, cache: facts[Path(source).name].trace)
     return names
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import statistics
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -13,6 +15,7 @@ import pytest
 pytest.importorskip("torch")
 
 from lanewise.measure.signatures import Tensor
+from lanewise.sweep import operator_timing
 from lanewise.sweep.operator_timing import WHOLE, Call, Given, Order, main
 
 
@@ -42,6 +45,7 @@ CALLS = [
 def timed(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
     order = Order(CALLS, [], 1, [1, 256], [(256, 64), (256,)], "cpu", 0)
     out = io.BytesIO()
+    monkeypatch.setattr(operator_timing, "_keep_memory", lambda: None)  # of this process, for good
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(msgspec.json.encode(order))))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))
     main()
@@ -58,3 +62,30 @@ def test_the_outermost_with_a_kernel_is_timed_and_the_rest_left_out(timed: dict[
 def test_together_they_take_longer_with_more_to_do(timed: dict[int, list[float]]) -> None:
     small, large = timed[WHOLE]
     assert large > 4 * small > 0
+
+
+_FAULTS = """
+import resource
+import torch
+from lanewise.sweep import operator_timing
+if {kept}:
+    operator_timing._keep_memory()
+def faults(size):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    made = torch.zeros(size)
+    for _ in range(3):
+        made = made + 1
+    del made
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print([sum(faults(size) for size in (1_000, 100_000, 1_000_000)) for _ in range(6)][1:])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="speaks of glibc's malloc")
+def test_what_a_step_frees_is_kept_for_the_next() -> None:
+    def faults(*, kept: bool) -> list[int]:
+        run = [sys.executable, "-c", _FAULTS.format(kept=kept)]
+        return json.loads(subprocess.run(run, capture_output=True, text=True, check=True, timeout=120).stdout)
+
+    assert statistics.median(faults(kept=False)) > 500
+    assert statistics.median(faults(kept=True)) < 50

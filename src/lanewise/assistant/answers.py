@@ -29,7 +29,7 @@ from lanewise.show.report.markdown import escape, finding_markdown, location_tex
 from lanewise.show.report.short_markdown import short_markdown
 from lanewise.show.safe_text import clean
 from lanewise.trace.file.source import resolve
-from lanewise.trace.reader import read
+from lanewise.trace.reader import read_recorded
 
 __all__ = ["QUESTIONS", "Answers", "input_schema"]
 
@@ -187,7 +187,7 @@ class Answers:
 
         from lanewise.show.report.prediction_text import render_prediction
 
-        facts = facts_of(read(self._path(asked.trace)))
+        facts = facts_of(read_recorded(self._path(asked.trace)))
         prediction = predict_of(facts, asked.changes or None, self._settings)
         console = Console(file=StringIO(), width=100, highlight=False, markup=False, emoji=False, no_color=True)
         with console.capture() as text:

@@ -125,11 +125,15 @@ def project_settings(
 
 
 def open_trace(source: str, *, cache: bool) -> Trace:
-    """Read a trace, with a progress bar on a terminal once it takes more than a second."""
-    from lanewise.trace.reader import read
+    """Read a trace, with a progress bar on a terminal once it takes more than a second.
+
+    Raises:
+        InputError: it cannot be read, or nothing was recorded in it.
+    """
+    from lanewise.trace.reader import read_recorded
 
     with _progress() as progress:
-        return read(source, cache=cache, progress=progress)
+        return read_recorded(source, cache=cache, progress=progress)
 
 
 def open_ranks(sources: Sequence[str], *, cache: bool, step_time: float | None = None) -> Facts:
@@ -159,10 +163,10 @@ def open_fleet(sources: Sequence[str], way: str | None = None) -> tuple[Tree, in
     """The sum of tree files, and of those in folders; how many there are. Those that cannot be read are named.
 
     Raises:
-        UsageError: a source that is no tree. InputError: a single file, or none of all, can be read.
+        UsageError: a source that is no tree. InputError: a single file, or none of all, can be read, or all are empty.
     """
     from lanewise.measure.distributed.gathering.executor import executor_for
-    from lanewise.tree.fleet import merge_fleet, trees_below
+    from lanewise.tree.fleet import collected, merge_fleet, trees_below
     from lanewise.tree.tree_file import is_tree
 
     paths: list[Path] = []
@@ -180,7 +184,7 @@ def open_fleet(sources: Sequence[str], way: str | None = None) -> tuple[Tree, in
             f"lanewise: {fleet.files:,} of {len(paths):,} trees are read; left out: {fleet.unreadable[0][1]}{more}",
             err=True,
         )
-    return fleet.tree, len(paths)
+    return collected(fleet.tree, str(paths[0])), len(paths)
 
 
 def step_row(trace: Trace, number: int | None) -> int | None:

@@ -23,7 +23,7 @@ from lanewise.report.model import Report
 from lanewise.trace.file.parquet_cache import Store
 from lanewise.trace.file.source import resolve
 from lanewise.trace.model import Trace
-from lanewise.trace.reader import read
+from lanewise.trace.reader import read_recorded
 
 __all__ = ["explained", "find_report", "keep_report"]
 
@@ -31,7 +31,11 @@ _PREFIX = "report-"
 
 
 def explained(
-    source: str, settings: Settings, unprofiled_us: float | None = None, *, opened: Callable[[str], Trace] = read
+    source: str,
+    settings: Settings,
+    unprofiled_us: float | None = None,
+    *,
+    opened: Callable[[str], Trace] = read_recorded,
 ) -> Report:
     """The report on a trace: the kept one, or else a new one, which is kept.
 
@@ -42,7 +46,7 @@ def explained(
         opened: reads the trace.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: it cannot be read, or nothing was recorded in it.
     """
     report = find_report(source, settings, unprofiled_us)
     if report is None:

@@ -11,6 +11,7 @@ from lanewise.replay.graph import StepGraph
 from lanewise.replay.lines import line_of_lanes
 from lanewise.replay.points import Points
 from lanewise.replay.steady_run import SteadyRun
+from lanewise.replay.stream_waits import stream_waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +48,7 @@ def build_graph(
     device = DeviceOrder(trace, run)
     points = Points.of(trace, run, waiting, line_of_lane, device.launches)
     launched_by = points.launch_of(device.launch)
-    holds = device.holds(launched_by >= 0)
+    holds = device.holds(launched_by >= 0, stream_waits(device, line_of_lane))
     order = _order(points, device, launched_by)
     # Nodes are numbered points first, then operations, and then put in order.
     hosts, count = len(points), len(device)

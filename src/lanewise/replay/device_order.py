@@ -70,8 +70,13 @@ class DeviceOrder:
         """The calls that launched any of them."""
         return np.unique(self.launch[self.launch >= 0])
 
-    def holds(self, has_launch: np.ndarray) -> Holds:
-        """What held up each operation; `has_launch` says whose launch is on a host line."""
+    def holds(self, has_launch: np.ndarray, said: np.ndarray) -> Holds:
+        """What held up each operation.
+
+        Args:
+            has_launch: whose launch is on a host line.
+            said: the operation of another stream that each waits for as the program says, -1 for none.
+        """
         start, lane = self.start, self.lane
         before = self._before()
         same = before > NEVER
@@ -115,6 +120,10 @@ class DeviceOrder:
         other_lag[rows] = start[rows] - self.end[found]
         pause[rows] = usual
         lag[rows] = np.minimum(lag[rows], latency)
+        # What held nothing up while it was recorded, as the host was slower, may do so in a replay.
+        rows = np.flatnonzero((other < 0) & (said >= 0))
+        other[rows] = said[rows]
+        other_lag[rows] = np.minimum(start[rows] - self.end[said[rows]], usual)
         return Holds(pause, lag, other, other_lag, ready)
 
     @cached_property

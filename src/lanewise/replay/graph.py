@@ -6,8 +6,9 @@
 A node begins once the node before it on its lane has ended and `gap` has passed, and once each node it depends on has
 ended and a lag has passed; it then takes `duration`. Gaps and lags are those of the recording, so that replaying the graph
 unchanged gives the recorded times back. Recorded are: the order on a lane, launch -> operation. Inferred, as traces do
-not say it: which operation a wait waited for, which stream held another one up, which launch was held back by a full
-queue, and which threads take turns (a backward pass and the thread that waits for it are one line of host work).
+not say it: which operation a wait waited for, which stream held another one up (or waits for it, at a communication), which
+launch was held back by a full queue, and which threads take turns (a backward pass and the thread that waits for it are
+one line of host work).
 """
 
 from __future__ import annotations

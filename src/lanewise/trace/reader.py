@@ -40,11 +40,12 @@ from lanewise.trace.file.salvage import salvage
 from lanewise.trace.file.source import Source, resolve
 from lanewise.trace.file.unwrap import DEFAULT_MAX_BYTES, unwrap
 from lanewise.trace.reading_losses import Reading
+from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
     from lanewise.trace.model import Trace
 
-__all__ = ["opened", "read"]
+__all__ = ["opened", "read", "read_recorded"]
 
 Progress = Callable[[int, int | None], None]
 """Called with the stored bytes read so far and their total, None if unknown."""
@@ -54,6 +55,20 @@ _LARGEST_LEFTOVER = 4 << 20
 
 _MOST_BARREN = 16 << 20
 _WORTH_RETURNING = 24 << 20
+
+_OF_A_PROGRAM = (
+    Kind.ANNOTATION,
+    Kind.OPERATOR,
+    Kind.PYTHON,
+    Kind.RUNTIME,
+    Kind.DRIVER,
+    Kind.SYNC,
+    Kind.KERNEL,
+    Kind.MEMCPY,
+    Kind.MEMSET,
+    Kind.GPU_ANNOTATION,
+)
+"""What a program did; the rest is the profiler's own time, counters, and rows that other tools wrote."""
 
 _USUAL_RATIO = 12
 """How many times larger a compressed trace is when unpacked; decides only whether a second process is worth it."""
@@ -123,6 +138,26 @@ def read(
     if store is not None and before == _version(origin.path) and reading.bytes_read == origin.size:
         store.keep(trace, reading.bytes_read)
     return trace
+
+
+def read_recorded(source: str | os.PathLike[str], *, cache: bool = True, progress: Progress | None = None) -> Trace:
+    """Read one trace, for a command that answers from it; arguments as of `read`.
+
+    A profiler that was never switched on, or was stopped before the first step, writes a valid file: a CI job that reads
+    it must not pass.
+
+    Raises:
+        InputError: as `read` raises it, or the trace holds nothing that a program did.
+    """
+    trace = read(source, cache=cache, progress=progress)
+    if len(trace.of(*_OF_A_PROGRAM)) or len(trace["memory"]["time"]):
+        return trace
+    rows = f" in {len(trace):,} rows of other kinds" if len(trace) else ""
+    cut = ", and is cut off" if trace.reading.truncated else ""
+    raise InputError(
+        f"{trace.reading.source}: it holds no step, no operator and no device work{rows}{cut}: record while the program "
+        "runs its steps, as `lanewise run PROGRAM` does"
+    )
 
 
 def _return_memory() -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "TREE_ENDINGS",
     "Fleet",
     "as_runs",
+    "collected",
     "encoded_part",
     "holds_trees",
     "merge_fleet",
@@ -79,6 +80,19 @@ def trees_below(folder: Path | str) -> list[Path]:
 def as_runs(files: Sequence[Path]) -> list[list[Path]]:
     """Files as runs of one program: each of its own, or, of very many, sums of some."""
     return [[path] for path in files] if len(files) <= _RUNS else [list(files[at::_RUNS]) for at in range(_RUNS)]
+
+
+def collected(tree: Tree, source: str) -> Tree:
+    """The tree that is given.
+
+    Raises:
+        InputError: nothing ran while it was collected.
+    """
+    if tree.total("host") or tree.total("device"):
+        return tree
+    raise InputError(
+        f"{source}: no operator ran while it was watched: watch the process that does the work, and longer"
+    )
 
 
 def holds_trees(source: Path | str) -> bool:

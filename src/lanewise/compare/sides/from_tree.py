@@ -11,7 +11,7 @@ from lanewise.compare.sides.run import Run
 from lanewise.compare.sides.step_work import Work
 from lanewise.diagnose.of_tree.ranked_contexts import diagnose_tree
 from lanewise.diagnose.of_tree.tree_facts import Contexts
-from lanewise.tree.fleet import as_runs, merge_fleet, trees_below
+from lanewise.tree.fleet import as_runs, collected, merge_fleet, trees_below
 from lanewise.tree.model import Tree
 from lanewise.tree.tree_file import load
 from lanewise.tree.views import top_down
@@ -20,7 +20,8 @@ __all__ = ["load_tree", "load_trees"]
 
 
 def load_trees(folder: Path, label: str) -> Arm | None:
-    """The arm of all trees in a folder and the folders in it; None if there are none. InputError as of `merge_fleet`."""
+    """The arm of all trees in a folder and the folders in it; None if there are none. InputError as of `merge_fleet`, and
+    of `collected`."""
     files = trees_below(folder)
     if not files:
         return None
@@ -28,12 +29,13 @@ def load_trees(folder: Path, label: str) -> Arm | None:
 
 
 def load_tree(path: Path, label: str) -> Arm:
-    """The arm in a tree file, its start-up left out. Errors as `lanewise.tree.tree_file.load` raises them."""
+    """The arm in a tree file, its start-up left out. Errors as `lanewise.tree.tree_file.load` raises them,
+    and InputError as of `collected`."""
     return Arm(label, [_run(load(path), path.name)])
 
 
 def _run(whole: Tree, name: str) -> Run:
-    contexts = Contexts(whole)
+    contexts = Contexts(collected(whole, name))
     findings, _ = diagnose_tree(contexts)
     tree = top_down(contexts.tree)
     steps, nothing = contexts.steps, np.empty(0, np.int64)

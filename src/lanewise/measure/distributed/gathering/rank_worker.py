@@ -8,7 +8,7 @@ from lanewise.errors import LanewiseError
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.gathering.kept_summaries import find_summary, keep_summary
 from lanewise.measure.distributed.rank_summary import RankSummary, summarise
-from lanewise.trace.reader import read
+from lanewise.trace.reader import read_recorded
 
 __all__ = ["ENDED", "decoded", "encoded_summary", "summary_of"]
 
@@ -21,7 +21,7 @@ def summary_of(name: str, *, cache: bool) -> RankSummary | str:
         known = find_summary(name) if cache else None
         if known is not None:
             return known
-        summary = summarise(Core(read(name, cache=cache)))
+        summary = summarise(Core(read_recorded(name, cache=cache)))
     except LanewiseError as error:
         return str(error)
     if cache:

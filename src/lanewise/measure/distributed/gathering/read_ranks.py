@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lanewise.errors import UsageError
+from lanewise.errors import InputError, UsageError
 from lanewise.measure.distributed.gathering.executor import Executor
 from lanewise.measure.distributed.gathering.one_job import newest_job
 from lanewise.measure.distributed.gathering.processes import Processes
@@ -68,8 +68,8 @@ def read_ranks(
         progress: told after each trace how many are done, and of how many.
 
     Raises:
-        InputError: a path that does not exist, or a folder without a trace.
-        UsageError: fewer than two ranks can be read.
+        InputError: a path that does not exist, a folder without a trace, or fewer than two ranks that can be read.
+        UsageError: fewer than two ranks are given.
     """
     names, passed = traces_of(sources)
     if len(names) < 2:
@@ -90,7 +90,7 @@ def read_ranks(
         found = [(name, one) for name, one in found if one.steps]
     job = newest_job(found)
     if len(job.ranks) < 2:
-        raise UsageError(_too_few(unreadable, job.twice))
+        raise (InputError if unreadable else UsageError)(_too_few(unreadable, job.twice))
     numbers = {one.rank for _, one in job.ranks}
     world = max(one.world for _, one in job.ranks)
     return RanksRead(
