@@ -30,7 +30,7 @@ from lanewise.fix.guard.call_kinds import call_key, call_kind
 from lanewise.fix.guard.changed import _Unknown, changed_among
 from lanewise.fix.guard.memory import Words, lies_as_known
 from lanewise.fix.guard.process_state import _tells
-from lanewise.fix.guard.trainable import Trainable, _places
+from lanewise.fix.guard.trainable import Trainable, kept_by_autograd
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Entry
 from lanewise.fix.telling import told
@@ -687,7 +687,7 @@ def test_autocast_on_a_card_counts_for_arguments_on_the_host() -> None:
 @pytest.mark.parametrize("read_at_once", [True, False])
 def test_whether_parameters_need_gradients_is_seen(read_at_once: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not read_at_once:
-        monkeypatch.setattr("lanewise.fix.guard.trainable._places", lambda: None)
+        monkeypatch.setattr("lanewise.fix.guard.trainable.kept_by_autograd", lambda: None)
     never = nn.Parameter(torch.ones(2), requires_grad=False)
     once = nn.Parameter(torch.ones(2)).requires_grad_(False)
     needs = nn.Parameter(torch.ones(2))
@@ -698,6 +698,14 @@ def test_whether_parameters_need_gradients_is_seen(read_at_once: bool, monkeypat
         parameter.requires_grad_(not was)
         assert not whether.same()
         parameter.requires_grad_(was)
+    for parameter in (never, once):
+        written = Trainable([parameter])
+        assert written.same()
+        parameter.mul_(needs)
+        assert parameter.requires_grad
+        assert not written.same()
+        parameter.detach_()
+        assert written.same()
     (needs * 2).sum().backward()
     needs.data = torch.zeros(5)
     never.grad = torch.ones(2)
@@ -706,7 +714,7 @@ def test_whether_parameters_need_gradients_is_seen(read_at_once: bool, monkeypat
 
 
 def test_the_place_of_that_byte_is_known_in_the_torch_of_these_tests() -> None:
-    assert _places() is not None
+    assert kept_by_autograd() is not None
 
 
 def test_under_transforms_and_modes_the_original_is_what_runs() -> None:

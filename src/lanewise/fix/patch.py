@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self, cast
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.guard.call_kinds import call_key, call_kind, why_not
 from lanewise.fix.guard.ground import Ground
-from lanewise.fix.guard.known_call import KnownCall, known_call
+from lanewise.fix.guard.known_call import Among, KnownCall, known_call
 from lanewise.fix.guard.process_state import process_state, watches
 from lanewise.fix.guard.still import Still
 from lanewise.fix.guard.written import OTHER, Questions
@@ -48,6 +48,11 @@ _MOST_KNOWN = 4
 """Kinds that a call is compared with before its own is found out: telling one takes 0.5 us, finding it out 3 to 60."""
 
 
+_LOOK_FIRST, _LOOK_AGAIN = 8, 1000
+"""Calls after which tensors are looked for that are the same in every call; the first time, and where they were others:
+that takes 0.2 ms."""
+
+
 class _Known(NamedTuple):
     """A kind of calls while the process is as given: its key, what takes such calls, and what tells that a call is one."""
 
@@ -58,11 +63,25 @@ class _Known(NamedTuple):
 
 
 class _Recent(NamedTuple):
-    """A kind of the last calls, and what takes such a call while all is as it was."""
+    """A kind of the last calls, and what takes such a call while all is as it was.
+
+    Attributes:
+        among: tensors that are to be the same in every call. look: after how many calls they are looked for.
+    """
 
     known: _Known
     still: Still
     take: Callable[[Any, Any, Any], Any]
+    among: Among | None
+    look: int
+
+    def written(self) -> Callable[..., Any]:
+        """The same as the method of a dispatch."""
+        call, process, key = self.known.call, self.known.process, self.known.key
+        if self.among is not None:
+            return call.take_same(process, key, self.still, _in_compiler, self.among)
+        look = self.look if call.may_be_same() else None
+        return call.take_first(process, key, self.still, _in_compiler, look)
 
 
 class Dispatch:
@@ -167,8 +186,31 @@ class Dispatch:
         if not value:
             kind.__call__ = Dispatch.__call__
             return
-        known, still, _ = value[0]
-        kind.__call__ = known.call.take_first(known.process, known.key, still, _in_compiler)
+        kind.__call__ = value[0].written()
+
+    def look_for_the_same(self, args: Any, kwargs: Any) -> None:
+        """In the next call some tensors may be the same as in this one of the last kind."""
+        self._expect_the_same(None, args, kwargs)
+
+    def others(self, args: Any, kwargs: Any) -> Any:
+        """A call in which not all of those tensors are the same, or something else is not as it was."""
+        first = next(iter(self._recent), None)
+        result = OTHER if first is None else first.take(self, args, kwargs)
+        if result is OTHER:
+            return self.otherwise(args, kwargs)
+        if first is not None and first.among is not None:
+            self._expect_the_same(first.among, args, kwargs)
+        return result
+
+    def _expect_the_same(self, before: Among | None, args: Any, kwargs: Any) -> None:
+        recent = self._recent
+        if recent:
+            first = recent[0]
+            among = first.known.call.among(args, kwargs, before)
+            # First they are read, and then found to be of the kind.
+            if among is not None and first.known.fits(args, kwargs) is not True:
+                among = None
+            self._set_recent(first._replace(among=among, look=self.hits + _LOOK_AGAIN), *recent[1:])
 
     def otherwise(self, args: Any, kwargs: Any) -> Any:
         """A call that is not of the last kind, or before which something has changed."""
@@ -201,7 +243,8 @@ class Dispatch:
                 return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
             self._learn(key, args, kwargs)
         if known is not None and still is not None and alone:
-            self._remember(_Recent(known, still, known.call.take(known.process, key, still)))
+            take = known.call.take(known.process, key, still)
+            self._remember(_Recent(known, still, take, None, self.hits + _LOOK_FIRST))
         self.hits += 1
         result = self.fast(*args, **kwargs) if self.by_kind is None else self.by_kind(key, args, kwargs)
         if self.learning:
@@ -212,7 +255,10 @@ class Dispatch:
     def _remember(self, one: _Recent) -> None:
         """A kind is the first that the next call is compared with."""
         others = [other for other in self._recent if other.known.key != one.known.key]
-        self._recent = (one, *others[: _MOST_KNOWN - 1])
+        self._set_recent(one, *others[: _MOST_KNOWN - 1])
+
+    def _set_recent(self, *recent: _Recent) -> None:
+        self._recent = recent
         # It may be withdrawn by another thread meanwhile.
         if self._learning or self._withdrawn:
             self._recent = ()

@@ -18,7 +18,7 @@ from typing import Any
 from lanewise.fix.guard.changed import Changed, changed_among
 from lanewise.fix.guard.code_reads import dict_of_class, reads_of
 from lanewise.fix.guard.contents import Contents, cells_of, inside_of, may_change
-from lanewise.fix.guard.memory import REFERENCES_AT, TYPE_AT, Words, lies_as_known
+from lanewise.fix.guard.memory import REFERENCES_AT, TYPE_AT, WORD, Words, lies_as_known
 from lanewise.fix.guard.program_parts import of_library
 from lanewise.fix.guard.still import Still
 from lanewise.fix.guard.trainable import Trainable
@@ -249,20 +249,17 @@ class Ground:
         asked += [] if lies_as_known() else [self._of_the_same_classes, self.alone]
         asked += [] if contents.same is None else [contents.same]
         shared = [id(self._sets[self._set]) + REFERENCES_AT] if lies_as_known() and self._sets else []
-        words = self._words.get(grad)
-        places = [
-            *(() if tale is None else tale.places),
-            *self._type_places,
-            *contents.places,
-            *((trainable or ()) if grad else ()),
-            *shared,
-        ]
-        if words is None or words.places != places:
-            words = self._words[grad] = Words(places)
-        now = words.now()
+        places = [*shared, *(() if tale is None else tale.places), *self._type_places, *contents.places]
+        words, flags = self._words.get(grad), list[int]()
+        if grad and trainable is not None:
+            places, flags = places + trainable[0], trainable[1]
+        if words is None or words.places != places or words.flags != flags:
+            words = self._words[grad] = Words(places, flags)
+        seen = words.now().tobytes()
         if shared:
-            now[-1] = self._holding - 1  # without the one that was counting
-        return Still([True] if tale is None else tale.unchanged, words, now, contents.held, asked)
+            # Without the one that was counting.
+            seen = (self._holding - 1).to_bytes(WORD, "little") + seen[WORD:]
+        return Still([True] if tale is None else tale.unchanged, words, seen, contents.held, asked)
 
     def _of_the_same_classes(self) -> bool:
         return list(map(type, self._modules)) == self._types

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
-from lanewise.fix.guard.memory import Words
+from lanewise.fix.guard.memory import WORD, Words
 from lanewise.fix.guard.written import NO, Questions, function
 
 __all__ = ["Held", "Still"]
@@ -30,33 +30,36 @@ class Held(NamedTuple):
 class Still:
     """What tells that nothing has changed; it keeps alive what it compares with.
 
-    Attributes:
-        questions: the same, to be asked along with others.
-
     Args:
-        unchanged: is empty as soon as something has. words, seen: words of memory, and what was in them. others: what else
-            is asked.
+        unchanged: is empty as soon as something has. words, seen: of memory, and what was in them. others: what else is
+            asked.
     """
 
     def __init__(
-        self, unchanged: list[bool], words: Words, seen: Any, held: Held, others: Sequence[Callable[[], bool]]
+        self, unchanged: list[bool], words: Words, seen: bytes, held: Held, others: Sequence[Callable[[], bool]]
     ) -> None:
-        lines, names = [f"if not unchanged: {NO}"], dict[str, Any](unchanged=unchanged)
-        if len(words.places) > _FEW:
-            lines.append(f"if words[at].tobytes() != seen: {NO}")
-            names |= {"words": words.array, "at": words.at, "seen": seen.tobytes()}
-        elif words.places:
-            lines.append(f"if {' or '.join(f'word{at}.value != seen{at}' for at in range(len(seen)))}: {NO}")
-            names |= {f"word{at}": c_uint64.from_address(place) for at, place in enumerate(words.places)}
-            names |= {f"seen{at}": one for at, one in enumerate(seen.tolist())}
-        if held.values or held.lists:
-            lines += _ask(held)
-            names |= {f"list{at}": one for at, one in enumerate(held.lists)}
-            names |= {f"cell{at}": one for at, one in enumerate(held.cells)}
-            names |= {f"kept{at}": one for at, one in enumerate(held.values)}
+        self._unchanged, self._words, self._seen = unchanged, words, seen
+        lines, names = _ask(held), dict[str, Any]()
+        names |= {f"list{at}": one for at, one in enumerate(held.lists)}
+        names |= {f"cell{at}": one for at, one in enumerate(held.cells)}
+        names |= {f"kept{at}": one for at, one in enumerate(held.values)}
         lines += [f"if not other{at}(): {NO}" for at in range(len(others))]
         names |= {f"other{at}": one for at, one in enumerate(others)}
-        self.questions = Questions(lines, names)
+        self._rest = Questions(lines, names)
+
+    @cached_property
+    def questions(self) -> Questions:
+        """The same, to be asked along with others."""
+        return self.beside((), b"")
+
+    def beside(self, places: Sequence[int], seen: bytes) -> Questions:
+        """The same, and whether at more places lies what was seen there: all of memory is read at once."""
+        words, own = self._words, self._seen
+        if places:
+            words = Words([*places, *words.places], words.flags, words.unit)
+        lines, names = _ask_words(words, seen + own)
+        lines = [f"if not unchanged: {NO}", *lines, *self._rest.lines]
+        return Questions(lines, {"unchanged": self._unchanged, **names, **self._rest.names})
 
     @cached_property
     def _asked(self) -> Callable[[], Any]:
@@ -67,7 +70,20 @@ class Still:
         return self._asked() is True
 
 
+def _ask_words(words: Words, seen: bytes) -> Questions:
+    count = len(words.starts)
+    if words.unit != WORD or count > _FEW:
+        names = {"words": words.array, "at": words.at, "seen": seen}
+        return Questions([f"if words[at].tobytes() != seen: {NO}"], names)
+    names: dict[str, Any] = {f"word{at}": c_uint64.from_address(place) for at, place in enumerate(words.starts)}
+    names |= {f"seen{at}": one for at, one in enumerate(memoryview(seen).cast("Q"))}
+    differ = [f"word{at}.value != seen{at}" for at in range(count)]
+    return Questions([f"if {' or '.join(differ)}: {NO}"] if differ else [], names)
+
+
 def _ask(held: Held) -> list[str]:
+    if not held.values and not held.lists:
+        return []
     groups = [[f"held{at}_{number}" for number in range(len(one))] for at, one in enumerate(held.lists)]
     variables = [f"held{at}" for at in range(len(held.cells))]
     read = [f"    [{', '.join(names)}] = list{at}" for at, names in enumerate(groups)]
