@@ -32,7 +32,7 @@ def unread(*_: object, **__: object) -> None:
 
 def test_a_trace_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = read_ranks([str(folder)])
-    monkeypatch.setattr(module, "read", unread)
+    monkeypatch.setattr(module, "read_recorded", unread)
     assert read_ranks([str(folder)]) == first
     assert [rank.file for rank in first.ranks] == sorted(path.name for path in folder.iterdir())
 
@@ -44,7 +44,7 @@ def test_another_name_is_the_same_trace_and_another_content_is_not(
     moved = folder.rename(folder.with_name("moved"))
     (moved / before.ranks[0].file).rename(moved / "first.json.gz")
     with monkeypatch.context() as patched:
-        patched.setattr(module, "read", unread)
+        patched.setattr(module, "read_recorded", unread)
         assert read_ranks([str(moved)]).ranks[0].file == "first.json.gz"
         (moved / "first.json.gz").write_bytes((moved / "first.json.gz").read_bytes() + gzip.compress(b"\n"))
         with pytest.raises(AssertionError, match="read again"):
