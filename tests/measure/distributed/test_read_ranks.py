@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lanewise.errors import UsageError
+from lanewise.errors import InputError
 from lanewise.measure.distributed.gathering import processes
 from lanewise.measure.distributed.gathering import rank_worker as module
 from lanewise.measure.distributed.gathering.read_ranks import read_ranks
@@ -76,5 +76,5 @@ def test_missing_ranks_are_known_by_the_size_of_the_job(folder: Path) -> None:
 
 def test_a_process_that_dies_costs_only_its_ranks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes.sys, "executable", "/bin/false")
-    with pytest.raises(UsageError, match="the process that read it ended"):
+    with pytest.raises(InputError, match="the process that read it ended"):
         read_ranks([str(folder)], cache=False, workers=2)
