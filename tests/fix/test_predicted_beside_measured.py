@@ -74,7 +74,10 @@ def test_with_a_price_the_proof_and_each_suggestion_say_what_they_save(
 ) -> None:
     proof = proof_of("cast_again", ("MEM106",), tmp_path, monkeypatch)
     print_proof(proof, 3.6)
-    assert "the edits save" not in capsys.readouterr().err  # one recording of each shows nothing
+    shown = capsys.readouterr()
+    assert "the edits save" not in shown.err  # one recording of each shows nothing
+    assert len(shown.out.splitlines()) <= 40
+    assert "From one step time to the other" in shown.out
     (difference,) = proof.comparison.differences
     faster = replace(difference, step=replace(difference.step, verdict="faster"))
     print_proof(proof._replace(comparison=replace(proof.comparison, differences=[faster])), 3.6)

@@ -361,7 +361,7 @@ PAIRS = [
         partial(_convolutions, channels=96, size=64, dtype=F32),
         fix="torch.backends.cudnn.benchmark = True",
         change="rescale the convolutions",
-        codes=("KER113",),
+        codes=("KER113", "KER107"),
         setting=_autotuned,
         tolerance=1e-2,
     ),

@@ -19,7 +19,7 @@ __all__ = ["Nesting", "innermost", "nearest", "nest"]
 # Crossing by up to this much is rounding of the recorder, not a fault (trace-format R6).
 TOLERANCE_NS = 1_000
 
-_MAX_PASSES = 12
+_MAX_PASSES, _WALKS = 12, 2
 
 _MOST_IN_ORDER = 200_000
 """Events that are walked through one by one, in 0.2 s; with more of them crossing, passes over all are tried."""
@@ -106,7 +106,7 @@ def _nest_solid(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.nd
     """Parent positions, depths, ends used, and the count of crossings, for events with duration, in preorder.
 
     Of two crossing events the one that loses less is closed early: `ProfilerStep#N` opens inside a Python frame that
-    returns at once, and cutting the step at that frame's end would empty it.
+    returns at once, and cutting the step at that frame's end would empty it. Of two that began together the second one is.
     """
     n = len(starts)
     crossing = 0
@@ -123,19 +123,21 @@ def _nest_solid(starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.nd
         if len(over) == 0:
             break
         holder = parent[over]
-        if attempt == 0 and len(over) <= _MOST_IN_ORDER:
-            # In a chain every event crosses the next, and one pass below would settle one link of it.
-            involved = np.unique(np.concatenate((over, holder)))
-            closed, crossing = _close_in_order(starts, closed, involved)
-            continue
+        if attempt < _WALKS:
+            # In a chain every event crosses the next, and one pass below would settle one link of it. What is closed early
+            # may come to cross others: then all are walked through.
+            involved = np.unique(np.concatenate((over, holder))) if attempt == 0 else position
+            if len(involved) <= _MOST_IN_ORDER:
+                closed, crossing = _close_in_order(starts, ends, involved)
+                continue
         child_loses = closed[over] - closed[holder]
         holder_loses = closed[holder] - starts[over]
         if attempt == 0:
             crossing = int(np.count_nonzero(np.minimum(child_loses, holder_loses) > TOLERANCE_NS))
         closed = closed.copy()
-        cut_child = child_loses <= holder_loses
+        cut_child = (child_loses <= holder_loses) | (starts[over] == starts[holder])
         closed[over[cut_child]] = closed[holder[cut_child]]
-        np.minimum.at(closed, holder[~cut_child], np.maximum(starts[over[~cut_child]], starts[holder[~cut_child]] + 1))
+        np.minimum.at(closed, holder[~cut_child], starts[over[~cut_child]])
     return parent, depth, closed, crossing
 
 
@@ -153,11 +155,10 @@ def _close_in_order(starts: np.ndarray, ends: np.ndarray, involved: np.ndarray) 
         while opened and end[opened[-1]] < end[i]:
             child_loses, holder_loses = end[i] - end[opened[-1]], end[opened[-1]] - begin
             crossing += min(child_loses, holder_loses) > TOLERANCE_NS
-            if child_loses <= holder_loses:
+            if child_loses <= holder_loses or begin == start[opened[-1]]:
                 end[i] = end[opened[-1]]
             else:
-                end[opened[-1]] = max(begin, start[opened[-1]] + 1)
-                opened.pop()
+                end[opened.pop()] = begin
         opened.append(i)
     closed = ends.copy()
     closed[involved] = end

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from lanewise.trace.schema import Kind
 from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
@@ -110,3 +112,90 @@ def test_no_device_work() -> None:
     with b.step(), b.op("aten::mm"):
         pass
     skipped("LAU110", b.build())
+
+
+def layers(
+    gap: float, *, usual: float = 3.0, number: int = 8, frames: int = 0, busy: float = 0.0, other: str = ""
+) -> TraceBuilder:
+    """Steps of `number` layers, a product and a function each, with Python of `gap` us behind each layer."""
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(number):
+                with b.op("aten::linear", head=10, tail=5):
+                    b.launch("gemm", call=5, delay=5, duration=2 + busy)
+                b.wait(usual)
+                with b.op("aten::gelu", head=10, tail=5):
+                    b.launch(call=5, delay=5, duration=1)
+                begin = b.now
+                if frames:
+                    with b.frame("train.py(7): normalise"):
+                        for _ in range(frames):
+                            with b.frame("train.py(9): <genexpr>"):
+                                b.wait(max(0.0, gap / frames - 1))
+                else:
+                    b.wait(gap)
+                if other:
+                    b.slice(other, Kind.OPERATOR, begin + 1, gap - 2, thread="200")
+    return b
+
+
+def test_short_gaps_of_each_layer_add_up() -> None:
+    result = found("LAU110", layers(50).build())
+    assert title("LAU110", result) == (
+        "For 377.0 us per step no thread launches anything: 8 gaps of about 47.0 us each, most between aten::gelu and "
+        "aten::linear; the time goes into code that the trace does not show."
+    )
+    assert result.gain_ns == pytest.approx(8 * 47_000, rel=0.02)
+
+
+def test_what_recording_python_took_in_them_is_not_theirs() -> None:
+    """50 frames at 0.7 us each are 35 us of the 150."""
+    result = found("LAU110", layers(150, frames=49).build())
+    assert result.values["time"].value == pytest.approx(8 * (150 - 35 - 3) * 1e3, rel=0.03)
+    assert result.location is not None
+    assert result.location.file == "train.py"
+    assert "<genexpr>" in title("LAU110", result)
+
+
+def test_short_gaps_must_be_long_for_this_program_and_many() -> None:
+    found("LAU110", layers(24).build())
+    cleared("LAU110", layers(22).build())  # 19 us beyond the usual
+    cleared("LAU110", layers(50, usual=12.0).build())  # a slow host, or deep modules: four times the usual is nothing
+    found("LAU110", layers(50, number=4).build())
+    cleared("LAU110", layers(50, number=3).build())
+
+
+def test_short_gaps_behind_which_the_device_works_cost_nothing() -> None:
+    cleared("LAU110", layers(50, busy=90.0).build())
+
+
+def test_short_gaps_in_which_another_thread_works_are_none() -> None:
+    cleared("LAU110", layers(50, other="autograd::engine::evaluate_function: MmBackward0").build())
+
+
+def test_short_gaps_here_and_there_are_no_pattern() -> None:
+    """As long together as eight of 50 us, but of a place that is mostly passed at once."""
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for layer in range(40):
+                with b.op("aten::linear", head=10, tail=5):
+                    b.launch("gemm", call=5, delay=5, duration=2)
+                b.wait(60 if layer % 5 == 0 else 3)
+    cleared("LAU110", b.build())
+
+
+def test_optimizers_and_their_like_are_torchs_own() -> None:
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            with b.op("aten::linear"):
+                b.launch("gemm")
+            begin = b.now
+            for _ in range(12):
+                with b.op("aten::_foreach_add_", head=10):
+                    b.launch()
+                b.wait(50)
+            b.slice("Optimizer.step#SGD.step", Kind.ANNOTATION, begin - 0.1, b.now - begin + 0.2)
+    cleared("LAU110", b.build())

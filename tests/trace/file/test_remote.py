@@ -49,7 +49,7 @@ def test_a_folder_of_a_store_is_a_job(bucket: str) -> None:
 def test_only_new_files_are_read(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = read_ranks([bucket])
     with monkeypatch.context() as patched:
-        patched.setattr(rank_worker, "read", unread)
+        patched.setattr(rank_worker, "read_recorded", unread)
         assert read_ranks([f"{bucket}/"]).ranks == first.ranks
     changed = job_paths(PIPELINE)[2]
     write(f"{bucket}/{changed.name}", changed.read_bytes() + gzip.compress(b"\n"))
@@ -59,7 +59,7 @@ def test_only_new_files_are_read(bucket: str, monkeypatch: pytest.MonkeyPatch) -
         asked.append(name)
         return read(name, cache=cache)
 
-    monkeypatch.setattr(rank_worker, "read", noted)
+    monkeypatch.setattr(rank_worker, "read_recorded", noted)
     read_ranks([bucket])
     assert [name.rsplit("/", 1)[1] for name in asked] == [changed.name]
 

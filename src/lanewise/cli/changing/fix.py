@@ -335,7 +335,7 @@ def print_proof(proof: Proof, price: float = 0.0) -> None:
     from lanewise.report.gain import price_text
     from lanewise.show.diff.diff_terminal import print_diff
 
-    print_diff(proof.comparison, console())
+    print_diff(proof.comparison, console(), brief=True)
     _tell(proof.printed)
     if proof.unsure:
         _tell(proof.unsure)

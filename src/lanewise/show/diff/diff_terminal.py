@@ -27,20 +27,27 @@ _DEVICE_ROWS = 12
 _STATUS = {"new": ("+", "red"), "fixed": ("-", "green"), "remaining": ("·", "dim")}
 
 
-def print_diff(comparison: Comparison, console: Console, *, verbose: bool = False) -> None:
-    """Print a comparison. `verbose` shows every row."""
-    console.print(render_diff(comparison, verbose=verbose))
+def print_diff(comparison: Comparison, console: Console, *, verbose: bool = False, brief: bool = False) -> None:
+    """Print a comparison. `verbose` shows every row; `brief` only which is faster, and where the time and findings went."""
+    console.print(render_diff(comparison, verbose=verbose, brief=brief))
 
 
-def render_diff(comparison: Comparison, *, verbose: bool = False) -> RenderableType:
-    """The comparison as a rich renderable."""
+def render_diff(comparison: Comparison, *, verbose: bool = False, brief: bool = False) -> RenderableType:
+    """The comparison as a rich renderable; `verbose` and `brief` as for `print_diff`."""
     parts: list[RenderableType] = [_side("base", comparison.base)]
     parts += [
         _side("against it" if len(comparison.others) == 1 else f"{place}", side)
         for place, side in enumerate(comparison.others, 1)
     ]
     for difference in comparison.differences:
-        parts += _difference(difference, verbose, several=len(comparison.differences) > 1)
+        several = len(comparison.differences) > 1
+        parts += _outcome(difference, several=several)
+        if not brief:
+            parts += _work(difference, verbose)
+        if difference.findings:
+            parts += [Text(), *_findings(difference)]
+        if difference.environment:
+            parts += [Text(), _table(environment_table(difference))]
     return Group(*parts)
 
 
@@ -60,7 +67,8 @@ def _side(role: str, side: SideSummary) -> Text:
     )
 
 
-def _difference(difference: Difference, verbose: bool, *, several: bool) -> list[RenderableType]:
+def _outcome(difference: Difference, *, several: bool) -> list[RenderableType]:
+    """Which is faster, how sure that is, and where the time went."""
     parts: list[RenderableType] = [Text()]
     if several:
         parts += [Text(f"{clean(difference.b, 60)} against {clean(difference.a, 60)}", style="bold underline")]
@@ -76,7 +84,12 @@ def _difference(difference: Difference, verbose: bool, *, several: bool) -> list
             )
         )
     parts += [Text(), _table(waterfall_table(difference))]
-    parts += [Text(), _table(counts_table(difference))]
+    return parts
+
+
+def _work(difference: Difference, verbose: bool) -> list[RenderableType]:
+    """What each side does, by kernel, context and operator."""
+    parts: list[RenderableType] = [Text(), _table(counts_table(difference))]
     if difference.device:
         parts += _device(difference, None if verbose else _DEVICE_ROWS)
     if difference.contexts:
@@ -87,10 +100,6 @@ def _difference(difference: Difference, verbose: bool, *, several: bool) -> list
     for statement in difference.statements:
         line = Text.assemble((f"  {statement.code} ", "cyan"), clean(statement.title, 400))
         parts += [Text(), line, Text(f"  Fix: {statement.fix}", style="dim")]
-    if difference.findings:
-        parts += [Text(), *_findings(difference)]
-    if difference.environment:
-        parts += [Text(), _table(environment_table(difference))]
     return parts
 
 

@@ -33,13 +33,14 @@ def layout_conversion(facts: Facts, *, share_from: float = 0.02, per_step_from: 
     Costs: the conversions' time (device-bound), or the calls that launch them (host-bound).
 
     Fix: `model.to(memory_format=torch.channels_last)` and the same for the input; the layout then stays through the
-    network.
+    network. Where shapes do not change, `torch.backends.cudnn.benchmark = True` may find kernels that need no conversion.
 
     Verify: no `nchwToNhwc` or `nhwcToNchw` kernels are left.
 
     Silent: for a single conversion at the entry of the model.
 
-    Source: PyTorch's channels-last tutorial; 27 % of the device's time in a half-precision network on our H100.
+    Source: PyTorch's channels-last tutorial; 27 % of the device's time in a half-precision network on our H100; six
+    convolutions in fp32 on an H200, whose conversions were gone with cuDNN's search (benchmarks/replay, cudnn_benchmark).
     """
     trace = facts.trace
     kernels = device_rows(facts, Kind.KERNEL)

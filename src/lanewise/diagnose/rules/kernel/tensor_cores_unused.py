@@ -14,6 +14,7 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.kernel.kernel_groups import KernelGroup
 from lanewise.measure.kernel_names import family
 from lanewise.report.evidence_columns import COUNT, DURATION, KERNEL, OPERATOR, SHAPES
+from lanewise.report.model import Block, TextBlock
 from lanewise.report.quantity import share, time
 
 # Double precision has its own units; a product with a vector is limited by memory, whatever computes it.
@@ -41,7 +42,8 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
     In full fp32 precision a GPU multiplies on its plain units: on an H100 67 TFLOP/s against 495 with TF32 and 989 with
     bf16. torch keeps full precision for matrix multiplications unless told otherwise.
 
-    Costs: the kernels' time, less what the same work would take at the tensor cores' rate.
+    Costs: the kernels' time, less what the same work would take at the tensor cores' rate with TF32; the finding says what
+    it would take in bf16, too, which asks for more than a switch.
 
     Fix: `torch.set_float32_matmul_precision("high")` (TF32: fp32 storage, 10 bits of mantissa in the products), or
     autocast to bf16, where the model's accuracy allows it. Convolutions have a switch of their own,
@@ -93,11 +95,32 @@ def tensor_cores_unused(facts: Facts, *, share_from: float = 0.05, kernel_from_u
         change=rescale(facts, np.concatenate([trace.device_work[g.rows] for g in groups]), 1 - part),
         spread=0.3,
         confidence="high" if peak and peak.tf32 else "low",
-        evidence=[table("Matrix kernels without tensor cores", [KERNEL, OPERATOR, SHAPES, COUNT, DURATION], rows)],
+        evidence=[
+            table("Matrix kernels without tensor cores", [KERNEL, OPERATOR, SHAPES, COUNT, DURATION], rows),
+            *_by_type(facts, total),
+        ],
         location=locate(facts, groups[0].call),
         fix=_HALF_ONLY if half_only else _fix(facts, groups),
         events=np.concatenate([trace.device_work[g.rows] for g in groups]).tolist(),
     )
+
+
+def _by_type(facts: Facts, total: float) -> list[Block]:
+    """What the kernels would take in either type; what is said to be gained is that of TF32, a switch."""
+    peak = facts.device.peak
+    if peak is None or not peak.tf32 or not peak.half:
+        return []
+    return [
+        TextBlock(
+            "At the card's rates these kernels take about {tf32} in TF32, which is what the gain says, and {half} in bf16, "
+            "where what runs between them moves half of the bytes, too; {total} now.",
+            {
+                "tf32": time(total * peak.fp32 / peak.tf32),
+                "half": time(total * peak.fp32 / peak.half),
+                "total": time(total),
+            },
+        )
+    ]
 
 
 def _meant(facts: Facts, group: KernelGroup) -> bool:
