@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -79,6 +83,36 @@ def test_what_goes_wrong_in_looking_ends_only_the_looking(monkeypatch: pytest.Mo
     assert [text for text in said if "not followed any more" in text]
     assert watcher.problem == ""
     assert calls(watcher.tree, "aten::linear") == 100
+
+
+def test_it_is_known_in_which_places_a_thread_waited_for_a_processor() -> None:
+    one = min(os.sched_getaffinity(0))
+    others = os.sched_getaffinity(0)
+    busy = subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{one}])\nwhile True: pass"])
+    x = torch.ones(64, 64)
+    try:
+        with lanewise.watch(way="native", measure=False, alerts=False) as watcher:
+            os.sched_setaffinity(0, [one])
+            torch.mm(x, x)
+            before = waited_ns()
+            begin = time.monotonic()
+            while waited_ns() - before < 3e8 and time.monotonic() - begin < 60:
+                for _ in range(1000):
+                    torch.mm(x, x)
+            collector: Any = watcher._collector
+            sums = collector.sums()
+            waited = waited_ns() - before
+    finally:
+        busy.kill()
+        busy.wait()
+        os.sched_setaffinity(0, others)
+    ticks, known = (np.concatenate([np.frombuffer(one[at], np.int64) for one in sums.threads]) for at in (2, 3))
+    assert (known <= ticks).all()
+    assert 0.5 * waited < known.sum() * sums.ns_per_tick < 1.1 * waited + 5e7
+
+
+def waited_ns() -> int:
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
 
 
 def test_without_alerts_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ __all__ = ["NOISES", "Program", "followed"]
 
 
 class Sums(NamedTuple):
-    threads: list[tuple[int, bytes, bytes]]
+    threads: list[tuple[int, bytes, bytes, bytes]]
     leaves: list[tuple[Any, ...]]
     ns_per_tick: float
 
@@ -41,10 +41,11 @@ class Program:
         self.name.append(self.names.index(name))
         self.calls = np.zeros(len(self.parent), np.int64)
         self.ticks = np.zeros(len(self.parent), np.int64)
+        self.waits = np.zeros(len(self.parent), np.int64)
         return len(self.parent) - 1
 
     def sums(self) -> Sums:
-        return Sums([(0, self.calls.tobytes(), self.ticks.tobytes())], [], 1.0)
+        return Sums([(0, self.calls.tobytes(), self.ticks.tobytes(), self.waits.tobytes())], [], 1.0)
 
     def contexts(self) -> Mapping[str, Any]:
         one = {
@@ -61,16 +62,22 @@ def _main() -> None:
     """Stands for the program's own function."""
 
 
-def followed(program: Program, ns: np.ndarray, calls: np.ndarray | None = None) -> list[Slowdown]:
-    """What is found where the leaves take `ns` (steps, leaves), looked at as watching would."""
+def followed(
+    program: Program, ns: np.ndarray, calls: np.ndarray | None = None, waits: np.ndarray | None = None
+) -> list[Slowdown]:
+    """What is found where the leaves take `ns` (steps, leaves), of which `waits` without a processor, looked at as watching
+    would."""
     found: list[Slowdown] = []
     lookout = Lookout(program, lambda code: "train.py(3): train", found.append)
     at, done = 0, 0
     sums = np.cumsum(ns, axis=0)
+    waited = np.cumsum(waits, axis=0) if waits is not None else None
     entered = np.cumsum(calls, axis=0) if calls is not None else None
     while at <= len(ns):
         if at:
             program.ticks[program.leaves] = sums[at - 1]
+            if waited is not None:
+                program.waits[program.leaves] = waited[at - 1]
             program.calls[program.leaves] = entered[at - 1] if entered is not None else at
         done = lookout.look(at, at)
         at = max(done, at + 1)
@@ -120,6 +127,15 @@ def _contended(random: np.random.Generator, steps: int, places: int) -> np.ndarr
     return times
 
 
+def _uneven(random: np.random.Generator, steps: int, places: int) -> np.ndarray:
+    stretches = steps // 1000 + 1
+    busy = np.abs(random.standard_normal((stretches, 1))) * np.abs(
+        1 + 0.4 * random.standard_normal((stretches, places))
+    )
+    busy[0] = 0  # while the reference is taken
+    return (1 + 0.25 * busy).repeat(1000, axis=0)[:steps] * (1 + 0.03 * random.standard_normal((steps, places)))
+
+
 NOISES: dict[str, Callable[[np.random.Generator, int, int], np.ndarray]] = {
     "quiet": _quiet,
     "noisy": _noisy,
@@ -128,7 +144,9 @@ NOISES: dict[str, Callable[[np.random.Generator, int, int], np.ndarray]] = {
     "periodic": _periodic,
     "wandering": _wandering,
     "contended": _contended,
+    "uneven": _uneven,
 }
 """Times of places in steps, 1 on average: gaussian of 2 % and of 5 %; one step in a hundred held up by any amount; a
 machine that changes its speed by 15 % every 500 steps; something every 50 steps; places that go up and down by 1 % for 20
-steps; other programs that take the processor for 40 % of a step, often for hundreds of steps."""
+steps; other programs that take the processor for 40 % of a step, often for hundreds of steps; others beside it that make
+every place slower for 1,000 steps, some more than others."""

@@ -59,6 +59,33 @@ def test_a_machine_that_becomes_slower_is_no_place() -> None:
     assert followed(Program(), times * shares(random)) == []
 
 
+def test_a_machine_that_makes_one_place_slower_than_the_others_is_no_place_either() -> None:
+    random = np.random.default_rng(8)
+    times = NOISES["quiet"](random, BEGIN + 800, 50)
+    times[BEGIN:] *= 1.3 + 0.08 * random.standard_normal(50)
+    times[BEGIN:, PLACE] *= 1.1
+    assert followed(Program(), times * shares(random)) == []
+
+
+def test_a_place_that_goes_beyond_what_the_machine_does_to_others_is_still_named() -> None:
+    random = np.random.default_rng(8)
+    times = NOISES["quiet"](random, BEGIN + 110, 50)
+    times[BEGIN:] *= 1.3 + 0.02 * random.standard_normal(50)
+    times[BEGIN:, PLACE] *= 1.2
+    (found,) = followed(Program(), times * shares(random))
+    assert found.path[-2:] == NAMED
+
+
+def test_what_a_place_waited_for_a_processor_is_not_its_own() -> None:
+    random = np.random.default_rng(9)
+    times = NOISES["quiet"](random, BEGIN + 400, 50) * shares(random)
+    waits = np.zeros_like(times)
+    waits[BEGIN:, PLACE] = 0.3 * times[BEGIN:, PLACE]
+    assert followed(Program(), times + waits, waits=waits) == []
+    (found,) = followed(Program(), times + waits)
+    assert found.path[-2:] == NAMED
+
+
 def test_growth_is_found_where_it_is() -> None:
     random = np.random.default_rng(6)
     times = NOISES["quiet"](random, 3_000, 50)

@@ -286,7 +286,7 @@ class Native:
 class Sums(NamedTuple):
     """As of `lanewise.tree.slowing.lookout`."""
 
-    threads: list[tuple[int, bytes, bytes]]
+    threads: list[tuple[int, bytes, bytes, bytes]]
     leaves: list[tuple[Any, ...]]
     ns_per_tick: float
 

@@ -84,15 +84,24 @@ class GrowingForest:
 
     def inclusive(self, own: np.ndarray, of: np.ndarray | slice = _ALL) -> np.ndarray:
         """Sums over subtrees, shape (..., nodes) as `own`, or of some nodes."""
+        self._arrange()
+        total = np.zeros((*own.shape[:-1], own.shape[-1] + 1))
+        np.cumsum(own[..., self._order], axis=-1, out=total[..., 1:])
+        return total[..., self._end[of]] - total[..., self._begin[of]]
+
+    def inside(self, node: int) -> np.ndarray:
+        """Which nodes are in a subtree, its root among them; bool, shape (nodes,)."""
+        self._arrange()
+        return (self._begin >= self._begin[node]) & (self._begin < self._end[node])
+
+    def _arrange(self) -> None:
+        """Where each subtree begins and ends in the order of a walk."""
         if len(self._order) != len(self):
             parent = np.array(self._parent, dtype=np.int64)
             self._order = preorder(parent, np.zeros(len(parent)))
             self._begin = np.empty(len(parent), dtype=np.int64)
             self._begin[self._order] = np.arange(len(parent))
             self._end = self._begin + subtree_sums(parent, np.ones(len(parent), dtype=np.int64))
-        total = np.zeros((*own.shape[:-1], own.shape[-1] + 1))
-        np.cumsum(own[..., self._order], axis=-1, out=total[..., 1:])
-        return total[..., self._end[of]] - total[..., self._begin[of]]
 
     def children(self, node: int) -> list[int]:
         """Nodes directly below one."""

@@ -36,13 +36,14 @@ class Sums(Protocol):
     """What contexts have cost so far.
 
     Attributes:
-        threads: index, calls (uint64 each) and ticks (the same) of each thread's contexts.
+        threads: index, calls (uint64 each), ticks (the same) of each thread's contexts, and the ticks of them in which the
+            thread waited for a processor, as far as that is known.
         leaves: device work, as `CollectedLeaf`.
         ns_per_tick: what a tick is, ns.
     """
 
     @property
-    def threads(self) -> Sequence[tuple[int, bytes, bytes]]: ...
+    def threads(self) -> Sequence[tuple[int, bytes, bytes, bytes]]: ...
     @property
     def leaves(self) -> Sequence[tuple[Any, ...]]: ...
     @property
@@ -86,7 +87,7 @@ class Lookout:
         self._slowdowns = Slowdowns(self._forest)
         self._follow = follow
         self._sampling = Sampling(self._forest)
-        self._before: dict[int, np.ndarray] = {}
+        self._before: dict[tuple[int, str], np.ndarray] = {}
         self._device_before: dict[tuple[int, int, int, int], int] = {}
         self.blocks = self.crowded = 0
         self._processor = ProcessorWait()
@@ -130,36 +131,39 @@ class Lookout:
         Args:
             seen: steps that went by. watched: how many of them were.
         """
-        begin = time.perf_counter_ns()
-        self._pending.append(_Look(begin, seen, watched, self._processor.ns(), self._source.sums()))
-        self._spent += time.perf_counter_ns() - begin
+        # What others take of the processor meanwhile is no cost of looking.
+        begin = time.thread_time_ns()
+        self._pending.append(_Look(time.perf_counter_ns(), seen, watched, self._processor.ns(), self._source.sums()))
+        self._spent += time.thread_time_ns() - begin
         if len(self._pending) == _BATCH:
-            begin = time.perf_counter_ns()
+            begin = time.thread_time_ns()
             pending, self._pending = self._pending, []
             for one in pending:
                 self._take(one, seen)
-            self._spent += time.perf_counter_ns() - begin
+            self._spent += time.thread_time_ns() - begin
             self._pace(pending)
         return watched + self._length
 
     def _take(self, look: _Look, now: int) -> None:
-        costs = self._costs(look.sums)
+        costs, waits = self._costs(look.sums)
         last, self._last = self._last, look
-        calls = sum(int(np.frombuffer(calls, np.int64).sum()) for _, calls, _ in look.sums.threads)
+        calls = sum(int(np.frombuffer(calls, np.int64).sum()) for _, calls, _, _ in look.sums.threads)
         calls, self._calls = calls - self._calls, calls
         if last is None or look.watched <= last.watched:
             return
         steps = look.watched - last.watched
         self._remember(Period(look.seen - last.seen, look.time - last.time, steps, max(0, calls)))
         self._sampling.add(costs["host"])
-        if self._follow and self._batches >= _WARM and not self._crowded(last, look):
-            end = _End(look.seen, look.watched, {index: calls for index, calls, _ in look.sums.threads})
+        if self._follow and self._batches >= _WARM and not self._crowded(last, look, float(waits.sum())):
+            end = _End(look.seen, look.watched, {index: calls for index, calls, _, _ in look.sums.threads})
+            costs["host"] = np.maximum(costs["host"] - waits, 0.0)
             self._block({name: values / steps for name, values in costs.items()}, end, now)
 
-    def _crowded(self, last: _Look, look: _Look) -> bool:
-        """Whether other programs took the processor away: what a place took between two looks then says nothing of it."""
+    def _crowded(self, last: _Look, look: _Look, known: float) -> bool:
+        """Whether other programs took the processor away, by more than it is known in which places: what a place took
+        between two looks then says nothing of it."""
         self.blocks += 1
-        crowded = look.waited - last.waited > CROWDED * (look.time - last.time)
+        crowded = look.waited - last.waited - known > CROWDED * (look.time - last.time)
         self.crowded += crowded
         return crowded
 
@@ -190,41 +194,42 @@ class Lookout:
 
     # -- sums --------------------------------------------------------------------------------------------------------
 
-    def _costs(self, sums: Sums) -> dict[str, np.ndarray]:
-        """What came since the last look, by node, ns."""
-        parts: list[tuple[np.ndarray, np.ndarray]] = []
-        if any(self._forest.nodes_of(index, len(ticks) // 8) is None for index, _, ticks in sums.threads):
+    def _costs(self, sums: Sums) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """What came since the last look, by node, ns; and what of the host's was waiting for a processor."""
+        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        if any(self._forest.nodes_of(index, len(ticks) // 8) is None for index, _, ticks, _ in sums.threads):
             self._learn()
-        for index, _, raw in sums.threads:
-            ticks = np.frombuffer(raw, np.int64)
-            before = self._before.get(index)
-            self._before[index] = ticks
-            nodes = self._forest.nodes_of(index, len(ticks))
-            if nodes is None:  # contexts that were made while we learned
-                continue
-            if before is None or len(before) > len(ticks):
-                parts.append((nodes, ticks))
-                continue
-            since = (
-                ticks - before
-                if len(before) == len(ticks)
-                else ticks - np.append(before, np.zeros(len(ticks) - len(before), np.int64))
-            )
-            parts.append((nodes, since if since.min(initial=0) >= 0 else ticks))
+        for index, _, ticks, waits in sums.threads:
+            since, waited = self._since(index, "ticks", ticks), self._since(index, "waits", waits)
+            nodes = self._forest.nodes_of(index, len(since))
+            if nodes is not None:  # else contexts that were made while we learned
+                parts.append((nodes, since, waited))
         device = [
             (node, ns)
             for leaf in sums.leaves
             if (ns := self._device_since(leaf)) > 0 and (node := self._forest.below(*leaf[:4])) >= 0
         ]
-        host = np.zeros(len(self._forest))
-        for nodes, ticks in parts:
+        host, waiting = np.zeros(len(self._forest)), np.zeros(len(self._forest))
+        for nodes, ticks, waits in parts:
             host[nodes] += ticks
+            waiting[nodes] += waits
         costs = {"host": host * sums.ns_per_tick}
         if sums.leaves:
             costs["device"] = np.zeros(len(self._forest))
             for node, ns in device:
                 costs["device"][node] += ns
-        return costs
+        return costs, waiting * sums.ns_per_tick
+
+    def _since(self, index: int, what: str, raw: bytes) -> np.ndarray:
+        """What has been added to a thread's sums since the last look; all of it where another thread took its number."""
+        sums = np.frombuffer(raw, np.int64)
+        before = self._before.get((index, what))
+        self._before[index, what] = sums
+        if before is None or len(before) > len(sums):
+            return sums
+        since = sums.copy()
+        since[: len(before)] -= before
+        return since if since.min(initial=0) >= 0 else sums
 
     def _learn(self) -> None:
         """Contexts that are new, or those of threads that came in the place of others."""

@@ -2,7 +2,9 @@
 
 Costs of contexts come as sums over a block. What most of the program has become slower by is the machine's doing and is
 taken out of each block first. Then every place that matters, with what it calls and by itself, is a series of its own
-(`sequential`). What explains a change is looked for below the place that it is seen at.
+(`sequential`). A busier machine makes no two places slower by the same: what is certain to have gone up is only said if it
+stands out from what the other places have done meanwhile, in both halves of the time since. What explains a change is
+looked for below the place that it is seen at.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 
 from lanewise.trace.groups import mask_of, weighted_median
 from lanewise.tree.slowing.growing_forest import GrowingForest
-from lanewise.tree.slowing.sequential import REFERENCE, Evidence, threshold_of
+from lanewise.tree.slowing.sequential import LEAST, REFERENCE, Evidence, threshold_of
 
 __all__ = ["METRICS", "Grown", "Slowdowns"]
 
@@ -43,6 +45,14 @@ _FOLLOWS = 1.25
 _INTERRUPTED = 1.15
 """A block in which interruptions are so much more of the time than they were in the reference says nothing."""
 _RECENT = 32
+_SIGMA = 1.4826
+"""A standard deviation over the median distance from the median, of a bell curve."""
+_STANDS_OUT = 4.0
+"""Times the spread of the other places' changes that a place must have changed by, beyond their middle."""
+_FEW = 8
+"""Other places: the changes of fewer say nothing of the machine."""
+_LOOK_AGAIN = 4
+"""Blocks after which something certain that did not stand out is looked at again."""
 _MOST = 20
 
 Block = Mapping[str, np.ndarray]
@@ -81,6 +91,7 @@ class Slowdowns:
         self._first: list[Block] = []
         self._series: list[_Series] = []
         self._busy = 0
+        self._uneven = 0
 
     def block(self, sums: Block) -> list[Grown]:
         """One more block: ns per step of each node by itself, in some metrics.
@@ -97,13 +108,16 @@ class Slowdowns:
                 self._follow()
             return []
         found: list[Grown] = []
-        busy = False
+        busy = certain = False
         for series in self._series:
             if series.block(sums, self.blocks):
-                found += series.grown()
+                certain = True
+                if self._uneven % _LOOK_AGAIN == 0:
+                    found += series.grown()
             busy |= series.busy
         self._busy = self._busy + 1 if busy else 0
-        if self._busy > REFERENCE:
+        self._uneven = self._uneven + 1 if certain and not found else 0
+        if max(self._busy, self._uneven) > REFERENCE:
             # Another machine, or another program, than the one that the reference is of.
             self._begin()
         self.found += len(found)
@@ -222,6 +236,8 @@ class _Series:
             streak = self._evidence.blocks - int(self._evidence.since[row])
             latest = list(self._recent)[-max(4, min(streak, _RECENT)) :]
             stacked = np.stack([_padded(block, size) for _, block in latest])
+            if not self._stands_out(row, stacked):
+                continue
             own, whole = np.median(stacked, axis=0), np.median(self._forest.inclusive(stacked), axis=0)
             node, alone, diffuse = int(self._node[row]), bool(self._alone[row]), False
             if not alone:
@@ -236,6 +252,26 @@ class _Series:
                 Grown(node, self._metric, alone, float(before[node]), float(after[node]), max(self._begun, since)),
             )
         return sorted(found.values(), key=lambda one: one.before - one.after)
+
+    def _stands_out(self, row: int, blocks: np.ndarray) -> bool:
+        """Whether a series has gone up by clearly more than the places outside of it, in both halves of some blocks."""
+        node, alone = int(self._node[row]), bool(self._alone[row])
+        inside = self._forest.inside(node)[self._steady] if not alone else self._steady == node
+        others = ~inside if int((~inside).sum()) >= _FEW else np.ones(len(inside), bool)
+        weight = self._weight[others]
+
+        def beyond(some: np.ndarray) -> tuple[float, float]:
+            """By how much it has gone up beyond the middle of the others, and how far these are spread."""
+            changes = np.median(some[:, self._steady[others]], axis=0) / self._level[others]
+            middle = weighted_median(changes, weight)
+            value = np.median(some[:, node] if alone else self._forest.inclusive(some, np.array([node])))
+            spread = _SIGMA * weighted_median(np.abs(changes - middle), weight)
+            return float(value) / float(self._reference[row]) - middle, spread
+
+        by, spread = beyond(blocks)
+        return by > max(LEAST, _STANDS_OUT * spread) and all(
+            beyond(half)[0] > LEAST for half in np.array_split(blocks, 2)
+        )
 
     def _explaining(self, node: int, whole: np.ndarray, own: np.ndarray) -> tuple[int, bool, bool]:
         """The innermost place below a node that holds most of what it has become slower by; whether that is its own, beside

@@ -303,7 +303,8 @@ PyObject* snapshot(PyObject*, PyObject*) {
                        "names", read_names(), "sites", read_sites(), "losses", read_losses());
 }
 
-// The part of it that grows with every step: [(index of the thread, calls, ticks)], and device work only if asked for.
+// The part of it that grows with every step: [(index of the thread, calls, ticks, the ticks of them that were waits for a
+// processor)], and device work only if asked for.
 PyObject* sums(PyObject*, PyObject* args) {
   int device = 0;
   if (!PyArg_ParseTuple(args, "p", &device)) return nullptr;
@@ -311,6 +312,7 @@ PyObject* sums(PyObject*, PyObject* args) {
     uint32_t index;
     std::vector<uint64_t> calls;
     std::vector<uint64_t> ticks;
+    std::vector<uint64_t> waits;
   };
   std::vector<Part> parts;
   {
@@ -318,18 +320,23 @@ PyObject* sums(PyObject*, PyObject* args) {
     for (Thread* thread : threads.everyone()) {
       if (thread->session != session_number()) continue;
       const uint32_t size = thread->tree.size();
-      Part part{thread->tree.index(), std::vector<uint64_t>(size), std::vector<uint64_t>(size)};
+      Part part{thread->tree.index(), std::vector<uint64_t>(size), std::vector<uint64_t>(size), {}};
       for (uint32_t id = 0; id < size; ++id) {
         const Node& node = *thread->tree.at(id);
         part.calls[id] = node.calls.load(std::memory_order_relaxed);
         part.ticks[id] = node.ticks.load(std::memory_order_relaxed);
       }
+      {
+        std::lock_guard<std::mutex> waiting(thread->waits_mutex);
+        part.waits = thread->waits;
+      }
+      part.waits.resize(size);
       parts.push_back(std::move(part));
     }
   }
   PyObject* list = PyList_New(0);
   for (const Part& part : parts) {
-    PyObject* one = Py_BuildValue("(INN)", part.index, bytes_of(part.calls), bytes_of(part.ticks));
+    PyObject* one = Py_BuildValue("(INNN)", part.index, bytes_of(part.calls), bytes_of(part.ticks), bytes_of(part.waits));
     if (one == nullptr || list == nullptr || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
     if (list == nullptr) return nullptr;
@@ -404,7 +411,7 @@ PyMethodDef methods[] = {
     {"device_captured", device_captured, METH_NOARGS, "Nodes of graphs captured since the last call: context, kind, name."},
     {"device_detach", device_detach, METH_NOARGS, "Take CUPTI out of the process: '' or why not."},
     {"snapshot", snapshot, METH_NOARGS, "All trees as they are now, as columns."},
-    {"sums", sums, METH_VARARGS, "Calls and ticks of all threads, and device work if asked for."},
+    {"sums", sums, METH_VARARGS, "Calls, ticks and waits of all threads, and device work if asked for."},
     {"endings_on", endings_on_now, METH_NOARGS, "Take the signals that would end the process."},
     {"endings_off", endings_off_now, METH_NOARGS, "Give them back; one that came meanwhile ends the process."},
     {"wait_ending", wait_for_ending, METH_VARARGS, "The signal that ends the process, 0 after so many seconds."},

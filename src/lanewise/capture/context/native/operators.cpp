@@ -67,7 +67,9 @@ Node* between(Node* a, Node* b, const Node* base) {
 
 // Time since the last event belongs to a context. Time outside of all contexts is not counted.
 inline void spend(Thread& thread, Node* node, uint64_t now) {
-  if (node->kind != Kind::kRoot) add(node->ticks, now - thread.last);
+  const uint64_t spent = now - thread.last;
+  if (node->kind != Kind::kRoot) add(node->ticks, spent);
+  if (spent > kLongStretch) thread.note_wait(node, spent);
   thread.last = now;
 }
 

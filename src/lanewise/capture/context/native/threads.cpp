@@ -1,10 +1,16 @@
 #include "threads.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
+
+#include "clock.h"
 
 namespace lanewise {
 
@@ -41,6 +47,34 @@ uint32_t role_of_this_thread() {
   return names.intern(role)->id;
 }
 
+// How long the calling thread has waited for a processor so far, ns; 0 where the system does not say.
+static uint64_t processor_wait() {
+  static thread_local struct File {
+    int number = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    ~File() {
+      if (number >= 0) close(number);
+    }
+  } file;
+  char text[64] = "";
+  if (file.number < 0 || pread(file.number, text, sizeof(text) - 1, 0) <= 0) return 0;
+  char* second = nullptr;
+  std::strtoull(text, &second, 10);
+  return std::strtoull(second, nullptr, 10);
+}
+
+void Thread::note_wait(const Node* node, uint64_t spent) {
+  // Ticks become nanoseconds and back by what both have counted since the first call.
+  static const uint64_t first_tick = ticks(), first_ns = monotonic_ns();
+  const uint64_t all = processor_wait(), before = std::exchange(waited, all);
+  if (before == 0 || all <= before) return;
+  const uint64_t ns = monotonic_ns() - first_ns;
+  const double per_ns = ns == 0 ? 1.0 : static_cast<double>(ticks() - first_tick) / static_cast<double>(ns);
+  const uint64_t wait = std::min(spent, static_cast<uint64_t>(static_cast<double>(all - before) * per_ns));
+  std::lock_guard<std::mutex> lock(waits_mutex);
+  if (waits.size() <= node->id) waits.resize(node->id + 1);
+  waits[node->id] += wait;
+}
+
 void Thread::reset(uint64_t of_session, uint32_t role) {
   session = of_session;
   tree.clear(role);
@@ -56,6 +90,11 @@ void Thread::reset(uint64_t of_session, uint32_t role) {
   for (Counter* counter : {&callbacks, &numbered_backward, &linked_backward, &accumulated})
     counter->store(0, std::memory_order_relaxed);
   elsewhere.clear();
+  waited = 0;
+  {
+    std::lock_guard<std::mutex> lock(waits_mutex);
+    waits.clear();
+  }
   closed_elsewhere.store(0, std::memory_order_relaxed);
 }
 
@@ -71,6 +110,7 @@ Thread* Threads::mine() {
     found = thread;
     found->depth = found->beyond = 0;
     found->last = 0;
+    found->waited = 0;
     found->generation = 0;
     found->leaf = nullptr;
     found->busy = false;

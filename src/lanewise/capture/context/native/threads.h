@@ -59,8 +59,15 @@ struct Thread {
   NameCache cache;
   lw_walk walk{};
   std::vector<uint64_t> elsewhere;
+  // How long the thread had waited for a processor, by Linux, when it was asked last, ns; 0 before. And the part of each
+  // context's ticks that was such a wait, read by other threads: `waits_mutex`.
+  uint64_t waited = 0;
+  std::mutex waits_mutex;
+  std::vector<uint64_t> waits;
   std::vector<std::vector<lw_activation>> outer;  // of user scopes: the frames around them, by depth
 
+  // The calling thread has been in one context for so many ticks: what it waited for a processor meanwhile is noted.
+  void note_wait(const Node* node, uint64_t spent);
   // Empty everything for another session or owner.
   void reset(uint64_t of_session, uint32_t role);
 };
@@ -89,6 +96,10 @@ extern Threads& threads;
 
 // The calling thread's own, once it is known; nullptr before, and after the thread has begun to end.
 extern thread_local Thread* this_thread __attribute__((tls_model("initial-exec")));
+
+// A longer stretch in one context may have been a wait for a processor, which the system is then asked about. In ticks:
+// 0.1 to 0.4 ms where a tick is a processor's cycle.
+constexpr uint64_t kLongStretch = 400000;
 
 // Number of the name of what the calling thread is for.
 uint32_t role_of_this_thread();

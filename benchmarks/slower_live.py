@@ -1,0 +1,228 @@
+"""How soon `watch` names a place of a running program that begins to do more, and how often it does so for nothing.
+
+    python -m benchmarks.slower_live [--runs N] [--healthy STEPS] [--out FILE]
+
+A training step of a small transformer with three more layers: forty cheap operators (bound by the host), one matrix product
+(what a device would do) and a loop in Python. Each run is a process of its own: 520 healthy steps, then one of the layers
+does 5, 10 or 20 % more, until it is named or for 400 steps; layers and sizes take turns. Then so many steps of programs to
+which nothing happens.
+The machine is as busy as it is: its load and what the program waited for a processor stand beside each run.
+
+Steps are looked at four at a time, whatever that costs: it is the statistic that is asked about. A right alert names the
+layer, or what is inside of it. What is said before a change, or of another place, is false.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from benchmarks.context.programs import PROGRAMS, Model
+from benchmarks.fresh import call
+from benchmarks.machine import described
+from torch import nn
+
+import lanewise
+from lanewise.capture.context import native_build
+from lanewise.tree.slowing import lookout
+from lanewise.tree.slowing.slowdown import Slowdown
+
+HEALTHY, CHANGED = 520, 400
+SIZES, PLACES = (0.05, 0.10, 0.20), ("tail", "product", "loop")
+_SECONDS = 240
+
+
+class Tail(nn.Module):
+    """Cheap operators, one after the other."""
+
+    work = 40
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """As often as there is work."""
+        for _ in range(self.work):
+            x = torch.tanh(x)
+        return x
+
+
+class Product(nn.Module):
+    """One matrix product of as many rows as there is work."""
+
+    work = 200
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x, self.weight = torch.randn(400, 192), torch.randn(192, 192)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """What comes in, and nearly nothing more."""
+        return x + 1e-9 * (self.x[: self.work] @ self.weight)[0, 0]
+
+
+class Loop(nn.Module):
+    """Python between two operators."""
+
+    work = 8000
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """What comes in."""
+        x = x + 1
+        for _ in range(self.work):
+            pass
+        return x - 1
+
+
+class Net(nn.Module):
+    """A transformer of one layer, and the layers that can change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model, self.tail, self.product, self.loop = Model(1, 64, 128), Tail(), Product(), Loop()
+
+    def forward(self, tokens: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """Scores of the next word."""
+        return self.loop(self.product(self.tail(self.model(tokens, cos, sin))))
+
+
+def main() -> None:
+    """Measure, and write the file after each run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=27)
+    parser.add_argument("--healthy", type=int, default=0, metavar="STEPS", help="of each of three programs")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/slower-live-cpu.json"))
+    given = parser.parse_args()
+    call(_built, seconds=600)
+    result: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
+    result["machine"] = described()
+    kinds = list(product(SIZES, PLACES))
+    for run in range(given.runs):
+        size, place = kinds[run % len(kinds)]
+        answer = call(partial(planted, place, size), seconds=_SECONDS)
+        print(json.dumps(answer), flush=True)
+        result.setdefault("planted", []).append(answer)
+        result["sums"] = {f"{size:.0%}": _summed(result["planted"], size) for size in SIZES}
+        given.out.write_text(json.dumps(result, indent=1) + "\n")
+    for name in ("mlp", "net", "resmlp") if given.healthy else ():
+        answer = call(partial(healthy, name, given.healthy), seconds=3_600)
+        print(json.dumps(answer), flush=True)
+        result.setdefault("healthy", []).append(answer)
+        given.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _built() -> dict[str, Any]:
+    native_build.load()
+    return {}
+
+
+def _summed(runs: list[dict[str, Any]], size: float) -> dict[str, Any]:
+    ended = [one for one in runs if one.get("size") == size]
+    delays = [one["steps_until_told"] for one in ended if one["steps_until_told"] is not None]
+    return {
+        "runs": len(ended),
+        "within_100_steps": sum(delay <= 100 for delay in delays),
+        "within_400_steps": len(delays),
+        "median_delay": median(delays) if delays else None,
+        "false_alerts": sum(len(one["false_alerts"]) for one in ended),
+    }
+
+
+def planted(place: str, size: float) -> dict[str, Any]:
+    """One run in which a layer begins to do more."""
+    net = _net()
+    layer = getattr(net, place)
+    step = _step(net)
+
+    def change(at: int, told: list[Slowdown]) -> bool:
+        if at == HEALTHY:
+            layer.work = round(layer.work * (1 + size))
+        return at < HEALTHY + CHANGED and not any(map(is_right, told))
+
+    def is_right(one: Slowdown) -> bool:
+        return one.at > HEALTHY and place in one.path
+
+    found = _followed(step, change)
+    right = [one for one in found["told"] if is_right(one)]
+    wrong = [one for one in found["told"] if not is_right(one)]
+    return {
+        "place": place,
+        "size": size,
+        "steps_until_told": right[0].at - HEALTHY if right else None,
+        "false_alerts": [" > ".join(one.path) for one in wrong],
+        **found["machine"],
+    }
+
+
+def healthy(name: str, steps: int) -> dict[str, Any]:
+    """One program to which nothing happens."""
+    step = _step(_net()) if name == "net" else PROGRAMS[name]("cpu")
+    found = _followed(step, lambda at, _: at < steps)
+    return {
+        "program": name,
+        "healthy_steps": steps,
+        "false_alerts": [" > ".join(one.path) for one in found["told"]],
+        **found["machine"],
+    }
+
+
+def _net() -> Net:
+    torch.manual_seed(0)
+    return Net()
+
+
+def _step(net: Net) -> Callable[[], None]:
+    optimizer = torch.optim.SGD(net.model.parameters(), lr=1e-4, foreach=False)
+    tokens, cos, sin = torch.randint(0, 128, (1, 8)), torch.randn(8, 16), torch.randn(8, 16)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        scores = net(tokens, cos, sin)
+        nn.functional.cross_entropy(scores.view(-1, 128), tokens.view(-1)).backward()
+        optimizer.step()
+
+    return step
+
+
+def _followed(step: Callable[[], None], more: Callable[[int, list[Slowdown]], bool]) -> dict[str, Any]:
+    """What is told of a program that goes on as long as `more`, which gets the number of each step and what was told."""
+    lookout._COST = 1e9  # type: ignore[attr-defined]
+    torch.set_num_threads(1)
+    for _ in range(10):
+        step()
+    load = [os.getloadavg()[0]]
+    waited = _waited()
+    begin, at = time.monotonic(), 0
+    told: list[Slowdown] = []
+    with lanewise.watch(way="native", on_slowdown=told.append, log=lambda _: None) as watcher:
+        while more(at, told):
+            step()
+            at += 1
+    seconds = time.monotonic() - begin
+    load.append(os.getloadavg()[0])
+    follows: Any = watcher._lookout
+    return {
+        "told": told,
+        "machine": {
+            "step_ms": round(1e3 * seconds / at, 2),
+            "load": [round(one, 1) for one in load],
+            "waited_for_a_processor": round((_waited() - waited) / 1e9 / seconds, 3),
+            "blocks": follows.blocks,
+            "crowded_blocks": follows.crowded,
+        },
+    }
+
+
+def _waited() -> int:
+    """ns of this thread so far."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+
+
+if __name__ == "__main__":
+    main()
