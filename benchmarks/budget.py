@@ -44,7 +44,7 @@ from lanewise.tree.watching.start_up import with_start_up
 STRETCH_SECONDS = 0.1
 LEARNING_WINDOWS = 6
 """The first windows come often, which is paid once in a run of any length."""
-_MOST_OVERTIME = 20
+_MOST_OVERTIME = 100
 """Seconds beyond those asked for, after which a program is stopped."""
 RESAMPLES = 2000
 _STEPS = 8

@@ -1,6 +1,6 @@
 """How soon `watch` names a place that became slower, and how often it does so for nothing.
 
-    python -m benchmarks.slowdowns [--runs N] [--planted N] [--live STEPS] [--device cuda] [--out FILE]
+    python -m benchmarks.slowdowns [--runs N] [--planted N] [--noises NAME ...] [--live STEPS] [--device cuda] [--out FILE]
 
 Simulated programs of 50 places, each with its own kind of noise: `--runs` times 100,000 healthy steps, and `--planted`
 times 10 % more of a place that holds 5 % of the step. With `--live`, a real training step as well: so many healthy steps,
@@ -30,6 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--planted", type=int, default=100)
+    parser.add_argument("--noises", nargs="*", default=list(NOISES), choices=list(NOISES))
     parser.add_argument("--live", type=int, default=0, metavar="STEPS")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/slowdowns-cpu.json"))
@@ -37,7 +38,8 @@ def main() -> None:
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     result["machine"] = described()
     if given.runs or given.planted:
-        result["simulated"] = {name: simulated(name, given.runs, given.planted) for name in NOISES}
+        found = {name: simulated(name, given.runs, given.planted) for name in given.noises}
+        result["simulated"] = result.get("simulated", {}) | found
     if given.live:
         result["live"] = [*result.get("live", []), live(given.device, given.live)]
     given.out.write_text(json.dumps(result, indent=1) + "\n")

@@ -439,7 +439,7 @@ def test_the_command_prints_a_diff_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_options_behind_the_script_are_not_lost_silently(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("import torch\nx = torch.ones(3)\nx.item()\n")
+    (tmp_path / "a.py").write_text("import torch\nx = torch.ones(3)\nx.sum().item()\n")
     done = lanewise("fix", "a.py", "--apply", "--runs=2", cwd=tmp_path)
     assert "--apply --runs=2 went to the program" in done.stderr
     assert "nothing is written yet; --apply" in lanewise("fix", "a.py", "--epochs", 3, cwd=tmp_path).stderr
@@ -457,10 +457,10 @@ def test_the_diff_can_be_applied_with_patch(tmp_path: Path) -> None:
 def test_the_diff_is_in_the_bytes_and_under_the_path_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     files = {
-        "sub/a.py": "# coding: latin-1\nimport torch\nx = torch.ones(1)\nx.item()\nname = 'caf\u00e9'\n".encode(
+        "sub/a.py": "# coding: latin-1\nimport torch\nx = torch.ones(1)\nx.sum().item()\nname = 'caf\u00e9'\n".encode(
             "latin-1"
         ),
-        "sub/mark.py": "\ufeffimport torch\r\nx = torch.ones(1)\nx.item()\n".encode(),
+        "sub/mark.py": "\ufeffimport torch\r\nx = torch.ones(1)\nx.sum().item()\n".encode(),
     }
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
@@ -468,7 +468,7 @@ def test_the_diff_is_in_the_bytes_and_under_the_path_of_the_file(tmp_path: Path)
     for given, written in (("sub/a.py", "sub/a.py"), ("link.py", "sub/mark.py")):
         diff = lanewise_in_bytes("fix", given, cwd=tmp_path).stdout
         assert subprocess.run(["git", "apply", "-"], input=diff, cwd=tmp_path, check=False).returncode == 0
-        assert (tmp_path / written).read_bytes() == files[written].replace(b"x.item()\n", b"")
+        assert (tmp_path / written).read_bytes() == files[written].replace(b"x.sum().item()\n", b"")
 
 
 @pytest.mark.parametrize(
@@ -479,7 +479,7 @@ def test_the_diff_is_in_the_bytes_and_under_the_path_of_the_file(tmp_path: Path)
             "\ufeffimport torch\r\nx = torch.ones(1)\r\ny = 1".encode(),
         ),
         (
-            "# coding: latin-1\nimport torch\n\f\nx = torch.ones(1)\nx.item()\ny = 'é'\n".encode("latin-1"),
+            "# coding: latin-1\nimport torch\n\f\nx = torch.ones(1)\nx.sum().item()\ny = 'é'\n".encode("latin-1"),
             "# coding: latin-1\nimport torch\n\f\nx = torch.ones(1)\ny = 'é'\n".encode("latin-1"),
         ),
     ],

@@ -78,6 +78,13 @@ def test_every_edit_has_twenty_traps(name: str) -> None:
     assert (name in SAFE) == (name not in NEVER)
 
 
+def test_the_documents_say_how_many_programs_there_are() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "appendix" / "fix-measured.md").read_text()
+    said = [line for line in text.splitlines() if line.startswith("| `") and line.strip("| ").split("`")[1] in EDITS]
+    kinds = (TRAPS, NONE, SAFE)
+    assert said == [f"| `{name}` | {' | '.join(str(len(kind.get(name, {}))) for kind in kinds)} |" for name in EDITS]
+
+
 @pytest.mark.parametrize(("name", "case", "text"), flat(SAFE))
 def test_an_edit_whose_ground_is_proven_is_offered_and_changes_nothing(
     name: str, case: str, text: str, monkeypatch: pytest.MonkeyPatch

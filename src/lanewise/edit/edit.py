@@ -68,7 +68,8 @@ class Edit(cst.CSTTransformer):
     def offer(self, node: cst.CSTNode, what: str, *, safe: bool | None = None) -> bool:
         """Whether a change at a node of the original tree is to be made; it is remembered if so."""
         line, _ = self.names.lines(node)
-        one = self._wanted(Suggestion(self.name, line, what, self.safe if safe is None else safe, self.answers), node)
+        safe = (self.safe if safe is None else safe) and not self.program.watching
+        one = self._wanted(Suggestion(self.name, line, what, safe, self.answers), node)
         if one is not None:
             self.found.append(one)
         return one is not None

@@ -6,7 +6,7 @@ import libcst as cst
 
 from lanewise.edit.analysis.whole_file import Program
 from lanewise.edit.edit import argument
-from lanewise.edit.torch_names import ELEMENTWISE, MAKERS, METHODS, POINTWISE, RANDOM, REDUCTIONS
+from lanewise.edit.torch_names import ELEMENTWISE, JUMPS, MAKERS, METHODS, POINTWISE, RANDOM, REDUCTIONS
 
 __all__ = ["Operations", "only_torch"]
 
@@ -45,12 +45,13 @@ class Operations(cst.CSTVisitor):
 
     Attributes:
         pointwise, products: calls, those in a loop over a written range as often as it goes round. Reductions and views,
-            which a compiler fuses as well, are neither. most: rounds of a loop.
+            which a compiler fuses as well, are neither. most: rounds of a loop. jumps: operations in which a rounding may
+            show as a whole step.
         torch: operations that are certainly torch's. other: anything else. unproven: methods of what may be no tensor.
     """
 
     def __init__(self, program: Program) -> None:
-        self.pointwise = self.products = self.other = self.torch = self.unproven = 0
+        self.pointwise = self.products = self.other = self.torch = self.unproven = self.jumps = 0
         self.most = 1
         self._rounds = [1]
         self._program = program
@@ -124,6 +125,7 @@ class Operations(cst.CSTVisitor):
                 self.other += 1
                 return
             self.torch += 1
+            self.jumps += name in JUMPS
             self.pointwise += self._rounds[-1] * (name in POINTWISE)
             self.products += self._rounds[-1] * (name in _PRODUCTS)
         elif full not in _PLAIN and not full.startswith("math."):
@@ -131,6 +133,7 @@ class Operations(cst.CSTVisitor):
 
     def _method(self, name: str, of: cst.BaseExpression) -> None:
         value = self._program.values.of(of)
+        self.jumps += name in JUMPS
         if value.known and not value.tensor:
             self.other += 1
         elif name in POINTWISE:
@@ -145,6 +148,7 @@ class Operations(cst.CSTVisitor):
         what = self._program.values.of(node).what
         if what in ("number", "text", "list"):
             return
+        self.jumps += isinstance(node.operator, cst.FloorDivide | cst.Modulo)
         if isinstance(node.operator, cst.MatrixMultiply):
             self.products += self._rounds[-1]
         else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "BLOCKS", "DTYPES", "ELEMENTWISE", "KEEP_RANK", "LAYERS", "MAKERS", "METHODS", "POINTWISE", "RANDOM", "REDUCTIONS",
-    "words",
+    "BLOCKS", "DTYPES", "ELEMENTWISE", "JUMPS", "KEEP_RANK", "LAYERS", "LOSSES", "MAKERS", "METHODS", "POINTWISE",
+    "RANDOM", "REDUCTIONS", "WHOLE", "words",
 ]  # fmt: skip
 
 _FUNCTIONAL = "torch.nn.functional"
@@ -73,6 +73,18 @@ REDUCTIONS = _named(
     _FUNCTIONAL,
 )
 """Functions that give one tensor, of whatever rank."""
+
+WHOLE = words("sum mean std var norm prod amax amin argmax argmin all any count_nonzero")
+"""Functions and methods that give one value where no dimension is named."""
+
+_LOSSES = "cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy kl_div"
+LOSSES = _named(f"{_LOSSES} binary_cross_entropy_with_logits", _FUNCTIONAL) | _named(
+    "CrossEntropyLoss MSELoss NLLLoss L1Loss BCELoss BCEWithLogitsLoss", "torch.nn"
+)
+"""Functions and layers that give one value unless a `reduction` is named."""
+
+JUMPS = words("floor ceil round sign trunc frac remainder fmod")
+"""Operations in which a rounding before them may show as a whole step."""
 
 METHODS = words(
     "cuda cpu contiguous detach clone transpose swapaxes requires_grad_ softmax log_softmax masked_fill flip roll cumsum "

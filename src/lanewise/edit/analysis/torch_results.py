@@ -10,7 +10,7 @@ import libcst as cst
 
 from lanewise.edit.analysis.imported_names import Names
 from lanewise.edit.analysis.known_value import NUMBER, OPPOSITE, UNKNOWN, Value, broadcast, item_of, joined
-from lanewise.edit.torch_names import BLOCKS, ELEMENTWISE, KEEP_RANK, LAYERS, MAKERS, METHODS, REDUCTIONS
+from lanewise.edit.torch_names import BLOCKS, ELEMENTWISE, KEEP_RANK, LAYERS, LOSSES, MAKERS, METHODS, REDUCTIONS, WHOLE
 
 __all__ = ["TorchResults"]
 
@@ -55,14 +55,14 @@ class TorchResults:
         if full in BLOCKS:
             return Value("list", item=Value("tensor"))
         if full.startswith("torch.nn.functional."):
-            rank = first.rank if full in KEEP_RANK else None
+            rank = 0 if full in LOSSES and _reduced(node) else first.rank if full in KEEP_RANK else None
             return Value("tensor", rank, "float") if full in ELEMENTWISE | KEEP_RANK | REDUCTIONS else UNKNOWN
         if full in MAKERS:
             return self._made(node, name)
         if full in ELEMENTWISE:
             return replace(broadcast([self._of(a.value) for a in node.args if a.keyword is None]), host=False)
         if full in REDUCTIONS:
-            return Value("tensor")
+            return Value("tensor", 0 if name in WHOLE and len(node.args) == 1 and first.tensor else None)
         return UNKNOWN
 
     def _made(self, node: cst.Call, name: str) -> Value:
@@ -137,7 +137,7 @@ class TorchResults:
             kept = moved.mask if name in ("cuda", "cpu", "contiguous", "detach", "clone", "requires_grad_") else ""
             return replace(moved, mask=OPPOSITE[of.mask] if name == "logical_not" and of.dtype == "bool" else kept)
         if f"torch.{name}" in REDUCTIONS:
-            return Value("tensor", None, of.dtype)
+            return Value("tensor", 0 if name in WHOLE and not node.args else None, of.dtype)
         if name in ("max", "min", "median") and not node.args:
             return Value("tensor", 0, of.dtype)  # with a dimension it is a pair
         if name.endswith("_") and not name.endswith("__"):
@@ -147,6 +147,8 @@ class TorchResults:
     def layer(self, module: Value, node: cst.Call) -> Value:
         """What a module of torch gives when it is called."""
         first = self._of(node.args[0].value) if node.args else UNKNOWN
+        if module.kind in LOSSES and module.made is not None and _reduced(module.made):
+            return Value("tensor", 0, "float")
         if module.kind in LAYERS:
             return Value("tensor", first.rank if module.kind in KEEP_RANK else None, "float")
         if module.kind == "torch.nn.Sequential" and module.made is not None:
@@ -154,6 +156,12 @@ class TorchResults:
             if len(layers) == len(module.made.args) and all(one.kind in LAYERS for one in layers):
                 return Value("tensor", dtype="float")
         return UNKNOWN
+
+
+def _reduced(loss: cst.Call) -> bool:
+    """Whether a loss, or its layer, gives one value: nothing is said of how it is reduced."""
+    more = ("reduction", "reduce", "size_average")
+    return not any(arg.star or (arg.keyword is not None and arg.keyword.value in more) for arg in loss.args)
 
 
 def _is_one(node: cst.CSTNode) -> bool:

@@ -28,6 +28,13 @@ TWICE = words(
 """Words of programs that differentiate more than once, or in another way than by one backward pass."""
 
 
+_WATCHING = words(
+    "TorchDispatchMode TorchFunctionMode BaseTorchFunctionMode __torch_dispatch__ __torch_function__ FlopCounterMode "
+    "settrace setprofile addGlobalCallback grad_fn next_functions counters explain"
+)
+"""Words of programs that look at which operations are run."""
+
+
 class Program:
     """One parsed file.
 
@@ -36,12 +43,14 @@ class Program:
         words: all names, attributes and keywords in it, and texts that are names.
         closed: whether it imports nothing but torch, NumPy and the standard library, finds nothing by its name as text,
             and is used by no other file: then what cannot be read in it does not happen.
+        watching: whether it may look at which operations are run: every edit shows then.
     """
 
     def __init__(self, wrapper: MetadataWrapper, *, alone: bool = True) -> None:
         self.names = Names(wrapper)
         self.values = Values(self.names)
         self.words = frozenset(_words(wrapper.module))
+        self.watching = bool(self.words & _WATCHING)
         self.closed = alone and not (_imports(wrapper.module) - _KNOWN) and not self.words & (_BY_NAME - {"eval"})
         self.closed = self.closed and not any(
             self.names.full(call) == "builtins.eval" for call in m.findall(wrapper.module, m.Call())

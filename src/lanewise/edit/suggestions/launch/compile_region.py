@@ -48,7 +48,7 @@ class CompileRegion(Edit):
         few = counted.pointwise < least or (counted.products and counted.most == 1)
         if counted.other or not counted.torch or few or self.program.says(TWICE):
             return updated_node
-        safe = not layer and counted.unproven == 0 and self._is_known(original_node)
+        safe = not layer and counted.unproven == 0 and counted.jumps == 0 and self._is_known(original_node)
         compile_ = self.written("torch.compile", original_node)
         name = owner.name.value if owner is not None else original_node.name.value
         what = f"{name} is a chain of small operations, each launched by itself"

@@ -12,6 +12,8 @@ __all__ = ["CastOnce"]
 
 _METHODS = ("half", "bfloat16", "float", "double")
 _CHANGES = ("backward", "optim", "requires_grad", "requires_grad_", "Parameter", "data", "out")
+_IDENTITY = ("id", "data_ptr", "is_same", "untyped_storage", "catch_warnings")
+"""With these it shows that the copies are one, or that a warning comes once."""
 
 
 class CastOnce(Edit):
@@ -33,7 +35,11 @@ class CastOnce(Edit):
             if isinstance(call, cst.Call) and name and self.names.function(call) is self.names.function(original_node):
                 owner = text_of(cst.ensure_type(call.func, cst.Attribute).value)
                 what = f"{owner} is cast in every round of the loop, and never changes"
-                safe = self.program.closed and not self.program.writes_in_place() and not self.program.says(_CHANGES)
+                safe = (
+                    self.program.closed
+                    and not self.program.writes_in_place()
+                    and not self.program.says(_CHANGES + _IDENTITY)
+                )
                 if not self.program.says((name,)) and self.offer(call, what, safe=safe):
                     once[text_of(call)] = name
         if not once:

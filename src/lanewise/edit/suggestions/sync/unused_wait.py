@@ -6,6 +6,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from lanewise.edit.analysis.imported_names import text_of
+from lanewise.edit.analysis.known_value import Value
 from lanewise.edit.analysis.pure import Purity
 from lanewise.edit.edit import Edit, emptied, method_call
 
@@ -36,6 +37,16 @@ _WAITED_FOR = (
     "async_op",
 )
 """With these a read may be what makes something else be done in time."""
+_WITHOUT_VALUES = (
+    "meta",
+    "is_meta",
+    "FakeTensorMode",
+    "to_sparse",
+    "sparse_coo_tensor",
+    "sparse_csr_tensor",
+    "_assert_async",
+)
+"""With these a tensor may have no values, or none that can be read."""
 
 
 class UnusedWait(Edit):
@@ -79,7 +90,8 @@ class UnusedWait(Edit):
         if (own and not value.tensor) or self._timed(original):
             return updated
         pure = Purity(self.program).expression(of)
-        safe = value.tensor and not self.tried(original) and not self.program.says(_WAITED_FOR)
+        waited = self.tried(original) or self.program.says((*_WAITED_FOR, *_WITHOUT_VALUES))
+        safe = value.tensor and not waited and self._succeeds(cst.ensure_type(original.body[0], cst.Expr).value, value)
         if not pure and not value.tensor:
             return updated  # what is computed has to stay, and that it can stay by itself is not known
         if not self.offer(
@@ -89,6 +101,10 @@ class UnusedWait(Edit):
         if pure:
             return cst.RemoveFromParent()
         return updated.with_changes(body=[cst.Expr(of)])
+
+    def _succeeds(self, read: cst.BaseExpression, of: Value) -> bool:
+        """Whether the read cannot be what ends the program: `item` does for several values, `numpy` for many types."""
+        return method_call(read, "tolist") is not None or (method_call(read, "item") is not None and of.rank == 0)
 
     def leave_If(self, original_node: cst.If, updated_node: cst.If) -> cst.If | cst.RemovalSentinel:  # noqa: N802
         return cst.RemoveFromParent() if emptied(updated_node) and not emptied(original_node) else updated_node

@@ -68,6 +68,9 @@ class OptimizerFlags(Edit):
             if isinstance(one, cst.SimpleString) and not isinstance(self.names.parent(one), cst.DictElement)
         ):
             return True
+        groups = m.findall(self.names.module, m.Attribute(attr=m.Name("param_groups")))
+        if not all(map(self._reads_others, groups)):
+            return True
         line = self.names.parent(call)
         names = [one.target for one in line.targets] if isinstance(line, cst.Assign) else []
         for name in names:
@@ -77,3 +80,23 @@ class OptimizerFlags(Edit):
                 if isinstance(whole, cst.FormattedStringExpression) or (whole and self.names.full(whole) in _SHOW):
                     return True
         return False
+
+    def _reads_others(self, groups: cst.CSTNode) -> bool:
+        """Whether of `param_groups` nothing is read but values by name: `group["lr"]`, in a loop or of one group."""
+        around = self.names.parent(groups)
+        if isinstance(around, cst.For | cst.CompFor) and isinstance(around.target, cst.Name):
+            whole = around if isinstance(around, cst.For) else self.names.parent(around)
+            reads = m.findall(whole, m.Name(around.target.value)) if whole is not None else []
+            return all(one is around.target or self._by_name(one) for one in reads)
+        if isinstance(around, cst.Arg):
+            call = self.names.parent(around)
+            return call is not None and self.names.full(call) == "builtins.len"
+        return isinstance(around, cst.Subscript) and around.value is groups and self._by_name(around)
+
+    def _by_name(self, group: cst.CSTNode) -> bool:
+        around = self.names.parent(group)
+        return (
+            isinstance(around, cst.Subscript)
+            and around.value is group
+            and m.matches(around.slice[0].slice, m.Index(m.SimpleString()))
+        )
