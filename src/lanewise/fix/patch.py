@@ -80,7 +80,7 @@ class _Recent(NamedTuple):
         call, process, key = self.known.call, self.known.process, self.known.key
         if self.among is not None:
             return call.take_same(process, key, self.still, _in_compiler, self.among)
-        look = self.look if call.may_be_same() else None
+        look = self.look if call.may_be_same(self.still) else None
         return call.take_first(process, key, self.still, _in_compiler, look)
 
 

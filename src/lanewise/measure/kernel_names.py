@@ -6,6 +6,7 @@ Tokens and their readings come from trace-format section 10. A name that says no
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["COMMUNICATION", "FAMILIES", "family", "short_name", "tensor_cores"]
 
@@ -109,10 +110,14 @@ _MATRIX = _lower_case(r"gemm|gemv|conv|nvjet|xmma|cutlass|wgrad|dgrad|fprop|matm
 # Functions that run whatever they are given: what they do stands among their template arguments.
 _GENERIC = frozenset({"foreach", "reduction", "pointwise", "other"})
 
+# Ranks of a job run the same kernels.
+_REMEMBERED = 4096
+
 # Namespaces that say nothing of what is in them, though they sound like it.
 _NAMESPACES = re.compile(r"\bfbgemm\w*::")
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def family(name: str) -> str:
     """Family of a kernel, one of FAMILIES: that of the function itself where its own name tells, and not that of a
     namespace, an argument or a template argument."""

@@ -26,6 +26,7 @@ __all__ = [
     "FAR_SLOWER",
     "LEFT_OF_FRAMES",
     "LITTLE",
+    "TYPICAL",
     "USUAL_CLOCKS",
     "Costs",
     "scaled_to",
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 # Of the same stretch in several steps, what counts.
-_TYPICAL = 0.25
+TYPICAL = 0.25
 # A host slower by this share that makes the step longer by less than half of it is not what binds it.
 LITTLE = 0.05
 # A host that is slower by this factor is slower than any that was seen: what it does not lengthen, the host does not bind.
@@ -163,7 +164,7 @@ def _typical(graph: StepGraph, work: np.ndarray, unusual: np.ndarray | None, *, 
     for steps in alike.values():
         if len(steps) > 1:
             nodes = np.stack(steps)
-            result[nodes] = np.minimum(work[nodes], np.quantile(work[nodes], _TYPICAL, axis=0))
+            result[nodes] = np.minimum(work[nodes], np.quantile(work[nodes], TYPICAL, axis=0))
     if unusual is not None:
         keeps = unusual[np.clip(graph.step, 0, graph.steps - 1)]
         result = np.where(keeps, work, result)

@@ -110,6 +110,16 @@ def test_a_loop_of_short_calls_is_its_operator_and_not_python(
     assert "300 of them instead of 5" in described(main)
 
 
+@pytest.mark.parametrize(
+    ("context", "typical"), [(Context("operator", "aten::add_"), 6.0), (Context("sleep", "sleep"), 7.0)]
+)
+def test_a_host_that_was_slow_in_half_of_the_steps_counts_with_the_others(context: Context, typical: float) -> None:
+    """As the replay has it; what the host does in one piece takes what it mostly takes."""
+    time_ns = [round(ms * 1e6) for ms in (6, 7, 6, 7, 6, 11, 11, 11, 11)]
+    assert ContextTime(context, time_ns, 1.0).typical_ns == typical * 1e6
+    assert ContextTime(context, [], 1.0).typical_ns == 0.0
+
+
 def test_the_order_of_the_ranks_does_not_matter() -> None:
     ranks = job_summaries(PIPELINE)
     assert compare_ranks(ranks[::-1]).more_ns.tolist() == compare_ranks(ranks).more_ns.tolist()

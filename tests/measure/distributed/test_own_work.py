@@ -43,7 +43,7 @@ def test_a_pause_between_operators_is_python_between_them() -> None:
     assert one(work_of(b), "python", name="aten::mm", until="aten::add") == pytest.approx(3000, rel=0.01)
 
 
-@pytest.mark.parametrize(("each_us", "left"), [(1.0, 0.4), (1.9, 0.4), (3.0, 0.5), (10.0, 0.61)])
+@pytest.mark.parametrize(("each_us", "left"), [(1.0, 0.38), (1.9, 0.38), (3.0, 0.5), (10.0, 0.61)])
 def test_of_calls_as_short_as_their_rows_cost_less_is_left(each_us: float, left: float) -> None:
     b = TraceBuilder()
     for _ in range(4):
@@ -52,6 +52,23 @@ def test_of_calls_as_short_as_their_rows_cost_less_is_left(each_us: float, left:
                 with b.op("aten::add_", head=each_us - 1.0, tail=1.0):
                     pass
     assert one(work_of(b), "operator", name="aten::add_") == pytest.approx(100 * each_us * left, rel=0.01)
+
+
+def test_a_loop_is_as_dense_as_its_calls_those_in_them_and_the_time_between_are_together() -> None:
+    """Each call alone is longer than its own row costs twice; what records all that is in it costs three times as much."""
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(100):
+                with b.op("aten::add_", head=2.0, tail=2.0):
+                    for _ in range(4):
+                        with b.op("aten::to", head=0.5, tail=0.0):
+                            pass
+                b.wait(2.0)
+    work = work_of(b)
+    assert one(work, "operator", name="aten::add_") == pytest.approx(100 * 4.0 * 0.38, rel=0.01)
+    assert one(work, "copy", name="aten::to") == pytest.approx(400 * 0.5 * 0.38, rel=0.01)
+    assert one(work, "python", name="aten::add_", until="aten::add_") == pytest.approx(100 * 2.0 * 0.38, rel=0.05)
 
 
 def test_a_wait_for_the_device_is_no_work() -> None:

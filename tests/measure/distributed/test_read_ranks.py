@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lanewise.errors import UsageError
+from lanewise.errors import InputError
 from lanewise.measure.distributed.gathering import processes
 from lanewise.measure.distributed.gathering import rank_worker as module
 from lanewise.measure.distributed.gathering.read_ranks import read_ranks
@@ -32,7 +32,7 @@ def unread(*_: object, **__: object) -> None:
 
 def test_a_trace_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = read_ranks([str(folder)])
-    monkeypatch.setattr(module, "read", unread)
+    monkeypatch.setattr(module, "read_recorded", unread)
     assert read_ranks([str(folder)]) == first
     assert [rank.file for rank in first.ranks] == sorted(path.name for path in folder.iterdir())
 
@@ -44,7 +44,7 @@ def test_another_name_is_the_same_trace_and_another_content_is_not(
     moved = folder.rename(folder.with_name("moved"))
     (moved / before.ranks[0].file).rename(moved / "first.json.gz")
     with monkeypatch.context() as patched:
-        patched.setattr(module, "read", unread)
+        patched.setattr(module, "read_recorded", unread)
         assert read_ranks([str(moved)]).ranks[0].file == "first.json.gz"
         (moved / "first.json.gz").write_bytes((moved / "first.json.gz").read_bytes() + gzip.compress(b"\n"))
         with pytest.raises(AssertionError, match="read again"):
@@ -76,5 +76,5 @@ def test_missing_ranks_are_known_by_the_size_of_the_job(folder: Path) -> None:
 
 def test_a_process_that_dies_costs_only_its_ranks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes.sys, "executable", "/bin/false")
-    with pytest.raises(UsageError, match="the process that read it ended"):
+    with pytest.raises(InputError, match="the process that read it ended"):
         read_ranks([str(folder)], cache=False, workers=2)

@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from lanewise.measure.core import Core
+from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.late_ranks import Excess, compare_ranks
 from lanewise.measure.distributed.own_work import Context
 from lanewise.measure.distributed.rank_summary import summarise
 from lanewise.measure.distributed.together.matched_communications import match
 from lanewise.measure.distributed.without_late import Delay, Timed, as_timed, delay_of, delays_of
+from lanewise.replay.simulate import simulate
 from lanewise.trace.reader import read
 from tests.support.builder import TraceBuilder
 from tests.support.corpus import REPOSITORY
@@ -80,13 +82,14 @@ def short_calls(b: TraceBuilder) -> None:
             pass
 
 
-@pytest.mark.parametrize(("plant", "scales"), [(asleep, False), (operators, True), (short_calls, False)])
+@pytest.mark.parametrize(("plant", "scales"), [(asleep, False), (operators, True), (short_calls, True)])
 def test_a_timed_step_says_what_recording_cost_the_host(plant: Callable[[TraceBuilder], None], scales: bool) -> None:
     """A host that recording costs less or more than usual: its replay takes what was timed, asleep it is as long."""
     cores = [busy(0, 0, plant), busy(1, 1, plant)]
     job = compare_ranks([summarise(core) for core in cores])
     (late,) = job.late
     computed = delay_of(cores[1], late, 1.0)
+    assert computed.step_ns - computed.gain_ns == pytest.approx(simulate(by_itself(cores[0]).graph).step_ns, rel=0.05)
     timed_ns = 1.3 * computed.step_ns
     delay = delay_of(cores[1], late, 1.0, timed=Timed(timed_ns))
     (mine,) = as_timed(job, delay).late

@@ -37,8 +37,9 @@ _BY_VALUE = (int, float, str, bytes, torch.device)
 _WHOLE = (torch.nn.Module, torch.optim.Optimizer)
 _MOST = 500
 """Tensors and other values of a call that are written out."""
-_MANY = 3
-"""Tensors that are the same in every call, from which on it is faster to find that out than what they are."""
+_MANY, _MANY_ALONE = 3, 5
+"""Tensors that are the same in every call, from which on it is faster to find that out than what they are: where much of
+memory is read anyway, and where it is not."""
 
 
 class _Line(NamedTuple):
@@ -119,9 +120,9 @@ class KnownCall:
         called = Questions(["if in_compiler(): return self.run(args, kwargs)"], {"in_compiler": in_compiler})
         return function("self, *args, **kwargs", [called, *asked], [*count, *self._call], key=key)
 
-    def may_be_same(self) -> bool:
+    def may_be_same(self, still: Still) -> bool:
         """Whether there are so many tensors that it is worth finding out which are the same in every call."""
-        return len(self._parts.tensors) >= _MANY
+        return len(self._parts.tensors) >= (_MANY if still.reads_many() else _MANY_ALONE)
 
     def among(self, args: Any, kwargs: Any, before: Among | None) -> Among | None:
         """Those of a call of this kind that are to be the same in the next one: all that can, or that were before, too."""

@@ -65,14 +65,22 @@ class Still:
     def _asked(self) -> Callable[[], Any]:
         return function("", [self.questions], ["return True"])
 
+    def reads_many(self) -> bool:
+        """Whether so much of memory is read that a few words more cost next to nothing."""
+        return _at_once(self._words)
+
     def holds(self) -> bool:
         """Whether nothing has."""
         return self._asked() is True
 
 
+def _at_once(words: Words) -> bool:
+    return words.unit != WORD or len(words.starts) > _FEW
+
+
 def _ask_words(words: Words, seen: bytes) -> Questions:
     count = len(words.starts)
-    if words.unit != WORD or count > _FEW:
+    if _at_once(words):
         names = {"words": words.array, "at": words.at, "seen": seen}
         return Questions([f"if words[at].tobytes() != seen: {NO}"], names)
     names: dict[str, Any] = {f"word{at}": c_uint64.from_address(place) for at, place in enumerate(words.starts)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,12 @@ from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lanewise.measure.core import Core
     from lanewise.trace.intervals import Union
 
-__all__ = ["Context", "OwnWork", "Pieces", "device_contexts", "host_collectives", "own_work"]
+__all__ = ["Context", "OwnWork", "Pieces", "device_contexts", "host_collectives", "in_one_piece", "own_work"]
 
 _CALLS = (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
 _HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc):(?!\s*$)")
@@ -35,6 +37,9 @@ _LOADER = re.compile(r"DataLoader")
 _STEP = re.compile(r"^ProfilerStep#\d+$")
 _NUMBER = re.compile(r" \d+$")
 _COPY = re.compile(r"^(?:aten::(?:copy_|_to_copy|to|clone|contiguous)|(?:cuda|hip)Memcpy)")
+_ONE_NS = 200_000
+"""A stretch of the host this long without a row in it takes as long while it is recorded: sleep, other code, a loader."""
+
 _COLLECTS = re.compile(r"^(?:collect$|collect \()")
 
 
@@ -88,15 +93,22 @@ class Pieces:
     """Own time of one host line.
 
     Attributes:
-        line: which. start: when each stretch begins. context: in which it is. spent: its ns without the profiler.
+        line: which. start: when each stretch begins. context: in which it is. length: its ns as recorded.
+        spent: its ns without the profiler.
         outer: name of the outermost operator around a call, -1 for a call in none and for what is no call.
     """
 
     line: int
     start: np.ndarray
     context: np.ndarray
+    length: np.ndarray
     spent: np.ndarray
     outer: np.ndarray
+
+
+def in_one_piece(context: Context, time_ns: float, count: float) -> bool:
+    """Whether it is code that takes as long whatever recording costs, as there are hardly any rows in it."""
+    return context.kind in ("python", "sleep", "collection", "loader") and time_ns >= _ONE_NS * max(count, 1.0)
 
 
 def host_collectives(core: Core) -> np.ndarray:
@@ -167,9 +179,9 @@ def _host(core: Core, contexts: dict[Context, int]) -> tuple[list[Pieces], list[
             stretches = _without_waits(core, stretches, spans)
         nodes = np.flatnonzero(graph.lane == line)
         stretches = stretches.cut(np.unique(np.concatenate((begins, graph.begin[nodes]))))
-        start, outer, rows = _rows_of(core, stretches, begins, aside if line == 0 else None, contexts)
+        start, length, outer, rows = _rows_of(core, stretches, begins, aside if line == 0 else None, contexts)
         found.append(rows)
-        pieces.append(Pieces(line, start, rows[1], rows[2], outer))
+        pieces.append(Pieces(line, start, rows[1], length, rows[2], outer))
     return pieces, found
 
 
@@ -194,10 +206,10 @@ _PAUSE_NS = 100_000
 """A pause between operators that is shorter is no wait for a collective on the CPU, though one may run beside it."""
 
 
-_DENSE, _LEFT_OF_DENSE = 2.0, 0.4
-"""Rows that usually cost so many times what they take here, and the share of it that is left: of short calls inside each
-other, recording makes up more than of others (a loop of `add_` on an H200's host took 7.1 and 8.2 ms while it was recorded
-and 2.9 and 3.2 ms otherwise)."""
+_DENSE, _LEFT_OF_DENSE = 2.0, 0.38
+"""Calls whose rows usually cost so many times what they take here, with the calls in them and the time between them, and
+the share of it that is left: recording makes up more of them than of others (in five jobs on H200s' hosts, loops of `add_`
+took 2.1 to 2.8 times as long while they were recorded)."""
 
 
 _MOMENT_NS = 30_000
@@ -228,7 +240,7 @@ def _without_waits(core: Core, stretches: Stretches, spans: np.ndarray) -> Stret
 
 def _rows_of(
     core: Core, stretches: Stretches, begins: np.ndarray, aside: Union | None, contexts: dict[Context, int]
-) -> tuple[np.ndarray, np.ndarray, _Rows]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, _Rows]:
     trace = core.trace
     row = stretches.row
     known = row >= 0
@@ -290,9 +302,13 @@ def _rows_of(
     price[trace.kind == Kind.PYTHON] = COSTS.frame
     # Part of what a row costs falls before its beginning and after its end.
     cost = np.where(first, price[safe[chosen]], np.where(gap[chosen], COSTS.operator, 0.0))
-    spent = _less(length[chosen], cost, step, number[column], python[chosen], len(begins), len(contexts))
+    # A call, those in it, and what lies between it and the next one of a loop are as dense as they are together.
+    called = np.where(calls, named(outer), np.where(loops, named(before), -1))[chosen]
+    _, together = np.unique(combined(step, called, keys[3]), return_inverse=True)
+    together = np.where(called >= 0, together, -1)
+    spent = _less(length[chosen], cost, step, number[column], together, python[chosen], len(begins), len(contexts))
     around = np.where(calls & (outer != safe), named(outer), -1)[chosen]
-    return stretches.start[chosen], around, (step, number[column], spent, count)
+    return stretches.start[chosen], length[chosen], around, (step, number[column], spent, count)
 
 
 def _less(
@@ -300,20 +316,30 @@ def _less(
     cost: np.ndarray,
     step: np.ndarray,
     column: np.ndarray,
+    together: np.ndarray,
     python: np.ndarray,
     steps: int,
     columns: int,
 ) -> np.ndarray:
-    """Time less what recording cost: so much for each row, and at most a share of what a context takes in a step."""
+    """Time less what recording cost: so much for each row, and at most a share of what a context takes in a step.
+
+    `together` numbers the stretches of a step that one call and those in it take, -1 for what is in none.
+    """
     place = step * columns + column
     total = np.bincount(place, weights=length, minlength=steps * columns)
     price = np.bincount(place, weights=cost, minlength=steps * columns)
     frames = np.zeros(steps * columns, dtype=bool)
     frames[place[python]] = True
-    least = np.where(price > _DENSE * total, _LEFT_OF_DENSE, COSTS.left)
-    left = np.maximum(total - price, np.where(frames, LEFT_OF_FRAMES, least) * total)
+    dense = together >= 0
+    dense[dense] = _is_dense(together[dense], length[dense], cost[dense])
+    least = np.bincount(place, weights=length * np.where(dense, _LEFT_OF_DENSE, COSTS.left), minlength=steps * columns)
+    left = np.maximum(total - price, np.where(frames, LEFT_OF_FRAMES * total, least))
     share = np.divide(left, total, out=np.ones_like(total), where=total > 0)
     return length * share[place]
+
+
+def _is_dense(together: np.ndarray, length: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    return (np.bincount(together, weights=cost) > _DENSE * np.bincount(together, weights=length))[together]
 
 
 def _neighbours(call: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -359,7 +385,8 @@ def _device(core: Core, contexts: dict[Context, int]) -> tuple[list[_Rows], np.n
     nodes, work = nodes[~communication], work[~communication]
     if len(nodes) == 0:
         return [], np.empty(0, np.int64)
-    column = np.array([_number(contexts, one) for one in device_contexts(core, work)], dtype=np.int64)
+    found, of_work = device_contexts(core, work)
+    column = np.array([contexts.setdefault(one, len(contexts)) for one in found], dtype=np.int64)[of_work]
     step = np.clip(graph.step[nodes], 0, graph.steps - 1)
     spent = trace.duration[work].astype(np.float64)
     beside = covered(spinning, trace.start[work], trace.end[work]) > 0
@@ -373,25 +400,47 @@ def _device(core: Core, contexts: dict[Context, int]) -> tuple[list[_Rows], np.n
     return [(step, column, spent, np.ones(len(work)))], np.setdiff1d(column[beside], used)
 
 
-def _number(contexts: dict[Context, int], one: Context) -> int:
-    return contexts.setdefault(one, len(contexts))
-
-
-def device_contexts(core: Core, work: np.ndarray) -> list[Context]:
-    """Context of each device operation."""
+def device_contexts(core: Core, work: np.ndarray) -> tuple[list[Context], np.ndarray]:
+    """Contexts of device operations, and which of these each operation has."""
     trace = core.trace
-    size = _by_event(core, "kernel_args", ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"))
-    ways = _by_event(core, "copy_args", ("direction", "source", "destination"))
+    kernel = trace.kind[work] == Kind.KERNEL
+    sizes = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+    size, copied = (
+        _args(core, work, "kernel_args", sizes),
+        _args(core, work, "copy_args", ("direction", "source", "destination")),
+    )
+    given = [np.where(kernel, one, -1) for one in size.of_work] + [np.where(kernel, -1, one) for one in copied.of_work]
+    _, some, of_work = np.unique(combined(trace.name[work], kernel, *given), return_index=True, return_inverse=True)
     found: list[Context] = []
-    for event in work.tolist():
-        if trace.kind[event] == Kind.KERNEL:
-            found.append(Context("kernel", trace.name_of(event), inside="x".join(map(str, size.get(event, ())))))
+    for at in some.tolist():
+        name = trace.name_of(int(work[at]))
+        if kernel[at]:
+            found.append(Context("kernel", name, inside="x".join(size.texts(at))))
         else:
-            way = ways.get(event, ())
-            found.append(Context("copy", " ".join(map(str, way)) or trace.name_of(event), until="device"))
-    return found
+            found.append(Context("copy", " ".join(copied.texts(at)) or name, until="device"))
+    return found, of_work
 
 
-def _by_event(core: Core, table: str, columns: tuple[str, ...]) -> dict[int, tuple[object, ...]]:
+class _Args(NamedTuple):
+    """Arguments of device operations: the values that occur of each, and which of them each operation has, -1 for none."""
+
+    values: list[np.ndarray]
+    of_work: list[np.ndarray]
+
+    def texts(self, at: int) -> list[str]:
+        """Those of one operation."""
+        each = zip(self.values, self.of_work, strict=True)
+        return [str(values[which[at]]) for values, which in each if which[at] >= 0]
+
+
+def _args(core: Core, work: np.ndarray, table: str, columns: Sequence[str]) -> _Args:
     rows = core.trace[table]
-    return dict(zip(rows["event"].tolist(), zip(*(rows[name].tolist() for name in columns), strict=True), strict=True))
+    row = np.full(len(core.trace), -1, dtype=np.int64)
+    row[rows["event"]] = np.arange(len(rows["event"]))
+    at = row[work]
+    found = [np.unique(rows[name], return_inverse=True) for name in columns]
+    none = np.full(len(work), -1, dtype=np.int64)
+    return _Args(
+        [values for values, _ in found],
+        [np.where(at >= 0, which[np.maximum(at, 0)], -1) if len(which) else none for _, which in found],
+    )

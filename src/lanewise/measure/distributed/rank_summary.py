@@ -13,9 +13,10 @@ import numpy as np
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.communications import Communication, communications
-from lanewise.measure.distributed.own_work import Context, own_work
+from lanewise.measure.distributed.own_work import Context, in_one_piece, own_work
 from lanewise.measure.distributed.ranks import rank_of, world_in
 from lanewise.replay.simulate import simulate
+from lanewise.replay.undistort import TYPICAL
 from lanewise.trace.metadata import Recorded, from_metadata
 
 __all__ = ["ContextTime", "RankSummary", "summarise", "with_shared"]
@@ -44,11 +45,16 @@ class ContextTime(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def typical_ns(self) -> float:
-        """Median over the steps."""
-        ordered, middle = sorted(self.time_ns), len(self.time_ns) // 2
+        """What a step of it takes: the median, but of what the host does in many pieces the quicker steps' (`TYPICAL`), as
+        the replay has it: a host that is slow for a while is slower in all of it. Sleep and a loop of Python that calls
+        nothing are as long as they are."""
+        ordered = sorted(self.time_ns)
         if not ordered:
             return 0.0
-        return float(ordered[middle]) if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2.0
+        alone = self.context.on_device or in_one_piece(self.context, ordered[len(ordered) // 2], self.count)
+        at = (0.5 if alone else TYPICAL) * (len(ordered) - 1)
+        low = int(at)
+        return ordered[low] + (at - low) * (ordered[min(low + 1, len(ordered) - 1)] - ordered[low])
 
 
 class RankSummary(msgspec.Struct, frozen=True):
@@ -117,15 +123,16 @@ def summarise(core: Core) -> RankSummary:
     trace, graph = core.trace, core.graph
     work = own_work(core)
     recorded = from_metadata(trace.metadata)
+    columns = zip(
+        work.contexts,
+        np.rint(work.time.T).astype(np.int64).tolist(),
+        np.round(work.count.mean(axis=0), 2).tolist(),
+        work.shared.tolist(),
+        strict=True,
+    )
     contexts = [
-        ContextTime(
-            context,
-            np.rint(work.time[:, column]).astype(np.int64).tolist(),
-            round(float(work.count[:, column].mean()), 2),
-            bool(work.shared[column]),
-            work.called_in.get(context, ""),
-        )
-        for column, context in enumerate(work.contexts)
+        ContextTime(context, times, count, shared, work.called_in.get(context, ""))
+        for context, times, count, shared in columns
     ]
     first = _first_step(core)
     own_timed, behind = _timed(recorded)

@@ -16,22 +16,15 @@ import numpy as np
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.late_ranks import Excess, Job, Late
-from lanewise.measure.distributed.own_work import Context, OwnWork, device_contexts, own_work
+from lanewise.measure.distributed.own_work import Context, OwnWork, device_contexts, in_one_piece, own_work
 from lanewise.measure.distributed.together.matched_communications import Matched
 from lanewise.measure.distributed.together.next_latest import gain_of_job
 from lanewise.measure.distributed.together.replayed_together import RanksTogether
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
-from lanewise.replay.undistort import COSTS, FAR_SLOWER, LITTLE, USUAL_CLOCKS, slower
+from lanewise.replay.undistort import FAR_SLOWER, LITTLE, USUAL_CLOCKS, slower
 
 __all__ = ["Delay", "Timed", "as_timed", "delay_of", "delays_of"]
-
-_ONE_NS = 200_000
-"""A stretch of the host this long without a row in it takes as long while it is recorded: sleep, other code, a loader."""
-
-
-_SHORT, _MANY = 2.0, 50.0
-"""Calls are short if they take less than so many times what a row usually costs, and this many more of them are a loop."""
 
 _TOGETHER = 8
 """Stages of a pipeline that are replayed together: the late one and those next to it."""
@@ -105,13 +98,16 @@ def delay_of(
     graph = rank.graph
     share = {context: one.more_ns / one.mine_ns for one in late.excess for context in one.members}
     left, held = np.ones(len(graph)), np.zeros(len(graph), dtype=bool)
-    contexts = device_contexts(core, graph.event[rank.own])
-    left[rank.own] = [1.0 - share.get(one, 0.0) for one in contexts]
-    held[rank.own] = [_holds(one) for one in contexts]
-    # What is the rank's own is as long as it is said to be: many recorded frames in it make the graph think less of it.
+    contexts, of_own = device_contexts(core, graph.event[rank.own])
+    left[rank.own] = np.array([1.0 - share.get(one, 0.0) for one in contexts])[of_own]
+    held[rank.own] = np.array([_holds(one) for one in contexts], dtype=bool)[of_own]
+    # What is the rank's own is as long as it is said to be, and the rest is what is left of the recorded time: the graph
+    # thinks less of many recorded frames, and more of a loop of short calls.
     removed = _of_nodes(core, work, share)
-    removed += np.minimum(_of_held(core, graph.event[rank.own], 1.0 - left[rank.own]), graph.gap)
-    even = np.where(graph.on_host, np.maximum(graph.gap - removed, 0.0) / host_factor, graph.gap)
+    others = 1.0 - np.minimum(_of_nodes(core, work, share, recorded=True) / np.maximum(core.graph.gap, 1.0), 1.0)
+    held_up = np.minimum(_of_held(core, graph.event[rank.own], 1.0 - left[rank.own]), graph.gap)
+    even = np.where(graph.on_host, np.maximum(graph.gap * others - held_up, 0.0) / host_factor, graph.gap)
+    removed += held_up
     now = replace(graph, gap=even + removed)
     stays = _fixed(work) | {context for one in late.excess if _stays(one) for context in one.members}
     fixed = np.minimum(_of_nodes(core, work, dict.fromkeys(stays, 1.0)), now.gap)
@@ -250,25 +246,14 @@ def _times(one: Excess, factor: float) -> Excess:
 
 def _fixed(work: OwnWork) -> set[Context]:
     each = zip(work.contexts, np.median(work.time, axis=0).tolist(), work.count.mean(axis=0).tolist(), strict=True)
-    return {context for context, time, count in each if _is_fixed(context, time, count)}
+    return {context for context, time, count in each if in_one_piece(context, time, count)}
 
 
 def _stays(one: Excess) -> bool:
     """Whether what a rank does more in a context takes as long whatever recording costs."""
     # Without more rows than on the other ranks it is code that has none.
-    alone = one.mine_count <= one.others_count and _is_fixed(one.context, one.more_ns, 1.0)
-    return alone or _is_fixed(one.context, one.mine_ns, one.mine_count) or _is_short(one)
-
-
-def _is_fixed(context: Context, time_ns: float, count: float) -> bool:
-    return context.kind in ("python", "sleep", "collection", "loader") and time_ns >= _ONE_NS * max(count, 1.0)
-
-
-def _is_short(one: Excess) -> bool:
-    """Whether it is a loop of calls so short that recording makes up most of what they take in it: what is left of them is
-    a share of that, which the host's speed otherwise says nothing of."""
-    calls = one.context.kind in ("operator", "call") and one.mine_count - one.others_count >= _MANY
-    return calls and one.mine_ns < _SHORT * COSTS.operator * one.mine_count
+    alone = one.mine_count <= one.others_count and in_one_piece(one.context, one.more_ns, 1.0)
+    return alone or in_one_piece(one.context, one.mine_ns, one.mine_count)
 
 
 def _holds(context: Context) -> bool:
@@ -294,8 +279,8 @@ def _of_held(core: Core, event: np.ndarray, gone: np.ndarray) -> np.ndarray:
     return result
 
 
-def _of_nodes(core: Core, work: OwnWork, share: Mapping[Context, float]) -> np.ndarray:
-    """Host time of each node that goes, ns."""
+def _of_nodes(core: Core, work: OwnWork, share: Mapping[Context, float], *, recorded: bool = False) -> np.ndarray:
+    """Host time of each node that goes, ns: without the profiler, or as recorded."""
     graph = core.graph
     gone = np.array([share.get(context, 0.0) for context in work.contexts])
     result = np.zeros(len(graph))
@@ -303,5 +288,6 @@ def _of_nodes(core: Core, work: OwnWork, share: Mapping[Context, float]) -> np.n
         nodes = np.flatnonzero(graph.lane == pieces.line)
         at = np.searchsorted(graph.begin[nodes], pieces.start, side="right") - 1
         inside = at >= 0
-        np.add.at(result, nodes[at[inside]], (pieces.spent * gone[pieces.context])[inside])
+        spent = pieces.length if recorded else pieces.spent
+        np.add.at(result, nodes[at[inside]], (spent * gone[pieces.context])[inside])
     return result

@@ -23,6 +23,7 @@ from lanewise.trace.reading_losses import Reading
 __all__ = ["ChunkDecoder"]
 
 _MOST_MISSES = 4
+_RARE = frozenset(("collective_args", "triton_args"))
 
 
 class ChunkDecoder:
@@ -32,6 +33,8 @@ class ChunkDecoder:
         self._decoder = Decoder()
         self._misses = 0
         """Chunks in a row that had rare args in them."""
+        self._rare = False
+        """Whether the last one had collectives or Triton kernels in it: in a job of many ranks the next one has, too."""
 
     def decode(self, text: bytes) -> Batch | None:
         """A batch from whole rows separated by commas; None if the text is not that, in valid JSON."""
@@ -46,7 +49,9 @@ class ChunkDecoder:
             return self._lenient(text, reading)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        return self._decoder.batch(rows, reading, lambda numbers: loose_args(text, numbers))
+        batch = self._decoder.batch(rows, reading, lambda numbers: loose_args(text, numbers))
+        self._rare = not _RARE.isdisjoint(batch.tables)
+        return batch
 
     def batch(self, rows: Sequence[Row], args: Sequence[dict[str, Any]], reading: Reading) -> Batch:
         """A batch from rows that were made one by one, with the args of each."""
@@ -77,8 +82,8 @@ class ChunkDecoder:
         return rows
 
     def _common(self, text: bytes) -> Sequence[Row] | None:
-        """The rows if none has rare args. Where most chunks have some, this is soon not tried any more."""
-        if self._misses == _MOST_MISSES:
+        """The rows if none has rare args. Not tried where the last chunk had some, and soon no more where most have."""
+        if self._rare or self._misses == _MOST_MISSES:
             return None
         try:
             rows = decode_common_rows(text)
