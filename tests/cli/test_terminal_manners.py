@@ -112,7 +112,13 @@ def test_a_report_on_a_terminal(encoding: str, unit: str, other: str) -> None:
 def test_the_demo_says_something_before_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    assert any(on_a_terminal("-m", "lanewise", "demo", "mnist", encoding="utf-8")[1] < 2.0 for _ in range(5))
+
+    def first(*words: str) -> float:
+        return on_a_terminal(*words, encoding="utf-8")[1]
+
+    # Two seconds; on a machine that is busy with other things as many times what an interpreter takes that only prints.
+    bare = ("-c", "print(1)")
+    assert any(first("-m", "lanewise", "demo", "mnist") < max(2.0, 20 * first(*bare)) for _ in range(5))
 
 
 def completed(*words: str) -> list[str]:
