@@ -36,11 +36,11 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalls, "kernels_in", read)
 
 
-def slow() -> Trace:
+def slow(kernel: str = "row_sums") -> Trace:
     b = TraceBuilder()
     for _ in range(3):
         with b.step(), b.op("aten::sum"):
-            b.launch("row_sums", duration=300, grid=(64, 1, 1))
+            b.launch(kernel, duration=300, grid=(64, 1, 1))
             b.launch("other", duration=100)
     return b.build()
 
@@ -83,7 +83,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
             }
         )
     )
-    for name, trace in (("slow", slow()), ("stranger", TraceBuilder().build())):
+    for name, trace in (("slow", slow()), ("stranger", slow("column_sums"))):
         trees[name] = tmp_path / f"{name}.lwtree"
         save(build_tree(trace), trees[name])
 
