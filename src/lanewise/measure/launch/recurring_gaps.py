@@ -14,14 +14,12 @@ from lanewise.measure.group_keys import combined
 from lanewise.measure.launch.bubbles import loader_rows
 from lanewise.measure.launch.host_lanes import dispatching
 from lanewise.measure.launch.sequences import outer_operators
-from lanewise.replay.undistort import COSTS, LEFT_OF_FRAMES
+from lanewise.replay.undistort import COSTS, LEFT_OF_FRAMES, TYPICAL
 from lanewise.trace.intervals import covered, merge, union
 from lanewise.trace.schema import Kind
 
 __all__ = ["Gaps", "recurring_gaps"]
 
-# Of the gaps between the same operators, so many are at least as long as is said of them, as in `replay.undistort`.
-_TYPICAL = 0.25
 # What a gap takes that is the interpreter's and torch's way from one operator to the next: so many of all gaps are shorter.
 _USUAL = 0.25
 # So many times as long as what is usual in this program: its host may be slow, and its modules may be deep.
@@ -78,7 +76,7 @@ def recurring_gaps(facts: Core, *, from_ns: float, times_from: int) -> Gaps:
     chosen = [
         mine
         for one in np.flatnonzero(often & (longest >= least)).tolist()
-        if np.quantile(gaps.length[mine := at[number == one]], _TYPICAL) >= least
+        if np.quantile(gaps.length[mine := at[number == one]], TYPICAL) >= least
     ]
     # The last round of a loop has no operator behind it.
     names = [trace.name[events[mine[0]]] for mine in chosen]

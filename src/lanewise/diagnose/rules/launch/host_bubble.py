@@ -12,6 +12,7 @@ from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, Saving,
 from lanewise.diagnose.select import counted, per
 from lanewise.diagnose.what_if.gap_fixes import fix_of_gap
 from lanewise.measure.facts import Facts
+from lanewise.measure.group_keys import combined
 from lanewise.measure.launch.bubbles import LOADER, frame_of, host_bubbles
 from lanewise.measure.launch.recurring_gaps import Gaps, recurring_gaps
 from lanewise.measure.regime.python_functions import function_label
@@ -23,8 +24,6 @@ from lanewise.trace.schema import Kind
 from lanewise.tree.model import NodeKind, Phase
 
 _LONGEST_NAME = 60
-
-
 _PLACES = 8
 _FRAME = TableColumn("frame", "text", "innermost Python frame")
 
@@ -182,8 +181,8 @@ def host_bubble(
 def _add_up(facts: Facts, gaps: Gaps) -> Found:
     """Gaps that are short, and many."""
     trace, steps = facts.trace, facts.steady_count
-    operators = trace.name[gaps.before].astype(np.int64) * len(trace.names) + trace.name[gaps.after] * (gaps.after >= 0)
-    _, place, number = np.unique(operators, return_inverse=True, return_counts=True)
+    after = np.where(gaps.after >= 0, trace.name[gaps.after], -1)
+    _, place, number = np.unique(combined(trace.name[gaps.before], after), return_inverse=True, return_counts=True)
     spent = np.bincount(place, weights=gaps.length)
     rows: list[dict[str, Any]] = []
     frames: list[int] = []
@@ -191,11 +190,11 @@ def _add_up(facts: Facts, gaps: Gaps) -> Found:
         mine = np.flatnonzero(place == at)
         longest = mine[np.argmax(gaps.length[mine])]
         frames.append(frame_of(facts, int(gaps.start[longest]), int(gaps.end[longest])))
-        after = int(gaps.after[longest])
+        behind = int(gaps.after[longest])
         rows.append(
             {
                 "operator": f"{trace.name_of(int(gaps.before[longest]))}, "
-                + (trace.name_of(after) if after >= 0 else "end of the step"),
+                + (trace.name_of(behind) if behind >= 0 else "end of the step"),
                 "count": float(number[at]) / steps,
                 "duration": float(np.median(gaps.length[mine])),
                 "time": float(spent[at]) / steps,
