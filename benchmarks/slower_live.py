@@ -1,6 +1,6 @@
 """How soon `watch` names a place of a running program that begins to do more, and how often it does so for nothing.
 
-    python -m benchmarks.slower_live [--runs N] [--healthy STEPS] [--out FILE]
+    python -m benchmarks.slower_live [--runs N] [--healthy STEPS] [--device cuda] [--out FILE]
 
 A training step of a small transformer with three more layers: forty cheap operators (bound by the host), one matrix product
 (what a device would do) and a loop in Python. Each run is a process of its own: 520 healthy steps, then one of the layers
@@ -57,10 +57,13 @@ class Product(nn.Module):
     """One matrix product of as many rows as there is work."""
 
     work = 200
+    x: torch.Tensor
+    weight: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.x, self.weight = torch.randn(400, 192), torch.randn(192, 192)
+        self.register_buffer("x", torch.randn(400, 192))
+        self.register_buffer("weight", torch.randn(192, 192))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """What comes in, and nearly nothing more."""
@@ -97,6 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=27)
     parser.add_argument("--healthy", type=int, default=0, metavar="STEPS", help="of each of three programs")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/slower-live-cpu.json"))
     given = parser.parse_args()
     call(_built, seconds=600)
@@ -105,13 +109,13 @@ def main() -> None:
     kinds = list(product(SIZES, PLACES))
     for run in range(given.runs):
         size, place = kinds[run % len(kinds)]
-        answer = call(partial(planted, place, size), seconds=_SECONDS)
+        answer = call(partial(planted, place, size, given.device), seconds=_SECONDS)
         print(json.dumps(answer), flush=True)
         result.setdefault("planted", []).append(answer)
         result["sums"] = {f"{size:.0%}": _summed(result["planted"], size) for size in SIZES}
         given.out.write_text(json.dumps(result, indent=1) + "\n")
     for name in ("mlp", "net", "resmlp") if given.healthy else ():
-        answer = call(partial(healthy, name, given.healthy), seconds=3_600)
+        answer = call(partial(healthy, name, given.healthy, given.device), seconds=3_600)
         print(json.dumps(answer), flush=True)
         result.setdefault("healthy", []).append(answer)
         given.out.write_text(json.dumps(result, indent=1) + "\n")
@@ -134,11 +138,11 @@ def _summed(runs: list[dict[str, Any]], size: float) -> dict[str, Any]:
     }
 
 
-def planted(place: str, size: float) -> dict[str, Any]:
+def planted(place: str, size: float, device: str) -> dict[str, Any]:
     """One run in which a layer begins to do more."""
-    net = _net()
+    net = _net(device)
     layer = getattr(net, place)
-    step = _step(net)
+    step = _step(net, device)
 
     def change(at: int, told: list[Slowdown]) -> bool:
         if at == HEALTHY:
@@ -160,9 +164,9 @@ def planted(place: str, size: float) -> dict[str, Any]:
     }
 
 
-def healthy(name: str, steps: int) -> dict[str, Any]:
+def healthy(name: str, steps: int, device: str) -> dict[str, Any]:
     """One program to which nothing happens."""
-    step = _step(_net()) if name == "net" else PROGRAMS[name]("cpu")
+    step = _step(_net(device), device) if name == "net" else PROGRAMS[name](device)
     found = _followed(step, lambda at, _: at < steps)
     return {
         "program": name,
@@ -172,14 +176,15 @@ def healthy(name: str, steps: int) -> dict[str, Any]:
     }
 
 
-def _net() -> Net:
+def _net(device: str) -> Net:
     torch.manual_seed(0)
-    return Net()
+    return Net().to(device)
 
 
-def _step(net: Net) -> Callable[[], None]:
+def _step(net: Net, device: str) -> Callable[[], None]:
     optimizer = torch.optim.SGD(net.model.parameters(), lr=1e-4, foreach=False)
-    tokens, cos, sin = torch.randint(0, 128, (1, 8)), torch.randn(8, 16), torch.randn(8, 16)
+    tokens = torch.randint(0, 128, (1, 8), device=device)
+    cos, sin = torch.randn(8, 16, device=device), torch.randn(8, 16, device=device)
 
     def step() -> None:
         optimizer.zero_grad()
