@@ -6,17 +6,17 @@
     python -m benchmarks.ranks --again ranks.json --keep KEPT              reads again what was recorded, and runs nothing
 
 Before it is recorded and once more afterwards each job runs with the plant and without it in turns of two steps, in the
-same processes (`benchmarks.ranks.job`), each rank on cores of its own (`benchmarks.ranks.cores`). What is said is held against
-that twice:
+same processes (`benchmarks.ranks.job`), each rank on cores of its own (`benchmarks.ranks.cores`). What is said is held
+against that twice:
 
 - in turns: computed from the recording and the turns' own steps with the plant (`benchmarks.ranks.in_turns`). The steps
   without it ran in between, so a host that drifts is in both.
 - as recorded: what `lanewise ranks` says, with the 20 steps that the recorder timed a second later.
 
-What is planted takes a job now longer and now less long, so there is more than one truth. `true_range_ms` is the least and the
-most that it took over ten steps in a row, as many as are recorded; `delay_beyond` is how far what is said lies outside of that.
-Recording makes Python without operators, sleep, loaders and collections no longer: `recorded_ms` is what these took in the very
-steps that were recorded, and `delay_recorded` what is said against that.
+What is planted takes a job now longer and now less long, so there is more than one truth. `true_range_ms` is the least
+and the most that it took over ten steps in a row, as many as are recorded; `delay_beyond` is how far what is said lies
+outside of that. Recording makes Python without operators, sleep, loaders and collections no longer: `recorded_ms` is what
+these took in the very steps that were recorded, and `delay_recorded` what is said against that.
 
 `true_ms` is what the plant takes on the late rank and `said_ms` what that rank is said to do more; `without_ms` is the step
 without the plant, and `said_without_ms` what the job is said to take without its late rank.

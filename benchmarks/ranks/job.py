@@ -3,8 +3,8 @@
     torchrun --nproc-per-node 2 benchmarks/ranks/job.py --plant sleep --late 1 --ms 6
 
 With `--truth FILE` the plant is switched off and on in turns, before a recording is to begin and once more after it, and
-each rank writes what the job's steps took with it and without it, and how long it kept the host in each step between. All in
-the same processes: from one start of a job to the next a host may be half as fast again.
+each rank writes what the job's steps took with it and without it, and how long it kept the host in each step between. All
+in the same processes: from one start of a job to the next a host may be half as fast again.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def main() -> None:
     parser.add_argument("--late", type=int, default=-1)
     parser.add_argument("--ms", type=float, default=0.0)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--steps", type=int, default=36, help="between the turns: those that a recorder may time and record")
+    parser.add_argument("--steps", type=int, default=36, help="between the turns, for a recorder")
     parser.add_argument(
         "--truth", type=Path, help="for what the plant takes and what the steps take with and without it"
     )
