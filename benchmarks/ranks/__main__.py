@@ -294,7 +294,7 @@ def read_again(args: argparse.Namespace) -> None:
     before = json.loads(args.again.read_text())
     args.device, args.nproc = before["device"], before["nproc"]
     there = [
-        one | (truth_in(args.keep / one["name"], args.nproc) if "error" not in one else {})
+        (truth_in(args.keep / one["name"], args.nproc) if "error" not in one else {}) | one
         for one in before["jobs"]
         if (args.keep / one["name"] / "traces").is_dir()
     ]
@@ -314,7 +314,7 @@ def truth_of(ranks: list[dict[str, Any]]) -> dict[str, Any]:
         return [median(turn) for turn in zip(*(one[name] for one in ranks), strict=True)]
 
     pairs = list(zip(step("with_ms"), step("without_ms"), strict=True))
-    plant, in_turns = (max((one[name] for one in ranks), key=len) for name in ("plant_ms", "in_turns_ms"))
+    plant, in_turns = (max((one.get(name, []) for one in ranks), key=len) for name in ("plant_ms", "in_turns_ms"))
     windows = [
         median(steps[at : at + _ACTIVE])
         for steps in (in_turns, plant[:_TIMED])
