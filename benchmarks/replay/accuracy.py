@@ -244,8 +244,8 @@ def _fixes(fixes: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _of_pairs(fixes: list[dict[str, Any]], right: np.ndarray) -> dict[str, Any]:
-    """The share of pairs that are right, one whose recordings differ in part; between the bounds lie 95 % of what samples of
-    as many pairs give."""
+    """The share of pairs that are right, one whose recordings differ in part; between the bounds lie 95 % of what samples
+    of as many pairs give."""
     of_pair: dict[str, list[bool]] = {}
     for fix, is_right in zip(fixes, right.tolist(), strict=True):
         of_pair.setdefault(fix["pair"], []).append(is_right)
