@@ -67,7 +67,7 @@ def apply(graph: StepGraph, change: Change) -> StepGraph:
         lane = np.where(hit, graph.lane + len(ready) - graph.host_lines, graph.lane)
         ready = np.concatenate((ready, ready[graph.host_lines :]))
     changed = replace(graph, gap=gap, duration=duration, dependency=dependency, second=second, lane=lane, ready=ready)
-    return _with_more(changed, change, _moved(graph, aside))
+    return _with_more(changed, change, _moved(graph, aside) + change.beside_ns)
 
 
 class _Idle:
