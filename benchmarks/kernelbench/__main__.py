@@ -43,7 +43,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--level", type=int, nargs="*", default=[])
     parser.add_argument("--only", nargs="*", default=[], help="numbers of problems")
-    parser.add_argument("--sample", type=int, default=0, help="this many of them, drawn with a fixed seed")
+    parser.add_argument("--sample", type=int, default=0, help="this many of them, drawn with the seed")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--gpus", type=int, default=1, help="problems at a time, each on a GPU of its own")
     parser.add_argument("--budget", default="60s")
@@ -88,7 +89,7 @@ def main() -> None:
 def _asked(problems: list[Problem], asked: argparse.Namespace) -> list[Problem]:
     """Those asked for; a sample is in random order, so that one that the time cuts short is a sample, too."""
     wanted = [one for one in problems if not asked.only or str(one.number) in asked.only]
-    return random.Random(0).sample(wanted, min(asked.sample, len(wanted))) if asked.sample else wanted
+    return random.Random(asked.seed).sample(wanted, min(asked.sample, len(wanted))) if asked.sample else wanted
 
 
 def _answer(output: Path, said: str) -> dict[str, Any]:
