@@ -118,7 +118,7 @@ def main() -> None:
     given = parser.parse_args()
     call(_built, seconds=600)
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
-    result["machine"] = described()
+    result["machine"] = call(described, seconds=120)
     kinds = list(product(given.sizes, PLACES))
     for run in range(given.runs):
         size, place = kinds[run % len(kinds)]
@@ -212,11 +212,13 @@ def _spread(blocks: list[np.ndarray], follows: Any, place: str) -> dict[str, Any
     forest, contexts = follows._forest, follows._source.contexts()
     own = np.stack([np.pad(block, (0, len(forest) - len(block))) for block in blocks])
     level = np.median(own, axis=0)
-    (node,) = (at for at in range(len(forest)) if follows._text(contexts, at)[0] == place)
-    steady = np.flatnonzero((level > 0.001 * level.sum()) & ~forest.inside(node))
+    inside = np.zeros(len(forest), dtype=bool)
+    for node in (at for at in range(len(forest)) if follows._text(contexts, at)[0] == place):
+        inside |= forest.inside(node)
+    steady = np.flatnonzero((level > 0.001 * level.sum()) & ~inside)
     speed = MachineSpeed(level[steady], np.sqrt(level[steady]), own[:, steady]).first
-    inside = forest.inclusive(own, np.array([node]))[:, 0]
-    takes = np.log(np.maximum(inside, 1.0) / np.median(inside))
+    inner = own[:, inside].sum(axis=1)
+    takes = np.log(np.maximum(inner, 1.0) / np.median(inner))
     exponent = float(np.polyfit(speed, takes, 1)[0])
     hundreds = len(takes) // HUNDRED_STEPS
 
