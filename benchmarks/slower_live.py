@@ -1,6 +1,7 @@
 """How soon `watch` names a place of a running program that begins to do more, and how often it does so for nothing.
 
-    python -m benchmarks.slower_live [--runs N] [--sizes SIZE ...] [--healthy STEPS] [--device cuda] [--out FILE]
+    python -m benchmarks.slower_live [--runs N] [--sizes SIZE ...] [--healthy STEPS [--programs NAME ...]]
+        [--device cuda] [--out FILE]
 
 A training step of a small transformer with three more layers: forty cheap operators (bound by the host), twenty matrix
 products (what a device would do) and a loop in Python. Each run is a process of its own: 520 healthy steps, then one of
@@ -112,7 +113,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=27)
     parser.add_argument("--sizes", type=float, nargs="*", default=list(SIZES))
-    parser.add_argument("--healthy", type=int, default=0, metavar="STEPS", help="of each of three programs")
+    parser.add_argument("--healthy", type=int, default=0, metavar="STEPS", help="of each program")
+    parser.add_argument("--programs", nargs="*", default=["mlp", "net", "resmlp"], choices=["net", *PROGRAMS])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/slower-live-cpu.json"))
     given = parser.parse_args()
@@ -127,7 +129,7 @@ def main() -> None:
         result.setdefault("planted", []).append(answer)
         result["sums"] = {f"{size:.0%}": _summed(result["planted"], size) for size in given.sizes}
         given.out.write_text(json.dumps(result, indent=1) + "\n")
-    for name in ("mlp", "net", "resmlp") if given.healthy else ():
+    for name in given.programs if given.healthy else ():
         answer = call(partial(healthy, name, given.healthy, given.device), seconds=3_600)
         print(json.dumps(answer), flush=True)
         result.setdefault("healthy", []).append(answer)
