@@ -13,7 +13,7 @@ from lanewise.measure.core import Core
 from lanewise.measure.group_keys import combined
 from lanewise.measure.launch.bubbles import loader_rows
 from lanewise.measure.launch.host_lanes import dispatching
-from lanewise.measure.launch.sequences import outer_operators
+from lanewise.measure.loops.sequences import outer_operators
 from lanewise.replay.undistort import COSTS, LEFT_OF_FRAMES, TYPICAL
 from lanewise.trace.intervals import covered, merge, union
 from lanewise.trace.schema import Kind

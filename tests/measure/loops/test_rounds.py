@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lanewise.measure.launch.rounds import are_independent, piece_of
+from lanewise.measure.loops.rounds import are_independent, piece_of
 from lanewise.measure.signatures import Signature, Tensor
 
 Operator = tuple[str, Signature]

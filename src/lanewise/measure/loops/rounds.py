@@ -13,7 +13,7 @@ import numpy as np
 from lanewise.measure.kernel.flops import work_of
 from lanewise.measure.signatures import Signature
 
-__all__ = ["PICKS", "are_independent", "piece_of"]
+__all__ = ["PICKS", "Shape", "are_independent", "piece_of"]
 
 Shape = tuple[int, ...]
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lanewise.measure.launch.sequences import repeats_in
+from lanewise.measure.loops.sequences import repeats_in
 
 
 def found(text: str, *, longest: int = 20, at_least: int = 3) -> list[tuple[int, int, int, int]]:
