@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.replay.pairs import PAIRS, Pair, Place  # noqa: E402
+from benchmarks.replay.pairs import PAIRS, SEVERAL, Pair, Place  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACE = Place(torch.device("cpu"), small=True)
@@ -44,6 +44,24 @@ def test_each_pair_is_told_apart_and_says_what_it_stands_for():
     assert len({pair.name for pair in PAIRS}) == len(PAIRS) >= 32
     assert sum(pair.nothing is not None for pair in PAIRS) >= 5
     assert all(pair.fix for pair in PAIRS)
+
+
+def test_a_program_with_several_faults_has_one_rule_for_each():
+    for program in SEVERAL:
+        codes = [code for fix in program.fixes for code in set(fix.codes)]
+        assert len(codes) == len(set(codes)) >= len(program.fixes) >= 4, program.name
+        assert not any(fix.setting or fix.compiles for fix in program.fixes), program.name
+
+
+@pytest.mark.slow
+def test_a_run_leaves_one_recording_of_a_program_with_several_faults(tmp_path: Path):
+    words = ["--out", str(tmp_path), "--device", "cpu", "--small", "--several", "--only", "serving"]
+    subprocess.run([sys.executable, "-m", "benchmarks.replay.record", *words], cwd=ROOT, check=True)
+    pairs = json.loads((tmp_path / "truth.json").read_text())["pairs"]
+    assert len(pairs) == 5
+    assert {(pair["program"], pair["recordings"][0]["file"]) for pair in pairs} == {
+        ("serving", "several-serving-slow.json.gz")
+    }
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from lanewise import nvml
 
-__all__ = ["OPTIONS", "measure", "ratio"]
+__all__ = ["BLOCK_S", "OPTIONS", "ROUNDS", "Program", "in_turns", "measure", "ratio", "record"]
 
 # Sets of options that people record with: what each costs differs, and with it the distortion.
 OPTIONS: dict[str, dict[str, bool]] = {
@@ -32,7 +32,8 @@ OPTIONS: dict[str, dict[str, bool]] = {
     "full": {"record_shapes": True, "with_stack": True, "profile_memory": True, "with_modules": True},
 }
 _WARM_S, _WARM_STEPS = 0.15, 8
-_ROUNDS, _BLOCK_S, _LEAST, _MOST, _LEAD = 10, 0.04, 3, 2000, 2
+ROUNDS, BLOCK_S = 10, 0.04
+_LEAST, _MOST, _LEAD = 3, 2000, 2
 _GAUGE = 500
 _WAIT, _WARMUP = 2, 3
 _LARGEST, _FEWEST = 400_000, 3
@@ -40,22 +41,22 @@ _SIDES = ("slow", "fixed")
 
 
 def measure(
-    pair: Pair, place: Place, traces: Path, *, rounds: int = _ROUNDS, block_s: float = _BLOCK_S
+    pair: Pair, place: Place, traces: Path, *, rounds: int = ROUNDS, block_s: float = BLOCK_S
 ) -> dict[str, Any]:
     """Time and record a pair; traces go to a folder. Returns what `truth.json` keeps of it."""
     began = time.monotonic()
-    programs = {side: _Program(pair, place, side == "fixed") for side in _SIDES}
+    programs = {side: Program(pair, place, side == "fixed") for side in _SIDES}
     difference = _difference(*(program.once() for program in programs.values()))
     for program in programs.values():
         program.warm_up()
     clocks = [_reading(place)]
-    times = _in_turns(programs, rounds, block_s)
+    times = in_turns(programs, rounds, block_s)
     clocks.append(_reading(place))
     recordings: list[dict[str, Any]] = []
     for side in _SIDES:
         for options in pair.options if side == "slow" else pair.options[:1]:
             name = f"{pair.name}-{side}" + ("" if options == "shapes" else f"-{options}")
-            recorded = _record(programs[side], pair, place, options, traces / f"{name}.json.gz")
+            recorded = record(programs[side], pair, place, options, traces / f"{name}.json.gz")
             recordings.append({"name": name, "pair": pair.name, "role": side, "unprofiled": times[side]} | recorded)
     return {
         "name": pair.name,
@@ -76,7 +77,7 @@ def measure(
     }
 
 
-class _Program:
+class Program:
     """One side of a pair, with the process-wide switches that it wants."""
 
     def __init__(self, pair: Pair, place: Place, fixed: bool) -> None:
@@ -119,7 +120,8 @@ class _Program:
         return (time.perf_counter_ns() - start) / steps / 1e3
 
 
-def _in_turns(programs: dict[str, _Program], rounds: int, block_s: float) -> dict[str, dict[str, Any]]:
+def in_turns(programs: dict[str, Program], rounds: int, block_s: float) -> dict[str, dict[str, Any]]:
+    """Times of all programs, each once a round, in turns forwards and backwards."""
     steps: dict[str, int] = {}
     for side, program in programs.items():
         pace = program.block(_LEAST)
@@ -127,7 +129,7 @@ def _in_turns(programs: dict[str, _Program], rounds: int, block_s: float) -> dic
     blocks: dict[str, list[float]] = {side: [] for side in programs}
     gauges: dict[str, list[float]] = {side: [] for side in programs}
     for turn in range(rounds):
-        for side in _SIDES if turn % 2 else _SIDES[::-1]:
+        for side in list(programs) if turn % 2 else list(programs)[::-1]:
             gauges[side].append(_gauge())
             blocks[side].append(round(programs[side].block(steps[side]), 3))
     return {side: _summary(blocks[side], steps[side]) | {"gauge_us": gauges[side]} for side in programs}
@@ -176,7 +178,7 @@ def _difference(slow: torch.Tensor, fixed: torch.Tensor) -> float:
     return float(f"{distance.item():.3g}")
 
 
-def _record(program: _Program, pair: Pair, place: Place, options: str, path: Path) -> dict[str, Any]:
+def record(program: Program, pair: Pair, place: Place, options: str, path: Path) -> dict[str, Any]:
     """Record as many steps as fit into a small file."""
     active = pair.active
     while True:
@@ -198,7 +200,7 @@ def _record(program: _Program, pair: Pair, place: Place, options: str, path: Pat
     }
 
 
-def _recorded(program: _Program, place: Place, active: int, options: dict[str, bool]) -> bytes:
+def _recorded(program: Program, place: Place, active: int, options: dict[str, bool]) -> bytes:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if place.cuda else [])]
     program.switch()
     step = program.step

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.fix.forked import warm_imports
 from benchmarks.fresh import call
-from benchmarks.replay.pairs import PAIRS, Pair
+from benchmarks.replay.pairs import PAIRS, SEVERAL, Pair, Several
 
 __all__ = ["main", "write"]
 
@@ -46,8 +46,8 @@ def main(given: Sequence[str] | None = None) -> int:
             truth["failed"][pair.name] = found["error"]
             print(f"{pair.name:28} {found['error'].strip().splitlines()[-1][:160]}", flush=True)
         else:
-            truth["pairs"].append(found)
-            print(_line(found), flush=True)
+            truth["pairs"] += found["pairs"]
+            print(*map(_line, found["pairs"]), sep="\n", flush=True)
         write(truth, out / "truth.json")
     write(truth, out / "truth.json")
     _pack(traces, out)
@@ -75,28 +75,34 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
         default="",
         help="pairs whose name contains one of these words, split by commas, in the order of the words",
     )
+    parser.add_argument("--several", action="store_true", help="programs with several faults instead of pairs")
     parser.add_argument("--part", default="1/1", help="every n-th pair: 1/2 and 2/2 are two halves")
     parser.add_argument("--budget", type=float, default=480.0, help="seconds after which no pair begins")
     parser.add_argument("--limit", type=float, default=75.0, help="seconds for one pair")
     return parser.parse_args(given)
 
 
-def _chosen(args: argparse.Namespace) -> list[Pair]:
+def _chosen(args: argparse.Namespace) -> list[Pair | Several]:
     words = [word for word in args.only.split(",") if word]
     part, parts = (int(number) for number in args.part.split("/"))
     # Those of the first word come first: what the time does not suffice for is what was named last.
-    named = {pair.name: pair for word in words for pair in PAIRS if word in pair.name}
-    chosen = (list(named.values()) if words else list(PAIRS))[part - 1 :: parts]
+    every = SEVERAL if args.several else PAIRS
+    named = {pair.name: pair for word in words for pair in every if word in pair.name}
+    chosen = (list(named.values()) if words else list(every))[part - 1 :: parts]
     return chosen if args.device.startswith("cuda") else [pair for pair in chosen if not pair.needs_cuda]
 
 
-def _one(pair: Pair, args: argparse.Namespace, traces: Path) -> dict[str, Any]:
+def _one(pair: Pair | Several, args: argparse.Namespace, traces: Path) -> dict[str, Any]:
     import torch
     from benchmarks.replay.one import measure
     from benchmarks.replay.pairs import Place
+    from benchmarks.replay.together import measure_several
 
     place = Place(torch.device(args.device), args.small)
-    return measure(pair, place, traces, **({"rounds": 2, "block_s": 0.002} if args.small else {}))
+    trial = {"rounds": 2, "block_s": 0.002} if args.small else {}
+    if isinstance(pair, Several):
+        return {"pairs": measure_several(pair, place, traces, **trial)}
+    return {"pairs": [measure(pair, place, traces, **trial)]}
 
 
 def _machine(device: str) -> dict[str, Any]:
@@ -129,7 +135,8 @@ def _line(found: dict[str, Any]) -> str:
     return (
         f"{found['name']:28} slow {found['slow_us']:10.1f}  fixed {found['fixed_us']:10.1f}  gain {found['gain_us']:9.1f}"
         f"  recorded {slow['recorded']['to_end_us']:10.1f} us  {sum(r['bytes'] for r in found['recordings']) // 1000:5} kB"
-        f"  {found['seconds']:5.1f} s" + ("" if found["same_result"] else f"  RESULTS DIFFER {found['difference']}")
+        f"  {found['seconds']:5.1f} s"
+        + ("" if found.get("same_result", True) else f"  RESULTS DIFFER {found['difference']}")
     )
 
 

@@ -126,6 +126,43 @@ def test_a_slow_step_among_quick_ones_does_not_count() -> None:
     assert simulate(undistort(disturbed.graph)).step_ns == pytest.approx(simulate(undistort(usual.graph)).step_ns)
 
 
+def thinking(us: float, *, other_thread: bool = False, frames: int = 0) -> Facts:
+    """Steps of four short operators, with so much Python behind each; `frames` calls of a function in it are recorded."""
+    b = TraceBuilder()
+    main, other = b.thread, "200" if other_thread else b.thread
+    for _ in range(6):
+        with b.step(head=0, tail=0):
+            for number in range(4):
+                b.thread = other if number % 2 else main
+                with b.op("aten::add", head=10, tail=0):
+                    b.launch("add", call=5, duration=1)
+                for _ in range(frames):
+                    with b.frame("train.py(1): f"):
+                        b.wait(us / frames)
+                if not frames:
+                    b.wait(us)
+            b.thread = main
+    return Facts(b.build())
+
+
+def test_code_in_which_nothing_is_recorded_takes_as_long_without_the_profiler() -> None:
+    assert simulate(undistort(thinking(500).graph)).step_ns / 1e3 == pytest.approx(4 * 500, rel=0.05)
+    assert simulate(undistort(thinking(500, frames=1).graph)).step_ns / 1e3 == pytest.approx(4 * 500, rel=0.1)
+    # Not what is full of rows, and not the time in which one thread wakes another.
+    full = thinking(500, frames=250)
+    assert simulate(undistort(full.graph)).step_ns / 1e3 < step_us(full) - 4 * 150
+    assert thinking(500).graph.unrecorded[0].total / 1e3 > 24 * 400
+    assert thinking(500, other_thread=True).graph.unrecorded[0].total == 0
+
+
+def test_operators_that_go_leave_the_code_between_them() -> None:
+    facts = thinking(500)
+    graph = undistort(facts.graph)
+    gone = (simulate(graph).step_ns - simulate(apply(graph, remove(facts, operators(facts)))).step_ns) / 1e3
+    # 20 us of Python before each may be its call; half of it and of the operator is the cost of recording.
+    assert 4 * 10 < gone < 4 * (10 + 15)
+
+
 def test_what_was_timed_is_the_step() -> None:
     facts = loop(host=20, kernel=5)
     for us in (30, 60, 200):

@@ -8,7 +8,7 @@ import numpy as np
 
 from lanewise.replay.change import Change
 from lanewise.replay.graph import StepGraph
-from lanewise.trace.intervals import Union, covered, merge, subtract, union
+from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
 
 __all__ = ["apply", "called"]
@@ -67,7 +67,7 @@ def apply(graph: StepGraph, change: Change) -> StepGraph:
         lane = np.where(hit, graph.lane + len(ready) - graph.host_lines, graph.lane)
         ready = np.concatenate((ready, ready[graph.host_lines :]))
     changed = replace(graph, gap=gap, duration=duration, dependency=dependency, second=second, lane=lane, ready=ready)
-    return _with_more(changed, change, _moved(graph, aside))
+    return _with_more(changed, change, _moved(graph, aside) + change.beside_ns)
 
 
 class _Idle:
@@ -104,9 +104,18 @@ class _Idle:
 
 
 def _take(graph: StepGraph, left: np.ndarray, line: int, spans: Union, keep: float) -> None:
+    """Take from what is left of a line's nodes their work in these spans, but for a share of it. Of time in which rows were
+    recorded, what recording took is gone already."""
     nodes = np.flatnonzero(graph.lane == line)
-    length = np.maximum(graph.end[nodes] - graph.begin[nodes], 1)
-    left[nodes] -= (1.0 - keep) * covered(spans, graph.begin[nodes], graph.end[nodes]) / length
+    begin, end, rows_left = graph.begin[nodes], graph.end[nodes], graph.rows_left[nodes]
+    unrecorded = graph.unrecorded.get(line, Union.empty())
+
+    def work(taken: np.ndarray, bare: np.ndarray) -> np.ndarray:
+        return bare + (taken - bare) * rows_left
+
+    whole = work(np.maximum(end - begin, 1), covered(unrecorded, begin, end))
+    gone = work(covered(spans, begin, end), covered(intersect(spans, unrecorded), begin, end))
+    left[nodes] -= (1.0 - keep) * gone / np.maximum(whole, 1.0)
 
 
 def _is_one_of(events: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -211,5 +220,6 @@ def _beside(graph: StepGraph, work_ns: float) -> StepGraph:
         profiler=longer(graph.profiler, 0.0),
         step=longer(graph.step, 0),
         rows=np.concatenate((graph.rows, np.zeros((1, graph.rows.shape[1]), np.int64))),
+        rows_left=longer(graph.rows_left, 1.0),
         past=longer(graph.past, graph.past.min() if node else 0.0),
     )

@@ -8,10 +8,11 @@ import numpy as np
 
 from lanewise.replay.device_order import NEVER, DeviceOrder
 from lanewise.replay.graph import StepGraph
-from lanewise.replay.lines import line_of_lanes
+from lanewise.replay.lines import Lines
 from lanewise.replay.points import Points
 from lanewise.replay.steady_run import SteadyRun
 from lanewise.replay.stream_waits import stream_waits
+from lanewise.trace.intervals import covered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +45,8 @@ def build_graph(
         held: when each stream (a lane) was free of such work, ns, where its first operation waited for it.
     """
     run = SteadyRun.of(trace, steady, done=done, head=head, held=held or {})
-    line_of_lane = line_of_lanes(trace, run.main_lane)
+    lines = Lines.of(trace, run.main_lane)
+    line_of_lane = lines.of_lane
     device = DeviceOrder(trace, run)
     points = Points.of(trace, run, waiting, line_of_lane, device.launches)
     launched_by = points.launch_of(device.launch)
@@ -89,6 +91,7 @@ def build_graph(
     ready = np.array([holds.ready.get(int(lane), NEVER) - int(run.begins[0]) for lane in lanes])
     until = max(run.until, int(device.end.max(initial=0)))
     rows = points.rows()
+    profiler = points.profiler(stalls)
     return StepGraph(
         trace=trace,
         steps=run.steps if trace.steps.recorded else 1,
@@ -104,10 +107,12 @@ def build_graph(
         begin=ordered(points.begin, device.start),
         end=ordered(points.end, device.end),
         own=ordered(points.own, np.zeros(count)),
-        profiler=ordered(points.profiler(stalls), np.zeros(count)),
+        profiler=ordered(np.where(points.line == 0, covered(profiler, points.begin, points.end), 0.0), np.zeros(count)),
         step=ordered(points.step, trace.steps.of_event[device.event] - run.first),
         rows=np.concatenate((rows, np.zeros((count, rows.shape[1]), np.int64)))[order],
         line_of_lane=line_of_lane,
+        unrecorded=lines.unrecorded(run.begins, profiler),
+        rows_left=np.ones(len(order)),
         ready=np.concatenate((np.zeros(host_lines), np.maximum(ready, 0))),
         past=past,
         recorded_ns=float(until - run.begins[0]),

@@ -9,7 +9,7 @@
     move(events)               device work runs on a stream of its own, beside the rest
     overlap(events)            host work is done by another thread, beside the rest
     pace(share)                all that the host does takes a share of its time
-    add(host_ns, device_ns)    work that the fix itself needs, per step
+    add(host_ns, device_ns, beside_ns)    work that the fix itself needs, per step
 
 `lanewise.diagnose.what_if.remedies` has those that need to know what belongs together (`remove`, `fuse`, `rescale`). A
 change says nothing about time saved: `apply` makes it, and `simulate` tells what the step is then.
@@ -58,7 +58,7 @@ class Change:
         apart: device work on a stream of its own.
         aside: host rows done by another thread.
         nodes: device work that follows what is before it as the nodes of a graph do, without the pause of a launch.
-        host_ns, device_ns: work added per step.
+        host_ns, device_ns: work added per step. beside_ns: work per step of one more thread.
         host_share: what all of the host's work takes, as a share of its time.
     """
 
@@ -77,6 +77,7 @@ class Change:
     nodes: np.ndarray = field(default_factory=_none)
     host_ns: float = 0.0
     device_ns: float = 0.0
+    beside_ns: float = 0.0
     host_share: float = 1.0
 
     def __add__(self, other: Change) -> Change:
@@ -99,6 +100,7 @@ class Change:
             nodes=both(self.nodes, other.nodes),
             host_ns=self.host_ns + other.host_ns,
             device_ns=self.device_ns + other.device_ns,
+            beside_ns=self.beside_ns + other.beside_ns,
             host_share=self.host_share * other.host_share,
         )
 
@@ -146,9 +148,9 @@ def overlap(events: Events) -> Change:
     return Change(aside=_ids(events))
 
 
-def add(*, host_ns: float = 0.0, device_ns: float = 0.0) -> Change:
-    """Work that is new, per step."""
-    return Change(host_ns=host_ns, device_ns=device_ns)
+def add(*, host_ns: float = 0.0, device_ns: float = 0.0, beside_ns: float = 0.0) -> Change:
+    """Work that is new, per step; `beside_ns` is done by another host thread, beside the rest."""
+    return Change(host_ns=host_ns, device_ns=device_ns, beside_ns=beside_ns)
 
 
 def pace(share: float) -> Change:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from lanewise.trace.intervals import Union
     from lanewise.trace.model import Trace
 
 __all__ = ["ROWS", "StepGraph"]
@@ -48,6 +49,8 @@ class StepGraph:
         step: step of the run, from 0.
         rows: recorded rows that begin in a host node's work, by ROWS, shape (n, 4).
         line_of_lane: host line of each lane of the trace, -1 for lanes that neither launch nor wait.
+        unrecorded: when each host line runs code in which nothing is recorded: none of it is the cost of recording.
+        rows_left: share of the rest of a host node's work that is left without the cost of recording.
         ready: when each lane is free at first: work from before the run may still hold it; ns from the run's beginning.
         past: when each node of the round before ended where the first round waits for it, ns from the run's beginning.
         recorded_ns: what the run took in the recording.
@@ -72,6 +75,8 @@ class StepGraph:
     step: np.ndarray
     rows: np.ndarray
     line_of_lane: np.ndarray
+    unrecorded: dict[int, Union]
+    rows_left: np.ndarray
     ready: np.ndarray
     past: np.ndarray
     recorded_ns: float

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lanewise.replay.waits import Waits
-from lanewise.trace.intervals import covered, merge, union
+from lanewise.trace.intervals import merge, union
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
@@ -108,14 +108,14 @@ class Points:
         at = np.minimum(np.searchsorted(self.event[by_event], calls), len(by_event) - 1)
         return np.where((calls >= 0) & (self.event[by_event][at] == calls), by_event[at], -1)
 
-    def profiler(self, stalls: Union) -> np.ndarray:
-        """How much of each point's host work is the profiler's own, ns: its stalls, and its code between two steps."""
+    def profiler(self, stalls: Union) -> Union:
+        """The profiler's own time on line 0: its stalls, and its code between two steps."""
         steps, run = self.trace.steps, self.run
         own = stalls
         if steps.source == "profiler" and run.steps > 1:
             # Between the end of one `ProfilerStep#N` and the next lies the profiler's `step()`, and nothing else.
             own = merge(own, union(steps.end[run.first : run.last], steps.start[run.first + 1 : run.last + 1]))
-        return np.where(self.line == 0, covered(own, self.begin, self.end), 0).astype(np.float64)
+        return own
 
     def rows(self) -> np.ndarray:
         """Recorded rows that begin in each point's host work, by `ROWS`."""

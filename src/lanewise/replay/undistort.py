@@ -5,7 +5,7 @@ Recording stretches the host's work, not the device's. Three things are taken of
 1. what is known to be the profiler's: its code between two steps, its buffer requests;
 2. what differs between steps that do the same: of the same stretch in all steps the lower quartile counts, as the first
    steps of a recording are slow and single ones are disturbed;
-3. so much for each recorded row, and at most a share of the stretch.
+3. so much for each recorded row, and at most a share of the stretch; nothing of code in which nothing is recorded.
 
 Waits are not scaled: they shrink because what they wait for moves. The constants come from recordings whose step was also
 timed without a profiler (`benchmarks/replay/fit.py`); `docs/numbers.md` says how well they do on others.
@@ -20,6 +20,7 @@ import numpy as np
 
 from lanewise.replay.graph import StepGraph
 from lanewise.replay.simulate import simulate
+from lanewise.trace.intervals import covered
 
 __all__ = [
     "COSTS",
@@ -84,17 +85,32 @@ def undistort(graph: StepGraph, costs: Costs = COSTS, *, unusual: np.ndarray | N
     host = graph.on_host
     work = np.maximum(graph.gap - graph.profiler, 0.0)
     work = np.where(host, _typical(graph, work, unusual, of=host), work)
+    unrecorded = np.minimum(_unrecorded(graph), work)
+    recorded = work = work - unrecorded
     # A frame's row is nearly all that a small Python function costs while it is recorded; an operator does more.
     work = np.where(host, np.maximum(work - graph.rows[:, 2] * costs.frame, LEFT_OF_FRAMES * work), work)
     price = graph.rows[:, 0] * costs.operator + graph.rows[:, 1] * costs.call
     price = price + np.where(host & (graph.event < 0), costs.step, 0.0)
-    gap = np.where(host, np.maximum(work - price, costs.left * work), graph.gap)
+    work = np.maximum(work - price, costs.left * work)
+    gap = np.where(host, unrecorded + work, graph.gap)
+    rows_left = np.where(host, work / np.maximum(recorded, 1.0), 1.0)
     # A lag behind a launch or a wait is the driver's work and the device's; one behind another stream is the device's.
     lag = np.where((graph.dependency != -1) & (graph.lag > 0), graph.lag * costs.latency, graph.lag)
     # A launch that loads its kernel holds up what it launches; the same launch of another step does not.
     often = _typical(graph, lag, unusual, of=~host)
     lag = np.where(lag > np.maximum(_LOADS_NS, _LOADS_RATIO * often), often, lag)
-    return replace(graph, gap=gap, own=np.minimum(graph.own, gap), lag=lag, profiler=np.zeros(len(graph)))
+    return replace(
+        graph, gap=gap, own=np.minimum(graph.own, gap), lag=lag, profiler=np.zeros(len(graph)), rows_left=rows_left
+    )
+
+
+def _unrecorded(graph: StepGraph) -> np.ndarray:
+    """How much of each host node's work is code in which nothing is recorded, ns."""
+    unrecorded = np.zeros(len(graph))
+    for line, spans in graph.unrecorded.items():
+        nodes = np.flatnonzero(graph.lane == line)
+        unrecorded[nodes] = covered(spans, graph.begin[nodes], graph.end[nodes])
+    return unrecorded
 
 
 def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
+from lanewise.measure.facts import Facts
+from lanewise.replay.simulate import simulate
+from lanewise.trace.model import Trace
 from lanewise.trace.schema import Kind
 from tests.diagnose.outcomes import cleared, found, skipped, title
 from tests.support.builder import TraceBuilder
@@ -54,6 +59,36 @@ def test_the_frame_that_spans_the_gap_is_named() -> None:
     assert result.location is not None
     assert (result.location.file, result.location.line, result.location.function) == ("train.py", 7, "log")
     assert result.confidence == "high"
+
+
+def batches(making: float, *, frame: str = "", feeds: bool = True) -> Trace:
+    """Steps that make a batch, copy it to the device and compute with it for 400 us."""
+    b = TraceBuilder()
+    for _ in range(6):
+        with b.step(head=0, tail=0):
+            with b.frame(frame) if frame else nullcontext():
+                b.wait(making)
+            if feeds:
+                with b.op("aten::to", head=5, tail=5):
+                    b.copy("HtoD", size=4096, duration=5)
+            with b.op("aten::mm", head=390, tail=5):
+                b.launch(call=5, delay=5, duration=5)
+    return b.build()
+
+
+def left(trace: Trace) -> float:
+    """us of the step without the gaps."""
+    return (simulate(Facts(trace).graph).step_ns - found("LAU110", trace).gain_ns) / 1e3
+
+
+def test_what_makes_a_batch_has_to_be_done_by_somebody() -> None:
+    """Another thread makes it ahead: a step takes at least as long as that."""
+    assert left(batches(2000)) == pytest.approx(2000, rel=0.02)
+    assert left(batches(2000, frame="data.py(3): decode")) == pytest.approx(2000, rel=0.02)
+    assert "ahead of time" in found("LAU110", batches(2000)).fix
+    # Nothing is copied behind it, or it is no batch that it makes.
+    assert left(batches(2000, feeds=False)) == pytest.approx(400, rel=0.05)
+    assert left(batches(2000, frame="<built-in function sleep>")) == pytest.approx(420, rel=0.05)
 
 
 def test_the_thresholds_are_a_length_and_a_share() -> None:

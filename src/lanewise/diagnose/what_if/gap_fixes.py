@@ -6,7 +6,7 @@ import re
 
 from lanewise.measure.regime.python_functions import function_label
 
-__all__ = ["fix_of_gap"]
+__all__ = ["fix_of_gap", "is_needed"]
 
 _SLEEPS = re.compile(r"\bsleep\b")
 _COLLECTS = re.compile(r"\bgc\b.*\bcollect\b|<built-in function collect>")
@@ -22,13 +22,25 @@ _WRITES = re.compile(
 )
 
 
-def fix_of_gap(function: str, *, stacks: bool, called: str = "") -> str:
+def is_needed(function: str) -> bool:
+    """Whether what fills a gap before a copy to the device makes what is copied: it is, unless it is known to be something
+    else. Name of the frame, "" for none."""
+    return not any(known.search(function) for known in (_SLEEPS, _COLLECTS, _WRITES))
+
+
+def fix_of_gap(function: str, *, stacks: bool, called: str = "", feeds: bool = False) -> str:
     """What to do first.
 
     Args:
         function: name of the frame that fills the gap, "" for none. stacks: whether Python frames were recorded.
         called: what to call it; after its name by default.
+        feeds: whether it makes what is copied to the device behind it.
     """
+    if feeds:
+        return (
+            f"make what is copied to the device {'in ' + (called or function_label(function)) + ' ' if function else ''}"
+            "ahead of time: in a thread, or in worker processes as `DataLoader(num_workers=...)` has them."
+        )
     if not function and not stacks:
         return "record with stacks (`lanewise run --stacks`, or `with_stack=True`): they name what runs in the gap."
     if not function:

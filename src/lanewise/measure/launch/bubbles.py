@@ -27,12 +27,14 @@ class Bubbles:
         start, end: ns, shape (bubbles,).
         step: row of the step whose window holds each, shape (bubbles,).
         frame: longest call of the innermost Python function that each passes in, or -1, shape (bubbles,).
+        feeds: whether each ends with a copy to the device: what is copied is made in it, bool, shape (bubbles,).
     """
 
     start: np.ndarray
     end: np.ndarray
     step: np.ndarray
     frame: np.ndarray
+    feeds: np.ndarray
 
 
 LOADER = r"^enumerate\(DataLoader\)#.*\.__next__$"
@@ -71,7 +73,20 @@ def host_bubbles(facts: Core, *, from_ns: float) -> Bubbles:
     frame = np.array(
         [frame_of(facts, int(low), int(high)) for low, high in zip(start, end, strict=True)], dtype=np.int64
     )
-    return Bubbles(start, end, step, frame)
+    return Bubbles(start, end, step, frame, _feeds(facts, end))
+
+
+def _feeds(facts: Core, ends: np.ndarray) -> np.ndarray:
+    """Whether the next launch after each of these times copies to the device."""
+    trace, calls = facts.trace, facts.launches.call
+    if len(calls) == 0:
+        return np.zeros(len(ends), dtype=bool)
+    copies = trace["copy_args"]
+    to_device = np.searchsorted(trace.device_work, copies["event"][copies["direction"] == "HtoD"])
+    calls = calls[np.argsort(trace.start[calls], kind="stable")]
+    at = np.searchsorted(trace.start[calls], ends - LATENCY_NS)
+    following = np.isin(calls, trace.links.launch[to_device])[np.minimum(at, len(calls) - 1)]
+    return following & (at < len(calls))
 
 
 def _profiler(facts: Core) -> Union:

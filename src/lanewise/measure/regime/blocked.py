@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.replay.lines import line_of_lanes
+from lanewise.replay.lines import Lines
 from lanewise.trace.health import silent_launches
 from lanewise.trace.intervals import Union, intersect, merge, subtract, union
 
@@ -59,7 +59,7 @@ def waits_of_launchers(trace: Trace, host: Host, gaps: Union, start: np.ndarray,
     if not (trace.duration[calls] > _RETURN_NS).any():
         return Union.empty()
     marks = trace.steps.event[trace.steps.event >= 0]
-    line_of_lane = line_of_lanes(trace, int(trace.lane[marks[0]]) if len(marks) else -1)
+    line_of_lane = Lines.of(trace, int(trace.lane[marks[0]]) if len(marks) else -1).of_lane
     line = line_of_lane[trace.lane[calls]]
     waits = {
         number: union(trace.start[calls[line == number]], trace.end[calls[line == number]])

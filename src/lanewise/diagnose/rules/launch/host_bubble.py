@@ -10,13 +10,13 @@ from lanewise.diagnose.evidence import locate, table
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.diagnose.rule import Clear, Found, NotApplicable, Outcome, Saving, rule
 from lanewise.diagnose.select import counted, per
-from lanewise.diagnose.what_if.gap_fixes import fix_of_gap
+from lanewise.diagnose.what_if.gap_fixes import fix_of_gap, is_needed
 from lanewise.measure.facts import Facts
 from lanewise.measure.group_keys import combined
 from lanewise.measure.launch.bubbles import LOADER, frame_of, host_bubbles
 from lanewise.measure.launch.recurring_gaps import Gaps, recurring_gaps
 from lanewise.measure.regime.python_functions import function_label
-from lanewise.replay.change import cut
+from lanewise.replay.change import add, cut
 from lanewise.report.evidence_columns import COUNT, DURATION, OPERATOR, SITE, START, STEP, TIME, headed
 from lanewise.report.model import Block, TableColumn, TextBlock
 from lanewise.report.quantity import text, time
@@ -109,7 +109,8 @@ def host_bubble(
     checkpoints, garbage collection, a lock, a sleep. Fixing it makes no kernel faster, but it makes the step faster.
     One long gap is such a cost, and so is Python that runs for each layer or sample: gaps of some 50 us, which add up.
 
-    Costs: the length of these gaps; of short ones less what is usual between two operators of this program.
+    Costs: the length of these gaps; of short ones less what is usual between two operators of this program. What makes a
+    batch, before it is copied to the device, is not gone but done ahead by another thread: a step takes at least as long.
 
     Fix: depends on what fills the gap, and the finding says it: take work out of the loop or give it to worker processes,
     write less often, run `gc.freeze()` after start-up, or look at what another thread or process does meanwhile.
@@ -153,7 +154,10 @@ def host_bubble(
         for at in order.tolist()
     ]
     frame = int(bubbles.frame[order[0]])
+    function = trace.name_of(frame) if frame >= 0 else ""
     tail = _tail(facts, least)
+    feeds = bubbles.feeds & [is_needed(trace.name_of(at) if at >= 0 else "") for at in bubbles.frame.tolist()]
+    ahead = float(length[feeds].sum()) / facts.steady_count
     return Found(
         values={
             "time": time(per_step),
@@ -162,8 +166,8 @@ def host_bubble(
             "longest": time(float(length.max())),
             "where": text(_where(facts, frame)),
         },
-        fix=fix_of_gap(trace.name_of(frame) if frame >= 0 else "", stacks=facts.health.stacks),
-        change=cut(np.append(bubbles.start, tail[0]), np.append(bubbles.end, tail[1])),
+        fix=fix_of_gap(function, stacks=facts.health.stacks, feeds=bool(feeds[order[0]])),
+        change=cut(np.append(bubbles.start, tail[0]), np.append(bubbles.end, tail[1])) + add(beside_ns=ahead),
         evidence=[
             table(
                 "Gaps in which no thread dispatches",
