@@ -1,15 +1,17 @@
 """How soon `watch` names a place of a running program that begins to do more, and how often it does so for nothing.
 
-    python -m benchmarks.slower_live [--runs N] [--healthy STEPS] [--device cuda] [--out FILE]
+    python -m benchmarks.slower_live [--runs N] [--sizes SIZE ...] [--healthy STEPS] [--device cuda] [--out FILE]
 
-A training step of a small transformer with three more layers: forty cheap operators (bound by the host), one matrix product
-(what a device would do) and a loop in Python. Each run is a process of its own: 520 healthy steps, then one of the layers
-does 5, 10 or 20 % more, until it is named or for 400 steps; layers and sizes take turns. Then so many steps of programs to
-which nothing happens.
-The machine is as busy as it is: its load and what the program waited for a processor stand beside each run.
+A training step of a small transformer with three more layers: forty cheap operators (bound by the host), twenty matrix
+products (what a device would do) and a loop in Python. Each run is a process of its own: 520 healthy steps, then one of
+the layers does 5, 10 or 20 % more, until it is named or for 400 steps; layers and sizes take turns. Then so many steps
+of programs to which nothing happens; of the transformer also how far the three layers are spread: of one block, and of
+the median of a hundred steps, with the middle of the program taken out and with their own exponent of it
+(`machine_speed`) taken out. The machine is as busy as it is: its load and what the program waited for a processor stand
+beside each run.
 
-Steps are looked at four at a time, whatever that costs: it is the statistic that is asked about. A right alert names the
-layer, or what is inside of it. What is said before a change, or of another place, is false.
+Steps are looked at four at a time, whatever that costs: it is the statistic that is asked about. A right alert names
+the layer, what is inside of it, or its backward pass. What is said before a change, or of another place, is false.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from benchmarks.context.programs import PROGRAMS, Model
 from benchmarks.fresh import call
@@ -34,10 +37,17 @@ from torch import nn
 import lanewise
 from lanewise.capture.context import native_build
 from lanewise.tree.slowing import lookout
+from lanewise.tree.slowing.growing_forest import GrowingForest
+from lanewise.tree.slowing.machine_speed import MachineSpeed
 from lanewise.tree.slowing.slowdown import Slowdown
+from lanewise.tree.slowing.slowdowns import Block, Grown, Slowdowns
 
 HEALTHY, CHANGED = 520, 400
 SIZES, PLACES = (0.05, 0.10, 0.20), ("tail", "product", "loop")
+BACKWARD = {"tail": "tanh"}
+"""What is in the name of a layer's backward functions; the others have none."""
+HUNDRED_STEPS = 25
+"""Blocks of four."""
 _SECONDS = 240
 
 
@@ -54,20 +64,22 @@ class Tail(nn.Module):
 
 
 class Product(nn.Module):
-    """One matrix product of as many rows as there is work."""
+    """Matrix products, as many as there is work."""
 
-    work = 200
+    work = 20
     x: torch.Tensor
     weight: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("x", torch.randn(400, 192))
+        self.register_buffer("x", torch.randn(8, 192))
         self.register_buffer("weight", torch.randn(192, 192))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """What comes in, and nearly nothing more."""
-        return x + 1e-9 * (self.x[: self.work] @ self.weight)[0, 0]
+        """What comes in."""
+        for _ in range(self.work):
+            _ = self.x @ self.weight
+        return x
 
 
 class Loop(nn.Module):
@@ -99,6 +111,7 @@ def main() -> None:
     """Measure, and write the file after each run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=27)
+    parser.add_argument("--sizes", type=float, nargs="*", default=list(SIZES))
     parser.add_argument("--healthy", type=int, default=0, metavar="STEPS", help="of each of three programs")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/slower-live-cpu.json"))
@@ -106,13 +119,13 @@ def main() -> None:
     call(_built, seconds=600)
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     result["machine"] = described()
-    kinds = list(product(SIZES, PLACES))
+    kinds = list(product(given.sizes, PLACES))
     for run in range(given.runs):
         size, place = kinds[run % len(kinds)]
         answer = call(partial(planted, place, size, given.device), seconds=_SECONDS)
         print(json.dumps(answer), flush=True)
         result.setdefault("planted", []).append(answer)
-        result["sums"] = {f"{size:.0%}": _summed(result["planted"], size) for size in SIZES}
+        result["sums"] = {f"{size:.0%}": _summed(result["planted"], size) for size in given.sizes}
         given.out.write_text(json.dumps(result, indent=1) + "\n")
     for name in ("mlp", "net", "resmlp") if given.healthy else ():
         answer = call(partial(healthy, name, given.healthy, given.device), seconds=3_600)
@@ -150,12 +163,14 @@ def planted(place: str, size: float, device: str) -> dict[str, Any]:
         return at < HEALTHY + CHANGED and not any(map(is_right, told))
 
     def is_right(one: Slowdown) -> bool:
-        return one.at > HEALTHY and place in one.path
+        backward = place in BACKWARD and any(BACKWARD[place] in name.lower() for name in one.path)
+        return one.at > HEALTHY and (place in one.path or backward)
 
     found = _followed(step, change)
     right = [one for one in found["told"] if is_right(one)]
     wrong = [one for one in found["told"] if not is_right(one)]
     return {
+        "named": " > ".join(right[0].path[-2:]) if right else None,
         "place": place,
         "size": size,
         "steps_until_told": right[0].at - HEALTHY if right else None,
@@ -166,13 +181,56 @@ def planted(place: str, size: float, device: str) -> dict[str, Any]:
 
 def healthy(name: str, steps: int, device: str) -> dict[str, Any]:
     """One program to which nothing happens."""
+    blocks: list[np.ndarray] = []
+    if name == "net":
+        lookout.Slowdowns = partial(_Kept, blocks)  # type: ignore[misc,assignment]
     step = _step(_net(device), device) if name == "net" else PROGRAMS[name](device)
     found = _followed(step, lambda at, _: at < steps)
     return {
         "program": name,
         "healthy_steps": steps,
         "false_alerts": [" > ".join(one.path) for one in found["told"]],
+        "spread": {place: _spread(blocks, found["follows"], place) for place in PLACES} if blocks else {},
         **found["machine"],
+    }
+
+
+class _Kept(Slowdowns):
+    """Keeps what came in, of the host's time."""
+
+    def __init__(self, kept: list[np.ndarray], forest: GrowingForest) -> None:
+        super().__init__(forest)
+        self._kept = kept
+
+    def block(self, sums: Block) -> list[Grown]:
+        self._kept.append(sums["host"])
+        return super().block(sums)
+
+
+def _spread(blocks: list[np.ndarray], follows: Any, place: str) -> dict[str, Any]:
+    """How far a layer's time is spread where nothing changes: of blocks, and of medians of a hundred steps."""
+    forest, contexts = follows._forest, follows._source.contexts()
+    own = np.stack([np.pad(block, (0, len(forest) - len(block))) for block in blocks])
+    level = np.median(own, axis=0)
+    (node,) = (at for at in range(len(forest)) if follows._text(contexts, at)[0] == place)
+    steady = np.flatnonzero((level > 0.001 * level.sum()) & ~forest.inside(node))
+    speed = MachineSpeed(level[steady], np.sqrt(level[steady]), own[:, steady]).first
+    inside = forest.inclusive(own, np.array([node]))[:, 0]
+    takes = np.log(np.maximum(inside, 1.0) / np.median(inside))
+    exponent = float(np.polyfit(speed, takes, 1)[0])
+    hundreds = len(takes) // HUNDRED_STEPS
+
+    def of(values: np.ndarray) -> dict[str, float]:
+        medians = np.median(values[: hundreds * HUNDRED_STEPS].reshape(hundreds, -1), axis=1)
+        return {"block": round(float(values.std()), 4), "hundred_steps": round(float(medians.std()), 4)}
+
+    return {
+        "exponent": round(exponent, 2),
+        "as_it_is": of(takes),
+        "middle_taken_out": of(takes - speed),
+        "own_exponent_taken_out": of(takes - exponent * speed),
+        "machine": of(speed),
+        "hundreds": hundreds,
     }
 
 
@@ -214,6 +272,7 @@ def _followed(step: Callable[[], None], more: Callable[[int, list[Slowdown]], bo
     follows: Any = watcher._lookout
     return {
         "told": told,
+        "follows": follows,
         "machine": {
             "step_ms": round(1e3 * seconds / at, 2),
             "load": [round(one, 1) for one in load],

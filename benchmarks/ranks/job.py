@@ -2,9 +2,9 @@
 
     torchrun --nproc-per-node 2 benchmarks/ranks/job.py --plant sleep --late 1 --ms 6
 
-With `--truth FILE` the plant is first switched off and on in turns, before a recording is to begin, and each rank writes
-what the job's steps took with it and without it, and how long it kept the host in each step after that. All in the same
-processes: from one start of a job to the next a host may be half as fast again.
+With `--truth FILE` the plant is switched off and on in turns, before a recording is to begin and once more after it, and
+each rank writes what the job's steps took with it and without it, and how long it kept the host in each step between. All
+in the same processes: from one start of a job to the next a host may be half as fast again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.utils.data import DataLoader, Dataset
 
-PLANTS = ("none", "sleep", "python", "kernel", "copy", "loader", "gc", "calls")
+PLANTS = ("none", "sleep", "python", "spin", "kernel", "copy", "loader", "gc", "calls")
 
 
 def burn(rounds: int) -> int:
@@ -34,6 +34,13 @@ def burn(rounds: int) -> int:
     for _ in range(rounds):
         total += sum(range(20))
     return total
+
+
+def spin(ms: float) -> None:
+    """Plain Python that calls no operator, for so long by the clock: how fast the host is makes no difference."""
+    until = time.perf_counter() + ms / 1e3
+    while time.perf_counter() < until:
+        burn(10)
 
 
 def rounds_for(ms: float) -> int:
@@ -89,6 +96,11 @@ class Noted:
         self.plant()
         self.lengths.append((time.perf_counter() - begun) * 1e3)
 
+    def taken(self) -> list[float]:
+        """The lengths since this was called last."""
+        lengths, self.lengths = self.lengths, []
+        return lengths
+
     def wait_for(self, loss: torch.Tensor) -> None:
         """Until the loss is there: what is left of the step is what this rank's host does by itself."""
         begun = time.perf_counter()
@@ -96,8 +108,8 @@ class Noted:
         self.waits.append((time.perf_counter() - begun) * 1e3)
 
 
-WARM, TURNS = 10, 192
-"""Steps until all is warm, and steps with the plant and without it in turns."""
+WARM, TURNS = 10, 96
+"""Steps until all is warm, and steps with the plant and without it in turns, before the recording and after it."""
 _WAITING, AHEAD = 2, 8
 """Steps at a time with the plant or without it: as few as can be, as hosts are slower or faster for a second at a time;
 more where the host does not wait at the end of each, and each turn begins with an idle device."""
@@ -112,6 +124,8 @@ def plant_of(cause: str, ms: float, device: torch.device) -> Callable[[], object
     if cause == "python":
         rounds = rounds_for(ms)
         return lambda: burn(rounds)
+    if cause == "spin":
+        return lambda: spin(ms)
     if cause == "gc":
         return Collection(ms)
     if cause == "kernel":
@@ -286,15 +300,18 @@ def main() -> None:
     parser.add_argument("--late", type=int, default=-1)
     parser.add_argument("--ms", type=float, default=0.0)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=36, help="between the turns, for a recorder")
     parser.add_argument(
         "--truth", type=Path, help="for what the plant takes and what the steps take with and without it"
     )
     parser.add_argument("--turns", type=int, default=TURNS, help="steps with the plant and without it")
     parser.add_argument("--gate", type=Path, help="a file without which nothing begins")
+    parser.add_argument("--first", type=processors, help="processors of the first thread, with commas between them")
+    parser.add_argument("--others", type=processors, help="those of the threads that it begins")
     args = parser.parse_args()
     while args.gate and not args.gate.exists():
         time.sleep(0.05)
+    keep_to(args.others)
     device = torch.device("cpu")
     if args.device == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -302,12 +319,13 @@ def main() -> None:
     dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
     plant = Noted(plant_of(args.plant, args.ms, device))
     steps = JOBS[args.kind](args, device, plant)
-    truth = turns(steps, plant, device, args.turns) if args.truth else {}
-    truth["in_turns_ms"] = list(plant.lengths)
-    plant.lengths.clear()
+    before = turns(steps, plant, device, args.turns, args.first) if args.truth else {}
     alone = [one_step(steps, plant) for _ in range(args.steps)]
     if args.truth:
-        truth |= {"plant_ms": list(plant.lengths), "after_ms": alone}
+        between = plant.taken()
+        after = turns(steps, plant, device, args.turns, args.first)
+        truth: dict[str, Any] = {name: before[name] + after[name] for name in before}
+        truth |= {"plant_ms": between, "after_ms": alone}
         if args.plant == "kernel" and dist.get_rank() == args.late:
             truth["plant_ms"] = truth["in_turns_ms"] = [taken(plant, device)]  # its calls end long before its work does
         name = f"{args.truth.stem}-{dist.get_rank()}.json"
@@ -316,10 +334,24 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def turns(steps: Iterator[None], plant: Noted, device: torch.device, count: int) -> dict[str, Any]:
-    """Steps with the plant and without it in turns: what a step takes in each turn, and the host without its waits, ms."""
+def processors(text: str) -> list[int]:
+    return [int(one) for one in text.split(",")]
+
+
+def keep_to(cpus: list[int] | None) -> None:
+    """This thread, and those that it begins from now on, run on these processors only."""
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+
+
+def turns(
+    steps: Iterator[None], plant: Noted, device: torch.device, count: int, first: list[int] | None
+) -> dict[str, list[Any]]:
+    """Steps with the plant and without it in turns: what a step takes in each turn, the host without its waits, and the
+    plant each time, ms. All threads have begun once it is warm: the first one then goes to its own processors."""
     run(steps, WARM, plant, device)
-    plant.lengths.clear()
+    keep_to(first)
+    plant.taken()
     found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     block = _WAITING if plant.waits else AHEAD
     for pair in range(count // (2 * block)):
@@ -327,7 +359,7 @@ def turns(steps: Iterator[None], plant: Noted, device: torch.device, count: int)
         for plant.on in (pair % 2 == 1, pair % 2 == 0):
             found[plant.on].append(run(steps, block, plant, device))
     plant.on = True
-    return {
+    return {"in_turns_ms": plant.taken()} | {
         f"{what}{name}_ms": [each[at] for each in found[on]]
         for on, name in ((True, "with"), (False, "without"))
         for at, what in enumerate(("", "own_"))

@@ -21,10 +21,13 @@ __all__ = ["environment", "in_words", "judged_all"]
 _SOURCE = Path(__file__).parents[2] / "src"
 _LONGEST_S = 180.0
 _READERS = 16
+# Recording makes these no longer.
+AS_LONG = ("sleep", "python", "spin", "loader", "gc")
 # What each cause may be called, by the words of `lanewise ranks`.
 CAUSES = {
     "sleep": ("Python", "sleep"),
     "python": ("Python",),
+    "spin": ("Python",),
     "gc": ("Python", "garbage collection"),
     "kernel": ("more work", "slower kernels", "operators"),
     "copy": ("copies",),
@@ -52,22 +55,32 @@ def judged_one(result: dict[str, Any], kept: Path) -> dict[str, Any]:
             return found
         left = result["without_ms"] / result["with_ms"]
         if "said_without_ms" in found and found["right_rank"]:
-            found["off"] = off(found, result["true_ms"], left)
+            found["off"] = off(found, result, "true_ms", left)
+            if result["plant"] in AS_LONG and not result["stacks"] and result.get("recorded_ms"):
+                found["off"]["delay_recorded"] = found["said_ms"] / result["recorded_ms"] - 1
         if said := said_in_turns(traces, result["turns"], result["late"]):
-            more = {"off": off(said, result.get("true_in_turns_ms"), left), "spread": spread(result["turns"])}
+            more = {"off": off(said, result, "true_in_turns_ms", left), "spread": spread(result["turns"])}
             found["in_turns"] = said | more
         return found
     except (subprocess.SubprocessError, LanewiseError, OSError, ValueError, KeyError) as error:
         return measured | {"right": False, "error": in_words(error)}
 
 
-def off(said: dict[str, Any], true_ms: float | None, left: float) -> dict[str, float]:
+def off(said: dict[str, Any], true: dict[str, Any], which: str, left: float) -> dict[str, float]:
     """By what share the said step without the late rank is off, and the said delay where the true one is known.
 
-    `left` is the share of the step that is left without the plant.
+    Args:
+        said: of the job. true: what was measured of it, the delay by the name `which`. left: share of the step that is
+            left without the plant.
     """
     found = {"step": said["said_without_ms"] / said["said_with_ms"] / left - 1}
-    return found | {"delay": said["said_ms"] / true_ms - 1} if true_ms else found
+    if not true.get(which):
+        return found
+    found["delay"] = said["said_ms"] / true[which] - 1
+    if "true_range_ms" in true:
+        least, most = true["true_range_ms"]
+        found["delay_beyond"] = said["said_ms"] / min(max(said["said_ms"], least), most) - 1
+    return found
 
 
 def spread(turns: dict[str, Any]) -> float:

@@ -71,6 +71,51 @@ def test_a_loop_is_as_dense_as_its_calls_those_in_them_and_the_time_between_are_
     assert one(work, "python", name="aten::add_", until="aten::add_") == pytest.approx(100 * 2.0 * 0.38, rel=0.05)
 
 
+@pytest.mark.parametrize("times_as_long", [1.0, 2.0])
+def test_a_loop_is_as_dense_on_a_core_that_another_thread_shares(times_as_long: float) -> None:
+    """There all takes twice as long, what records it, too: the share that recording makes up stays the same."""
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(100):
+                with b.op("aten::add_", head=0.8 * times_as_long, tail=0.8 * times_as_long):
+                    for _ in range(2):
+                        with b.op("aten::to", head=0.8 * times_as_long, tail=0.0):
+                            pass
+                b.wait(1.6 * times_as_long)
+    work = work_of(b)
+    spent = sum(time for context, time in times(work).items() if "aten::to" in (context.name, context.until))
+    assert spent == pytest.approx(100 * 1.6 * times_as_long * 0.38, rel=0.03)
+
+
+def test_calls_of_the_driver_make_no_loop_dense() -> None:
+    """A launch takes long by itself: half is left of such operators at least, however much their rows cost."""
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            for _ in range(100):
+                with b.op("aten::mul_", head=1.0, tail=1.0):
+                    b.launch("mul", duration=1.0)
+    work = work_of(b)
+    assert one(work, "operator", name="aten::mul_") == pytest.approx(100 * 2.0 * 0.5, rel=0.1)
+
+
+@pytest.mark.parametrize(("before_us", "takes_us"), [(0.0, 1100.0), (900.0, 1000.0)])
+def test_of_a_copy_from_pageable_memory_the_host_also_does_what_comes_before_it(
+    before_us: float, takes_us: float
+) -> None:
+    """The host puts the first part ready before the device begins, where the device has nothing else to do."""
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step():
+            if before_us:
+                with b.op("aten::mm"):
+                    b.launch("gemm", duration=before_us)
+            with b.op("aten::copy_"):
+                b.copy(source="pageable", duration=1000.0, delay=111.0, call=before_us + 1113.0)
+    assert one(work_of(b), "copy", until="device") == pytest.approx(takes_us, rel=0.01)
+
+
 def test_a_wait_for_the_device_is_no_work() -> None:
     b = TraceBuilder()
     for _ in range(4):

@@ -7,8 +7,9 @@ import pytest
 
 from lanewise.tree.slowing import lookout
 from lanewise.tree.slowing.lookout import Lookout
+from lanewise.tree.slowing.machine_speed import MachineSpeed
 from lanewise.tree.slowing.processor_wait import ProcessorWait
-from lanewise.tree.slowing.sequential import CERTAIN, REFERENCE, Evidence, threshold_of
+from lanewise.tree.slowing.sequential import CERTAIN, LEAST, REFERENCE, Evidence, Usual, usual_of
 from tests.tree.slowing.simulated import NOISES, Program, followed
 
 BEGIN = 800
@@ -134,26 +135,76 @@ def test_blocks_in_which_others_have_the_processor_are_left_out(monkeypatch: pyt
     assert followed(Program(), times * shares(random)) == []
 
 
+def felt(random: np.random.Generator, steps: int, places: int) -> np.ndarray:
+    """How many times as long places take on a machine whose speed changes, where each feels another part of that."""
+    exponents = random.uniform(0.4, 1.2, places)
+    exponents[PLACE] = 0.4
+    speed = 0.3 * np.repeat(random.standard_normal(steps // 40 + 1), 40)[:steps]
+    return np.exp(speed[:, None] * exponents) * (1 + 0.03 * random.standard_normal((steps, places)))
+
+
+def test_a_place_that_feels_little_of_the_machine_is_found_where_the_machine_changes_its_speed() -> None:
+    random = np.random.default_rng(14)
+    times = felt(random, BEGIN + 200, 50)
+    times[BEGIN:, PLACE] *= 1.2
+    found = followed(Program(), times * shares(random))
+    assert [one.path[-2:] for one in found] == [NAMED]
+    assert found[0].at <= BEGIN + 140
+
+
+def test_what_each_place_feels_of_the_machine_is_no_change_of_it() -> None:
+    random = np.random.default_rng(15)
+    assert followed(Program(), felt(random, 8_000, 50) * shares(random)) == []
+
+
+def test_exponents_are_learned_where_the_machine_changes_its_speed() -> None:
+    random = np.random.default_rng(16)
+    exponents = random.uniform(0.4, 1.6, 60)
+    speed = 0.2 * random.standard_normal(REFERENCE)
+    blocks = np.exp(speed[:, None] * exponents + 0.03 * random.standard_normal((REFERENCE, 60)))
+    machine = MachineSpeed(np.ones(60), np.ones(60), blocks)
+    np.testing.assert_allclose(machine.exponent, exponents / np.median(exponents), atol=0.1)
+    assert machine.of(np.exp(0.3 * exponents)) == pytest.approx(0.3 * np.median(exponents), abs=0.03)
+
+
+def test_exponents_are_one_where_places_follow_the_machine_or_it_does_not_change() -> None:
+    random = np.random.default_rng(17)
+    noise = 0.03 * random.standard_normal((REFERENCE, 60))
+    still = MachineSpeed(np.ones(60), np.ones(60), np.exp(noise))
+    assert (still.exponent == 1).all()
+    moving = MachineSpeed(np.ones(60), np.ones(60), np.exp(noise + 0.2 * random.standard_normal((REFERENCE, 1))))
+    np.testing.assert_allclose(moving.exponent, 1, atol=0.05)
+
+
+def test_few_places_say_one_speed() -> None:
+    machine = MachineSpeed(np.ones(5), np.ones(5), np.ones((REFERENCE, 5)))
+    assert (machine.exponent == 1).all()
+    assert machine.of(np.full(5, 2.0)) == pytest.approx(np.log(2))
+
+
 def test_evidence_grows_no_faster_than_it_may_where_nothing_changes() -> None:
     """The bound that the false-alarm rate comes from: on average, evidence after n blocks is at most n."""
     random = np.random.default_rng(11)
-    series, blocks = 4_000, 60
-    evidence = Evidence(np.full(series, 1.0))
+    series, blocks = 20_000, 20
+    evidence = Evidence(Usual(np.full(series, 0.05), np.full(series, LEAST)))
     for _ in range(blocks):
-        # The worst that is allowed: each block exceeds its threshold with the probability that is bet against.
-        evidence.block(np.where(random.random(series) < 0.2, 1.1, 0.9))
+        # The worst that is allowed: as high as a series may lie, all the time.
+        evidence.block(LEAST + 0.05 * random.standard_normal(series))
     won = evidence._won
-    assert won.mean() <= 2 * blocks
+    assert won.mean() <= 1.2 * blocks
     assert (won >= CERTAIN).sum() == 0
 
 
-def test_a_series_that_wanders_gets_a_higher_threshold() -> None:
+def test_a_series_that_wanders_may_lie_higher_and_one_that_is_noisy_may_not() -> None:
     random = np.random.default_rng(12)
-    still = 1 + 0.01 * random.standard_normal((REFERENCE, 1))
+    still = 0.01 * random.standard_normal((REFERENCE, 1))
+    noisy = 0.06 * random.standard_normal((REFERENCE, 1))
     moving = still + 0.06 * np.sin(np.linspace(0, 12, REFERENCE))[:, None]
-    low, high = threshold_of(np.hstack((still, moving)))
-    assert low == 1.05
-    assert high > 1.1
+    usual = usual_of(np.hstack((still, noisy, moving)))
+    assert usual.allowed[0] == LEAST
+    assert usual.allowed[1] < 0.06
+    assert usual.allowed[2] > 0.06
+    assert usual.spread[1] == pytest.approx(0.06, rel=0.4)
 
 
 def test_the_history_is_bounded_and_complete() -> None:

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from lanewise.measure.core import Core
     from lanewise.trace.intervals import Union
 
-__all__ = ["Context", "OwnWork", "Pieces", "device_contexts", "host_collectives", "in_one_piece", "own_work"]
+__all__ = [
+    "Context",
+    "OwnWork",
+    "Pieces",
+    "device_contexts",
+    "holds_host",
+    "host_collectives",
+    "in_one_piece",
+    "own_work",
+]
 
 _CALLS = (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
 _HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc):(?!\s*$)")
@@ -206,10 +215,11 @@ _PAUSE_NS = 100_000
 """A pause between operators that is shorter is no wait for a collective on the CPU, though one may run beside it."""
 
 
-_DENSE, _LEFT_OF_DENSE = 2.0, 0.38
-"""Calls whose rows usually cost so many times what they take here, with the calls in them and the time between them, and
-the share of it that is left: recording makes up more of them than of others (in five jobs on H200s' hosts, loops of `add_`
-took 2.1 to 2.8 times as long while they were recorded)."""
+_DENSE, _LEFT_OF_DENSE = 1.4, 0.38
+"""Operators whose rows usually cost so many times what they take here, with those in them and the time between them,
+and the share of it that is left: recording makes up more of them than of others (in seven jobs on H200s' hosts, loops of
+`add_` took 2.1 to 2.8 times as long while they were recorded). On a core alone the rows of such loops cost 2.5 to 3.2
+times what they took; on one that another thread shares all takes twice as long, and they cost 1.5 to 1.8 times that."""
 
 
 _MOMENT_NS = 30_000
@@ -305,8 +315,10 @@ def _rows_of(
     # A call, those in it, and what lies between it and the next one of a loop are as dense as they are together.
     called = np.where(calls, named(outer), np.where(loops, named(before), -1))[chosen]
     _, together = np.unique(combined(step, called, keys[3]), return_inverse=True)
-    together = np.where(called >= 0, together, -1)
-    spent = _less(length[chosen], cost, step, number[column], together, python[chosen], len(begins), len(contexts))
+    # The driver's part in a call takes long by itself.
+    of_operators = np.where(np.isin(kind[chosen], (Kind.RUNTIME, Kind.DRIVER)), 0.0, cost)
+    dense = (called >= 0) & _is_dense(together, length[chosen], of_operators)
+    spent = _less(length[chosen], cost, step, number[column], dense, python[chosen], len(begins), len(contexts))
     around = np.where(calls & (outer != safe), named(outer), -1)[chosen]
     return stretches.start[chosen], length[chosen], around, (step, number[column], spent, count)
 
@@ -316,22 +328,20 @@ def _less(
     cost: np.ndarray,
     step: np.ndarray,
     column: np.ndarray,
-    together: np.ndarray,
+    dense: np.ndarray,
     python: np.ndarray,
     steps: int,
     columns: int,
 ) -> np.ndarray:
     """Time less what recording cost: so much for each row, and at most a share of what a context takes in a step.
 
-    `together` numbers the stretches of a step that one call and those in it take, -1 for what is in none.
+    `dense` are stretches of which recording makes up more.
     """
     place = step * columns + column
     total = np.bincount(place, weights=length, minlength=steps * columns)
     price = np.bincount(place, weights=cost, minlength=steps * columns)
     frames = np.zeros(steps * columns, dtype=bool)
     frames[place[python]] = True
-    dense = together >= 0
-    dense[dense] = _is_dense(together[dense], length[dense], cost[dense])
     least = np.bincount(place, weights=length * np.where(dense, _LEFT_OF_DENSE, COSTS.left), minlength=steps * columns)
     left = np.maximum(total - price, np.where(frames, LEFT_OF_FRAMES * total, least))
     share = np.divide(left, total, out=np.ones_like(total), where=total > 0)
@@ -339,6 +349,7 @@ def _less(
 
 
 def _is_dense(together: np.ndarray, length: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """Whether the rows of the stretches with one number cost far more than these take."""
     return (np.bincount(together, weights=cost) > _DENSE * np.bincount(together, weights=length))[together]
 
 
@@ -389,6 +400,8 @@ def _device(core: Core, contexts: dict[Context, int]) -> tuple[list[_Rows], np.n
     column = np.array([contexts.setdefault(one, len(contexts)) for one in found], dtype=np.int64)[of_work]
     step = np.clip(graph.step[nodes], 0, graph.steps - 1)
     spent = trace.duration[work].astype(np.float64)
+    held = np.array([holds_host(one) for one in found], dtype=bool)[of_work]
+    spent[held] += _put_ready(core, work[held])
     beside = covered(spinning, trace.start[work], trace.end[work]) > 0
     alone = np.full(len(contexts), np.nan)
     used, row = np.unique(column[~beside], return_inverse=True)
@@ -398,6 +411,24 @@ def _device(core: Core, contexts: dict[Context, int]) -> tuple[list[_Rows], np.n
     typical = alone[column]
     spent = np.where(beside & np.isfinite(typical), np.minimum(spent, typical), spent)
     return [(step, column, spent, np.ones(len(work)))], np.setdiff1d(column[beside], used)
+
+
+def holds_host(context: Context) -> bool:
+    """Whether a device operation is one that the host does: it puts the data where the device can fetch it."""
+    return context.on_device and "pageable" in context.name
+
+
+def _put_ready(core: Core, work: np.ndarray) -> np.ndarray:
+    """What the host puts ready before the device begins with what holds it, ns: since the call began and the device had
+    done what came before."""
+    trace = core.trace
+    call = trace.links.launch[np.searchsorted(trace.device_work, work)]
+    order = np.argsort(trace.end[trace.device_work], kind="stable")
+    ended = trace.end[trace.device_work][order]
+    last = np.searchsorted(ended, trace.start[work], side="right") - 1
+    free = np.where(last >= 0, ended[np.maximum(last, 0)], 0)
+    ready = trace.start[work] - np.maximum(trace.start[np.maximum(call, 0)], free)
+    return np.where(call >= 0, np.maximum(ready - COSTS.call, 0.0), 0.0)
 
 
 def device_contexts(core: Core, work: np.ndarray) -> tuple[list[Context], np.ndarray]:

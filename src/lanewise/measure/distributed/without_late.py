@@ -16,7 +16,7 @@ import numpy as np
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.late_ranks import Excess, Job, Late
-from lanewise.measure.distributed.own_work import Context, OwnWork, device_contexts, in_one_piece, own_work
+from lanewise.measure.distributed.own_work import Context, OwnWork, device_contexts, holds_host, in_one_piece, own_work
 from lanewise.measure.distributed.together.matched_communications import Matched
 from lanewise.measure.distributed.together.next_latest import gain_of_job
 from lanewise.measure.distributed.together.replayed_together import RanksTogether
@@ -50,7 +50,7 @@ class Delay:
 
     def of(self, one: Excess) -> float:
         """By what a context's time is to be multiplied."""
-        on_device = one.context.on_device and not _holds(one.context)
+        on_device = one.context.on_device and not holds_host(one.context)
         return 1.0 if on_device or _stays(one) else self.host_scale
 
 
@@ -100,7 +100,7 @@ def delay_of(
     left, held = np.ones(len(graph)), np.zeros(len(graph), dtype=bool)
     contexts, of_own = device_contexts(core, graph.event[rank.own])
     left[rank.own] = np.array([1.0 - share.get(one, 0.0) for one in contexts])[of_own]
-    held[rank.own] = np.array([_holds(one) for one in contexts], dtype=bool)[of_own]
+    held[rank.own] = np.array([holds_host(one) for one in contexts], dtype=bool)[of_own]
     # What is the rank's own is as long as it is said to be, and the rest is what is left of the recorded time: the graph
     # thinks less of many recorded frames, and more of a loop of short calls.
     removed = _of_nodes(core, work, share)
@@ -200,7 +200,7 @@ def _timed(job: Job, row: int) -> Timed:
 
 def _on_device(late: Late) -> float:
     """What its device does more while its host goes on, ns."""
-    return sum(one.more_ns for one in late.excess if one.context.on_device and not _holds(one.context))
+    return sum(one.more_ns for one in late.excess if one.context.on_device and not holds_host(one.context))
 
 
 def _with(job: Job, together: Matched, row: int) -> list[int]:
@@ -254,11 +254,6 @@ def _stays(one: Excess) -> bool:
     # Without more rows than on the other ranks it is code that has none.
     alone = one.mine_count <= one.others_count and in_one_piece(one.context, one.more_ns, 1.0)
     return alone or in_one_piece(one.context, one.mine_ns, one.mine_count)
-
-
-def _holds(context: Context) -> bool:
-    """Whether a device operation is one that the host does: it puts the data where the device can fetch it."""
-    return context.on_device and "pageable" in context.name
 
 
 def _of_held(core: Core, event: np.ndarray, gone: np.ndarray) -> np.ndarray:

@@ -1,14 +1,15 @@
 """Blocks of steps -> the places that have become slower since some step.
 
-Costs of contexts come as sums over a block. What most of the program has become slower by is the machine's doing and is
-taken out of each block first. Then every place that matters, with what it calls and by itself, is a series of its own
-(`sequential`). A busier machine makes no two places slower by the same: what is certain to have gone up is only said if it
-stands out from what the other places have done meanwhile, in both halves of the time since. What explains a change is
-looked for below the place that it is seen at.
+Costs of contexts come as sums over a block. What the machine's speed does to each place is taken out of each block
+first (`machine_speed`). Then every place that matters, with what it calls and by itself, is a series of its own
+(`sequential`). A machine that is busier than in the reference, in a new way, makes no two places slower by the same:
+what is certain to have gone up is only said if it stands out from what the other places have done meanwhile, beyond
+what they always differ by. What explains a change is looked for below the place that it is seen at.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ import numpy as np
 
 from lanewise.trace.groups import mask_of, weighted_median
 from lanewise.tree.slowing.growing_forest import GrowingForest
-from lanewise.tree.slowing.sequential import LEAST, REFERENCE, Evidence, threshold_of
+from lanewise.tree.slowing.machine_speed import FEW, MachineSpeed
+from lanewise.tree.slowing.sequential import LEAST, REFERENCE, Evidence, usual_of
 
 __all__ = ["METRICS", "Grown", "Slowdowns"]
 
@@ -36,8 +38,8 @@ _SAYS = 0.001
 """Of the step: less says nothing about how fast the machine is."""
 _LOUDEST = 3
 """Times what an ordinary place says."""
-_BUSY = 1.5
-"""A block in which most of the program takes so much longer, or less, says nothing."""
+_BUSY = math.log(1.5)
+"""A block in which the middle of the program takes so much longer, or less, says nothing."""
 _SPIKE = 1.5
 """Of what a context usually takes: more in one block is an interruption, and cut off there."""
 _FOLLOWS = 1.25
@@ -47,10 +49,10 @@ _INTERRUPTED = 1.15
 _RECENT = 32
 _SIGMA = 1.4826
 """A standard deviation over the median distance from the median, of a bell curve."""
-_STANDS_OUT = 4.0
-"""Times the spread of the other places' changes that a place must have changed by, beyond their middle."""
-_FEW = 8
-"""Other places: the changes of fewer say nothing of the machine."""
+_STANDS_OUT = 6.0
+"""Times the spread of the other places' changes, beyond that of the reference, that a place must have changed by."""
+_SPAN = 16
+"""Blocks over which places' changes are taken, in the reference."""
 _LOOK_AGAIN = 4
 """Blocks after which something certain that did not stand out is looked at again."""
 _MOST = 20
@@ -134,6 +136,11 @@ def _padded(values: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate((values, np.zeros(size - len(values)))) if len(values) < size else values
 
 
+def _log(values: np.ndarray) -> np.ndarray:
+    """Logarithms; what took nothing in a block is a tenth."""
+    return np.log(np.maximum(values, 0.1))
+
+
 class _Series:
     """The places that matter in one metric.
 
@@ -152,9 +159,16 @@ class _Series:
         self._interrupted = float(np.median(own.sum(axis=1) / np.maximum(cut.sum(axis=1), 1.0)))
         own = cut
         self._weigh()
-        own = own / np.array([self._drift(row) for row in own])[:, None]
-        self._own = np.median(own, axis=0)
+        speed = MachineSpeed(self._level, self._weight, own[:, self._steady])
+        self._own = np.median(own / np.exp(speed.first)[:, None], axis=0)
         self._weigh()
+        self._speed = MachineSpeed(self._level, self._weight, own[:, self._steady])
+        own = self._at_usual_speed(own, self._speed.first[:, None])
+        self._own = np.median(own, axis=0)
+        self._level = self._own[self._steady]
+        spans = np.array_split(own[:, self._steady], len(own) // _SPAN)
+        everywhere = np.ones(len(self._steady), dtype=bool)
+        self._usually_apart = float(np.median([self._apart(span, everywhere)[1] for span in spans]))
         whole = forest.inclusive(own)
         self._whole = np.median(whole, axis=0)
         self._node, self._alone = self._worth()
@@ -162,7 +176,7 @@ class _Series:
         if self.count:
             values = np.where(self._alone, own[:, self._node], whole[:, self._node])
             self._reference = np.median(values, axis=0)
-            self._evidence = Evidence(threshold_of(values / self._reference))
+            self._evidence = Evidence(usual_of(_log(values / self._reference)))
         self._recent: deque[tuple[int, np.ndarray]] = deque(maxlen=_RECENT)
         self._certain = np.zeros(self.count, dtype=bool)
         self._begun = len(first)
@@ -196,11 +210,20 @@ class _Series:
         # A place that dominates the step would hide its own change.
         self._weight = np.minimum(weight, _LOUDEST * np.median(weight)) if len(weight) else weight
 
-    def _drift(self, own: np.ndarray) -> float:
-        """What most of the program takes longer than in the reference."""
-        if not len(self._steady):
-            return 1.0
-        return max(1e-9, weighted_median(own[self._steady] / self._level, self._weight))
+    def _at_usual_speed(self, own: np.ndarray, speed: np.ndarray | float) -> np.ndarray:
+        """Blocks as they would be on the machine of the reference; speed is a logarithm, of each."""
+        exponent = np.ones(own.shape[-1])
+        exponent[self._steady] = self._speed.exponent
+        return own / np.exp(speed * exponent)
+
+    def _apart(self, some: np.ndarray, which: np.ndarray) -> tuple[float, float]:
+        """What the middle of some steady places takes in blocks, over its level, and how far these places are spread."""
+        if not which.any():
+            return 1.0, 0.0
+        changes = np.median(some[:, which], axis=0) / self._level[which]
+        weight = self._weight[which]
+        middle = weighted_median(changes, weight)
+        return middle, _SIGMA * weighted_median(np.abs(changes - middle), weight)
 
     def _uninterrupted(self, own: np.ndarray) -> tuple[np.ndarray, bool]:
         """A block without its interruptions, and whether they are most of what is unusual in it."""
@@ -216,14 +239,14 @@ class _Series:
     def block(self, sums: Block, number: int) -> bool:
         """Whether anything is certain after one more block."""
         own, interrupted = self._uninterrupted(sums[self._metric])
-        drift = self._drift(own)
-        self.busy = interrupted or not 1 / _BUSY <= drift <= _BUSY
+        speed = self._speed.of(own[self._steady])
+        self.busy = interrupted or abs(speed) > _BUSY
         if self.busy:
             return False
-        own = own / drift
+        own = self._at_usual_speed(own, speed)
         self._recent.append((number, own))
         values = np.where(self._alone, own[self._node], self._forest.inclusive(own, self._node))
-        self._certain = self._evidence.block(values / self._reference)
+        self._certain = self._evidence.block(_log(values / self._reference))
         return bool(self._certain.any())
 
     def grown(self) -> list[Grown]:
@@ -254,23 +277,21 @@ class _Series:
         return sorted(found.values(), key=lambda one: one.before - one.after)
 
     def _stands_out(self, row: int, blocks: np.ndarray) -> bool:
-        """Whether a series has gone up by clearly more than the places outside of it, in both halves of some blocks."""
+        """Whether a series has gone up by clearly more than the places outside of it, in some blocks and in both halves."""
         node, alone = int(self._node[row]), bool(self._alone[row])
         inside = self._forest.inside(node)[self._steady] if not alone else self._steady == node
-        others = ~inside if int((~inside).sum()) >= _FEW else np.ones(len(inside), bool)
-        weight = self._weight[others]
+        others = ~inside if int((~inside).sum()) >= FEW else np.ones(len(inside), dtype=bool)
 
         def beyond(some: np.ndarray) -> tuple[float, float]:
             """By how much it has gone up beyond the middle of the others, and how far these are spread."""
-            changes = np.median(some[:, self._steady[others]], axis=0) / self._level[others]
-            middle = weighted_median(changes, weight)
+            middle, spread = self._apart(some[:, self._steady], others)
             value = np.median(some[:, node] if alone else self._forest.inclusive(some, np.array([node])))
-            spread = _SIGMA * weighted_median(np.abs(changes - middle), weight)
             return float(value) / float(self._reference[row]) - middle, spread
 
         by, spread = beyond(blocks)
-        return by > max(LEAST, _STANDS_OUT * spread) and all(
-            beyond(half)[0] > LEAST for half in np.array_split(blocks, 2)
+        new = math.sqrt(max(0.0, spread**2 - self._usually_apart**2))
+        return by > max(LEAST, _STANDS_OUT * new) and all(
+            beyond(half)[0] > LEAST / 2 for half in np.array_split(blocks, 2)
         )
 
     def _explaining(self, node: int, whole: np.ndarray, own: np.ndarray) -> tuple[int, bool, bool]:
