@@ -1,6 +1,7 @@
 """How soon `watch` names a place of a running program that begins to do more, and how often it does so for nothing.
 
-    python -m benchmarks.slower_live [--runs N] [--sizes SIZE ...] [--healthy STEPS] [--device cuda] [--out FILE]
+    python -m benchmarks.slower_live [--runs N] [--sizes SIZE ...] [--healthy STEPS [--programs NAME ...]]
+        [--device cuda] [--out FILE]
 
 A training step of a small transformer with three more layers: forty cheap operators (bound by the host), twenty matrix
 products (what a device would do) and a loop in Python. Each run is a process of its own: 520 healthy steps, then one of
@@ -112,13 +113,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=27)
     parser.add_argument("--sizes", type=float, nargs="*", default=list(SIZES))
-    parser.add_argument("--healthy", type=int, default=0, metavar="STEPS", help="of each of three programs")
+    parser.add_argument("--healthy", type=int, default=0, metavar="STEPS", help="of each program")
+    parser.add_argument("--programs", nargs="*", default=["mlp", "net", "resmlp"], choices=["net", *PROGRAMS])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/slower-live-cpu.json"))
     given = parser.parse_args()
     call(_built, seconds=600)
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
-    result["machine"] = described()
+    result["machine"] = call(described, seconds=120)
     kinds = list(product(given.sizes, PLACES))
     for run in range(given.runs):
         size, place = kinds[run % len(kinds)]
@@ -127,7 +129,7 @@ def main() -> None:
         result.setdefault("planted", []).append(answer)
         result["sums"] = {f"{size:.0%}": _summed(result["planted"], size) for size in given.sizes}
         given.out.write_text(json.dumps(result, indent=1) + "\n")
-    for name in ("mlp", "net", "resmlp") if given.healthy else ():
+    for name in given.programs if given.healthy else ():
         answer = call(partial(healthy, name, given.healthy, given.device), seconds=3_600)
         print(json.dumps(answer), flush=True)
         result.setdefault("healthy", []).append(answer)
@@ -212,11 +214,13 @@ def _spread(blocks: list[np.ndarray], follows: Any, place: str) -> dict[str, Any
     forest, contexts = follows._forest, follows._source.contexts()
     own = np.stack([np.pad(block, (0, len(forest) - len(block))) for block in blocks])
     level = np.median(own, axis=0)
-    (node,) = (at for at in range(len(forest)) if follows._text(contexts, at)[0] == place)
-    steady = np.flatnonzero((level > 0.001 * level.sum()) & ~forest.inside(node))
+    inside = np.zeros(len(forest), dtype=bool)
+    for node in (at for at in range(len(forest)) if follows._text(contexts, at)[0] == place):
+        inside |= forest.inside(node)
+    steady = np.flatnonzero((level > 0.001 * level.sum()) & ~inside)
     speed = MachineSpeed(level[steady], np.sqrt(level[steady]), own[:, steady]).first
-    inside = forest.inclusive(own, np.array([node]))[:, 0]
-    takes = np.log(np.maximum(inside, 1.0) / np.median(inside))
+    inner = own[:, inside].sum(axis=1)
+    takes = np.log(np.maximum(inner, 1.0) / np.median(inner))
     exponent = float(np.polyfit(speed, takes, 1)[0])
     hundreds = len(takes) // HUNDRED_STEPS
 

@@ -65,6 +65,8 @@ def test_in_full_with_what_only_a_trace_can_tell() -> None:
     assert result.exit_code == 0
     for said in ("OPT105", "Verify:", "Repeated operators", "What ran", "only a trace can tell", "lanewise tree"):
         assert said in result.output
+    # Those checks stand together, with what they have in common said once.
+    assert result.output.count("only a trace") == 1
 
 
 def test_other_formats(tmp_path: Path) -> None:

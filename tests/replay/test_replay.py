@@ -12,7 +12,7 @@ from lanewise.diagnose.what_if.remedies import batch, fuse, remove, replayed
 from lanewise.measure.facts import Facts
 from lanewise.replay.apply import apply
 from lanewise.replay.change import Change, add, cheaper, cut, drop_wait, move, one_launch, overlap, shorten
-from lanewise.replay.simulate import simulate
+from lanewise.replay.simulate import Replayed, simulate
 from lanewise.replay.undistort import scaled_to, slower, undistort
 from lanewise.trace.model import Trace
 from lanewise.trace.reader import read
@@ -56,6 +56,26 @@ def test_replaying_a_recording_unchanged_gives_the_recorded_time(path: Path) -> 
     graph = Facts(read(path, cache=False)).graph
     replay = simulate(graph, rounds=1)
     assert replay.end.max() == pytest.approx(graph.recorded_ns, rel=0.01)
+
+
+# With waits for streams, for other streams, and for work of the round before.
+WAITING = [
+    DATA / "ranks2" / "pipeline_sleep_rank1_6ms_rank0.json.gz",
+    DATA / "twins" / "loader_stall-good.json.gz",
+    DATA / "twins" / "item_loop-bad.json.gz",
+]
+
+
+@pytest.mark.parametrize("path", [*RECORDINGS[:12:3], *WAITING], ids=lambda p: p.name[:-8])
+def test_nodes_in_groups_end_when_they_do_one_by_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = Facts(read(path, cache=False)).graph
+    for graph in (recorded, slower(recorded, 0.3), slower(undistort(recorded), 3.0)):
+        replays: list[Replayed] = []
+        for worth in (0, len(graph) + 1):
+            monkeypatch.setattr("lanewise.replay.simulate._WORTH", worth)
+            replays.append(simulate(graph, rounds=3))
+        assert np.allclose(replays[0].end, replays[1].end, rtol=0, atol=1e-3)
+        assert replays[0].step_ns == pytest.approx(replays[1].step_ns, abs=1e-3)
 
 
 def test_every_node_comes_after_what_it_waits_for() -> None:

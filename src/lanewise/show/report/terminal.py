@@ -11,7 +11,7 @@ from rich.text import Text
 
 from lanewise.measure.kernel_names import short_name
 from lanewise.report.gain import cost_text, gain_text, helps, saves_text, why_not
-from lanewise.report.model import Block, Finding, Report, Stack, TableBlock, TextBlock
+from lanewise.report.model import Block, Check, Finding, Report, Stack, TableBlock, TextBlock
 from lanewise.report.quantity import format_quantity
 from lanewise.show.report.markdown import location_text
 from lanewise.show.report.picks import command, step_sentence
@@ -31,6 +31,8 @@ _CLASS_STYLE = {
 }
 _BAR_WIDTH = 60
 _HOST_TOO = 0.2
+_MANY = 3
+"""Checks: more that found nothing for the same reason stand on one line."""
 TRY_ON_THE_CPU = (
     "lanewise.optimize tries other numbers of threads, torch.compile and more on this machine, and keeps what is measured "
     "to be faster."
@@ -253,7 +255,7 @@ def _footer(report: Report, verbose: bool) -> list[RenderableType]:
     clear = [c for c in report.checks if c.status in {"clear", "not_applicable"} and not c.code.startswith("REG")]
     if verbose:
         parts.append(_heading("Checked, and not found"))
-        parts += [_line("·", "dim", f"{c.code} {c.name}: {c.reason or c.status.replace('_', ' ')}") for c in clear]
+        parts += [_line("·", "dim", text) for text in _by_reason(clear)]
     elif clear:
         which = "speak of a GPU's time, or found nothing" if "cpu" in report.tables else "found nothing"
         if report.source.contexts:
@@ -263,6 +265,20 @@ def _footer(report: Report, verbose: bool) -> list[RenderableType]:
     if commands := " · ".join(filter(None, (command(verb, report) for verb in verbs))):
         parts.append(Text(f"  next: {commands} · lanewise rule CODE", style="dim"))
     return parts
+
+
+def _by_reason(checks: Sequence[Check]) -> list[str]:
+    """A line for each check, or for all that have the same reason where these are many."""
+    reasons: dict[str, list[Check]] = {}
+    for check in checks:
+        reasons.setdefault(check.reason or check.status.replace("_", " "), []).append(check)
+    lines: list[str] = []
+    for reason, same in reasons.items():
+        if len(same) > _MANY:
+            lines.append(f"{', '.join(check.code for check in same)}: {reason}")
+        else:
+            lines += [f"{check.code} {check.name}: {reason}" for check in same]
+    return lines
 
 
 def _heading(text: str) -> Text:

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.trace.groups import weighted_median
-
 __all__ = ["FEW", "MachineSpeed"]
 
 FEW = 8
@@ -43,38 +41,44 @@ class MachineSpeed:
     """
 
     def __init__(self, level: np.ndarray, weight: np.ndarray, reference: np.ndarray) -> None:
-        self._level, self._weight = level, weight
-        # Neighbours are alike: every other place is in the same half.
-        self._half = np.arange(len(level)) % 2
+        self._level = level
+        # Neighbours are alike: every other place is in the same half. All are one part where they are few.
+        half = np.arange(len(level)) % 2
+        parts = 2 if len(level) >= 2 * FEW else 1
+        self._weight = (
+            np.stack([np.where(half == part, weight, 0.0) for part in range(2)]) if parts > 1 else weight[None]
+        )
         self.exponent = np.ones(len(level))
-        if len(level) < 2 * FEW:
-            self._half[:] = 0
-            self.first = np.array([self.of(block) for block in reference])
-            return
-        speeds = np.stack([self._measured(block) for block in reference])
+        speeds = np.array([self._measured(block) for block in reference])
         self.first = speeds.mean(axis=1)
-        self._learn(np.log(np.maximum(reference / level, 0.1)), speeds)
+        if parts > 1:
+            self._learn(np.log(np.maximum(reference / level, 0.1)), speeds)
 
     def of(self, block: np.ndarray) -> float:
         """The logarithm of what the middle of a block's places takes longer."""
-        return float(self._measured(block).mean()) if len(block) else 0.0
+        return float(self._measured(block).mean())
 
     def _measured(self, block: np.ndarray) -> np.ndarray:
-        """By either half, or by all where they are few."""
+        """By each part: the weighted medians."""
+        if not len(block):
+            return np.zeros(len(self._weight))
         ratio = block / self._level
-        halves = (self._half == one for one in range(int(self._half.max()) + 1))
-        return np.log([max(1e-9, weighted_median(ratio[half], self._weight[half])) for half in halves])
+        order = np.argsort(ratio, kind="stable")
+        reached = np.cumsum(self._weight[:, order], axis=1)
+        middle = [order[np.searchsorted(part, part[-1] / 2)] for part in reached]
+        return np.log(np.maximum(ratio[middle], 1e-9))
 
     def _learn(self, places: np.ndarray, speeds: np.ndarray) -> None:
         """Exponents from logarithms of what places took longer, shape (blocks, places), and of both speeds (blocks, 2)."""
-        away = places - speeds[:, self._half]
+        half = np.arange(places.shape[1]) % 2
+        away = places - speeds[:, half]
         away -= np.median(away, axis=0)
         speeds = speeds - speeds.mean(axis=0)
         both = float(speeds[:, 0] @ speeds[:, 1])
         if both <= _AGREES * float((speeds**2).sum(axis=0).max()):
             return
         noise = np.maximum(_SIGMA * np.median(np.abs(away), axis=0), _LEAST_NOISE) ** 2
-        plain, error = (speeds[:, 1 - self._half] * away).sum(axis=0) / both, noise / both
+        plain, error = (speeds[:, 1 - half] * away).sum(axis=0) / both, noise / both
         weight = 1 / (error + _DISTINCT) ** 2
         differ = max(0.0, float(((plain**2 - error) * weight).sum() / weight.sum()))
         self.exponent = 1 + np.clip(plain * differ / (differ + error), -_FURTHEST, _FURTHEST)

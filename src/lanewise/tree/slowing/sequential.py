@@ -30,6 +30,8 @@ LEAST = 0.04
 _LOUDEST = 2.5
 """Spreads; so it takes eleven blocks at least."""
 _BETS = np.array([[0.5], [1.0]])
+_PAID = _BETS**2 / 2
+_LONGEST = float(np.log(CERTAIN))
 _WINDOW = 8
 _WANDERS = 2.0
 _SIGMA = 1.4826
@@ -79,13 +81,13 @@ class Evidence:
 
     def block(self, values: np.ndarray) -> np.ndarray:
         """One more block, as logarithms; which series have certainly gone up. Shape (series,)."""
-        score = np.clip((values - self._usual.allowed) / self._usual.spread, -_LOUDEST, _LOUDEST)
-        gained = _BETS * score - _BETS**2 / 2
+        score = (values - self._usual.allowed) / self._usual.spread
+        gained = _BETS * np.maximum(np.minimum(score, _LOUDEST), -_LOUDEST) - _PAID
         self._won = np.minimum((self._won + 1) * np.exp(gained), 10 * CERTAIN)
-        self._streak = np.clip(self._streak + gained[0], 0.0, np.log(CERTAIN))
+        self._streak = np.maximum(np.minimum(self._streak + gained[0], _LONGEST), 0.0)
         self.blocks += 1
         self.since[self._streak == 0] = self.blocks
-        return self._won.mean(axis=0) >= CERTAIN
+        return self._won.sum(axis=0) >= len(_BETS) * CERTAIN
 
     def suspected(self) -> np.ndarray:
         """Which series have more evidence against them than chance brings about often."""
