@@ -6,8 +6,7 @@
     python -m benchmarks.ranks --again ranks.json --keep KEPT              reads again what was recorded, and runs nothing
 
 Before it is recorded and once more afterwards each job runs with the plant and without it in turns of two steps, in the
-same processes (`benchmarks.ranks.job`), each rank on cores of its own (`benchmarks.ranks.cores`). What is said is held
-against that twice:
+same processes (`benchmarks.ranks.job`). What is said is held against that twice:
 
 - in turns: computed from the recording and the turns' own steps with the plant (`benchmarks.ranks.in_turns`). The steps
   without it ran in between, so a host that drifts is in both.
@@ -26,7 +25,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -38,7 +36,6 @@ from statistics import median
 from typing import Any
 
 from benchmarks.machine import described
-from benchmarks.ranks.cores import Share, cores_of, shares_of
 from benchmarks.ranks.job import BEFORE
 from benchmarks.ranks.judge import environment, in_words, judged_all
 
@@ -143,7 +140,7 @@ CASES = (
     Case("fsdp-calls", "fsdp", "calls", 7.0),
     Case("loader-7", "ddp", "loader", 7.0),
     Case("copy-8", "ddp", "copy", 8.0),
-    # Each rank on cores of its own from here on.
+    # With turns before the recording and after it from here on.
     Case("none-2", "ddp", "none", 0.0),
     Case("calls-7", "ddp", "calls", 7.0),
     Case("calls-5-expert", "expert", "calls", 5.0),
@@ -174,9 +171,6 @@ def main() -> None:
         read_again(args)
         return
     begun = time.monotonic()
-    allowed = os.sched_getaffinity(0)
-    args.shares, rest = shares_of(args.nproc, cores_of(allowed))
-    os.sched_setaffinity(0, rest)
     only = args.only.split(",") if args.only else [case.name for case in CASES if case.kind != "mixed"]
     wanted = [next(case for case in CASES if case.name == name) for name in only]
     results: list[dict[str, Any]] = []
@@ -193,7 +187,6 @@ def main() -> None:
             print(told(results[-1]), flush=True)
         for one in started:
             one.kill()
-        os.sched_setaffinity(0, allowed)
         if not args.unread:
             # Reading takes processors and memory from what is being recorded, so it comes afterwards.
             results = judged_all(results, kept)
@@ -224,7 +217,7 @@ class Started:
         port = free_port()
         self.ranks = [
             subprocess.Popen(
-                words + (cores_in_words(args.shares[rank]) if args.shares else []),
+                words,
                 env=environment() | rank_of_job(rank, args.nproc, port),
                 stdout=subprocess.DEVNULL,
                 stderr=(folder / f"errors-{rank}.txt").open("w"),
@@ -250,11 +243,6 @@ class Started:
         for one in self.ranks:
             one.kill()
             one.wait()
-
-
-def cores_in_words(share: Share) -> list[str]:
-    both = (("--first", share.first), ("--others", share.others))
-    return [word for name, cpus in both for word in (name, ",".join(map(str, cpus)))]
 
 
 def free_port() -> int:

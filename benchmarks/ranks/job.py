@@ -306,12 +306,9 @@ def main() -> None:
     )
     parser.add_argument("--turns", type=int, default=TURNS, help="steps with the plant and without it")
     parser.add_argument("--gate", type=Path, help="a file without which nothing begins")
-    parser.add_argument("--first", type=processors, help="processors of the first thread, with commas between them")
-    parser.add_argument("--others", type=processors, help="those of the threads that it begins")
     args = parser.parse_args()
     while args.gate and not args.gate.exists():
         time.sleep(0.05)
-    keep_to(args.others)
     device = torch.device("cpu")
     if args.device == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -319,11 +316,11 @@ def main() -> None:
     dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
     plant = Noted(plant_of(args.plant, args.ms, device))
     steps = JOBS[args.kind](args, device, plant)
-    before = turns(steps, plant, device, args.turns, args.first) if args.truth else {}
+    before = turns(steps, plant, device, args.turns) if args.truth else {}
     alone = [one_step(steps, plant) for _ in range(args.steps)]
     if args.truth:
         between = plant.taken()
-        after = turns(steps, plant, device, args.turns, args.first)
+        after = turns(steps, plant, device, args.turns)
         truth: dict[str, Any] = {name: before[name] + after[name] for name in before}
         truth |= {"plant_ms": between, "after_ms": alone}
         if args.plant == "kernel" and dist.get_rank() == args.late:
@@ -334,23 +331,10 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def processors(text: str) -> list[int]:
-    return [int(one) for one in text.split(",")]
-
-
-def keep_to(cpus: list[int] | None) -> None:
-    """This thread, and those that it begins from now on, run on these processors only."""
-    if cpus:
-        os.sched_setaffinity(0, cpus)
-
-
-def turns(
-    steps: Iterator[None], plant: Noted, device: torch.device, count: int, first: list[int] | None
-) -> dict[str, list[Any]]:
-    """Steps with the plant and without it in turns: what a step takes in each turn, the host without its waits, and the
-    plant each time, ms. All threads have begun once it is warm: the first one then goes to its own processors."""
+def turns(steps: Iterator[None], plant: Noted, device: torch.device, count: int) -> dict[str, list[Any]]:
+    """Steps with the plant and without it in turns, once all is warm: what a step takes in each turn, the host without its
+    waits, and the plant each time, ms."""
     run(steps, WARM, plant, device)
-    keep_to(first)
     plant.taken()
     found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     block = _WAITING if plant.waits else AHEAD

@@ -72,8 +72,8 @@ def test_a_loop_is_as_dense_as_its_calls_those_in_them_and_the_time_between_are_
 
 
 @pytest.mark.parametrize("times_as_long", [1.0, 2.0])
-def test_a_loop_is_as_dense_on_a_core_that_another_thread_shares(times_as_long: float) -> None:
-    """There all takes twice as long, what records it, too: the share that recording makes up stays the same."""
+def test_a_loop_is_as_dense_on_a_host_that_is_half_as_fast(times_as_long: float) -> None:
+    """What records it takes twice as long there, too: the share that recording makes up stays the same."""
     b = TraceBuilder()
     for _ in range(4):
         with b.step():

@@ -50,6 +50,18 @@ def test_a_copy_that_holds_the_host_goes_with_its_call() -> None:
     assert delay.gain_ns == pytest.approx(4e6, rel=0.05)
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_where_several_hosts_make_up_the_step_copies_take_as_long_as_recorded(together: bool) -> None:
+    """Recording makes them no longer: only how fast their own host was while its step was timed says that they were."""
+    cores = [rank(0, 1), rank(1, 5)]
+    job = compare_ranks([summarise(core) for core in cores])
+    alone = delay_of(cores[1], job.late[0], 1.0).step_ns
+    delay = delay_of(cores[1], job.late[0], 1.0, timed=Timed(1.3 * alone, together=together))
+    assert delay.host_scale > 1.25
+    (late,) = as_timed(job, delay).late
+    assert late.more_ns == pytest.approx(job.late[0].more_ns * (1.0 if together else delay.host_scale))
+
+
 def busy(number: int, more: float, plant: Callable[[TraceBuilder], None]) -> Core:
     """Steps whose host work takes 4 ms as recorded, and what is planted in one of the ranks."""
     b = TraceBuilder(metadata={"distributedInfo": {"rank": number, "world_size": 2}})

@@ -218,8 +218,8 @@ _PAUSE_NS = 100_000
 _DENSE, _LEFT_OF_DENSE = 1.4, 0.38
 """Operators whose rows usually cost so many times what they take here, with those in them and the time between them,
 and the share of it that is left: recording makes up more of them than of others (in seven jobs on H200s' hosts, loops of
-`add_` took 2.1 to 2.8 times as long while they were recorded). On a core alone the rows of such loops cost 2.5 to 3.2
-times what they took; on one that another thread shares all takes twice as long, and they cost 1.5 to 1.8 times that."""
+`add_` took 2.1 to 2.8 times as long while they were recorded). The rows of such loops cost 2.5 to 3.2 times what they took,
+and 1.5 to 1.8 times for as long as a host was half as fast, in all that it did."""
 
 
 _MOMENT_NS = 30_000

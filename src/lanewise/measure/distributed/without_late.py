@@ -41,17 +41,20 @@ class Delay:
         step_ns: the step of that rank by itself, ns. gain_ns: how much of the job's step goes with what the rank does more.
         host_scale: how many times as long its host takes as was computed, by the timed step.
         alone_ns: what the rank gains by itself; the job gains less where another one is then the last.
+        held_scale: the same as `host_scale` for copies that hold the host, which recording makes no longer.
     """
 
     step_ns: float
     gain_ns: float
     host_scale: float = 1.0
     alone_ns: float = 0.0
+    held_scale: float = 1.0
 
     def of(self, one: Excess) -> float:
         """By what a context's time is to be multiplied."""
-        on_device = one.context.on_device and not holds_host(one.context)
-        return 1.0 if on_device or _stays(one) else self.host_scale
+        if one.context.on_device:
+            return self.held_scale if holds_host(one.context) else 1.0
+        return 1.0 if _stays(one) else self.host_scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,14 @@ class Timed:
     Attributes:
         step_ns: the step. own_ns: what the late rank's host took of it, without its wait for the device; 0 if unknown.
         ahead: whether that host ran ahead of its device: the step then says only how long it takes at most.
+        together: whether several hosts make up the step. It then says what recording cost all of them, and not how fast
+            one of them was.
     """
 
     step_ns: float
     own_ns: float = 0.0
     ahead: bool = False
+    together: bool = False
 
 
 Stepping = Callable[[StepGraph, float], float]
@@ -126,7 +132,8 @@ def delay_of(
     without = now.gap - np.where(graph.on_host, gone + (removed - gone) * scale, 0.0)
     before = step(now, scale)
     after = step(replace(now, gap=np.maximum(without, 0.0), duration=now.duration * left), scale)
-    return Delay(before, max(0.0, before - after), scale)
+    of_all = timed is not None and timed.together
+    return Delay(before, max(0.0, before - after), scale, held_scale=1.0 if of_all else scale)
 
 
 def _as_long_as(timed: Timed, at: Callable[[float], float], recorded: float) -> float:
@@ -195,7 +202,7 @@ def _timed(job: Job, row: int) -> Timed:
     rank = job.ranks[row]
     # The hosts of a pipeline wait for each other: how long one is kept in a step is not its own work.
     own = rank.own_timed_ns if job.alike else []
-    return Timed(job.step_ns, float(np.median(own)) if own else 0.0, rank.ahead)
+    return Timed(job.step_ns, float(np.median(own)) if own else 0.0, rank.ahead, together=not job.alike)
 
 
 def _on_device(late: Late) -> float:
