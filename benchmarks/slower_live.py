@@ -21,7 +21,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -121,7 +121,7 @@ def main() -> None:
     call(_built, seconds=600)
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
     result["machine"] = call(described, seconds=120)
-    kinds = list(product(given.sizes, PLACES))
+    kinds: list[tuple[float, str]] = list(product(given.sizes, PLACES))
     for run in range(given.runs):
         size, place = kinds[run % len(kinds)]
         answer = call(partial(planted, place, size, given.device), seconds=_SECONDS)
@@ -153,6 +153,17 @@ def _summed(runs: list[dict[str, Any]], size: float) -> dict[str, Any]:
     }
 
 
+def is_of_layer(path: Sequence[str], place: str) -> bool:
+    """Whether a place is the layer, inside of it, or its backward pass."""
+    return place in path or (place in BACKWARD and any(BACKWARD[place] in name.lower() for name in path))
+
+
+def alert_text(one: Slowdown) -> str:
+    """What became slower, by how much, and since when."""
+    more = f"{one.after / one.before - 1:+.0%}" if one.before else "new"
+    return f"{' > '.join(one.path)}: {more} since step {one.since}, told at {one.at}"
+
+
 def planted(place: str, size: float, device: str) -> dict[str, Any]:
     """One run in which a layer begins to do more."""
     net = _net(device)
@@ -165,8 +176,7 @@ def planted(place: str, size: float, device: str) -> dict[str, Any]:
         return at < HEALTHY + CHANGED and not any(map(is_right, told))
 
     def is_right(one: Slowdown) -> bool:
-        backward = place in BACKWARD and any(BACKWARD[place] in name.lower() for name in one.path)
-        return one.at > HEALTHY and (place in one.path or backward)
+        return one.at > HEALTHY and is_of_layer(one.path, place)
 
     found = _followed(step, change)
     right = [one for one in found["told"] if is_right(one)]
@@ -176,7 +186,7 @@ def planted(place: str, size: float, device: str) -> dict[str, Any]:
         "place": place,
         "size": size,
         "steps_until_told": right[0].at - HEALTHY if right else None,
-        "false_alerts": [" > ".join(one.path) for one in wrong],
+        "false_alerts": [alert_text(one) for one in wrong],
         **found["machine"],
     }
 
@@ -191,7 +201,7 @@ def healthy(name: str, steps: int, device: str) -> dict[str, Any]:
     return {
         "program": name,
         "healthy_steps": steps,
-        "false_alerts": [" > ".join(one.path) for one in found["told"]],
+        "false_alerts": [alert_text(one) for one in found["told"]],
         "spread": {place: _spread(blocks, found["follows"], place) for place in PLACES} if blocks else {},
         **found["machine"],
     }

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from benchmarks.context.programs import PROGRAMS
 from benchmarks.machine import described
+from benchmarks.slower_live import alert_text
 
 import lanewise
 
@@ -65,7 +66,7 @@ def main() -> None:
         "file_bytes": {"end": size, "largest": max([*sizes, size])},
         "contexts": len(watcher.tree),
         "losses": watched.losses,
-        "slowdowns": [" > ".join(one.path) for one in watched.slowdowns],
+        "slowdowns": [alert_text(one) for one in watched.slowdowns],
         "history": len(watched.history),
         "device": given.device,
     }

@@ -41,3 +41,12 @@ def test_a_call_that_fills_a_thirtieth_of_the_card_is_verified_and_compiled(smal
     (attempt,) = plan.report.attempts
     assert attempt.outcome == "kept", attempt.reason
     assert "double precision" in plan.report.reference
+
+
+def test_graphs_that_are_slower_leave_memory_for_the_compiler(small_card: None) -> None:
+    x = torch.randn(4, 64, _CALL // 4 // (4 * 64), device="cuda")
+    module = nn.GroupNorm(8, 64).cuda().requires_grad_(False)
+    with torch.no_grad():
+        plan = optimize(module, x, budget="60s", only=["cuda-graph", "compile-cuda-graph", "compile"], trace=False)
+    outcomes = {attempt.name: f"{attempt.outcome}: {attempt.reason}" for attempt in plan.report.attempts}
+    assert not [one for one in outcomes.values() if "OutOfMemory" in one], outcomes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,14 +15,17 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
+from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.gate import correctness, kept, tolerances
 from lanewise.fix.gate.correctness import Correctness, Result
 from lanewise.fix.gate.kept import Kept
 from lanewise.fix.gate.tolerances import error_of
 from lanewise.fix.optimize import optimize
+from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
-from lanewise.fix.subject import make_subject
+from lanewise.fix.subject import Subject, make_subject
 from tests.fix import programs
+from tests.fix.conftest import WorkClock
 from tests.fix.programs import planted
 
 X = (32, 64)
@@ -188,3 +192,54 @@ def test_threads_that_do_not_fit_at_the_same_time_are_no_fault(monkeypatch: pyte
     found = gate.check(candidate, candidate.build(subject))
     assert found.passed, found.reason
     assert not any("threads" in check.rule for check in found.checks)
+
+
+def test_what_was_only_kept_for_later_makes_room_for_a_candidate(work_clock: WorkClock) -> None:
+    """A graph of large calls that was slower would otherwise leave no memory for the compiler, which is faster."""
+    module = programs.Repeats(work_clock).eval()
+    held: list[weakref.ref[object]] = []
+
+    class Held(ForwardPatch):
+        """Stands for a graph: its memory is held for as long as it is."""
+
+    def graph(subject: Subject) -> ForwardPatch:
+        made = Held(subject.entry, lambda original: lambda x: (original(x), original(x))[1])
+        held.append(weakref.ref(made))
+        return made
+
+    def needs_the_memory(module: Any, original: Any) -> Callable[..., Any]:
+        once = programs.done_once(module, original)
+
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            if any(one() is not None for one in held):
+                raise torch.OutOfMemoryError("Tried to allocate 14.00 GiB")
+            return once(x)
+
+        return forward
+
+    slower = Candidate("graph", "planted", "whole", "planted", graph, alternative=True)
+    plan = optimize(
+        module,
+        torch.randn(64, 64),
+        budget="40s",
+        only=["graph", "fast"],
+        extra=[slower, planted("fast", needs_the_memory)],
+        trace=False,
+    )
+    assert {one.name: one.outcome for one in plan.report.attempts} == {"graph": "not faster", "fast": "kept"}
+    assert any("graph" in note and "make room" in note for note in plan.report.notes)
+
+
+def test_a_candidate_that_no_memory_is_enough_for_fails_for_that_reason() -> None:
+    def too_large(module: Any, original: Any) -> Callable[..., Any]:
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            raise torch.OutOfMemoryError("Tried to allocate 14.00 GiB")
+
+        return forward
+
+    plan = optimize(
+        nn.Linear(8, 8), torch.randn(8, 8), budget="40s", only=["bad"], extra=[planted("bad", too_large)], trace=False
+    )
+    (attempt,) = plan.report.attempts
+    assert attempt.outcome == "failed"
+    assert attempt.reason.startswith("OutOfMemoryError: Tried to allocate")

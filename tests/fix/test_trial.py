@@ -14,19 +14,24 @@ import pytest
 
 pytest.importorskip("torch")
 
-from lanewise.fix.candidates.candidate import Candidate
+import torch
+
+from lanewise.fix.candidates.candidate import Candidate, Several
+from lanewise.fix.gate.correctness import patches_of
 from lanewise.fix.gate.speed.clocks import clock_note
 from lanewise.fix.gate.speed.repeats import Repeats, only_for_seen_inputs
 from lanewise.fix.gate.speed.timing import NULL, Samples, timing_of
 from lanewise.fix.model import Attempt, Timing
+from lanewise.fix.optimize import optimize
 from lanewise.fix.time_budget import Budget, OutOfTime, uninterrupted
-from lanewise.fix.trial import final
+from lanewise.fix.trial import attempt, final
 from lanewise.fix.trial.attempt import _unfinished
 from lanewise.fix.trial.confidence import confidence, margin, profiler_note
 from lanewise.fix.trial.final import EAGER, PLAN, Contest, decide, decide_again
 from lanewise.fix.trial.ledger import Kept, Ledger
 from lanewise.fix.trial.shares import captured_first, likeliest_first, most_s, needed_s, reserve_s, share_of
 from lanewise.fix.trial.workbench import LONGEST_TIMING_S
+from tests.fix.programs import planted
 
 
 def candidate(name: str) -> Candidate:
@@ -543,3 +548,19 @@ def test_a_budget_that_is_spent_leaves_the_final_comparison_time_for_enough_roun
     assert schedule.patience * schedule.seconds >= LONGEST_TIMING_S
     assert max(limits) >= LONGEST_TIMING_S
     assert ledger.names == ["compile"]
+
+
+def test_no_patch_learns_while_it_is_timed(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that learns asks about everything in every call: half a millisecond for a module of many parts."""
+    seen: list[bool] = []
+    first_look: Any = attempt._first_look
+
+    def watched(bench: Any, ledger: Any, *args: Any) -> Any:
+        whole = next(one for one in args if isinstance(one, Several))
+        seen.extend(patch.dispatch.learning for patch in patches_of(whole))
+        return first_look(bench, ledger, *args)
+
+    monkeypatch.setattr(attempt, "_first_look", watched)
+    same = planted("same", lambda module, original: original)
+    optimize(torch.nn.Linear(8, 8), torch.ones(2, 8), budget="20s", only=["same"], extra=[same], trace=False)
+    assert seen == [False]

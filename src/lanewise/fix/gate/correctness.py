@@ -138,6 +138,10 @@ class Correctness:
         )
         return 2 * limit.largest
 
+    def give_back(self) -> None:
+        """Keep nothing from one candidate to the next any more: what is needed again is made again."""
+        self._kept.give_back()
+
     def check(self, candidate: Candidate, variant: Variant, *, again: bool = False) -> Result:
         """Check a candidate; `again`: the shorter form after timing (C6)."""
         self.get_ready()

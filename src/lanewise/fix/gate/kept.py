@@ -42,6 +42,11 @@ class Kept:
             self._values[name] = value
         return self._values[name]
 
+    def give_back(self) -> None:
+        """Keep nothing from now on: who needs the memory did not get it."""
+        self._values.clear()
+        self._room = -1
+
 
 def room_on(device: Device) -> int:
     """Bytes that may be kept on a device: a share of what is free there now, and of what torch holds unused."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -25,9 +26,11 @@ from lanewise.fix.time_budget import OutOfTime
 from lanewise.fix.trial.confidence import margin
 from lanewise.fix.trial.ledger import Kept, Ledger, said
 from lanewise.fix.trial.prepare import first_calls, wait_after_compiling
+from lanewise.fix.trial.room import make_room
 from lanewise.fix.trial.shares import OWED_S, most_s, needed_s
 from lanewise.fix.trial.variant_memory import Peaks
 from lanewise.fix.trial.workbench import LONGEST_TIMING_S, Bench
+from lanewise.fix.typed_torch import torch
 
 __all__ = ["try_candidate"]
 
@@ -59,12 +62,30 @@ def try_candidate(
     Args:
         known: what a report on the program says. untried: candidates still to try, this one included.
     """
-    attempt = _attempt(bench, ledger, peaks, known, candidate, untried)
+    attempt = _with_room(bench, ledger, peaks, known, candidate, untried)
     if known is not None:
         attempt = msgspec.structs.replace(attempt, predicted=round(known.predicted(candidate), 4))
     wait_after_compiling(bench, ledger, candidate.name)
     ledger.attempts.append(attempt)
     bench.clock.tell(f"{candidate.name}: {attempt.outcome}" + (f" ({attempt.reason})" if attempt.reason else ""))
+
+
+def _with_room(
+    bench: Bench,
+    ledger: Ledger,
+    peaks: Peaks,
+    known: Known | None,
+    candidate: Candidate,
+    untried: Sequence[Candidate],
+) -> Attempt:
+    """The attempt; once more with what was only kept for later given back, where memory did not hold it."""
+    with suppress(torch.OutOfMemoryError):
+        return _attempt(bench, ledger, peaks, known, candidate, untried)
+    make_room(bench, ledger)
+    try:
+        return _attempt(bench, ledger, peaks, known, candidate, untried)
+    except torch.OutOfMemoryError as error:
+        return _entry(candidate, "failed", _reason(error))
 
 
 def _attempt(
@@ -110,9 +131,10 @@ def _attempt(
         return _entry(candidate, "out of budget", reason, bound=bound)
     except NotApplicableError as error:
         return _entry(candidate, "pruned", str(error), bound=bound)
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        return _entry(candidate, "failed", reason, bound=bound)
+        return _entry(candidate, "failed", _reason(error), bound=bound)
     finally:
         if owed:
             clock.lent += max(0.0, clock.spent - began - left)
@@ -120,6 +142,10 @@ def _attempt(
             variant.disable()
         put_back(bench.gate.settings)
         bench.state.restore()
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _unfinished(ledger: Ledger, candidate: Candidate) -> str:
