@@ -60,21 +60,28 @@ def call(port: int, verb: str, path: str, **headers: str) -> tuple[int, Any]:
 @pytest.mark.parametrize("way", ["native", "windows"])
 def test_each_recording_has_the_steps_asked_for_and_the_tree_goes_on(tmp_path: Path, step: Step, way: str) -> None:
     said: list[str] = []
+    ran = 0
+
+    def counted() -> None:
+        nonlocal ran
+        ran += 1
+        step()
+
     sampled = {"every": 30, "steps": 2} if way == "windows" else {}
     watcher = lanewise.watch(tmp_path / "train.lw", way=way, measure=False, log=said.append, **sampled)
     with watcher:
         for _ in range(60):
-            step()
+            counted()
         before = watcher.tree.info.watched
         watcher.record(7)
         with pytest.raises(LanewiseError, match="under way"):
             watcher.record()
-        assert until_written(watcher, step, 1) == [7]
+        assert until_written(watcher, counted, 1) == [7]
         watcher.record(12, stacks=True)
-        assert until_written(watcher, step, 2) == [7, 12]
+        assert until_written(watcher, counted, 2) == [7, 12]
         between = watcher.tree.info.watched
         for _ in range(60):
-            step()
+            counted()
     with pytest.raises(LanewiseError, match="about to end"):
         watcher.record()
     after = load(tmp_path / "train.lw").info.watched
@@ -85,7 +92,7 @@ def test_each_recording_has_the_steps_asked_for_and_the_tree_goes_on(tmp_path: P
     # Nothing was watched while it was recorded, or timed for that.
     assert after.steps_seen - after.steps_watched >= 7 + 12 + 2 * 7
     assert after.steps_watched > between.steps_watched
-    assert after.steps_seen >= 180
+    assert ran - 3 <= after.steps_seen <= ran
     trace = lanewise.read(watcher.traces[1], cache=False)
     recorded = from_metadata(trace.metadata)
     assert recorded is not None
