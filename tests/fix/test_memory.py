@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,12 +19,18 @@ from torch import nn
 from lanewise.fix.candidates.candidate import Candidate
 from lanewise.fix.gate import correctness, kept, tolerances
 from lanewise.fix.gate.correctness import Correctness, Result
-from lanewise.fix.gate.kept import Kept
+from lanewise.fix.gate.kept import Kept as KeptValues
 from lanewise.fix.gate.tolerances import error_of
+from lanewise.fix.model import Attempt, Timing
 from lanewise.fix.optimize import optimize
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
 from lanewise.fix.subject import Subject, make_subject
+from lanewise.fix.time_budget import Budget
+from lanewise.fix.trial import alternatives
+from lanewise.fix.trial.ledger import Kept, Ledger
+from lanewise.fix.trial.room import make_room
+from lanewise.fix.trial.workbench import make_bench
 from tests.fix import programs
 from tests.fix.conftest import WorkClock
 from tests.fix.programs import planted
@@ -91,7 +98,7 @@ def test_what_fits_is_kept_and_what_does_not_is_made_again() -> None:
     def make(name: str) -> Callable[[], torch.Tensor]:
         return lambda: (made.append(name), torch.zeros(10))[1]
 
-    values = Kept(room=100)
+    values = KeptValues(room=100)
     for name in ("a", "b", "c", "a", "b", "c"):
         values.get(name, make(name))
     assert made == ["a", "b", "c", "c"]
@@ -243,3 +250,21 @@ def test_a_candidate_that_no_memory_is_enough_for_fails_for_that_reason() -> Non
     (attempt,) = plan.report.attempts
     assert attempt.outcome == "failed"
     assert attempt.reason.startswith("OutOfMemoryError: Tried to allocate")
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_what_made_room_is_not_built_again_for_the_final_comparison(
+    crowded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = make_subject(nn.Linear(8, 8).eval().requires_grad_(False), torch.randn(4, 8))
+    bench = make_bench(subject, State(subject), Budget(60), goal="latency", allow=[])
+    slower = replace(planted("graph", lambda module, original: original), alternative=True)
+    monkeypatch.setattr(alternatives, "catalogue", lambda *_: [slower])
+    timing = Timing(0.5, 0.4, 0.6, 0.1, 0.01, "slower", 10.0, 20.0, 5)
+    ledger = Ledger()
+    ledger.attempts = [Attempt("graph", "planted", "whole", "graph", "not faster", "", timing=timing)]
+    if crowded:
+        ledger.alternatives = [Kept(slower, slower.build(subject), proven=False)]
+        make_room(bench, ledger)
+    alternatives.build_alternatives(bench, ledger)
+    assert [one.candidate.name for one in ledger.alternatives] == ([] if crowded else ["graph"])

@@ -16,7 +16,7 @@ __all__ = ["build_alternatives"]
 def build_alternatives(bench: Bench, ledger: Ledger) -> None:
     """Build and check those that were timed on top of something else; what did not work out is noted."""
     tried = {attempt.name for attempt in ledger.attempts if attempt.timing is not None}
-    tried -= {one.candidate.name for one in ledger.alternatives}
+    tried -= {one.candidate.name for one in ledger.alternatives} | ledger.made_room
     for candidate in catalogue(bench.subject, bench.work):
         if not candidate.alternative or candidate.name not in tried:
             continue

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -62,7 +63,8 @@ def try_candidate(
     Args:
         known: what a report on the program says. untried: candidates still to try, this one included.
     """
-    attempt = _with_room(bench, ledger, peaks, known, candidate, untried)
+    once = partial(_attempt, bench, ledger, peaks, known, candidate, untried)
+    attempt = _with_room(bench, ledger, candidate, once)
     if known is not None:
         attempt = msgspec.structs.replace(attempt, predicted=round(known.predicted(candidate), 4))
     wait_after_compiling(bench, ledger, candidate.name)
@@ -70,20 +72,13 @@ def try_candidate(
     bench.clock.tell(f"{candidate.name}: {attempt.outcome}" + (f" ({attempt.reason})" if attempt.reason else ""))
 
 
-def _with_room(
-    bench: Bench,
-    ledger: Ledger,
-    peaks: Peaks,
-    known: Known | None,
-    candidate: Candidate,
-    untried: Sequence[Candidate],
-) -> Attempt:
+def _with_room(bench: Bench, ledger: Ledger, candidate: Candidate, once: Callable[[], Attempt]) -> Attempt:
     """The attempt; once more with what was only kept for later given back, where memory did not hold it."""
     with suppress(torch.OutOfMemoryError):
-        return _attempt(bench, ledger, peaks, known, candidate, untried)
+        return once()
     make_room(bench, ledger)
     try:
-        return _attempt(bench, ledger, peaks, known, candidate, untried)
+        return once()
     except torch.OutOfMemoryError as error:
         return _entry(candidate, "failed", _reason(error))
 

@@ -31,6 +31,7 @@ class Ledger:
         kept: the plan so far; each was built on top of those before it.
         alternatives: ways to run the program as it was, which the plan has to beat. One that is not proven, because it was
             slower at first sight, takes part in the comparison and cannot become the plan.
+        made_room: names of those that were given up for their memory.
         notes: for the reader of the plan.
         compile_s: the longest that a compiler has taken, seconds.
         judged_s: what it took to check and time a candidate, of those that were not cut short, seconds.
@@ -43,6 +44,7 @@ class Ledger:
         self.attempts: list[Attempt] = []
         self.kept: list[Kept] = []
         self.alternatives: list[Kept] = []
+        self.made_room: set[str] = set()
         self.notes: list[str] = []
         self.compile_s = self.expected_s = 0.0
         self.judged_s: list[float] = []

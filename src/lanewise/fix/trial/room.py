@@ -19,6 +19,7 @@ def make_room(bench: Bench, ledger: Ledger) -> None:
     """
     gone = [one.candidate.name for one in ledger.alternatives if not one.proven]
     ledger.alternatives = [one for one in ledger.alternatives if one.proven]
+    ledger.made_room.update(gone)
     if gone:
         ledger.notes.append(f"{', '.join(gone)}, slower at first sight, had to make room: not in the final comparison")
     bench.gate.give_back()
