@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lanewise.tree.slowing.sequential import SIGMA
+
 __all__ = ["FEW", "MachineSpeed"]
 
 FEW = 8
@@ -21,8 +23,6 @@ FEW = 8
 
 _AGREES = 0.3
 """Of the speed's variance that both halves of the places must see: where it is less, the machine has not changed."""
-_SIGMA = 1.4826
-"""A standard deviation over the median distance from the median, of a bell curve."""
 _LEAST_NOISE = 0.01
 _DISTINCT = 0.05
 """Squared: an exponent that is known better counts no more, in the estimate of how much places differ."""
@@ -77,7 +77,7 @@ class MachineSpeed:
         both = float(speeds[:, 0] @ speeds[:, 1])
         if both <= _AGREES * float((speeds**2).sum(axis=0).max()):
             return
-        noise = np.maximum(_SIGMA * np.median(np.abs(away), axis=0), _LEAST_NOISE) ** 2
+        noise = np.maximum(SIGMA * np.median(np.abs(away), axis=0), _LEAST_NOISE) ** 2
         plain, error = (speeds[:, 1 - half] * away).sum(axis=0) / both, noise / both
         weight = 1 / (error + _DISTINCT) ** 2
         differ = max(0.0, float(((plain**2 - error) * weight).sum() / weight.sum()))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["CERTAIN", "LEAST", "REFERENCE", "Evidence", "Usual", "usual_of"]
+__all__ = ["CERTAIN", "LEAST", "REFERENCE", "SIGMA", "Evidence", "Usual", "usual_of"]
 
 REFERENCE = 80
 """Blocks from which medians, spreads and wandering are taken."""
@@ -34,7 +34,7 @@ _PAID = _BETS**2 / 2
 _LONGEST = float(np.log(CERTAIN))
 _WINDOW = 8
 _WANDERS = 2.0
-_SIGMA = 1.4826
+SIGMA = 1.4826
 """A standard deviation over the median distance from the median, of a bell curve."""
 _TENTH = 1.2816
 """Standard deviations above which a tenth of a bell curve lies."""
@@ -52,7 +52,7 @@ def usual_of(reference: np.ndarray) -> Usual:
     """What is usual, from logarithms of shape (`REFERENCE`, series)."""
     ordered = np.sort(reference, axis=0)
     middle, high = ordered[REFERENCE // 2], ordered[-1 - REFERENCE // 10]
-    near = _SIGMA * np.median(np.abs(reference - middle), axis=0)
+    near = SIGMA * np.median(np.abs(reference - middle), axis=0)
     spread = np.maximum(np.maximum(near, (high - middle) / _TENTH), _LEAST_SPREAD)
     windows = reference[: len(reference) // _WINDOW * _WINDOW].reshape(-1, _WINDOW, reference.shape[1])
     # Medians of blocks that have nothing to do with each other have a variance of their own.

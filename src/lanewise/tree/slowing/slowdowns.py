@@ -19,7 +19,7 @@ import numpy as np
 from lanewise.trace.groups import mask_of, weighted_median
 from lanewise.tree.slowing.growing_forest import GrowingForest
 from lanewise.tree.slowing.machine_speed import FEW, MachineSpeed
-from lanewise.tree.slowing.sequential import LEAST, REFERENCE, Evidence, usual_of
+from lanewise.tree.slowing.sequential import LEAST, REFERENCE, SIGMA, Evidence, usual_of
 
 __all__ = ["METRICS", "Grown", "Slowdowns"]
 
@@ -47,8 +47,6 @@ _FOLLOWS = 1.25
 _INTERRUPTED = 1.15
 """A block in which interruptions are so much more of the time than they were in the reference says nothing."""
 _RECENT = 32
-_SIGMA = 1.4826
-"""A standard deviation over the median distance from the median, of a bell curve."""
 _STANDS_OUT = 6.0
 """Times the spread of the other places' changes, beyond that of the reference, that a place must have changed by."""
 _SPAN = 16
@@ -223,7 +221,7 @@ class _Series:
         changes = np.median(some[:, which], axis=0) / self._level[which]
         weight = self._weight[which]
         middle = weighted_median(changes, weight)
-        return middle, _SIGMA * weighted_median(np.abs(changes - middle), weight)
+        return middle, SIGMA * weighted_median(np.abs(changes - middle), weight)
 
     def _uninterrupted(self, own: np.ndarray) -> tuple[np.ndarray, bool]:
         """A block without its interruptions, and whether they are most of what is unusual in it."""
