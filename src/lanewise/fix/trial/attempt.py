@@ -80,7 +80,7 @@ def _with_room(bench: Bench, ledger: Ledger, candidate: Candidate, once: Callabl
     try:
         return once()
     except torch.OutOfMemoryError as error:
-        return _entry(candidate, "failed", _reason(error))
+        return _entry(candidate, "failed", _reason(error), bound=bound_of(candidate, bench.work))
 
 
 def _attempt(
