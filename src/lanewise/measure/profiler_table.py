@@ -121,7 +121,7 @@ def copy_table(trace: Trace) -> Columns:
         np.where(rows >= 0, args["bytes"][np.maximum(rows, 0)], -1) if len(args["event"]) else np.full(len(rows), -1)
     )
     direction = args["direction"][np.maximum(rows, 0)] if len(args["event"]) else np.full(len(rows), "?")
-    launch = trace.links.launch[np.searchsorted(trace.device_work, events)]
+    launch = trace.links.launch_of(events)
     call_time = np.where(launch >= 0, trace.duration[np.maximum(launch, 0)], 0)
     row, count = np.searchsorted(stats["key"], key), stats.height
     moved = sums(row, np.maximum(payload, 0), count)

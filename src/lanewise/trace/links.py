@@ -54,6 +54,10 @@ class Links:
         self.ambiguous = ambiguous
         self.external_id_usable = external_id_usable
 
+    def launch_of(self, work: np.ndarray) -> np.ndarray:
+        """API call that launched each of these device operations, or -1. Both are rows of the trace; same shape."""
+        return self.launch[np.searchsorted(self._trace.device_work, work)]
+
     @once
     def role_of_name(self) -> np.ndarray:
         """API role (text) of every name that a runtime or driver row has; `other` for the rest."""

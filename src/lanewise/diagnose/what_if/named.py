@@ -151,7 +151,7 @@ def _of_subject(facts: Facts, words: str, subject: Subject, what: str) -> Named:
     elif what in _BESIDE:
         change = move(device) + (overlap(host) if len(host) and not waits else Change())
         # A copy that blocks the host cannot be beside anything.
-        launch = facts.trace.links.launch[np.searchsorted(facts.trace.device_work, device)]
+        launch = facts.trace.links.launch_of(device)
         blocking = np.unique(launch[launch >= 0])
         change = change + drop_wait(blocking[facts.host.waiting[blocking]])
         if waits:

@@ -130,9 +130,7 @@ def replayed(facts: Facts, calls: np.ndarray) -> Change:
     owner = facts.host.outermost_operator[points]
     outer = np.where((owner >= 0) & (facts.host.wait_inside[np.maximum(owner, 0)] == 0), owner, points)
     work = trace.device_work[np.isin(trace.links.launch, calls)]
-    later = np.setdiff1d(
-        work, work[np.isin(trace.links.launch[np.searchsorted(trace.device_work, work)], points[first])]
-    )
+    later = np.setdiff1d(work, work[np.isin(trace.links.launch_of(work), points[first])])
     steps = facts.steady_count
     return (
         cut(trace.start[outer[first]], trace.end[outer[last]])

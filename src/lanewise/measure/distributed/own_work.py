@@ -422,7 +422,7 @@ def _put_ready(core: Core, work: np.ndarray) -> np.ndarray:
     """What the host puts ready before the device begins with what holds it, ns: since the call began and the device had
     done what came before."""
     trace = core.trace
-    call = trace.links.launch[np.searchsorted(trace.device_work, work)]
+    call = trace.links.launch_of(work)
     order = np.argsort(trace.end[trace.device_work], kind="stable")
     ended = trace.end[trace.device_work][order]
     last = np.searchsorted(ended, trace.start[work], side="right") - 1

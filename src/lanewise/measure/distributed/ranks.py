@@ -138,7 +138,7 @@ def _collectives(
     trace = facts.trace
     each = zip(key, elements.tolist(), strict=True)
     bytes_ = np.array([message_bytes(dtype, number) for (_, _, dtype, _), number in each], dtype=np.int64)
-    call = trace.links.launch[np.searchsorted(trace.device_work, event)]
+    call = trace.links.launch_of(event)
     return Collectives(event, call, trace.steps.of_event[event].astype(np.int64), key, bytes_)
 
 

@@ -271,7 +271,7 @@ def _of_held(core: Core, event: np.ndarray, gone: np.ndarray) -> np.ndarray:
         core: the rank. event: device operations. gone: which share of each goes.
     """
     graph, trace = core.graph, core.trace
-    call = trace.links.launch[np.searchsorted(trace.device_work, event)]
+    call = trace.links.launch_of(event)
     held = (call >= 0) & (gone > 0) & core.host.waiting[np.maximum(call, 0)]
     share = np.zeros(len(trace))
     share[call[held]] = gone[held]

@@ -82,10 +82,10 @@ def _feeds(facts: Core, ends: np.ndarray) -> np.ndarray:
     if len(calls) == 0:
         return np.zeros(len(ends), dtype=bool)
     copies = trace["copy_args"]
-    to_device = np.searchsorted(trace.device_work, copies["event"][copies["direction"] == "HtoD"])
+    copying = trace.links.launch_of(copies["event"][copies["direction"] == "HtoD"])
     calls = calls[np.argsort(trace.start[calls], kind="stable")]
     at = np.searchsorted(trace.start[calls], ends - LATENCY_NS)
-    following = np.isin(calls, trace.links.launch[to_device])[np.minimum(at, len(calls) - 1)]
+    following = np.isin(calls, copying)[np.minimum(at, len(calls) - 1)]
     return following & (at < len(calls))
 
 

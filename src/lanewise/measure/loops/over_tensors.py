@@ -84,5 +84,5 @@ def _owners_of_host_copies(facts: Facts) -> np.ndarray:
     trace = facts.trace
     copies = trace["copy_args"]
     chosen = copies["event"][np.isin(copies["direction"], ("HtoD", "DtoH"))]
-    launch = trace.links.launch[np.searchsorted(trace.device_work, chosen)] if len(chosen) else np.empty(0, np.int64)
+    launch = trace.links.launch_of(chosen)
     return np.unique(facts.host.outermost_operator[launch[launch >= 0]])

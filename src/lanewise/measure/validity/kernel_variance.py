@@ -33,7 +33,7 @@ def kernel_variance(facts: Core) -> Columns:
     if len(kernels) == 0:
         return nothing
     step = trace.steps.of_event[kernels]
-    launch = trace.links.launch[np.searchsorted(trace.device_work, kernels)]
+    launch = trace.links.launch_of(kernels)
     launched = np.where(launch >= 0, trace.start[np.maximum(launch, 0)], trace.start[kernels])
     order = np.lexsort((trace.start[kernels], launched, step))
     kernels, step = kernels[order], step[order]

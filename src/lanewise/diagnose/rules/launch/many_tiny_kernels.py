@@ -96,7 +96,7 @@ def many_tiny_kernels(facts: Facts, *, launches_from: int = 20, median_kernel_be
     trace = facts.trace
     # Copies have causes of their own: how long a kernel takes says nothing of them.
     kernels = trace.of(Kind.KERNEL)
-    starting = trace.links.launch[np.searchsorted(trace.device_work, kernels)]
+    starting = trace.links.launch_of(kernels)
     # The nodes of a graph are started by one call for all of them.
     single = (starting >= 0) & ~trace.links.names_of("graph_launch")[trace.name[np.maximum(starting, 0)]]
     kernels, starting = kernels[single], np.unique(starting[single])
