@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
-from lanewise.kernels import batched_linear_act, counts, gated_linear, linear_act, mlp
+from lanewise.kernels import batched_linear_act, counts, gated_linear, linear_act, mlp, split_product
 from lanewise.kernels.activations import ACTIVATIONS
 from lanewise.kernels.dispatch import tuning
 from lanewise.kernels.gemm import batched_linear as batched
 from lanewise.kernels.gemm import dual_gemm, gemm_epilogue, matmul
 from lanewise.kernels.gemm import fused_gated_mlp as gated_mlps
 from lanewise.kernels.gemm import fused_mlp as mlps
+from lanewise.kernels.gemm import split_product as splits
 from lanewise.kernels.gemm.fused_mlp import Blocks
 from lanewise.kernels.gemm.matmul import SkinnyBlocks, TileBlocks
 from tests.kernels.helpers import error, same
@@ -166,3 +168,66 @@ def test_what_is_refused(device):
     mlp(x, w, b, torch.randn(300, 8, device=device), None)
     mlp(x.requires_grad_(), w, b, torch.randn(8, 8, device=device), None)
     assert counts()["mlp"] == {"needs gradients": 1, ("dtype" if device == "cuda" else "too wide"): 1}
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(70, 50, 96), (5, 130, 33), (64, 64, 64), (1, 1, 1)])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_split_product(device, m, n, k, turned, with_bias):
+    a = torch.randn(k, m, device=device).T if turned else torch.randn(m, k, device=device)
+    b = torch.randn(n, k, device=device).T if turned else torch.randn(k, n, device=device)
+    bias = torch.randn(n, device=device) if with_bias else None
+    truth = splits.reference(a.double(), b.double(), None if bias is None else bias.double())
+    before = counts().get("split_product", {}).get("kernel", 0)
+    got = split_product(a, b, bias)
+    assert counts()["split_product"]["kernel"] == before + 1
+    assert got.shape == (m, n)
+    assert got.is_contiguous()
+    assert error(got, truth) < 1e-6
+    assert torch.equal(torch.ops.lanewise.split_product(a, b, bias), got)
+
+
+def test_split_product_leaves_what_it_does_not_take(device):
+    a, b = torch.randn(4, 8, device=device), torch.randn(8, 6, device=device)
+    cases = {
+        "dtype": (a.double(), b.double(), None),
+        "bias shape": (a, b, torch.randn(4, 6, device=device)),
+        "empty": (a[:0], b, None),
+        "gradients": (a.clone().requires_grad_(), b, None),
+    }
+    for reason, args in cases.items():
+        before = counts().get("split_product", {}).get(reason, 0)
+        torch.testing.assert_close(split_product(*args), splits.reference(*args))
+        assert counts()["split_product"][reason] == before + 1, reason
+    with pytest.raises(RuntimeError):
+        split_product(a, a)
+    torch.set_float32_matmul_precision("high")
+    try:
+        split_product(a, b)
+        assert counts()["split_product"]["TF32 is allowed"] == 1
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("m", "n", "k"), [(3136, 512, 2048), (1000, 1000, 1000), (257, 129, 4097)])
+def test_split_product_is_nearer_to_double_precision_than_the_library(m, n, k):
+    a, b = torch.randn(m, k, device="cuda"), torch.randn(k, n, device="cuda")
+    a[0, 0], b[0, 0] = 3e38, 1e-38
+    truth = a.double() @ b.double()
+    assert error(split_product(a, b), truth) <= 1.1 * error(a @ b, truth)
+    a[1, 1], b[2, 2] = float("inf"), float("nan")
+    got, want = split_product(a, b), a @ b
+    assert torch.equal(got.isnan(), want.isnan())
+    assert torch.equal(got.isinf(), want.isinf())
+
+
+def test_split_product_as_an_operator(device):
+    a, b, bias = torch.randn(4, 8, device=device), torch.randn(8, 6, device=device), torch.randn(6, device=device)
+    for args in ((a, b, bias), (a, b, None)):
+        torch.library.opcheck(
+            torch.ops.lanewise.split_product.default, args, test_utils=("test_schema", "test_faketensor")
+        )
+    with FlopCounterMode(display=False) as counter:
+        torch.ops.lanewise.split_product(a, b, bias)
+    assert counter.get_total_flops() == 2 * 4 * 8 * 6

@@ -18,7 +18,7 @@ def bound_of(candidate: Candidate, work: WorkList) -> float:
     """Highest ratio that the candidate can reach: Amdahl's law with its share given back entirely; 0 if unknown."""
     if candidate.compiles and work.operators:
         # Fusion saves the traffic between operators and their dispatch; with one operator there is none of either.
-        return float("inf") if work.operators > 1 else 1.0
+        return float("inf") if work.operators > 1 or candidate.replaces else 1.0
     return 0.0 if candidate.saves >= 1 else 1 / (1 - candidate.saves)
 
 

@@ -10,6 +10,7 @@
     gated_linear(x, gate, up)                    gate and up projection with SiLU * mul or GELU * mul
     gated_mlp(x, gate, up, down)                 these and the projection back, for few rows in two launches
     mlp(x, w1, b1, w2, b2)                       a narrow MLP in one kernel
+    split_product(a, b, bias)                    a single-precision product on the tensor cores, as exact as without
     counts()                                     how many calls reached a kernel, and why the others did not
 
 torch and triton are imported when the first of these names is used.
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from lanewise.kernels.gemm.fused_gated_mlp import gated_mlp
     from lanewise.kernels.gemm.fused_mlp import mlp
     from lanewise.kernels.gemm.gemm_epilogue import linear_act
+    from lanewise.kernels.gemm.split_product import split_product
     from lanewise.kernels.pointwise_chain import pointwise
     from lanewise.kernels.rows.add_layer_norm import add_layer_norm
     from lanewise.kernels.rows.add_rms_norm import add_rms_norm
@@ -81,6 +83,7 @@ _HOMES: dict[str, str] = {
     "reset_counts": "dispatch.eligibility",
     "rms_norm": "rows.rms_norm",
     "softmax": "rows.softmax",
+    "split_product": "gemm.split_product",
 }
 
 __all__ = [
@@ -109,6 +112,7 @@ __all__ = [
     "rms_norm",
     "silu_mul",
     "softmax",
+    "split_product",
 ]
 
 

@@ -1,7 +1,7 @@
 """The kernels as registered operators, so that torch.compile, export, fake tensors and FlopCounterMode see through
 them.
 
-Each is a `torch.library.triton_op`: the body is what runs, what is traced (the Triton kernels are inlined into the
+Most are a `torch.library.triton_op`: the body is what runs, what is traced (the Triton kernels are inlined into the
 compiled code) and what computes shapes on fake tensors; gradients are operators too; the FLOP formulas are those of
 `lanewise.kernels.cost`. Plain eager calls do not come here: the dispatcher's price for a custom operator is more than
 that of the launch.
@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.library import triton_op
+from torch.library import custom_op, triton_op
 from torch.utils.flop_counter import register_flop_formula
 
 from lanewise.kernels import cost
 from lanewise.kernels.gemm.fused_mlp import mlp_into
+from lanewise.kernels.gemm.split_product import split_product
 from lanewise.kernels.rows.norm_backward import norm_backward
 from lanewise.kernels.rows.norm_forward import norm_forward
 from lanewise.kernels.rows.softmax import softmax_backward_into, softmax_into
@@ -91,6 +92,14 @@ def _mlp(
     y = torch.empty((*x.shape[:-1], w2.shape[0]), dtype=x.dtype, device=x.device)
     mlp_into(x, w1, b1, w2, b2, activation, y, traced=True)
     return y
+
+
+def _split_product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    return split_product(a, b, bias)
+
+
+def _split_product_shape(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    return a.new_empty(a.shape[0], b.shape[1])
 
 
 def _rows_cols(shape: Sequence[int]) -> tuple[int, int]:
@@ -177,7 +186,15 @@ def register() -> None:
     defined["layer_norm"].register_autograd(_grad_layer, setup_context=_save_layer)
     defined["add_layer_norm"].register_autograd(_grad_add_layer, setup_context=_save_add_layer)
 
+    # Compiled code calls this one as it is: which kernel computes it depends on settings of the time of the call.
+    product = custom_op("lanewise::split_product", _split_product, mutates_args=())
+    product.register_fake(_split_product_shape)
+
     ops = torch.ops.lanewise
+
+    @register_flop_formula([ops.split_product])
+    def _(a: Sequence[int], b: Sequence[int], *_: Any, **__: Any) -> int:
+        return 2 * a[0] * a[1] * b[1]
 
     @register_flop_formula([ops.softmax])
     def _(x: Sequence[int], *_: Any, **__: Any) -> int:

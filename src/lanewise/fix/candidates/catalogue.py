@@ -42,7 +42,7 @@ def catalogue(subject: Subject, work: WorkList) -> list[Candidate]:
     )
     first = [*program.candidates(subject), *pinned_arguments.candidates(subject), *optimizers.candidates(subject)]
     settings = [*precision.candidates(subject), *threads.candidates(subject)]
-    captured, engines = graphs.candidates(subject), _engines(subject)
+    captured, engines = graphs.candidates(subject), _engines(subject, work)
     if not captured:
         return [*first, *layouts, *settings, *backends, *kernels, *engines]
     # What is known not to pay is not what comes first.
@@ -80,14 +80,13 @@ def _together(kernels: list[Candidate]) -> list[Candidate]:
     ]
 
 
-def _engines(subject: Subject) -> list[Candidate]:
+def _engines(subject: Subject, work: WorkList) -> list[Candidate]:
     """The compiler's modes, each followed by a graph of what it makes: that is compiled by then."""
-    made = compiled.candidates(subject)
-    captured = {one.name: one for one in graphs.of_compiled(subject, compiled.modes_for(subject))}
-    after = {"compile": "compile-cuda-graph", "compile-max-autotune": "compile-max-autotune-cuda-graph"}
+    made = compiled.candidates(subject, work)
+    captured = graphs.of_compiled(subject, compiled.modes_for(subject, work))
     blocks = [one for one in made if one.name == "compile-blocks"]
     found: list[Candidate] = []
     for one in made:
         if one not in blocks:
-            found += [one, *([captured[after[one.name]]] if after.get(one.name) in captured else [])]
+            found += [one, *([captured[one.name]] if one.name in captured else [])]
     return [*found, *blocks]

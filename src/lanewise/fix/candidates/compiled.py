@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,14 +11,22 @@ from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.candidates.predictions import compiled_regions, fewer_operators
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import map_tensors
+from lanewise.fix.tensors import map_tensors, tensors_of
 from lanewise.fix.typed_torch import torch
+from lanewise.fix.work.worklist import WorkList
 
 __all__ = ["MODES", "candidates", "compiler", "modes_for"]
 
+_REWRITTEN = "rewritten"
+"""In the place of a mode: the compiler's default, with the passes of `lanewise.fix.rewrites`."""
 
 MODES = {
     "compile": ("default", "torch.compile in its default mode: pointwise work and reductions are fused"),
+    "compile-rewritten": (
+        _REWRITTEN,
+        "torch.compile, with library calls replaced where that is measured to be faster: single-precision products on the "
+        "tensor cores as exact as without, convolutions in channels-last memory, masks as fused attention reads them",
+    ),
     "compile-reduce-overhead": ("reduce-overhead", "torch.compile with CUDA graphs: the launches of a call become one"),
     "compile-max-autotune": (
         "max-autotune-no-cudagraphs",
@@ -32,10 +41,10 @@ _REFUSES = ("backward twice",)
 """Compiled code gives the memory of a backward pass away; a second one raises an error that names the setting."""
 
 
-def candidates(subject: Subject) -> list[Candidate]:
-    """The modes that make sense for the subject's device."""
+def candidates(subject: Subject, work: WorkList) -> list[Candidate]:
+    """The modes that make sense for the subject's device and its operators."""
     made: list[Candidate] = []
-    usable = modes_for(subject)
+    usable = modes_for(subject, work)
     hopeless = "the program is compiled already" if _is_compiled(subject) else ""
     for name, (mode, what) in MODES.items():
         if mode not in usable:
@@ -53,6 +62,7 @@ def candidates(subject: Subject) -> list[Candidate]:
                 alternative=True,
                 hopeless=hopeless,
                 owed=mode == "default",
+                replaces=mode == _REWRITTEN,
                 refuses=_REFUSES,
             )
         )
@@ -75,12 +85,24 @@ def candidates(subject: Subject) -> list[Candidate]:
     return made
 
 
-def modes_for(subject: Subject) -> list[str]:
-    """The compiler's modes that make sense for the subject's device."""
+def modes_for(subject: Subject, work: WorkList) -> list[str]:
+    """The compiler's modes that make sense for the subject's device and its operators."""
     modes = ["default"]
     if subject.cuda:
+        modes += [_REWRITTEN] if _may_be_rewritten(subject, work) else []
         modes += ["reduce-overhead", *(["max-autotune-no-cudagraphs"] if _autotunes(subject) else [])]
     return modes
+
+
+def _may_be_rewritten(subject: Subject, work: WorkList) -> bool:
+    """Whether there is anything in it that the rewrites look at: attention, and in single precision products and
+    convolutions."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    if any("attention" in name or "softmax" in name for name in work.counts):
+        return True
+    single = any(t.dtype is torch.float32 for t in (*subject.parameters()[:50], *tensors_of(subject.calls)))
+    return single and any(work.counts[name] for name in ("mm", "addmm", "convolution"))
 
 
 def _is_compiled(subject: Subject) -> bool:
@@ -132,9 +154,18 @@ def compiler(subject: Subject, mode: str) -> Callable[[Callable[..., Any]], Call
     return make
 
 
-def _compiled(subject: Subject, original: Callable[..., Any], mode: str) -> Callable[..., Any]:
+def _options(mode: str) -> dict[str, Any]:
+    if mode == _REWRITTEN:
+        # Its passes derive from a class of torch's compiler, which takes a second to import.
+        from lanewise.fix.rewrites.graph_passes import passes
+
+        return passes()
     known = torch._inductor.list_mode_options  # pyright: ignore[reportPrivateUsage]
-    options = dict(known(mode)) if mode != "default" else {}
+    return dict(known(mode)) if mode != "default" else {}
+
+
+def _compiled(subject: Subject, original: Callable[..., Any], mode: str) -> Callable[..., Any]:
+    options = _options(mode)
     if subject.random:
         # Random numbers as eager draws them; otherwise results could not be compared.
         options["fallback_random"] = True

@@ -10,7 +10,7 @@ from typing import Any
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.fix.candidates.candidate import Candidate, Several
 from lanewise.fix.candidates.capturing import capture
-from lanewise.fix.candidates.compiled import compiler
+from lanewise.fix.candidates.compiled import MODES, compiler
 from lanewise.fix.candidates.predictions import graph_replays
 from lanewise.fix.guard.call_kinds import call_key
 from lanewise.fix.patch import ForwardPatch
@@ -28,8 +28,12 @@ _deterministic: Any = torch.are_deterministic_algorithms_enabled
 
 _WARM_UPS = 3
 _ANSWERS = ("LAU101", "LAU103", "LAU106", "LAU110")
-_COMPILED = {"compile-cuda-graph": "default", "compile-max-autotune-cuda-graph": "max-autotune-no-cudagraphs"}
-_AFTER = {"compile-cuda-graph": "compile", "compile-max-autotune-cuda-graph": "compile-max-autotune"}
+_COMPILED = {
+    "compile-cuda-graph": "compile",
+    "compile-rewritten-cuda-graph": "compile-rewritten",
+    "compile-max-autotune-cuda-graph": "compile-max-autotune",
+}
+"""By candidate: the one whose compiled code it captures."""
 
 
 def candidates(subject: Subject) -> list[Candidate]:
@@ -60,24 +64,25 @@ def with_parts(subject: Subject, parts: Sequence[Candidate]) -> list[Candidate]:
     return [_with_part(part) for part in parts] if _capturable(subject) else []
 
 
-def of_compiled(subject: Subject, modes: Sequence[str]) -> list[Candidate]:
-    """A CUDA graph of what the compiler makes of the program, for those of its modes that are tried before it."""
+def of_compiled(subject: Subject, modes: Sequence[str]) -> dict[str, Candidate]:
+    """A CUDA graph of what the compiler makes of the program, for those of its modes that are tried before it; by the name
+    of the candidate that compiles it."""
     if not _capturable(subject):
-        return []
-    return [
-        Candidate(
+        return {}
+    return {
+        after: Candidate(
             name,
             "compile",
             "whole",
-            f"a CUDA graph of the program compiled in mode {mode}: fused kernels, and one launch per call",
+            f"a CUDA graph of what {after} makes: fused kernels, and one launch per call",
             lambda subject, mode=mode: ForwardPatch(subject.entry, _captured(subject, compiler(subject, mode))),
             predictions=(graph_replays(),),
             engine=True,
-            follows=_AFTER[name],
+            follows=after,
         )
-        for name, mode in _COMPILED.items()
-        if mode in modes
-    ]
+        for name, after in _COMPILED.items()
+        if (mode := MODES[after][0]) in modes
+    }
 
 
 def _capturable(subject: Subject) -> bool:

@@ -1,0 +1,58 @@
+"""Convolutions in channels-last memory, where that is measured to be faster with its conversions.
+
+The compiler does so by itself for two-dimensional ones; transposed ones and those of volumes it leaves as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lanewise.fix.rewrites.which_is_faster import Faster
+from lanewise.fix.typed_torch import torch
+
+__all__ = ["replace_convolutions"]
+
+_OPTIONS = 6
+"""After input, weight and bias: stride, padding, dilation, transposed, output padding, groups."""
+
+
+def replace_convolutions(graph: Any, faster: Faster) -> None:
+    """Replace `convolution` in a graph of aten operators, in place; not for sizes that change from call to call."""
+    from lanewise.kernels import to_channels_last
+
+    del to_channels_last  # importing it registers the operator
+    aten, ours = torch.ops.aten.convolution, torch.ops.lanewise.convolution_channels_last.default
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target is not aten.default or node.kwargs:
+            continue
+        x, weight, bias, *options = node.args
+        likes = [one.meta.get("val") for one in (x, weight, bias) if one is not None]
+        if len(options) != _OPTIONS or not all(map(_fits, likes)) or not _worth_asking(likes[0], options):
+            continue
+
+        mine, others = (_with_options(way, bias is not None, options) for way in (ours, aten))
+        if not faster(f"{node.target} {options}", mine, others, likes):
+            continue
+        with graph.inserting_before(node):
+            new = graph.call_function(ours, tuple(node.args))
+        new.meta.update(node.meta)
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+
+
+def _with_options(way: Any, has_bias: bool, options: list[Any]) -> Callable[..., Any]:
+    def call(*tensors: Any) -> Any:
+        return way(*tensors, *([] if has_bias else [None]), *options)
+
+    return call
+
+
+def _fits(like: Any) -> bool:
+    return like is not None and all(isinstance(size, int) for size in like.shape)
+
+
+def _worth_asking(x: Any, options: list[Any]) -> bool:
+    """Whether the compiler would not choose the layout by itself: of volumes and transposed ones, in contiguous memory."""
+    transposed = options[3]
+    return x.is_contiguous() and (x.dim() == 5 or (x.dim() == 4 and bool(transposed)))

@@ -1,0 +1,61 @@
+"""The rewrites as passes that torch's compiler runs, and keeps its compiled code by. Importing this imports torch."""
+
+# The graph passes of torch are private and have no types.
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor.custom_graph_pass import CustomGraphPass  # pyright: ignore[reportPrivateUsage]
+
+from lanewise.fix.rewrites.convolutions import replace_convolutions
+from lanewise.fix.rewrites.masks import lay_out_masks
+from lanewise.fix.rewrites.products import replace_products
+from lanewise.fix.rewrites.which_is_faster import Faster
+
+__all__ = ["passes"]
+
+
+class _Pass(CustomGraphPass):
+    """One rewrite. Code that was compiled with it is found again by the sources of all rewrites and kernels."""
+
+    def __init__(self, name: str, rewrite: Callable[[Any], None]) -> None:
+        self._name = name
+        self._rewrite = rewrite
+
+    def __call__(self, graph: Any) -> None:
+        self._rewrite(graph)
+
+    def uuid(self) -> Any:
+        return f"lanewise {self._name} {_sources()} {torch.get_float32_matmul_precision()}"
+
+
+@cache
+def _sources() -> str:
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[2]
+    for path in sorted([*package.joinpath("kernels").rglob("*.py"), *Path(__file__).parent.glob("*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def passes() -> dict[str, Any]:
+    """Options for `torch.compile`: masks before attention is decomposed, the rest in what the compiler lowers, where
+    gradients have become operators of their own.
+    """
+    faster = Faster()
+
+    def library_calls(graph: Any) -> None:
+        replace_products(graph, faster)
+        replace_convolutions(graph, faster)
+
+    return {
+        "pre_grad_custom_pass": _Pass("masks", lay_out_masks),
+        "post_grad_custom_pre_pass": _Pass("library calls", library_calls),
+    }
