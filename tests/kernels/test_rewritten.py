@@ -13,6 +13,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from lanewise.fix.rewrites import graph_passes
+from lanewise.fix.rewrites.convolutions import replace_convolutions
 from lanewise.fix.rewrites.products import replace_products
 from lanewise.fix.rewrites.which_is_faster import Faster
 
@@ -25,6 +26,7 @@ def targets(function: Callable[..., Any], *args: Any, faster: Any = always) -> l
     """Operators in the rewritten graph, which is run and held against the function."""
     traced = make_fx(function, tracing_mode="fake")(*args)
     replace_products(traced.graph, faster)
+    replace_convolutions(traced.graph, faster)
     traced.recompile()
     torch.testing.assert_close(traced(*args), function(*args))
     return [str(node.target) for node in traced.graph.nodes if node.op == "call_function"]
@@ -50,6 +52,20 @@ def test_other_products_stay(function: Callable[..., Any]) -> None:
     assert not [
         one for one in targets(function, torch.randn(6, 8), torch.randn(8, 5), torch.randn(5)) if "split" in one
     ]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [nn.Conv3d, nn.ConvTranspose3d])
+def test_convolutions_of_volumes_are_replaced(kind: Any, bias: bool) -> None:
+    module, x = kind(4, 6, 3, stride=2, bias=bias).requires_grad_(False), torch.randn(2, 4, 7, 8, 9)
+    assert "lanewise.convolution_channels_last.default" in targets(module, x)
+    assert "aten.convolution.default" in targets(module, x, faster=lambda *_: False)
+    assert "aten.convolution.default" in targets(module, x.to(memory_format=torch.channels_last_3d))
+
+
+def test_convolutions_of_images_are_left_to_the_compiler() -> None:
+    module = nn.ConvTranspose2d(4, 6, 3).requires_grad_(False)
+    assert "aten.convolution.default" in targets(module, torch.randn(2, 4, 7, 8))
 
 
 def test_a_product_stays_where_ours_is_slower_or_tf32_is_allowed() -> None:

@@ -11,6 +11,8 @@
     gated_mlp(x, gate, up, down)                 these and the projection back, for few rows in two launches
     mlp(x, w1, b1, w2, b2)                       a narrow MLP in one kernel
     split_product(a, b, bias)                    a single-precision product on the tensor cores, as exact as without
+    to_channels_last(x), from_channels_last(x)   images and volumes from one memory format to the other
+    convolution_channels_last(x, weight, ...)    a convolution in channels-last memory, contiguous before and after
     counts()                                     how many calls reached a kernel, and why the others did not
 
 torch and triton are imported when the first of these names is used.
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from lanewise.kernels.gemm.fused_mlp import mlp
     from lanewise.kernels.gemm.gemm_epilogue import linear_act
     from lanewise.kernels.gemm.split_product import split_product
+    from lanewise.kernels.layouts.convolution import convolution_channels_last
+    from lanewise.kernels.layouts.memory_format import from_channels_last, to_channels_last
     from lanewise.kernels.pointwise_chain import pointwise
     from lanewise.kernels.rows.add_layer_norm import add_layer_norm
     from lanewise.kernels.rows.add_rms_norm import add_rms_norm
@@ -73,7 +77,9 @@ _HOMES: dict[str, str] = {
     "add_layer_norm": "rows.add_layer_norm",
     "add_rms_norm": "rows.add_rms_norm",
     "batched_linear_act": "gemm.batched_linear",
+    "convolution_channels_last": "layouts.convolution",
     "counts": "dispatch.eligibility",
+    "from_channels_last": "layouts.memory_format",
     "gated_linear": "gemm.dual_gemm",
     "gated_mlp": "gemm.fused_gated_mlp",
     "layer_norm": "rows.layer_norm",
@@ -84,6 +90,7 @@ _HOMES: dict[str, str] = {
     "rms_norm": "rows.rms_norm",
     "softmax": "rows.softmax",
     "split_product": "gemm.split_product",
+    "to_channels_last": "layouts.memory_format",
 }
 
 __all__ = [
@@ -97,7 +104,9 @@ __all__ = [
     "bias_gelu_tanh",
     "bias_relu",
     "bias_silu",
+    "convolution_channels_last",
     "counts",
+    "from_channels_last",
     "gated_linear",
     "gated_mlp",
     "gelu_mul",
@@ -113,6 +122,7 @@ __all__ = [
     "silu_mul",
     "softmax",
     "split_product",
+    "to_channels_last",
 ]
 
 

@@ -3,8 +3,10 @@ them.
 
 Most are a `torch.library.triton_op`: the body is what runs, what is traced (the Triton kernels are inlined into the
 compiled code) and what computes shapes on fake tensors; gradients are operators too; the FLOP formulas are those of
-`lanewise.kernels.cost`. Plain eager calls do not come here: the dispatcher's price for a custom operator is more than
-that of the launch.
+`lanewise.kernels.cost`. The convolution and the split product are plain custom operators: the compiler, which would choose
+layouts of its own, does not look into the one, and which kernel computes the other depends on settings at the time of the
+call. Plain eager calls do not come here: the dispatcher's price for a custom operator is more than that
+of the launch.
 """
 
 import math
@@ -13,11 +15,12 @@ from typing import Any
 
 import torch
 from torch.library import custom_op, triton_op
-from torch.utils.flop_counter import register_flop_formula
+from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from lanewise.kernels import cost
 from lanewise.kernels.gemm.fused_mlp import mlp_into
 from lanewise.kernels.gemm.split_product import split_product
+from lanewise.kernels.layouts.convolution import convolved, convolved_shape
 from lanewise.kernels.rows.norm_backward import norm_backward
 from lanewise.kernels.rows.norm_forward import norm_forward
 from lanewise.kernels.rows.softmax import softmax_backward_into, softmax_into
@@ -100,6 +103,20 @@ def _split_product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) 
 
 def _split_product_shape(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     return a.new_empty(a.shape[0], b.shape[1])
+
+
+def _convolution_channels_last(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> torch.Tensor:
+    return convolved(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
 def _rows_cols(shape: Sequence[int]) -> tuple[int, int]:
@@ -186,11 +203,16 @@ def register() -> None:
     defined["layer_norm"].register_autograd(_grad_layer, setup_context=_save_layer)
     defined["add_layer_norm"].register_autograd(_grad_add_layer, setup_context=_save_add_layer)
 
-    # Compiled code calls this one as it is: which kernel computes it depends on settings of the time of the call.
-    product = custom_op("lanewise::split_product", _split_product, mutates_args=())
-    product.register_fake(_split_product_shape)
+    opaque: dict[str, Any] = {
+        "split_product": (_split_product, _split_product_shape),
+        "convolution_channels_last": (_convolution_channels_last, convolved_shape),
+    }
+    for name, (body, shape) in opaque.items():
+        custom_op(f"lanewise::{name}", body, mutates_args=()).register_fake(shape)
 
     ops = torch.ops.lanewise
+    of_aten = flop_registry[torch.ops.aten.convolution]
+    register_flop_formula([ops.convolution_channels_last], get_raw=True)(of_aten)
 
     @register_flop_formula([ops.split_product])
     def _(a: Sequence[int], b: Sequence[int], *_: Any, **__: Any) -> int:

@@ -1,6 +1,6 @@
-"""Convolutions in channels-last memory, where that is measured to be faster with its conversions.
+"""Convolutions of volumes in channels-last memory, where that is measured to be faster with its conversions.
 
-The compiler does so by itself for two-dimensional ones; transposed ones and those of volumes it leaves as they are.
+The compiler chooses that layout by itself for images; volumes it leaves as they are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def replace_convolutions(graph: Any, faster: Faster) -> None:
             continue
         x, weight, bias, *options = node.args
         likes = [one.meta.get("val") for one in (x, weight, bias) if one is not None]
-        if len(options) != _OPTIONS or not all(map(_fits, likes)) or not _worth_asking(likes[0], options):
+        if len(options) != _OPTIONS or not all(map(_fits, likes)) or not _contiguous_volume(likes[0]):
             continue
 
         mine, others = (_with_options(way, bias is not None, options) for way in (ours, aten))
@@ -52,7 +52,5 @@ def _fits(like: Any) -> bool:
     return like is not None and all(isinstance(size, int) for size in like.shape)
 
 
-def _worth_asking(x: Any, options: list[Any]) -> bool:
-    """Whether the compiler would not choose the layout by itself: of volumes and transposed ones, in contiguous memory."""
-    transposed = options[3]
-    return x.is_contiguous() and (x.dim() == 5 or (x.dim() == 4 and bool(transposed)))
+def _contiguous_volume(x: Any) -> bool:
+    return x.dim() == 5 and x.is_contiguous()
