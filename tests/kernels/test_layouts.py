@@ -98,6 +98,22 @@ def test_nothing_to_move(shape, device):
     assert both_ways(numbered(shape, torch.float32, device)) == (False, False)
 
 
+@pytest.mark.parametrize("shape", [(1, 3, 20, 30), (1, 17, 9, 9), (1, 96, 7, 9), (1, 300, 2, 3)])
+def test_nothing_around_the_result_is_written(shape, device, monkeypatch):
+    x = torch.randn(shape, device=device)
+    held = torch.full((x.numel() + 8192,), 7.0, device=device)
+    monkeypatch.setattr(
+        torch,
+        "empty_like",
+        lambda t, memory_format: held.as_strided(
+            t.shape, torch.empty(t.shape, memory_format=memory_format).stride(), 4096
+        ),
+    )
+    assert torch.equal(to_channels_last(x), x)
+    assert (held[:4096] == 7).all()
+    assert (held[-4096:] == 7).all()
+
+
 def test_what_is_neither_contiguous_nor_channels_last_is_moved_by_torch(device):
     x = torch.randn(2, 6, 8, 10, device=device)
     for other in (x[:, ::2], x.transpose(2, 3), x[..., :7], x[:1].expand(2, 6, 8, 10), x.permute(1, 0, 2, 3)):
