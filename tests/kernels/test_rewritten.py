@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from lanewise.fix.rewrites import graph_passes
@@ -32,6 +33,12 @@ def targets(function: Callable[..., Any], *args: Any, faster: Any = always) -> l
     return [str(node.target) for node in traced.graph.nodes if node.op == "call_function"]
 
 
+def called(module: nn.Module) -> tuple[Callable[..., Any], list[torch.Tensor]]:
+    """A module as a function of its input and its parameters, and these."""
+    names, weights = zip(*module.named_parameters(), strict=True)
+    return lambda x, *given: functional_call(module, dict(zip(names, given, strict=True)), x), list(weights)
+
+
 def test_products_of_single_precision_are_replaced() -> None:
     x, w, b = torch.randn(6, 8), torch.randn(5, 8), torch.randn(5)
     assert "lanewise.split_product.default" in targets(lambda x, w: x @ w.T, x, w)
@@ -46,6 +53,7 @@ def test_products_of_single_precision_are_replaced() -> None:
         lambda x, w, b: torch.addmm(b, x, w, beta=0.5),
         lambda x, w, b: torch.addmm(torch.outer(x[:, 0], b), x, w),
         lambda x, w, b: (x[None] @ w[None])[0],
+        lambda x, w, b: x[:1] @ w,
     ],
 )
 def test_other_products_stay(function: Callable[..., Any]) -> None:
@@ -58,14 +66,15 @@ def test_other_products_stay(function: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("kind", [nn.Conv3d, nn.ConvTranspose3d])
 def test_convolutions_of_volumes_are_replaced(kind: Any, bias: bool) -> None:
     module, x = kind(4, 6, 3, stride=2, bias=bias).requires_grad_(False), torch.randn(2, 4, 7, 8, 9)
-    assert "lanewise.convolution_channels_last.default" in targets(module, x)
-    assert "aten.convolution.default" in targets(module, x, faster=lambda *_: False)
-    assert "aten.convolution.default" in targets(module, x.to(memory_format=torch.channels_last_3d))
+    call, weights = called(module)
+    assert "lanewise.convolution_channels_last.default" in targets(call, x, *weights)
+    assert "aten.convolution.default" in targets(call, x, *weights, faster=lambda *_: False)
+    assert "aten.convolution.default" in targets(call, x.to(memory_format=torch.channels_last_3d), *weights)
 
 
 def test_convolutions_of_images_are_left_to_the_compiler() -> None:
-    module = nn.ConvTranspose2d(4, 6, 3).requires_grad_(False)
-    assert "aten.convolution.default" in targets(module, torch.randn(2, 4, 7, 8))
+    call, weights = called(nn.ConvTranspose2d(4, 6, 3).requires_grad_(False))
+    assert "aten.convolution.default" in targets(call, torch.randn(2, 4, 7, 8), *weights)
 
 
 def test_a_product_stays_where_ours_is_slower_or_tf32_is_allowed() -> None:

@@ -208,7 +208,8 @@ def register() -> None:
         "convolution_channels_last": (_convolution_channels_last, convolved_shape),
     }
     for name, (body, shape) in opaque.items():
-        custom_op(f"lanewise::{name}", body, mutates_args=()).register_fake(shape)
+        operator: Any = custom_op(f"lanewise::{name}", body, mutates_args=())
+        operator.register_fake(shape)
 
     ops = torch.ops.lanewise
     of_aten = flop_registry[torch.ops.aten.convolution]

@@ -16,8 +16,8 @@ __all__ = ["replace_products"]
 def replace_products(graph: Any, faster: Faster) -> None:
     """Replace `mm` and `addmm` of single precision in a graph of aten operators, in place.
 
-    Not where TF32 is allowed (cuBLAS computes one product then, not three), for sizes that change from call to call, and
-    for sums of matrices.
+    Not where TF32 is allowed (cuBLAS computes one product then, not three), for sizes that change from call to call, for
+    sums of matrices, and for vectors, whose products the compiler makes part of what is around them.
     """
     if torch.get_float32_matmul_precision() != "highest":
         return
@@ -31,6 +31,8 @@ def replace_products(graph: Any, faster: Faster) -> None:
         bias, a, b = (None, *node.args) if node.target is aten.mm.default else node.args
         likes = [one.meta.get("val") for one in (a, b, bias) if one is not None]
         if node.kwargs or not all(map(_fits, likes)) or (bias is not None and likes[2].dim() != 1):
+            continue
+        if likes[0].shape[0] == 1 or likes[1].shape[1] == 1:
             continue
         if not faster(str(node.target), _ours, _theirs, likes):
             continue

@@ -63,18 +63,19 @@ def _split(
     row = at_m + tl.arange(0, BM)
     col = at_n + tl.arange(0, BN)
     inner = tl.arange(0, BK)
-    # Rows and columns beyond the edge are read again from the beginning, and not stored.
-    a_at = a_ptr + (row % m).to(tl.int64)[:, None] * a_row + inner.to(tl.int64)[None, :] * a_column
-    b_at = b_ptr + (col % n).to(tl.int64)[None, :] * b_column + inner.to(tl.int64)[:, None] * b_row
+    a_at = a_ptr + row.to(tl.int64)[:, None] * a_row + inner.to(tl.int64)[None, :] * a_column
+    b_at = b_ptr + col.to(tl.int64)[None, :] * b_column + inner.to(tl.int64)[:, None] * b_row
+    a_inside = row[:, None] < m
+    b_inside = col[None, :] < n
     acc = tl.zeros([BM, BN], tl.float32)
     for step in range(tl.cdiv(k, BK)):
         if EVEN_K:
-            a = tl.load(a_at)
-            b = tl.load(b_at)
+            a = tl.load(a_at, mask=a_inside, other=0.0)
+            b = tl.load(b_at, mask=b_inside, other=0.0)
         else:
             left = k - step * BK
-            a = tl.load(a_at, mask=inner[None, :] < left, other=0.0)
-            b = tl.load(b_at, mask=inner[:, None] < left, other=0.0)
+            a = tl.load(a_at, mask=a_inside & (inner[None, :] < left), other=0.0)
+            b = tl.load(b_at, mask=b_inside & (inner[:, None] < left), other=0.0)
         acc = tl.dot(a, b, acc, input_precision="tf32x3")
         a_at += BK * a_column
         b_at += BK * b_row

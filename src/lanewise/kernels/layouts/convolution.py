@@ -10,8 +10,8 @@ FLOP: those of the convolution; bytes besides its own: input, weight and result 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -74,7 +74,7 @@ def convolved(
     """The convolution on real tensors, in the type of its inputs; what has no channels-last memory is computed as it is."""
     images = x.dim() in (4, 5) and weight.dim() == x.dim()
     rest = (stride, padding, dilation, transposed, output_padding, groups)
-    with _own_type(x):
+    with _own_type(x), _measured_algorithm(x):
         if images:
             out = torch.convolution(to_channels_last(x), to_channels_last(weight), bias, *rest)
         else:
@@ -99,6 +99,22 @@ def convolved_shape(
     with _own_type(x):
         out = torch.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     return torch.empty_like(out, memory_format=torch.contiguous_format)
+
+
+@contextmanager
+def _measured_algorithm(x: torch.Tensor) -> Generator[None]:
+    """cuDNN measures its algorithms for new shapes and keeps the fastest: what it guesses for transposed convolutions of
+    volumes in channels-last memory took 4 times as long on an H200."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark
+    if not x.is_cuda or before or torch.cuda.is_current_stream_capturing():
+        yield
+        return
+    cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        cudnn.benchmark = before
 
 
 def _own_type(x: torch.Tensor) -> AbstractContextManager[object]:
