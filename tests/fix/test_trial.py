@@ -280,6 +280,7 @@ def test_no_candidate_may_use_all_the_time_that_is_left() -> None:
     assert share_of(cheap[0], [cheap[0], compiling[0]]) == pytest.approx(2 / 5), "the compiler gets the larger part"
     assert needed_s(cheap[0], compile_s=5, judging_s=1) == 1
     assert needed_s(compiling[0], compile_s=5, judging_s=1) == 6
+    assert needed_s(replace(compiling[0], again=0.4), compile_s=5, judging_s=1) == 3
     assert most_s(cheap[0], everything, 4.0, 2.0) == pytest.approx(3.0), "what is begun gets the time that it needs"
     assert most_s(cheap[0], everything, 100.0, 2.0) == pytest.approx(20.0)
     left = 100.0

@@ -129,7 +129,9 @@ def test_compiled_code_with_the_rewrites_computes_what_the_program_does(monkeypa
 @pytest.mark.gpu
 def test_on_a_card_a_product_that_pays_is_found() -> None:
     """Three instructions of the tensor cores take less time than one beside them; a product of few values does not pay."""
-    large, small = ([torch.randn(m, k, device="cuda"), torch.randn(k, n, device="cuda")] for m, n, k in LARGE_AND_SMALL)
+    large, small = (
+        [torch.randn(m, k, device="cuda"), torch.randn(n, k, device="cuda").T] for m, n, k in LARGE_AND_SMALL
+    )
     faster = Faster()
     before = torch.cuda.get_rng_state()
     assert faster("mm", torch.ops.lanewise.split_product, torch.mm, large) or torch.cuda.get_device_capability() < (

@@ -62,6 +62,8 @@ class Candidate:
         follows: name of another candidate whose work it takes up: without that it is not tried.
         caveat: what its gain depends on besides the program and the machine; "" if nothing.
         owed: whether it is tried whatever the budget, as anybody has it with one line of torch; see `shares.OWED_S`.
+        again: how long compiling takes where another candidate has compiled the program before, as a share of how long that
+            took: what both generate is found in the compiler's caches.
         replaces: whether it computes single operators in another way, so that there may be a gain with only one.
         refuses: checks of C3 that end in an error where the original works; nothing goes wrong without being noticed.
     """
@@ -84,6 +86,7 @@ class Candidate:
     hopeless: str = ""
     caveat: str = ""
     owed: bool = False
+    again: float = 1.0
     replaces: bool = False
     refuses: tuple[str, ...] = ()
 

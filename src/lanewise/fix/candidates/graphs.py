@@ -79,6 +79,8 @@ def of_compiled(subject: Subject, modes: Sequence[str]) -> dict[str, Candidate]:
             predictions=(graph_replays(),),
             engine=True,
             follows=after,
+            # It captures what reduce-overhead would: what anybody has with one line.
+            owed=after == "compile",
         )
         for name, after in _COMPILED.items()
         if (mode := MODES[after][0]) in modes

@@ -80,7 +80,8 @@ def captured_first(candidates: Sequence[Candidate], left: float) -> list[Candida
     found: list[Candidate] = []
     for one in candidates:
         if one.name in graphs:
-            found += [dataclasses.replace(graphs[one.name], compiles=one.compiles, follows="", owed=one.owed), one]
+            before = {"compiles": one.compiles, "again": one.again, "owed": one.owed}
+            found += [dataclasses.replace(graphs[one.name], follows="", **before), one]
         elif one.follows not in names:
             found.append(one)
     return found
@@ -107,7 +108,7 @@ def share_of(candidate: Candidate, untried: Sequence[Candidate]) -> float:
 
 def needed_s(candidate: Candidate, *, compile_s: float, judging_s: float) -> float:
     """Seconds without which a candidate need not be begun, by what others have taken."""
-    return (compile_s if candidate.compiles else 0.0) + judging_s
+    return (candidate.again * compile_s if candidate.compiles else 0.0) + judging_s
 
 
 def most_s(
