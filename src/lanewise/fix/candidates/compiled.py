@@ -36,8 +36,8 @@ MODES = {
 """By candidate: the compiler's name of the mode, and what it does."""
 
 _SAME_KERNELS = 0.5
-"""How long it takes to compile again what generates nearly the same kernels, as a share of the first time: 0.22 to 0.71, with
-a median of 0.44, for nine models on an H200."""
+"""How long it takes to compile again what generates nearly the same kernels, as a share of the first time: 0.22 to 0.71,
+with a median of 0.44, for nine models on an H200."""
 
 _BIG_ENOUGH_SMS = 68
 
