@@ -17,7 +17,6 @@ from lanewise.fix.rewrites import graph_passes
 from lanewise.fix.rewrites.convolutions import replace_convolutions
 from lanewise.fix.rewrites.products import replace_products
 from lanewise.fix.rewrites.which_is_faster import Faster
-from lanewise.kernels import split_product
 
 
 def always(*_: Any) -> bool:
