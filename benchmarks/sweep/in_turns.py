@@ -1,0 +1,170 @@
+"""The crossover of a program predicted and measured in one process: all sizes are timed in turns, again and again, then
+the first is recorded. Whatever slows the machine down for a second, or this process as a whole, does so to all alike."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from benchmarks.sweep.programs import PROGRAMS
+
+from lanewise.capture.recorder import record
+from lanewise.diagnose.explain import facts_of
+from lanewise.errors import LanewiseError
+from lanewise.measure.facts import Facts
+from lanewise.replay.change import Change
+from lanewise.report.swept import Crossover
+from lanewise.sweep.crossover import crossover_of_steps, crossover_with_device
+from lanewise.sweep.predicted import alone, predicted_sizes
+from lanewise.trace.reader import read
+
+__all__ = ["WITHIN", "in_turns"]
+
+WITHIN = 1.25
+_STEPS = 300
+"""Of which a recording takes what it needs."""
+_RESAMPLED = 400
+
+_ROUNDS, _TURN_S = 12, 0.02
+_CARD_ROUNDS, _LAUNCHES, _QUEUED = 5, 5, 2
+_SLEEP_CYCLES, _LONGEST_SLEEP = 10_000_000, 1_000_000_000
+"""Of the device's clock: some 6 ms, and 0.6 s."""
+
+Rounds = list[list[float]]
+"""Of each round, a time for each size, us."""
+
+
+def in_turns(name: str, device: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
+    """What was measured and predicted of a program, as plain values.
+
+    Its `between` is where nine of ten crossovers lie that are measured by rounds drawn again from those of the measurement.
+    `grown` is the prediction with the host's time, on a CPU the step's, at the first size as timed instead of as recorded.
+    """
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    timed = _step_rounds(name, sizes) if device == "cpu" else _device_rounds(name, sizes)
+    facts = _recorded(name, device, sizes[0], out)
+    found = predicted_sizes(facts, sizes)
+    if found is None:
+        raise LanewiseError("no operator could be timed by itself")
+    predictions, share = found
+    curves = [_quick(rounds) for rounds in timed]
+    if device == "cpu":
+        predicted = [[one.step_us for one in predictions]]
+        grown = [[curves[0][0] + us - predicted[0][0] for us in predicted[0]]]
+    else:
+        later = [one.device_us or 0.0 for one in predictions]
+        predicted = [[alone(facts, Change())[0]] * len(sizes), later]
+        grown = [[curves[0][0]] * len(sizes), later]
+    measured = _crossover(sizes, curves)
+    between = _between(sizes, timed)
+    row: dict[str, Any] = {"measured": msgspec.to_builtins(measured), "between": between}
+    for key, each in (("predicted", predicted), ("grown", grown)):
+        one = _crossover(sizes, each)
+        row[key] = msgspec.to_builtins(one)
+        if one and measured and one.at and measured.at:
+            row[f"{key}_factor"] = round(one.at / measured.at, 3)
+            row[f"{key}_agrees"] = bool(between) and between[0] / WITHIN <= one.at <= between[1] * WITHIN
+    kinds = ("steps",) if device == "cpu" else ("host", "device")
+    for kind, curve, rounds, each in zip(kinds, curves, timed, predicted, strict=True):
+        row[f"{kind}_us"] = [round(us, 2) for us in curve]
+        row[f"{kind}_rounds_us"] = [[round(us, 1) for us in times] for times in rounds]
+        row[f"predicted_{kind}_us"] = [round(us, 2) for us in each]
+    return row | {"timed_share": round(share, 4)}
+
+
+def _recorded(name: str, device: str, size: int, out: Path) -> Facts:
+    step = PROGRAMS[name](size, device)
+    with record(out=out, name=name) as recorder:
+        for _ in range(_STEPS):
+            step()
+            recorder.step()
+    if recorder.path is None:
+        raise LanewiseError(f"nothing was recorded: {recorder.problem}")
+    return facts_of(read(recorder.path))
+
+
+def _crossover(sizes: Sequence[int], curves: list[list[float]]) -> Crossover | None:
+    if len(curves) == 1:
+        return crossover_of_steps(sizes, curves[0])
+    return crossover_with_device(sizes, curves[0], curves[1])
+
+
+def _quick(rounds: Rounds) -> list[float]:
+    """For each size the lower quartile: whoever shares the machine only slows."""
+    return [statistics.quantiles(times, n=4)[0] for times in zip(*rounds, strict=True)]
+
+
+def _between(sizes: Sequence[int], timed: list[Rounds]) -> list[float]:
+    drawn = random.Random(0)
+    found: list[float] = []
+    for _ in range(_RESAMPLED):
+        one = _crossover(sizes, [_quick(drawn.choices(rounds, k=len(rounds))) for rounds in timed])
+        if one is not None and one.at:
+            found.append(one.at)
+    if len(found) < _RESAMPLED / 2:
+        return []
+    cuts = statistics.quantiles(found, n=20)
+    return [cuts[0], cuts[-1]]
+
+
+def _step_rounds(program: str, sizes: Sequence[int]) -> list[Rounds]:
+    """The CPU time of a step on one thread, which others on the machine lengthen less than its wall time."""
+    steps = [PROGRAMS[program](size, "cpu") for size in sizes]
+    return [[[_cpu_us(step) for step in steps] for _ in range(_ROUNDS + 1)][1:]]
+
+
+def _device_rounds(program: str, sizes: Sequence[int]) -> list[Rounds]:
+    """What the host needs to launch a step, and what the device needs to do it, neither waiting for the other."""
+    steps = [PROGRAMS[program](size, "cuda") for size in sizes]
+    for step in steps:
+        for _ in range(3):
+            step()
+    torch.cuda.synchronize()
+    host = [[_launch_us(step) for step in steps] for _ in range(_CARD_ROUNDS)]
+    return [host, [[_device_us(step) for step in steps] for _ in range(_CARD_ROUNDS)]]
+
+
+def _cpu_us(step: Callable[[], Any]) -> float:
+    step()  # what others left in the caches is gone afterwards
+    count, begun = 0, time.thread_time()
+    while (took := time.thread_time() - begun) < _TURN_S or count < 2:
+        step()
+        count += 1
+    return took / count * 1e6
+
+
+def _launch_us(step: Callable[[], Any]) -> float:
+    """Median of steps that find an empty queue."""
+    found: list[float] = []
+    for _ in range(_LAUNCHES):
+        begun = time.perf_counter()
+        step()
+        found.append((time.perf_counter() - begun) * 1e6)
+        torch.cuda.synchronize()
+    return statistics.median(found)
+
+
+def _device_us(step: Callable[[], Any]) -> float:
+    """Of steps that all stand in the queue before the first begins: the device sleeps until they do."""
+    cycles = _SLEEP_CYCLES
+    while True:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(cycles)
+        begin.record()
+        for _ in range(_QUEUED):
+            step()
+        end.record()
+        slept = not begin.query()
+        end.synchronize()
+        if slept:
+            return begin.elapsed_time(end) * 1e3 / _QUEUED
+        if cycles >= _LONGEST_SLEEP:
+            raise RuntimeError("the device had begun before the steps stood in its queue")
+        cycles *= 4
