@@ -117,7 +117,15 @@ def _write(out: Path, result: dict[str, Any]) -> None:
                 f"within_{WITHIN}x_of_between": sum(row.get(f"{key}_agrees", False) for row in rows),
                 "median_off": round(statistics.median(off), 3),
             }
-    out.write_text(json.dumps(result, indent=1) + "\n")
+    out.write_text(json.dumps(_rounded(result), indent=1) + "\n")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

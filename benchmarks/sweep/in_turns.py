@@ -21,14 +21,16 @@ from lanewise.measure.facts import Facts
 from lanewise.replay.change import Change
 from lanewise.report.swept import Crossover
 from lanewise.sweep.crossover import crossover_of_steps, crossover_with_device
-from lanewise.sweep.predicted import alone, predicted_sizes
+from lanewise.sweep.operator_timing import OperatorTiming
+from lanewise.sweep.predicted import alone, order_of, predicted_sizes, timed_share
+from lanewise.sweep.recorded_step import first_step
 from lanewise.trace.reader import read
 
 __all__ = ["WITHIN", "in_turns"]
 
 WITHIN = 1.25
-_STEPS = 300
-"""Of which a recording takes what it needs."""
+_WARM_S, _STEPS = 0.3, 300
+"""A program runs for a moment; then it is recorded, for as many steps as a recording needs."""
 _RESAMPLED = 400
 
 _ROUNDS, _TURN_S = 12, 0.02
@@ -48,39 +50,81 @@ def in_turns(name: str, device: str, sizes: Sequence[int], out: Path) -> dict[st
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    timed = _step_rounds(name, sizes) if device == "cpu" else _device_rounds(name, sizes)
-    facts = _recorded(name, device, sizes[0], out)
+    return (_on_cpu if device == "cpu" else _on_card)(name, sizes, out)
+
+
+def _on_cpu(name: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
+    """The steps and their operators have turns by turns, as lanewise times operators in a process of their own."""
+    steps = [PROGRAMS[name](size, "cpu") for size in sizes]
+    facts = _recorded(name, steps[0], out)
+    first = first_step(facts)
+    with torch.no_grad():
+        timing = OperatorTiming(torch, order_of(facts, first, sizes))
+        for _ in timing.one_by_one():
+            pass
+        turns = timing.turns()
+    rounds: Rounds = []
+    operators: Rounds = []
+    for _ in range(_ROUNDS):
+        pairs: list[tuple[float, float]] = []
+        for step, turn in zip(steps, turns, strict=True):
+            took = _cpu_us(step)
+            with torch.no_grad():
+                pairs.append((took, turn() * 1e6))
+        rounds.append([took for took, _ in pairs])
+        operators.append([took for _, took in pairs])
+    curve, whole = _quick(rounds), _quick(operators)
+    now = facts.unprofiled.step_ns / 1e3
+    curves = {
+        "predicted": [[now + us - whole[0] for us in whole]],
+        "grown": [[curve[0] + us - whole[0] for us in whole]],
+    }
+    row = _judged(sizes, [rounds], curves)
+    return row | {
+        "operators_us": whole,
+        "operators_rounds_us": operators,
+        "timed_share": timed_share(facts, first, timing.known),
+    }
+
+
+def _on_card(name: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
+    """Operators are timed by a process of their own, as no other uses the device meanwhile."""
+    host, device = _device_rounds(name, sizes)
+    facts = _recorded(name, PROGRAMS[name](sizes[0], "cuda"), out)
     found = predicted_sizes(facts, sizes)
     if found is None:
         raise LanewiseError("no operator could be timed by itself")
     predictions, share = found
-    curves = [_quick(rounds) for rounds in timed]
-    if device == "cpu":
-        predicted = [[one.step_us for one in predictions]]
-        grown = [[curves[0][0] + us - predicted[0][0] for us in predicted[0]]]
-    else:
-        later = [one.device_us or 0.0 for one in predictions]
-        predicted = [[alone(facts, Change())[0]] * len(sizes), later]
-        grown = [[curves[0][0]] * len(sizes), later]
-    measured = _crossover(sizes, curves)
+    later = [one.device_us or 0.0 for one in predictions]
+    curves = {
+        "predicted": [[alone(facts, Change())[0]] * len(sizes), later],
+        "grown": [[_quick(host)[0]] * len(sizes), later],
+    }
+    return _judged(sizes, [host, device], curves) | {"timed_share": share}
+
+
+def _judged(sizes: Sequence[int], timed: list[Rounds], curves: dict[str, list[list[float]]]) -> dict[str, Any]:
+    """Each prediction against what was measured: a step at each size, or what the host and the device need for one."""
+    measured = _crossover(sizes, [_quick(rounds) for rounds in timed])
     between = _between(sizes, timed)
     row: dict[str, Any] = {"measured": msgspec.to_builtins(measured), "between": between}
-    for key, each in (("predicted", predicted), ("grown", grown)):
+    for key, each in curves.items():
         one = _crossover(sizes, each)
         row[key] = msgspec.to_builtins(one)
         if one and measured and one.at and measured.at:
             row[f"{key}_factor"] = round(one.at / measured.at, 3)
             row[f"{key}_agrees"] = bool(between) and between[0] / WITHIN <= one.at <= between[1] * WITHIN
-    kinds = ("steps",) if device == "cpu" else ("host", "device")
-    for kind, curve, rounds, each in zip(kinds, curves, timed, predicted, strict=True):
-        row[f"{kind}_us"] = [round(us, 2) for us in curve]
-        row[f"{kind}_rounds_us"] = [[round(us, 1) for us in times] for times in rounds]
-        row[f"predicted_{kind}_us"] = [round(us, 2) for us in each]
-    return row | {"timed_share": round(share, 4)}
+    kinds = ("step",) if len(timed) == 1 else ("host", "device")
+    for kind, rounds, each in zip(kinds, timed, curves["predicted"], strict=True):
+        row |= {f"{kind}_us": _quick(rounds), f"{kind}_rounds_us": rounds, f"predicted_{kind}_us": each}
+    return row
 
 
-def _recorded(name: str, device: str, size: int, out: Path) -> Facts:
-    step = PROGRAMS[name](size, device)
+def _recorded(name: str, step: Callable[[], Any], out: Path) -> Facts:
+    """From a program that has run for a moment."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < _WARM_S:
+        step()
     with record(out=out, name=name) as recorder:
         for _ in range(_STEPS):
             step()
@@ -114,13 +158,7 @@ def _between(sizes: Sequence[int], timed: list[Rounds]) -> list[float]:
     return [cuts[0], cuts[-1]]
 
 
-def _step_rounds(program: str, sizes: Sequence[int]) -> list[Rounds]:
-    """The CPU time of a step on one thread, which others on the machine lengthen less than its wall time."""
-    steps = [PROGRAMS[program](size, "cpu") for size in sizes]
-    return [[[_cpu_us(step) for step in steps] for _ in range(_ROUNDS + 1)][1:]]
-
-
-def _device_rounds(program: str, sizes: Sequence[int]) -> list[Rounds]:
+def _device_rounds(program: str, sizes: Sequence[int]) -> tuple[Rounds, Rounds]:
     """What the host needs to launch a step, and what the device needs to do it, neither waiting for the other."""
     steps = [PROGRAMS[program](size, "cuda") for size in sizes]
     for step in steps:
@@ -130,7 +168,7 @@ def _device_rounds(program: str, sizes: Sequence[int]) -> list[Rounds]:
     host = [[_launch_us(step) for step in steps] for _ in range(_CARD_ROUNDS)]
     device = [[_device_us(step) for step in steps] for _ in range(_CARD_ROUNDS)]
     torch.cuda.empty_cache()  # another process times the operators
-    return [host, device]
+    return host, device
 
 
 def _cpu_us(step: Callable[[], Any]) -> float:

@@ -11,8 +11,10 @@ import ctypes
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +23,7 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.measure.signatures import Tensor
 from lanewise.sweep.growth import Growth
 
-__all__ = ["WHOLE", "Call", "Given", "Order", "Timed", "main"]
+__all__ = ["WHOLE", "Call", "Given", "OperatorTiming", "Order", "Timed", "main"]
 
 _DTYPES = {
     "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "long int": "int64",
@@ -108,48 +110,82 @@ def main() -> None:
         sys.stdout.buffer.flush()
 
     with torch.no_grad():
-        for timed in _Timing(torch, order).run():
+        timing = OperatorTiming(torch, order)
+        for timed in timing.one_by_one():
             say(timed)
+        if timing.known and order.device == "cpu":
+            say(Timed(WHOLE, timing.in_turns()))
 
 
-_Made = tuple[Any, list[Any], dict[str, Any]]
-"""An operator with its arguments."""
+@dataclass
+class _Made:
+    """A call that can be made again and again.
+
+    Attributes:
+        operator, arguments, named: what is called with what. keep: what it makes is kept for the backward pass.
+        saved: places among `arguments` that get what a kept call made: its turn, and which of several results.
+    """
+
+    operator: Any
+    arguments: list[Any]
+    named: dict[str, Any]
+    keep: bool
+    saved: list[tuple[int, int, int]] = field(default_factory=list)
 
 
-class _Timing:
+class OperatorTiming:
+    """The operators of an order.
+
+    Attributes:
+        known: those that can be made, by call.
+    """
+
     def __init__(self, torch: Any, order: Order) -> None:
+        self.known: dict[int, Any] = {}
         self._torch = torch
         self._order = order
         self._on_device = order.device != "cpu"
         self._growth = [Growth(order.batch, size, frozenset(order.parameters)) for size in order.sizes]
-        self._known: dict[bytes, tuple[Any, list[float]] | None] = {}
+        self._tried: dict[bytes, tuple[Any, list[float]] | None] = {}
         self._buffers: dict[Any, Any] = {}
         # One thread's CPU time is what its operators take, whoever else uses the machine meanwhile.
         self._now = time.thread_time if order.threads == 1 else time.perf_counter
 
-    def run(self) -> Iterator[Timed]:
-        """Each call that has a kernel of its own, from the outermost in, as those inside of one are part of it; on a CPU
-        then all of them one after another."""
+    def one_by_one(self) -> Iterator[Timed]:
+        """Each call that has a kernel of its own, from the outermost in, as those inside of one are part of it."""
         part: set[int] = set()
-        found: dict[int, Any] = {}
         for place, call in enumerate(self._order.calls):
             if call.parent in part:
                 part.add(place)
             elif place not in self._order.skip and call.arguments is not None:
                 key = msgspec.json.encode((call.name, call.arguments))
-                if key not in self._known:
+                if key not in self._tried:
                     yield Timed(place, [])
-                    self._known[key] = None
+                    self._tried[key] = None
                     with suppress(Exception):
-                        self._known[key] = self._tried(call.name, call.arguments)
-                if (known := self._known[key]) is not None:
+                        self._tried[key] = self._try(call.name, call.arguments)
+                if (tried := self._tried[key]) is not None:
                     part.add(place)
-                    found[place] = known[0]
-                    yield Timed(place, known[1])
-        if found and not self._on_device:
-            yield Timed(WHOLE, self._in_turns(found))
+                    self.known[place] = tried[0]
+                    yield Timed(place, tried[1])
 
-    def _tried(self, name: str, arguments: list[Given]) -> tuple[Any, list[float]] | None:
+    def in_turns(self) -> list[float]:
+        """Seconds that all calls take one after another, as in a step, at each size.
+
+        Each size has a turn, again and again, so that a machine that others slow down for a second does so to all of them.
+        """
+        rounds: list[list[float]] = []
+        begun = time.perf_counter()
+        turns = self.turns()
+        while len(rounds) < _LEAST_ROUNDS or (len(rounds) < _MOST_ROUNDS and time.perf_counter() - begun < _ROUNDS_S):
+            rounds.append([turn() for turn in turns])
+        return [statistics.quantiles(times, n=4)[0] for times in zip(*rounds, strict=True)]
+
+    def turns(self) -> list[Callable[[], float]]:
+        """For each size what takes the seconds of a step of all calls, as a mean."""
+        return [partial(self._turn, self._step(growth)) for growth in self._growth]
+
+    def _try(self, name: str, arguments: list[Given]) -> tuple[Any, list[float]] | None:
         """The operator of a call, and its seconds at each size; None where the call cannot be made."""
         operator = self._operator(name, arguments)
         if operator is None:
@@ -166,19 +202,7 @@ class _Timing:
                 found.append(time.perf_counter() - begun)
         return operator, found
 
-    def _in_turns(self, found: dict[int, Any]) -> list[float]:
-        """Seconds that all calls take one after another, as in a step, at each size.
-
-        Each size has a turn, again and again, so that a machine that others slow down for a second does so to all of them.
-        """
-        steps = [self._made(found, growth) for growth in self._growth]
-        rounds: list[list[float]] = []
-        begun = time.perf_counter()
-        while len(rounds) < _LEAST_ROUNDS or (len(rounds) < _MOST_ROUNDS and time.perf_counter() - begun < _ROUNDS_S):
-            rounds.append([self._turn(calls) for calls in steps])
-        return [statistics.quantiles(times, n=4)[0] for times in zip(*rounds, strict=True)]
-
-    def _turn(self, calls: list[tuple[_Made, bool]]) -> float:
+    def _turn(self, calls: list[_Made]) -> float:
         """Mean seconds of a step, after one that is not timed: what another size left in the caches is gone."""
         _run(calls)
         count, begun = 0, self._now()
@@ -187,15 +211,36 @@ class _Timing:
             count += 1
         return took / count
 
-    def _made(self, found: dict[int, Any], growth: Growth) -> list[tuple[_Made, bool]]:
-        """The calls of a step in their order, with arguments, and whether what each makes is kept."""
-        made: list[tuple[_Made, bool]] = []
-        for place in sorted(found, key=lambda place: self._order.calls[place].turn):
+    def _step(self, growth: Growth) -> list[_Made]:
+        """The calls of a step in their order, with arguments."""
+        made: list[_Made] = []
+        for place in sorted(self.known, key=lambda place: self._order.calls[place].turn):
             call = self._order.calls[place]
-            args, named = self._arguments(found[place], call.arguments or [], growth)
-            made.append(((found[place], args, named), call.kept))
+            args, named = self._arguments(self.known[place], call.arguments or [], growth)
+            made.append(_Made(self.known[place], args, named, call.kept))
         self._buffers.clear()
+        self._give_saved(made)
         return made
+
+    def _give_saved(self, calls: list[_Made]) -> None:
+        """Let a backward pass read what the forward pass made, the last first, as a program's does: much of it has left the
+        caches by then. Which it reads is not recorded: gradients come first in nearly all of its calls, and what else is
+        as large as a kept result is taken for one."""
+        made: dict[tuple[Any, int], list[tuple[int, int]]] = {}
+        parameters = {*self._order.parameters, *(shape[::-1] for shape in self._order.parameters)}
+        for turn, call in enumerate(calls):
+            if call.keep:
+                for part, one in enumerate(_results(call.operator(*call.arguments, **call.named))):
+                    if isinstance(one, self._torch.Tensor) and one.is_floating_point() and one.is_contiguous():
+                        made.setdefault((one.dtype, one.numel()), []).append((turn, part))
+                continue
+            given = [place for place, one in enumerate(call.arguments) if isinstance(one, self._torch.Tensor)]
+            for place in given[1:]:
+                one = call.arguments[place]
+                sources = made.get((one.dtype, one.numel()))
+                if sources and tuple(one.shape) not in parameters:
+                    sources.insert(0, source := sources.pop())
+                    call.saved.append((place, *source))
 
     def _operator(self, name: str, arguments: list[Given]) -> Any:
         """The overload that was called, if it has a kernel of its own."""
@@ -237,7 +282,9 @@ class _Timing:
         if "Tensor" in str(argument.type):
             return None
         if argument.name == "device":
-            return self._order.device  # recorded as nothing that could be read: what makes a tensor would make it on the host
+            return (
+                self._order.device
+            )  # recorded as nothing that could be read: what makes a tensor would make it on the host
         value = _parsed(given.text) if given.text else None
         if value is None:
             if argument.has_default_value():
@@ -263,6 +310,9 @@ class _Timing:
             made = self._buffers[key]
         elif dtype.is_floating_point:
             made = torch.rand(stored, device=self._order.device).add_(0.5).to(dtype)
+        elif dtype == torch.bool:
+            # Half of each, at random: what is all the same is guessed right by every branch of a processor.
+            made = torch.rand(stored, device=self._order.device) < 0.5
         else:
             made = torch.zeros(stored, dtype=dtype, device=self._order.device)
         # Calls of one step pass memory on: tensors of its own for each would be more than a cache holds.
@@ -298,13 +348,20 @@ def _keep_memory() -> None:
         adjust(_M_MMAP_THRESHOLD, _KEPT_BYTES)
 
 
-def _run(calls: list[tuple[_Made, bool]]) -> None:
+def _run(calls: list[_Made]) -> None:
     """One step: what a backward pass needs is kept until the end."""
-    kept: list[Any] = []
-    for (operator, args, named), keep in calls:
-        made = operator(*args, **named)
-        if keep:
-            kept.append(made)
+    kept: dict[int, Any] = {}
+    for turn, call in enumerate(calls):
+        arguments = list(call.arguments)
+        for place, source, part in call.saved:
+            arguments[place] = kept[source][part].as_strided(arguments[place].shape, arguments[place].stride())
+        made = call.operator(*arguments, **call.named)
+        if call.keep:
+            kept[turn] = _results(made)
+
+
+def _results(made: Any) -> Sequence[Any]:
+    return made if isinstance(made, (tuple, list)) else (made,)
 
 
 def _fits(arguments: Any, recorded: list[Given]) -> bool:
