@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import math
 import statistics
 import sys
 import time
@@ -102,6 +103,7 @@ def main() -> None:
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     torch = torch_part()
     _keep_memory()
+    torch.set_flush_denormal(True)  # numbers that processors are slow with: no network's, but maybe of those made here
     if order.threads:
         torch.set_num_threads(order.threads)
 
@@ -122,15 +124,17 @@ class _Made:
     """A call that can be made again and again.
 
     Attributes:
-        operator, arguments, named: what is called with what. keep: what it makes is kept for the backward pass.
-        saved: places among `arguments` that get what a kept call made: its turn, and which of several results.
+        operator, arguments, named: what is called with what.
+        sources: places among `arguments` that get what an earlier call made: its turn, and which of several results.
+        read: whether a later call gets what this one makes. over: turns whose results nobody reads after this call.
     """
 
     operator: Any
     arguments: list[Any]
     named: dict[str, Any]
-    keep: bool
-    saved: list[tuple[int, int, int]] = field(default_factory=list)
+    sources: list[tuple[int, int, int]] = field(default_factory=list)
+    read: bool = False
+    over: list[int] = field(default_factory=list)
 
 
 class OperatorTiming:
@@ -148,6 +152,7 @@ class OperatorTiming:
         self._growth = [Growth(order.batch, size, frozenset(order.parameters)) for size in order.sizes]
         self._tried: dict[bytes, tuple[Any, list[float]] | None] = {}
         self._buffers: dict[Any, Any] = {}
+        self._parameters = set(order.parameters)
         # One thread's CPU time is what its operators take, whoever else uses the machine meanwhile.
         self._now = time.thread_time if order.threads == 1 else time.perf_counter
 
@@ -213,34 +218,54 @@ class OperatorTiming:
 
     def _step(self, growth: Growth) -> list[_Made]:
         """The calls of a step in their order, with arguments."""
+        places = sorted(self.known, key=lambda place: self._order.calls[place].turn)
         made: list[_Made] = []
-        for place in sorted(self.known, key=lambda place: self._order.calls[place].turn):
-            call = self._order.calls[place]
-            args, named = self._arguments(self.known[place], call.arguments or [], growth)
-            made.append(_Made(self.known[place], args, named, call.kept))
+        for place in places:
+            args, named = self._arguments(self.known[place], self._order.calls[place].arguments or [], growth)
+            made.append(_Made(self.known[place], args, named))
         self._buffers.clear()
-        self._give_saved(made)
+        self._pass_on(made, [self._order.calls[place].kept for place in places])
         return made
 
-    def _give_saved(self, calls: list[_Made]) -> None:
-        """Let a backward pass read what the forward pass made, the last first, as a program's does: much of it has left the
-        caches by then. Which it reads is not recorded: gradients come first in nearly all of its calls, and what else is
-        as large as a kept result is taken for one."""
-        made: dict[tuple[Any, int], list[tuple[int, int]]] = {}
-        parameters = {*self._order.parameters, *(shape[::-1] for shape in self._order.parameters)}
-        for turn, call in enumerate(calls):
-            if call.keep:
-                for part, one in enumerate(_results(call.operator(*call.arguments, **call.named))):
-                    if isinstance(one, self._torch.Tensor) and one.is_floating_point() and one.is_contiguous():
-                        made.setdefault((one.dtype, one.numel()), []).append((turn, part))
-                continue
-            given = [place for place, one in enumerate(call.arguments) if isinstance(one, self._torch.Tensor)]
-            for place in given[1:]:
-                one = call.arguments[place]
-                sources = made.get((one.dtype, one.numel()))
-                if sources and tuple(one.shape) not in parameters:
-                    sources.insert(0, source := sources.pop())
-                    call.saved.append((place, *source))
+    def _pass_on(self, calls: list[_Made], kept: Sequence[bool]) -> None:
+        """Let calls read what others made, as in the program: what was just made is still in the caches, and what the
+        forward pass kept for the backward pass has left them.
+
+        Which call reads what is not recorded. What is as large as the last result of that size is taken for it. Of a
+        backward call that is so of the first argument, mostly the gradient; the others get what was kept, the last first.
+        """
+        last: dict[tuple[Any, int], tuple[int, int]] = {}
+        saved: dict[tuple[Any, int], list[tuple[int, int]]] = {}
+        reader: dict[int, int] = {}
+        for turn, (call, keep) in enumerate(zip(calls, kept, strict=True)):
+            given = [place for place, one in enumerate(call.arguments) if self._is_passed_on(one)]
+            for place in given:
+                key = _size(call.arguments[place])
+                stack = saved.get(key) if not keep and place != given[0] else None
+                if stack:
+                    stack.insert(0, stack.pop())
+                if source := stack[0] if stack else last.get(key):
+                    call.sources.append((place, *source))
+                    reader[source[0]] = turn
+            for part, one in enumerate(_results(call.operator(*call.arguments, **call.named))):
+                if self._is_passed_on(one) and one.is_contiguous():
+                    last[_size(one)] = turn, part
+                    if keep:
+                        saved.setdefault(_size(one), []).append((turn, part))
+        for turn, at in reader.items():
+            calls[turn].read = True
+            calls[at].over.append(turn)
+
+    def _is_passed_on(self, value: Any) -> bool:
+        """Parameters are not, nor are indices: one of another tensor may be out of bounds."""
+        if not isinstance(value, self._torch.Tensor) or not (
+            value.is_floating_point() or value.dtype == self._torch.bool
+        ):
+            return False
+        return not self._is_parameter(tuple(value.shape))
+
+    def _is_parameter(self, shape: tuple[int, ...]) -> bool:
+        return shape in self._parameters or shape[::-1] in self._parameters
 
     def _operator(self, name: str, arguments: list[Given]) -> Any:
         """The overload that was called, if it has a kernel of its own."""
@@ -308,6 +333,9 @@ class OperatorTiming:
         key = (dtype, tuple(stored), place)
         if key in self._buffers:
             made = self._buffers[key]
+        elif dtype.is_floating_point and len(shape) > 1 and self._is_parameter(recorded.shape):
+            # What a layer makes is about as large as what it gets, as in a network.
+            made = torch.randn(stored, device=self._order.device).mul_(math.prod(shape) ** -0.25).to(dtype)
         elif dtype.is_floating_point:
             made = torch.rand(stored, device=self._order.device).add_(0.5).to(dtype)
         elif dtype == torch.bool:
@@ -349,15 +377,21 @@ def _keep_memory() -> None:
 
 
 def _run(calls: list[_Made]) -> None:
-    """One step: what a backward pass needs is kept until the end."""
-    kept: dict[int, Any] = {}
+    """One step."""
+    made: dict[int, Sequence[Any]] = {}
     for turn, call in enumerate(calls):
         arguments = list(call.arguments)
-        for place, source, part in call.saved:
-            arguments[place] = kept[source][part].as_strided(arguments[place].shape, arguments[place].stride())
-        made = call.operator(*arguments, **call.named)
-        if call.keep:
-            kept[turn] = _results(made)
+        for place, source, part in call.sources:
+            arguments[place] = made[source][part].as_strided(arguments[place].shape, arguments[place].stride())
+        result = call.operator(*arguments, **call.named)
+        if call.read:
+            made[turn] = _results(result)
+        for source in call.over:
+            del made[source]
+
+
+def _size(tensor: Any) -> tuple[Any, int]:
+    return tensor.dtype, tensor.numel()
 
 
 def _results(made: Any) -> Sequence[Any]:
