@@ -102,10 +102,7 @@ def main() -> None:
     """Read an order, write what was timed."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     torch = torch_part()
-    _keep_memory()
-    torch.set_flush_denormal(True)  # numbers that processors are slow with: no network's, but maybe of those made here
-    if order.threads:
-        torch.set_num_threads(order.threads)
+    _set_up(torch, order.threads)
 
     def say(timed: Timed) -> None:
         sys.stdout.buffer.write(msgspec.json.encode(timed) + b"\n")
@@ -359,6 +356,14 @@ class OperatorTiming:
         if word in bounds:
             place, bound = bounds[word]()
             args[place] = self._torch.randint(0, max(1, bound), args[place].shape, device=self._order.device)
+
+
+def _set_up(torch: Any, threads: int) -> None:
+    """Make this process, which does nothing else, one to time in; of no threads torch chooses how many."""
+    _keep_memory()
+    torch.set_flush_denormal(True)  # processors are slow with them: no network has such numbers, what is made here may
+    if threads:
+        torch.set_num_threads(threads)
 
 
 def _keep_memory() -> None:
