@@ -10,7 +10,7 @@ import pytest
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.late_ranks import Excess, compare_ranks
-from lanewise.measure.distributed.own_work import Context
+from lanewise.measure.distributed.own.own_context import Context
 from lanewise.measure.distributed.rank_summary import summarise
 from lanewise.measure.distributed.together.matched_communications import match
 from lanewise.measure.distributed.without_late import Delay, Timed, as_timed, delay_of, delays_of

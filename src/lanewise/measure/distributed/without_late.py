@@ -16,7 +16,9 @@ import numpy as np
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.late_ranks import Excess, Job, Late
-from lanewise.measure.distributed.own_work import Context, OwnWork, device_contexts, holds_host, in_one_piece, own_work
+from lanewise.measure.distributed.own.own_context import Context, holds_host, in_one_piece
+from lanewise.measure.distributed.own.own_device_work import device_contexts
+from lanewise.measure.distributed.own.own_work import OwnWork, own_work
 from lanewise.measure.distributed.together.matched_communications import Matched
 from lanewise.measure.distributed.together.next_latest import gain_of_job
 from lanewise.measure.distributed.together.replayed_together import RanksTogether
