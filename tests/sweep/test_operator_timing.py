@@ -145,3 +145,11 @@ def test_what_makes_a_tensor_makes_it_on_the_device() -> None:
     made = found.known[0](*args, **named)
     assert made.device.type == "meta"
     assert tuple(made.shape) == (64, 8)
+
+
+def test_tensors_of_a_list_are_of_the_type_of_most_others() -> None:
+    listed = Given([Tensor((4, 8), "", (8, 1)), Tensor((4, 8), "", (8, 1))], True, "")
+    cat = Call("aten::cat", [listed, value("1")], -1)
+    found = timing([cat, Call("aten::tanh", [given(4, 8, dtype="c10::BFloat16")], -1, turn=1)])
+    (parts, _), _ = found._arguments(found.known[0], cat.arguments or [], found._growth[1])
+    assert [(str(part.dtype), tuple(part.shape)) for part in parts] == [("torch.bfloat16", (64, 8))] * 2

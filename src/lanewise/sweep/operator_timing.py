@@ -12,6 +12,7 @@ import math
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -150,6 +151,9 @@ class OperatorTiming:
         self._tried: dict[bytes, tuple[Any, list[float]] | None] = {}
         self._buffers: dict[Any, Any] = {}
         self._parameters = set(order.parameters)
+        given = [given for call in order.calls for given in call.arguments or []]
+        types = Counter(one.dtype for each in given for one in each.tensors if one.dtype)
+        self._usual = types.most_common(1)[0][0] if types else ""
         # One thread's CPU time is what its operators take, whoever else uses the machine meanwhile.
         self._now = time.thread_time if order.threads == 1 else time.perf_counter
 
@@ -321,9 +325,10 @@ class OperatorTiming:
 
     def _tensor(self, recorded: Tensor, shape: tuple[int, ...], place: tuple[int, int]) -> Any:
         torch = self._torch
-        if recorded.dtype not in _DTYPES:
-            raise _CannotTellError(recorded.dtype)
-        dtype = getattr(torch, _DTYPES[recorded.dtype])
+        name = recorded.dtype or self._usual  # of the tensors of a list no type is recorded
+        if name not in _DTYPES:
+            raise _CannotTellError(name)
+        dtype = getattr(torch, _DTYPES[name])
         strides = recorded.strides if recorded.strides and len(recorded.strides) == len(shape) else None
         order = sorted(range(len(shape)), key=lambda at: -strides[at]) if strides else list(range(len(shape)))
         stored = [1 if strides and strides[at] == 0 and shape[at] > 1 else shape[at] for at in order]
