@@ -251,7 +251,9 @@ class OperatorTiming:
                 stack = saved.get(key) if not keep and place != given[0] else None
                 if stack:
                     stack.insert(0, stack.pop())
-                if found := stack[0] if stack else last.get(key):
+                found = stack[0] if stack else last.get(key)
+                # One result in two places would be read once; and not be written to, where its shape is another.
+                if found and found[:2] not in [source[1:3] for source in call.sources]:
                     source, part, made = found
                     same = made.shape == one.shape and made.stride() == one.stride()
                     call.sources.append((place, source, part, None if same else (one.shape, one.stride())))
