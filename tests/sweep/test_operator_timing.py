@@ -113,8 +113,8 @@ def test_a_backward_call_reads_what_the_forward_pass_made_the_last_first() -> No
     for growth in found._growth:
         step = found._step(growth)
         read = [[(place, turn) for place, turn, *_ in call.sources] for call in step]
-        # The weight, second of `mm`, is nobody's result.
-        assert read == [[], [(0, 0)], [(0, 1)], [(0, 2), (1, 2)], [(0, 3)], [(0, 4), (1, 1)]]
+        # The weight, second of `mm`, is nobody's result; and nothing is read twice by one call.
+        assert read == [[], [(0, 0)], [(0, 1)], [(0, 2)], [(0, 3)], [(0, 4), (1, 1)]]
         assert [sorted(call.over) for call in step] == [[], [0], [], [2], [3], [1, 4]]
     assert all(turn() > 0 for turn in found.turns())
 
