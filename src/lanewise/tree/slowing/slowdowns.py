@@ -4,7 +4,8 @@ Costs of contexts come as sums over a block. What the machine's speed does to ea
 first (`machine_speed`). Then every place that matters, with what it calls and by itself, is a series of its own
 (`sequential`). A machine that is busier than in the reference, in a new way, makes no two places slower by the same:
 what is certain to have gone up is only said if it stands out from what the other places have done meanwhile, beyond
-what they always differ by, and if the step feels it. What explains a change is looked for below the place that it is seen at.
+what they always differ by, and if the step feels it. What explains a change is looked for below the place that it is
+seen at.
 """
 
 from __future__ import annotations
@@ -278,8 +279,8 @@ class _Series:
         return sorted(found.values(), key=lambda one: one.before - one.after)
 
     def _stands_out(self, row: int, blocks: np.ndarray) -> bool:
-        """Whether a series has gone up by clearly more than the places outside of it, in some blocks and in both halves, and
-        by a part of the step that matters."""
+        """Whether a series has gone up by clearly more than the places outside of it, in some blocks and in both halves,
+        and by a part of the step that matters."""
         node, alone = int(self._node[row]), bool(self._alone[row])
         inside = self._forest.inside(node)[self._steady] if not alone else self._steady == node
         others = ~inside if int((~inside).sum()) >= FEW else np.ones(len(inside), dtype=bool)
