@@ -75,10 +75,10 @@ demo: $(HAS)-lanewise ## explain a bundled H100 trace (and record a CPU program 
 tour: torch $(HAS)-tour ## install what the guided tour needs, and say how to begin
 	@echo "Next:  . $(BIN)/activate    and then    lanewise tour --start"
 
-test: setup ## run the fast tests; with TORCH=none those that do without torch; WITHOUT="tests/web" leaves a folder out
+test: setup ## run the fast tests; with TORCH=none those that do without torch; WITHOUT="tests/web" leaves a folder out, MORE="-k x" is for pytest
 	@test ! -d $(TRITON)/triton || for tests in tests/kernels "$(COMPILED)"; do \
 	  PYTHONPATH=$(TRITON) $(BIN)/pytest $$tests -m "not slow and not gpu" -n auto || [ $$? = 5 ] || exit 1; done
-	@$(BIN)/pytest -m "not slow and not gpu" -n auto --dist loadfile $(addprefix --ignore=,$(WITHOUT))
+	@$(BIN)/pytest -m "not slow and not gpu" -n auto --dist loadfile $(addprefix --ignore=,$(WITHOUT)) $(MORE)
 
 test-all: setup ## run all tests but those that need a GPU
 	@test ! -d $(TRITON)/triton || for tests in tests/kernels "$(COMPILED)"; do \

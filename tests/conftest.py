@@ -16,10 +16,24 @@ from hypothesis import settings
 
 import lanewise.cli
 from tests.support.explained import Shelf
+from tests.support.free_of_torch import never_needs_torch
 
 # Whoever shares the machine may take it for a while: that says nothing of an example.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--where-torch-matters",
+        action="store_true",
+        help="leave out tests of rooms that never need torch: what they find without it, they find with it",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """None leaves it to what else decides."""
+    return True if config.getoption("--where-torch-matters") and never_needs_torch(collection_path) else None
 
 
 @pytest.fixture(autouse=True, scope="session")

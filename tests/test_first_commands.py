@@ -117,7 +117,10 @@ def test_check_is_what_ci_runs_and_that_tests_without_torch_and_with_it(tmp_path
         checks, tests = beside[:-2], beside[-2:]
         page = [f"make page readers TORCH={torch}", "make setup TORCH=none"]
         assert sorted(checks) == sorted([f"make lint types layers docs-check TORCH={torch}", *page])
-        assert tests == ["make test TORCH=none", f"make test TORCH={torch} WITHOUT=tests/web"]
+        assert tests == [
+            "make test TORCH=none",
+            f"make test TORCH={torch} WITHOUT=tests/web MORE=--where-torch-matters",
+        ]
 
 
 @pytest.mark.parametrize("failing", ["setup", "page", "lint"])

@@ -1,5 +1,5 @@
-"""Every rule has tests of its own in tests/diagnose/<family>/test_<file>.py: one in which it fires, one in which it stays
-silent for its stated reason, and one that holds its threshold from both sides.
+"""Every rule has tests of its own, in the folder of tests/diagnose/ that its file has in rules/: one in which it fires, one
+in which it stays silent for its stated reason, and one that holds its threshold from both sides.
 
 Names are the convention: a test of a threshold has `threshold` or `fires_from`, `fires_above`, `fires_below`, `fires_up_to`
 in its name, and holds a case that fires beside one that does not. Whether a case fires is told by what its body calls:
@@ -50,8 +50,8 @@ class Case(NamedTuple):
 
 def path_of(rule: Rule) -> Path:
     """The file of the rule's tests."""
-    family, file = rule.check.__module__.split(".")[-2:]
-    return _HERE / family / f"test_{file}.py"
+    *folder, file = rule.check.__module__.partition(".rules.")[2].split(".")
+    return _HERE.joinpath(*folder, f"test_{file}.py")
 
 
 @cache
@@ -108,7 +108,7 @@ def test_its_threshold_is_held_from_both_sides(rule: Rule) -> None:
 
 def test_every_file_of_tests_is_that_of_a_rule() -> None:
     """A renamed rule takes its tests along; what is about several rules stands beside the families."""
-    assert set(_HERE.glob("*/test_*.py")) == {path_of(rule) for rule in builtin_rules()}
+    assert set(_HERE.glob("*/**/test_*.py")) == {path_of(rule) for rule in builtin_rules()}
 
 
 def test_the_convention_tells_cases_apart() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lanewise.measure.distributed.communications import Communication
-from lanewise.measure.distributed.own_work import Context
+from lanewise.measure.distributed.own.own_context import Context
 from lanewise.measure.distributed.rank_summary import ContextTime, RankSummary
 
 __all__ = ["exchanged", "made_rank"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from lanewise.measure.distributed.own_work import Context
+from lanewise.measure.distributed.own.own_context import Context
 from lanewise.measure.distributed.rank_summary import ContextTime, RankSummary
 
 STEPS = 8

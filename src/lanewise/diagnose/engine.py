@@ -118,7 +118,12 @@ def effects_of(facts: Facts, wishes: Sequence[Wish]) -> list[Effect]:
     """What each of these gives, the best made first; what is only worth a note counts in no other's."""
     step = facts.unprofiled
     effects = best_first(
-        step.graph, step.step_ns, wishes, factor=host_factor(facts), least_ns=NOTE_BELOW * step.step_ns
+        step.graph,
+        step.replayed.step_ns,
+        step.step_ns,
+        wishes,
+        factor=host_factor(facts),
+        least_ns=NOTE_BELOW * step.step_ns,
     )
     if step.faithful:
         return effects

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from lanewise.diagnose.rule import Rule
 from lanewise.errors import UsageError
@@ -21,11 +21,12 @@ _FAMILIES = ("validity", "regime", "launch", "compile", "sync", "memory", "kerne
 
 @cache
 def builtin_rules() -> tuple[Rule, ...]:
-    """All built-in rules in catalogue order: those that the files under `rules/<family>/` declare."""
+    """All built-in rules in catalogue order: those that the files under `rules/<family>/` declare, however deep."""
     rules: list[Rule] = []
     for family in _FAMILIES:
         package = importlib.import_module(f"lanewise.diagnose.rules.{family}")
-        files = [importlib.import_module(f"{package.__name__}.{file.name}") for file in iter_modules(package.__path__)]
+        found = walk_packages(package.__path__, f"{package.__name__}.")
+        files = [importlib.import_module(file.name) for file in found if not file.ispkg]
         declared = [value for file in files for value in vars(file).values() if isinstance(value, Rule)]
         rules += sorted(declared, key=lambda rule: rule.code)
     return tuple(rules)

@@ -10,6 +10,8 @@
     gated_linear(x, gate, up)                    gate and up projection with SiLU * mul or GELU * mul
     gated_mlp(x, gate, up, down)                 these and the projection back, for few rows in two launches
     mlp(x, w1, b1, w2, b2)                       a narrow MLP in one kernel
+    to_channels_last(x), from_channels_last(x)   images and volumes from one memory format to the other
+    convolution_channels_last(x, weight, ...)    a convolution in channels-last memory, contiguous before and after
     counts()                                     how many calls reached a kernel, and why the others did not
 
 torch and triton are imported when the first of these names is used.
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from lanewise.kernels.gemm.fused_gated_mlp import gated_mlp
     from lanewise.kernels.gemm.fused_mlp import mlp
     from lanewise.kernels.gemm.gemm_epilogue import linear_act
+    from lanewise.kernels.layouts.convolution import convolution_channels_last
+    from lanewise.kernels.layouts.memory_format import from_channels_last, to_channels_last
     from lanewise.kernels.pointwise_chain import pointwise
     from lanewise.kernels.rows.add_layer_norm import add_layer_norm
     from lanewise.kernels.rows.add_rms_norm import add_rms_norm
@@ -71,7 +75,9 @@ _HOMES: dict[str, str] = {
     "add_layer_norm": "rows.add_layer_norm",
     "add_rms_norm": "rows.add_rms_norm",
     "batched_linear_act": "gemm.batched_linear",
+    "convolution_channels_last": "layouts.convolution",
     "counts": "dispatch.eligibility",
+    "from_channels_last": "layouts.memory_format",
     "gated_linear": "gemm.dual_gemm",
     "gated_mlp": "gemm.fused_gated_mlp",
     "layer_norm": "rows.layer_norm",
@@ -81,6 +87,7 @@ _HOMES: dict[str, str] = {
     "reset_counts": "dispatch.eligibility",
     "rms_norm": "rows.rms_norm",
     "softmax": "rows.softmax",
+    "to_channels_last": "layouts.memory_format",
 }
 
 __all__ = [
@@ -94,7 +101,9 @@ __all__ = [
     "bias_gelu_tanh",
     "bias_relu",
     "bias_silu",
+    "convolution_channels_last",
     "counts",
+    "from_channels_last",
     "gated_linear",
     "gated_mlp",
     "gelu_mul",
@@ -109,6 +118,7 @@ __all__ = [
     "rms_norm",
     "silu_mul",
     "softmax",
+    "to_channels_last",
 ]
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "card_named",
     "gated_linear_cost",
     "gated_mlp_cost",
+    "layout_cost",
     "linear_cost",
     "mlp_cost",
     "norm_backward_cost",
@@ -64,6 +65,10 @@ class Cost:
 
 def pointwise_cost(elements: int, operations: int, inputs_bytes: float, output_bytes: float) -> Cost:
     return Cost(float(elements * operations), inputs_bytes + output_bytes)
+
+
+def layout_cost(elements: int, itemsize: int) -> Cost:
+    return Cost(0.0, 2.0 * elements * itemsize)
 
 
 def softmax_cost(rows: int, cols: int, itemsize: int) -> Cost:

@@ -3,8 +3,9 @@ them.
 
 Each is a `torch.library.triton_op`: the body is what runs, what is traced (the Triton kernels are inlined into the
 compiled code) and what computes shapes on fake tensors; gradients are operators too; the FLOP formulas are those of
-`lanewise.kernels.cost`. Plain eager calls do not come here: the dispatcher's price for a custom operator is more than
-that of the launch.
+`lanewise.kernels.cost`. The convolution is a plain custom operator: the compiler, which would choose layouts of its own,
+does not look into it. Plain eager calls do not come here: the dispatcher's price for a custom operator is more than that
+of the launch.
 """
 
 import math
@@ -12,11 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.library import triton_op
-from torch.utils.flop_counter import register_flop_formula
+from torch.library import custom_op, triton_op
+from torch.utils.flop_counter import flop_registry, register_flop_formula
 
 from lanewise.kernels import cost
 from lanewise.kernels.gemm.fused_mlp import mlp_into
+from lanewise.kernels.layouts.convolution import convolved, convolved_shape
 from lanewise.kernels.rows.norm_backward import norm_backward
 from lanewise.kernels.rows.norm_forward import norm_forward
 from lanewise.kernels.rows.softmax import softmax_backward_into, softmax_into
@@ -91,6 +93,20 @@ def _mlp(
     y = torch.empty((*x.shape[:-1], w2.shape[0]), dtype=x.dtype, device=x.device)
     mlp_into(x, w1, b1, w2, b2, activation, y, traced=True)
     return y
+
+
+def _convolution_channels_last(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> torch.Tensor:
+    return convolved(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
 def _rows_cols(shape: Sequence[int]) -> tuple[int, int]:
@@ -177,7 +193,13 @@ def register() -> None:
     defined["layer_norm"].register_autograd(_grad_layer, setup_context=_save_layer)
     defined["add_layer_norm"].register_autograd(_grad_add_layer, setup_context=_save_add_layer)
 
+    name = "convolution_channels_last"
+    defined[name] = custom_op(f"lanewise::{name}", _convolution_channels_last, mutates_args=())
+    defined[name].register_fake(convolved_shape)
+
     ops = torch.ops.lanewise
+    of_aten = flop_registry[torch.ops.aten.convolution]
+    register_flop_formula([ops.convolution_channels_last], get_raw=True)(of_aten)
 
     @register_flop_formula([ops.softmax])
     def _(x: Sequence[int], *_: Any, **__: Any) -> int:

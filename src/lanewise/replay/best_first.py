@@ -56,14 +56,21 @@ class Effect:
 
 
 def best_first(
-    graph: StepGraph, step_ns: float, wishes: Sequence[Wish], *, factor: float, least_ns: float = 0.0
+    graph: StepGraph,
+    replayed_ns: float,
+    step_ns: float,
+    wishes: Sequence[Wish],
+    *,
+    factor: float,
+    least_ns: float = 0.0,
 ) -> list[Effect]:
     """Make all changes, the best first. Those that give less than `least_ns`, alone and in their turn, come last, and what
     the others leave is without them.
 
     Args:
         graph: the run without what recording cost.
-        step_ns: what a step of it takes; gains are given in proportion to it.
+        replayed_ns: a step of it, replayed.
+        step_ns: what that takes; gains are given in proportion to it.
         wishes: the changes.
         factor: the host's work is known within this factor.
         least_ns: what is worth making, ns per step.
@@ -71,18 +78,21 @@ def best_first(
     Returns:
         One effect for each wish, in the order of `wishes`.
     """
-    base = simulate(graph).step_ns
+    run = _Run(graph, wishes, replayed_ns)
+    base = replayed_ns
     scale = step_ns / base if base else 1.0
-    alone = [base - _step(graph, wish.change) for wish in wishes]
-    turns = _turns(graph, base, wishes, alone)
+    alone = [base - run.step_ns(at) for at in range(len(wishes))]
+    turns = _turns(run, wishes, alone)
     worth = [at for at, gain in turns if max(gain, alone[at]) * scale >= least_ns]
-    bands = [_Band(slower(graph, 1 / factor)), _Band(slower(graph, factor))] if factor > 1 else []
+    bands = [_Run(slower(graph, by), wishes) for by in (1 / factor, factor)] if factor > 1 else []
     effects: dict[int, Effect] = {}
-    made, now = Change(), base
+    made: list[int] = []
+    now = base
     for at in worth:
-        made = made + wishes[at].change
-        gain = min(max(now - _step(graph, made), 0.0), now)
-        near = [band.gain(made) for band in bands]
+        before = tuple(made)
+        made.append(at)
+        gain = min(max(now - run.step_ns(*made), 0.0), now)
+        near = [band.step_ns(*before) - band.step_ns(*made) for band in bands]
         own = np.hypot(wishes[at].spread * gain, RESIDUAL * base if gain else 0.0)
         low = gain - np.hypot(own, max(0.0, gain - min([gain, *near])))
         high = gain + np.hypot(own, max(0.0, max([gain, *near]) - gain))
@@ -102,35 +112,35 @@ def best_first(
     return [effects[at] for at in range(len(wishes))]
 
 
-def _turns(graph: StepGraph, base: float, wishes: Sequence[Wish], alone: Sequence[float]) -> list[tuple[int, float]]:
+def _turns(run: _Run, wishes: Sequence[Wish], alone: Sequence[float]) -> list[tuple[int, float]]:
     """The wishes in the order in which each gives most, and what it gives in its turn."""
     waiting = list(range(len(wishes)))
     turns: list[tuple[int, float]] = []
-    made, now = Change(), base
+    now = run.step_ns()
     while waiting:
+        made = [at for at, _ in turns]
         tier = [at for at in waiting if not wishes[at].general] or waiting
-        after = {at: alone[at] if not turns else now - _step(graph, made + wishes[at].change) for at in tier}
+        after = {at: alone[at] if not turns else now - run.step_ns(*made, at) for at in tier}
         best = max(tier, key=lambda at: (after[at], alone[at], -at))
         gain = min(max(after[best], 0.0), now)
-        made, now = made + wishes[best].change, now - gain
+        now -= gain
         turns.append((best, gain))
         waiting.remove(best)
     return turns
 
 
-def _step(graph: StepGraph, change: Change) -> float:
-    return simulate(apply(graph, change)).step_ns
+class _Run:
+    """A graph with some of the changes made: each set of them is replayed once."""
 
-
-class _Band:
-    """The same changes, made where the host is quicker or slower than computed."""
-
-    def __init__(self, graph: StepGraph) -> None:
+    def __init__(self, graph: StepGraph, wishes: Sequence[Wish], replayed_ns: float | None = None) -> None:
         self._graph = graph
-        self._now = simulate(graph).step_ns
+        self._wishes = wishes
+        self._known: dict[tuple[int, ...], float] = {} if replayed_ns is None else {(): replayed_ns}
 
-    def gain(self, made: Change) -> float:
-        """What the last of the changes made so far gives here."""
-        after = _step(self._graph, made)
-        gain, self._now = self._now - after, after
-        return gain
+    def step_ns(self, *made: int) -> float:
+        """The step with these changes made, in this order."""
+        if made not in self._known:
+            change = sum((self._wishes[at].change for at in made), Change())
+            graph = apply(self._graph, change) if made else self._graph
+            self._known[made] = simulate(graph).step_ns
+        return self._known[made]

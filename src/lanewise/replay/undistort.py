@@ -44,6 +44,8 @@ FAR_SLOWER = 1.35
 # A device's clock with and without the profiler, in turns on a lent H200, differed by less than this, and mostly by less
 # than the other.
 _CLOCKS, USUAL_CLOCKS = 1.3, 1.1
+# The timed step is met this closely, as a share of it, or after so many tries.
+_REACHED, _TRIES = 1e-7, 40
 # What a launch takes that loads its kernel: so long, and so many times as long as in other steps.
 _LOADS_NS, _LOADS_RATIO = 1_000_000.0, 10.0
 # Of a stretch full of Python frames at least this share is left.
@@ -135,10 +137,16 @@ def scaled_to(graph: StepGraph, step_ns: float) -> StepGraph:
             return replace(graph, duration=graph.duration * (step_ns / now))
     low, high = 0.02, 1e3
     target = max(step_ns, 1.01 * at(low))
-    for _ in range(24):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if at(middle) < target else (low, middle)
-    return slower(graph, (low * high) ** 0.5)
+    # Mostly a straight line leads there in a few tries; where it leads out of what is possible, that is halved.
+    factor, before, was = target / now, 1.0, now
+    for _ in range(_TRIES):
+        reached = at(factor)
+        if abs(reached / target - 1) < _REACHED:
+            break
+        low, high = (factor, high) if reached < target else (low, factor)
+        straight = factor + (target - reached) * (factor - before) / (reached - was) if reached != was else 0.0
+        factor, before, was = straight if low < straight < high else (low * high) ** 0.5, factor, reached
+    return slower(graph, factor)
 
 
 def slower(

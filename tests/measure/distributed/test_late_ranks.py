@@ -13,7 +13,7 @@ import pytest
 from lanewise.diagnose.sections.rank_causes import cause_of, described, main_cause
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.late_ranks import compare_ranks
-from lanewise.measure.distributed.own_work import Context
+from lanewise.measure.distributed.own.own_context import Context
 from lanewise.measure.distributed.rank_summary import ContextTime, RankSummary, summarise
 from tests.support.builder import TraceBuilder
 from tests.support.made_ranks import exchanged, made_rank

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lanewise.measure.distributed.own_work import Context, OwnWork, own_work
+from lanewise.measure.distributed.own.own_context import Context
+from lanewise.measure.distributed.own.own_work import OwnWork, own_work
 from lanewise.measure.facts import Facts
 from lanewise.trace.schema import Kind
 from tests.support.builder import TraceBuilder

@@ -87,7 +87,6 @@ def explain(
     from lanewise.diagnose.explain import explain as explain_trace
     from lanewise.diagnose.explain import facts_of, report_of
     from lanewise.diagnose.report_cache import explained
-    from lanewise.diagnose.sampled_kernels import inside_statements, kernel_times, stalls_in, with_inside
     from lanewise.errors import UsageError
     from lanewise.report.model import Note
     from lanewise.tree.fleet import holds_trees
@@ -101,6 +100,8 @@ def explain(
     source, said = (source, "") if others else _of_a_job(source, cache)
     inside: list[TextBlock] = []
     if samples is not None:
+        from lanewise.diagnose.sampled_kernels import inside_statements, kernel_times, stalls_in, with_inside
+
         if others:
             raise UsageError("--samples are of one process: name one trace")
         facts = facts_of(open_trace(source, cache=cache), unprofiled_us=step_time)
@@ -125,7 +126,6 @@ _MOST_RANKS = 16
 def _of_a_job(source: str, cache: bool) -> tuple[str, str]:
     """What to explain of a folder that holds several ranks of one job, and what to say about that; else the source."""
     from lanewise.cli.reading.job_in import ranks_in, world_of
-    from lanewise.diagnose.sections.ranks import told_of_job
     from lanewise.errors import LanewiseError
 
     world, newest = world_of(source)
@@ -138,6 +138,8 @@ def _of_a_job(source: str, cache: bool) -> tuple[str, str]:
     found = ranks_in(source, cache=cache)
     if found is None:
         return newest, ""
+    from lanewise.diagnose.sections.ranks import told_of_job  # here, because a single rank needs none of it
+
     try:
         told = told_of_job(found, cache=cache)
     except LanewiseError:  # of several jobs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lanewise.measure.distributed.late_ranks import Excess, Late
-from lanewise.measure.distributed.own_work import Context
+from lanewise.measure.distributed.own.own_context import Context
 from lanewise.trace.schema import ENGINE_PREFIX
 
 __all__ = ["cause_of", "context_name", "described", "main_cause", "what_to_do"]

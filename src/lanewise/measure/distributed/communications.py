@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lanewise.measure.distributed.own_work import host_collectives
+from lanewise.measure.distributed.own.own_host_work import host_collectives
 from lanewise.measure.distributed.ranks import collectives, message_bytes, rank_of
 from lanewise.trace.intervals import covered
 from lanewise.trace.schema import Kind

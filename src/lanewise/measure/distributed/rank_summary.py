@@ -13,7 +13,8 @@ import numpy as np
 from lanewise.measure.core import Core
 from lanewise.measure.distributed.by_itself import by_itself
 from lanewise.measure.distributed.communications import Communication, communications
-from lanewise.measure.distributed.own_work import Context, in_one_piece, own_work
+from lanewise.measure.distributed.own.own_context import Context, in_one_piece
+from lanewise.measure.distributed.own.own_work import own_work
 from lanewise.measure.distributed.ranks import rank_of, world_in
 from lanewise.replay.simulate import simulate
 from lanewise.replay.undistort import TYPICAL

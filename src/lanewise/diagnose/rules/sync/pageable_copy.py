@@ -108,8 +108,9 @@ def pageable_copy(facts: Facts, *, share_from: float = 0.01) -> Outcome:
 
     places = sites(facts, calls)
     table_rows: list[dict[str, Any]] = []
+    ways = np.unique(direction)
     for i, label in enumerate(places.label):
-        for way in np.unique(direction):
+        for way in ways:
             mine = (places.of_event == i) & (direction == way)
             if mine.any():
                 moved, took = float(size[mine].sum()), float(trace.duration[copies[mine]].sum())

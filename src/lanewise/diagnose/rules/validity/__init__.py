@@ -1,1 +1,1 @@
-"""Diagnoses of the validity family. More than fifteen files: one for each rule."""
+"""Diagnoses of the validity family: whether the numbers of a recording mean what they seem to."""

@@ -12,7 +12,7 @@ from lanewise.measure.distributed.gathering.executor import Executor
 from lanewise.measure.distributed.gathering.one_job import newest_job
 from lanewise.measure.distributed.gathering.processes import Processes
 from lanewise.measure.distributed.gathering.rank_worker import decoded, encoded_summary, summary_of
-from lanewise.measure.distributed.own_work import Context
+from lanewise.measure.distributed.own.own_context import Context
 from lanewise.measure.distributed.rank_summary import RankSummary, with_shared
 from lanewise.trace.file.flight_dump import is_flight_dump
 from lanewise.trace.file.source import resolve

@@ -1,44 +1,32 @@
-"""What a rank works on by itself in a step, without the profiler and without waiting: host and device time by context.
+"""What a rank's host does by itself in a step: its operators, calls and Python, without waits and what recording cost.
 
-A context is where time goes, named so that it is the same on every rank: an operator or call, a Python function, the
-stretch between two operators, a loader, a kernel with its launch configuration, a kind of copy. What recording cost is
-taken off each context by what was recorded in it (`lanewise.replay.undistort`). Waits are no work: calls that wait for
-the device, and the host sitting between operators until a collective on the CPU ends.
+Waits are no work: calls that wait for the device, and the host sitting between operators until a collective on the CPU
+ends.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.measure.distributed.innermost_rows import Stretches, stretches_of
+from lanewise.measure.distributed.own.innermost_rows import Stretches, stretches_of
+from lanewise.measure.distributed.own.own_context import Context
 from lanewise.measure.group_keys import combined
 from lanewise.measure.regime.python_functions import function_label
 from lanewise.replay.undistort import COSTS, LEFT_OF_FRAMES
-from lanewise.trace.groups import median_of_group
 from lanewise.trace.intervals import covered, merge, union
 from lanewise.trace.nesting import nearest
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from lanewise.measure.core import Core
+    from lanewise.measure.distributed.own.own_context import WorkRows
     from lanewise.trace.intervals import Union
 
-__all__ = [
-    "Context",
-    "OwnWork",
-    "Pieces",
-    "device_contexts",
-    "holds_host",
-    "host_collectives",
-    "in_one_piece",
-    "own_work",
-]
+__all__ = ["Pieces", "host_collectives", "host_work"]
 
 _CALLS = (Kind.OPERATOR, Kind.RUNTIME, Kind.DRIVER)
 _HOST_COLLECTIVE = re.compile(r"^(?:gloo|mpi|ucc):(?!\s*$)")
@@ -46,55 +34,7 @@ _LOADER = re.compile(r"DataLoader")
 _STEP = re.compile(r"^ProfilerStep#\d+$")
 _NUMBER = re.compile(r" \d+$")
 _COPY = re.compile(r"^(?:aten::(?:copy_|_to_copy|to|clone|contiguous)|(?:cuda|hip)Memcpy)")
-_ONE_NS = 200_000
-"""A stretch of the host this long without a row in it takes as long while it is recorded: sleep, other code, a loader."""
-
 _COLLECTS = re.compile(r"^(?:collect$|collect \()")
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """Where time goes.
-
-    Attributes:
-        kind: `python` (a function, or Python that calls no operator), `sleep`, `collection` (of garbage), `loader`,
-            `operator`, `call`, `copy` (on either side) or `kernel`.
-        name: operator, call, function or kernel; of a stretch between operators, the operator before it.
-        until: operator after such a stretch; "" for everything else.
-        inside: annotation around it, such as an optimizer's step; launch configuration of a kernel.
-        place: function and line of the program, where stacks were recorded.
-    """
-
-    kind: str
-    name: str
-    until: str = ""
-    inside: str = ""
-    place: str = ""
-
-    @property
-    def on_device(self) -> bool:
-        """Whether the device spends the time and not the host."""
-        return self.kind == "kernel" or (self.kind == "copy" and self.until == "device")
-
-
-@dataclass(frozen=True, eq=False)
-class OwnWork:
-    """Own work of a rank in the steady run.
-
-    Attributes:
-        contexts: what the columns are. time: ns, shape (steps, contexts). count: rows in it, the same shape.
-        shared: whether all of a context's kernels ran beside a collective, whose kernel holds a part of the device, bool,
-            shape (contexts,): how long they take by themselves is then not known.
-        pieces: where the host's time lies: line, start, context, ns, one entry per stretch.
-        called_in: of calls that mostly lie inside an operator, the outermost one.
-    """
-
-    contexts: list[Context]
-    time: np.ndarray
-    count: np.ndarray
-    shared: np.ndarray
-    pieces: list[Pieces]
-    called_in: dict[Context, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,45 +55,10 @@ class Pieces:
     outer: np.ndarray
 
 
-def in_one_piece(context: Context, time_ns: float, count: float) -> bool:
-    """Whether it is code that takes as long whatever recording costs, as there are hardly any rows in it."""
-    return context.kind in ("python", "sleep", "collection", "loader") and time_ns >= _ONE_NS * max(count, 1.0)
-
-
 def host_collectives(core: Core) -> np.ndarray:
     """Rows that span a collective or a transfer between ranks on the CPU, from its call to its end."""
     mask = core.trace.name_mask(_HOST_COLLECTIVE.pattern)
     return np.flatnonzero(mask[core.trace.name] & np.isin(core.trace.kind, (Kind.ANNOTATION, Kind.OPERATOR)))
-
-
-def own_work(core: Core) -> OwnWork:
-    """Own work of a rank, by step of the steady run and by context."""
-    contexts: dict[Context, int] = {}
-    steps = core.graph.steps
-    pieces, rows = _host(core, contexts)
-    device, shared = _device(core, contexts)
-    time = np.zeros((steps, len(contexts)))
-    count = np.zeros((steps, len(contexts)))
-    for step, column, spent, number in (*rows, *device):
-        np.add.at(time, (step, column), spent)
-        np.add.at(count, (step, column), number)
-    shares = np.isin(np.arange(len(contexts)), shared)
-    return OwnWork(list(contexts), time, count, shares, pieces, _called_in(core, list(contexts), pieces))
-
-
-_Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-def _called_in(core: Core, contexts: list[Context], pieces: list[Pieces]) -> dict[Context, str]:
-    """The outermost operator that most stretches of a context are in; none where most are in none."""
-    if not pieces:
-        return {}
-    context, outer = (np.concatenate([getattr(one, name) for one in pieces]) for name in ("context", "outer"))
-    names = core.trace.names
-    each, number = np.unique(context * (len(names) + 1) + outer + 1, return_counts=True)
-    # Of each context the last one is the most frequent.
-    usual = dict(divmod(pair, len(names) + 1) for pair in each[np.argsort(number, kind="stable")].tolist())
-    return {contexts[at]: str(names[name - 1]) for at, name in usual.items() if name}
 
 
 def _run(core: Core) -> tuple[np.ndarray, int]:
@@ -166,7 +71,8 @@ def _run(core: Core) -> tuple[np.ndarray, int]:
     return steps.start[first : last + 1], int(steps.end[last])
 
 
-def _host(core: Core, contexts: dict[Context, int]) -> tuple[list[Pieces], list[_Rows]]:
+def host_work(core: Core, contexts: dict[Context, int]) -> tuple[list[Pieces], list[WorkRows]]:
+    """Where the host's time lies, line by line, and the rows of it; contexts that are new are added."""
     trace, graph = core.trace, core.graph
     begins, until = _run(core)
     low = int(begins[0])
@@ -177,7 +83,7 @@ def _host(core: Core, contexts: dict[Context, int]) -> tuple[list[Pieces], list[
     mark = trace.steps.event[trace.steps.event >= 0]
     main = int(trace.lane[mark[0]]) if len(mark) else -1
     aside = _aside(core, begins, until)
-    found: list[_Rows] = []
+    found: list[WorkRows] = []
     pieces: list[Pieces] = []
     for line in range(graph.host_lines):
         lanes = np.flatnonzero(graph.line_of_lane == line)
@@ -250,7 +156,7 @@ def _without_waits(core: Core, stretches: Stretches, spans: np.ndarray) -> Stret
 
 def _rows_of(
     core: Core, stretches: Stretches, begins: np.ndarray, aside: Union | None, contexts: dict[Context, int]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, _Rows]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, WorkRows]:
     trace = core.trace
     row = stretches.row
     known = row >= 0
@@ -384,94 +290,3 @@ def _context(texts: list[str], what: int, name: int, until: int, inside: int, pl
     own = text(name)
     kind = "copy" if _COPY.match(own) else "operator" if what == Kind.OPERATOR else "call"
     return Context(kind, own, inside=around, place=where)
-
-
-def _device(core: Core, contexts: dict[Context, int]) -> tuple[list[_Rows], np.ndarray]:
-    """Device work, and the contexts whose kernels all ran beside a collective."""
-    trace, graph = core.trace, core.graph
-    nodes = np.flatnonzero(~graph.on_host & (graph.event >= 0))
-    work = graph.event[nodes]
-    communication = core.is_family("communication")[np.searchsorted(trace.device_work, work)]
-    spinning = union(trace.start[work[communication]], trace.end[work[communication]])
-    nodes, work = nodes[~communication], work[~communication]
-    if len(nodes) == 0:
-        return [], np.empty(0, np.int64)
-    found, of_work = device_contexts(core, work)
-    column = np.array([contexts.setdefault(one, len(contexts)) for one in found], dtype=np.int64)[of_work]
-    step = np.clip(graph.step[nodes], 0, graph.steps - 1)
-    spent = trace.duration[work].astype(np.float64)
-    held = np.array([holds_host(one) for one in found], dtype=bool)[of_work]
-    spent[held] += _put_ready(core, work[held])
-    beside = covered(spinning, trace.start[work], trace.end[work]) > 0
-    alone = np.full(len(contexts), np.nan)
-    used, row = np.unique(column[~beside], return_inverse=True)
-    if len(used):
-        alone[used] = median_of_group(row, spent[~beside])[np.unique(row, return_index=True)[1]]
-    # Beside a collective a kernel has a part of the device only: it counts with what it takes by itself.
-    typical = alone[column]
-    spent = np.where(beside & np.isfinite(typical), np.minimum(spent, typical), spent)
-    return [(step, column, spent, np.ones(len(work)))], np.setdiff1d(column[beside], used)
-
-
-def holds_host(context: Context) -> bool:
-    """Whether a device operation is one that the host does: it puts the data where the device can fetch it."""
-    return context.on_device and "pageable" in context.name
-
-
-def _put_ready(core: Core, work: np.ndarray) -> np.ndarray:
-    """What the host puts ready before the device begins with what holds it, ns: since the call began and the device had
-    done what came before."""
-    trace = core.trace
-    call = trace.links.launch_of(work)
-    order = np.argsort(trace.end[trace.device_work], kind="stable")
-    ended = trace.end[trace.device_work][order]
-    last = np.searchsorted(ended, trace.start[work], side="right") - 1
-    free = np.where(last >= 0, ended[np.maximum(last, 0)], 0)
-    ready = trace.start[work] - np.maximum(trace.start[np.maximum(call, 0)], free)
-    return np.where(call >= 0, np.maximum(ready - COSTS.call, 0.0), 0.0)
-
-
-def device_contexts(core: Core, work: np.ndarray) -> tuple[list[Context], np.ndarray]:
-    """Contexts of device operations, and which of these each operation has."""
-    trace = core.trace
-    kernel = trace.kind[work] == Kind.KERNEL
-    sizes = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
-    size, copied = (
-        _args(core, work, "kernel_args", sizes),
-        _args(core, work, "copy_args", ("direction", "source", "destination")),
-    )
-    given = [np.where(kernel, one, -1) for one in size.of_work] + [np.where(kernel, -1, one) for one in copied.of_work]
-    _, some, of_work = np.unique(combined(trace.name[work], kernel, *given), return_index=True, return_inverse=True)
-    found: list[Context] = []
-    for at in some.tolist():
-        name = trace.name_of(int(work[at]))
-        if kernel[at]:
-            found.append(Context("kernel", name, inside="x".join(size.texts(at))))
-        else:
-            found.append(Context("copy", " ".join(copied.texts(at)) or name, until="device"))
-    return found, of_work
-
-
-class _Args(NamedTuple):
-    """Arguments of device operations: the values that occur of each, and which of them each operation has, -1 for none."""
-
-    values: list[np.ndarray]
-    of_work: list[np.ndarray]
-
-    def texts(self, at: int) -> list[str]:
-        """Those of one operation."""
-        each = zip(self.values, self.of_work, strict=True)
-        return [str(values[which[at]]) for values, which in each if which[at] >= 0]
-
-
-def _args(core: Core, work: np.ndarray, table: str, columns: Sequence[str]) -> _Args:
-    rows = core.trace[table]
-    row = np.full(len(core.trace), -1, dtype=np.int64)
-    row[rows["event"]] = np.arange(len(rows["event"]))
-    at = row[work]
-    found = [np.unique(rows[name], return_inverse=True) for name in columns]
-    none = np.full(len(work), -1, dtype=np.int64)
-    return _Args(
-        [values for values, _ in found],
-        [np.where(at >= 0, which[np.maximum(at, 0)], -1) if len(which) else none for _, which in found],
-    )

@@ -1,0 +1,1 @@
+"""Whether the recorded steps stand for the run: warm, alike and steady."""

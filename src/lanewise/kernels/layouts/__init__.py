@@ -1,0 +1,1 @@
+"""Memory formats: tensors moved between contiguous and channels-last memory, and convolutions computed in the latter."""
