@@ -134,6 +134,17 @@ def test_recorded_rows_are_taken_off_the_host_and_nothing_off_the_device() -> No
     )
 
 
+def test_the_end_of_a_step_is_mostly_the_profilers() -> None:
+    def left_us(end: float) -> float:
+        b = TraceBuilder()
+        for _ in range(6):
+            with b.step(head=0, tail=end), b.op("aten::add", head=100):
+                b.launch("add", call=5, duration=1)
+        return simulate(undistort(Facts(b.build()).graph)).step_ns / 1e3
+
+    assert left_us(18) - left_us(2) < 0.25 * 16
+
+
 def test_a_slow_step_among_quick_ones_does_not_count() -> None:
     def program(slow: float) -> Trace:
         b = TraceBuilder()
