@@ -9,26 +9,24 @@ import math
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from benchmarks.fresh import call
 from benchmarks.machine import described
-from benchmarks.sweep.programs import PROGRAMS, steps_in_turns
+from benchmarks.sweep.in_turns import WITHIN, in_turns
+from benchmarks.sweep.programs import PROGRAMS
 
 from lanewise.capture.script import Program
-from lanewise.diagnose.explain import facts_of
 from lanewise.errors import LanewiseError
 from lanewise.report.swept import Sweep
 from lanewise.sweep.crossover import crossover_of_steps
 from lanewise.sweep.over import Over
-from lanewise.sweep.predicted import predicted_sizes
-from lanewise.sweep.recorded import record
 from lanewise.sweep.sweep import sweep_of
-from lanewise.trace.reader import read
 
-WITHIN = 1.25
+_LIMIT_S = 300.0
 
 
 def main() -> int:
@@ -41,8 +39,8 @@ def main() -> int:
     parser.add_argument(
         "--in-turns",
         action="store_true",
-        help="record the first size only, and time all by the thread's CPU time, in turns, in one process: for a CPU that "
-        "others use, too",
+        help="time all sizes in turns, without the profiler, and record the first, all in one process: for machines where "
+        "another process is as fast as it likes",
     )
     parser.add_argument("--last", type=int, default=0, help="the largest, 1024 on a CPU and 65536 on a card by default")
     args = parser.parse_args()
@@ -57,17 +55,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for name in args.programs or PROGRAMS:
             begun = time.monotonic()
+            out = Path(folder) / name
             program = Program(module="benchmarks.sweep.programs", arguments=(name, "--device", args.device))
             try:
                 if args.in_turns:
-                    row = _in_turns(program, over, Path(folder) / name, sizes)
+                    row = call(partial(in_turns, name, args.device, sizes, out), seconds=_LIMIT_S)
                 else:
-                    row = _row([sweep_of(program, over, Path(folder) / name) for _ in range(args.repeat)], sizes)
+                    row = _row([sweep_of(program, over, out) for _ in range(args.repeat)], sizes)
             except LanewiseError as error:
-                row = {"failed": str(error)}
+                row = {"error": str(error)}
             rows[name] = row | {"seconds": round(time.monotonic() - begun, 1)}
             print(f"{name:16} {_line(row)}", flush=True)
-            _write(args.out, {"schema": 1, "machine": machine, "device": args.device, "sizes": sizes, "programs": rows})
+            _write(args.out, {"schema": 2, "machine": machine, "device": args.device, "sizes": sizes, "programs": rows})
     return 0
 
 
@@ -83,7 +82,6 @@ def _row(sweeps: list[Sweep], sizes: list[int]) -> dict[str, Any]:
     return {
         "measured": msgspec.to_builtins(measured),
         "predicted": msgspec.to_builtins(predicted),
-        "factor": round(at[1] / at[0], 3) if at[0] and at[1] else None,
         "timed_share": chosen.timed_share,
         "points": [
             {
@@ -94,57 +92,40 @@ def _row(sweeps: list[Sweep], sizes: list[int]) -> dict[str, Any]:
             for point in chosen.points
         ],
         "steps_us": [[point.step_us for point in sweep.points] for sweep in sweeps],
-    }
-
-
-def _in_turns(program: Program, over: Over, out: Path, sizes: list[int]) -> dict[str, Any]:
-    """Predicted from a recording of the first size, and timed for all: each size for a few steps, again and again."""
-    ended = record(program, over, over.values[0], out, [])
-    if ended.trace is None:
-        raise LanewiseError(f"nothing was recorded: {ended.why}")
-    found = predicted_sizes(facts_of(read(ended.trace)), sizes)
-    if found is None:
-        raise LanewiseError("no operator could be timed by itself")
-    predictions, share = found
-    predicted = [one.step_us for one in predictions]
-    steps = call(lambda: {"us": steps_in_turns(program.arguments[0], sizes)}, seconds=300)["us"]
-    # The growth by itself: from the first size as timed and not as recorded, which others on the machine make longer.
-    grown = [steps[0] + one - predicted[0] for one in predicted]
-    pair = [crossover_of_steps(sizes, times) for times in (steps, predicted, grown)]
-    at = [None if one is None else one.at for one in pair]
-    return {
-        "measured": msgspec.to_builtins(pair[0]),
-        "predicted": msgspec.to_builtins(pair[1]),
-        "factor": round(at[1] / at[0], 3) if at[0] and at[1] else None,
-        "grown": msgspec.to_builtins(pair[2]),
-        "grown_factor": round(at[2] / at[0], 3) if at[0] and at[2] else None,
-        "timed_share": round(share, 4),
-        "steps_us": [round(one, 2) for one in steps],
-        "predicted_us": [round(one, 2) for one in predicted],
-    }
+    } | ({"predicted_factor": round(at[1] / at[0], 3)} if at[0] and at[1] else {})
 
 
 def _line(row: dict[str, Any]) -> str:
-    if "failed" in row:
-        return row["failed"]
+    if "error" in row:
+        return row["error"]
     at = [row[key] and (row[key]["at"] or row[key]["where"]) for key in ("measured", "predicted")]
-    grown = f" ({row['grown_factor']} from the first size as timed)" if "grown_factor" in row else ""
-    timed = f"{row['timed_share']:.0%} of operators timed"
-    return f"measured {at[0]}, predicted {at[1]}, factor {row['factor']}{grown}, {timed}"
+    said = f"measured {at[0]}, predicted {at[1]}, factor {row.get('predicted_factor')}"
+    if "between" in row:
+        said += f"; measured between {row['between']}, {row.get('grown_factor')} from the first size as timed"
+    return f"{said}; {row['timed_share']:.0%} of operators timed"
 
 
 def _write(out: Path, result: dict[str, Any]) -> None:
-    result["summary"] = {"programs": len(result["programs"])}
-    for key in ("factor", "grown_factor"):
-        factors = [row[key] for row in result["programs"].values() if row.get(key)]
-        off = [max(factor, 1 / factor) for factor in factors]
+    rows = result["programs"].values()
+    result["summary"] = {"programs": len(rows)}
+    for key in ("predicted", "grown"):
+        off = [max(row[f"{key}_factor"], 1 / row[f"{key}_factor"]) for row in rows if f"{key}_factor" in row]
         if off:
             result["summary"][key] = {
-                "known": len(factors),
+                "known": len(off),
                 f"within_{WITHIN}x": sum(one <= WITHIN for one in off),
+                f"within_{WITHIN}x_of_between": sum(row.get(f"{key}_agrees", False) for row in rows),
                 "median_off": round(statistics.median(off), 3),
             }
-    out.write_text(json.dumps(result, indent=1) + "\n")
+    out.write_text(json.dumps(_rounded(result), indent=1) + "\n")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ["PROGRAMS", "main", "steps_in_turns"]
+__all__ = ["PROGRAMS", "main"]
 
 Step = Callable[[], Any]
 
@@ -198,24 +196,6 @@ PROGRAMS: dict[str, Callable[[int, str], Step]] = {
         recurrent, generator,
     )
 }  # fmt: skip
-
-
-def steps_in_turns(program: str, sizes: Sequence[int], rounds: int = 12, at_least_s: float = 0.02) -> list[float]:
-    """The CPU time of a step at each batch size on one thread, us: the lower quartile of rounds that give each a turn."""
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    steps = [PROGRAMS[program](size, "cpu") for size in sizes]
-    found: list[list[float]] = [[] for _ in sizes]
-    for at in range(rounds + 1):
-        for step, times in zip(steps, found, strict=True):
-            step()  # what others left in the caches is gone afterwards
-            count, begun = 0, time.thread_time()
-            while (took := time.thread_time() - begun) < at_least_s or count < 2:
-                step()
-                count += 1
-            if at:
-                times.append(took / count * 1e6)
-    return [statistics.quantiles(times, n=4)[0] for times in found]
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 from lanewise.measure.signatures import Tensor
 from lanewise.sweep import operator_timing
-from lanewise.sweep.operator_timing import WHOLE, Call, Given, Order, main
+from lanewise.sweep.operator_timing import WHOLE, Call, Given, OperatorTiming, Order, main
 
 
 def given(*shape: int, strides: tuple[int, ...] | None = None, dtype: str = "float") -> Given:
@@ -45,7 +45,7 @@ CALLS = [
 def timed(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
     order = Order(CALLS, [], 1, [1, 256], [(256, 64), (256,)], "cpu", 0)
     out = io.BytesIO()
-    monkeypatch.setattr(operator_timing, "_keep_memory", lambda: None)  # of this process, for good
+    monkeypatch.setattr(operator_timing, "_set_up", lambda *_: None)  # of this process, for good
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(msgspec.json.encode(order))))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))
     main()
@@ -89,3 +89,67 @@ def test_what_a_step_frees_is_kept_for_the_next() -> None:
 
     assert statistics.median(faults(kept=False)) > 500
     assert statistics.median(faults(kept=True)) < 50
+
+
+def timing(calls: list[Call], *, device: str = "cpu") -> OperatorTiming:
+    import torch
+
+    found = OperatorTiming(torch, Order(calls, [], 4, [4, 64], [(8, 8)], device, 1))
+    found.known = {place: found._operator(call.name, call.arguments or []) for place, call in enumerate(calls)}
+    return found
+
+
+def test_a_backward_call_reads_what_the_forward_pass_made_the_last_first() -> None:
+    act = given(4, 8)
+    calls = [
+        Call("aten::tanh", [act], -1, turn=0, kept=True),
+        Call("aten::mm", [act, given(8, 8)], -1, turn=1, kept=True),
+        Call("aten::tanh", [act], -1, turn=2, kept=True),
+        Call("aten::tanh_backward", [act, act], -1, turn=3),
+        Call("aten::mm", [act, given(8, 8)], -1, turn=4),
+        Call("aten::tanh_backward", [act, act], -1, turn=5),
+    ]
+    found = timing(calls)
+    for growth in found._growth:
+        step = found._step(growth)
+        read = [[(place, turn) for place, turn, _ in call.sources] for call in step]
+        # The weight, second of `mm`, is nobody's result.
+        assert read == [[], [(0, 0)], [(0, 1)], [(0, 2), (1, 2)], [(0, 3)], [(0, 4), (1, 1)]]
+        assert [sorted(call.over) for call in step] == [[], [0], [], [2], [3], [1, 4]]
+    assert all(turn() > 0 for turn in found.turns())
+
+
+def test_what_is_read_need_not_have_its_shape() -> None:
+    calls = [
+        Call("aten::tanh", [given(4, 8)], -1, turn=0),
+        Call("aten::mul", [given(8, 4, strides=(1, 8)), given(8, 4, strides=(1, 8))], -1, turn=1),
+    ]
+    found = timing(calls)
+    assert [turn() > 0 for turn in found.turns()] == [True, True]
+    assert [call.sources for call in found._step(found._growth[0])] == [[], [(0, 0, 0), (1, 0, 0)]]
+
+
+def test_masks_are_half_true_and_no_branch_guesses_them() -> None:
+    mask, values = given(256, 256, dtype="bool"), given(256, 256)
+    where = Call("aten::where", [mask, values, values], -1)
+    found = timing([where])
+    (made, *_), _ = found._arguments(found.known[0], where.arguments or [], found._growth[0])
+    assert 0.45 < made.float().mean().item() < 0.55
+    assert 0.4 < (made[:, 1:] != made[:, :-1]).float().mean().item() < 0.6
+
+
+def test_what_makes_a_tensor_makes_it_on_the_device() -> None:
+    zeros = Call("aten::zeros", [value("[4, 8]"), NONE, NONE, NONE, NONE], -1)
+    found = timing([zeros], device="meta")
+    args, named = found._arguments(found.known[0], zeros.arguments or [], found._growth[1])
+    made = found.known[0](*args, **named)
+    assert made.device.type == "meta"
+    assert tuple(made.shape) == (64, 8)
+
+
+def test_tensors_of_a_list_are_of_the_type_of_most_others() -> None:
+    listed = Given([Tensor((4, 8), "", (8, 1)), Tensor((4, 8), "", (8, 1))], True, "")
+    cat = Call("aten::cat", [listed, value("1")], -1)
+    found = timing([cat, Call("aten::tanh", [given(4, 8, dtype="c10::BFloat16")], -1, turn=1)])
+    (parts, _), _ = found._arguments(found.known[0], cat.arguments or [], found._growth[1])
+    assert [(str(part.dtype), tuple(part.shape)) for part in parts] == [("torch.bfloat16", (64, 8))] * 2

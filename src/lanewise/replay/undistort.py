@@ -59,7 +59,7 @@ class Costs:
     Attributes:
         operator, call, frame: per recorded row: operators, API calls, Python frames.
         step: per step, besides what lies between the steps.
-        left: share of a stretch that is left at least; at the end of a step less is, as the profiler's `step()` begins there.
+        left: share of a stretch that is left at least; less at the end of a step, as the profiler's `step()` begins there.
         latency: share of the time from launch to start on an idle device, and of the return from a wait, that is left.
         spread: the host's work without the profiler lies within this factor of what is computed in 80 % of recordings.
     """

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +25,7 @@ from lanewise.capture.lazy_torch import torch_part
 from lanewise.measure.signatures import Tensor
 from lanewise.sweep.growth import Growth
 
-__all__ = ["WHOLE", "Call", "Given", "Order", "Timed", "main"]
+__all__ = ["WHOLE", "Call", "Given", "OperatorTiming", "Order", "Timed", "main"]
 
 _DTYPES = {
     "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "long int": "int64",
@@ -35,7 +39,7 @@ WHOLE = -1
 
 _LEAST_ROUNDS, _MOST_ROUNDS, _ROUNDS_S = 4, 12, 4.0
 _TURN_S, _TURN_STEPS = 0.01, 2
-_GRAPH_CALLS, _REPLAYS = 10, 7
+_GRAPH_CALLS, _LEAST_REPLAYS, _MOST_REPLAYS, _REPLAYS_S = 10, 3, 7, 0.02
 # Of glibc's malloc.h; and the largest block that it learns to keep by itself.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _KEPT_BYTES = -1, -3, 32 << 20
 
@@ -99,57 +103,95 @@ def main() -> None:
     """Read an order, write what was timed."""
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     torch = torch_part()
-    _keep_memory()
-    if order.threads:
-        torch.set_num_threads(order.threads)
+    _set_up(torch, order.threads)
 
     def say(timed: Timed) -> None:
         sys.stdout.buffer.write(msgspec.json.encode(timed) + b"\n")
         sys.stdout.buffer.flush()
 
     with torch.no_grad():
-        for timed in _Timing(torch, order).run():
+        timing = OperatorTiming(torch, order)
+        for timed in timing.one_by_one():
             say(timed)
+        if timing.known and order.device == "cpu":
+            say(Timed(WHOLE, timing.in_turns()))
 
 
-_Made = tuple[Any, list[Any], dict[str, Any]]
-"""An operator with its arguments."""
+@dataclass
+class _Made:
+    """A call that can be made again and again.
+
+    Attributes:
+        operator, arguments, named: what is called with what.
+        sources: places among `arguments` that get what an earlier call made: its turn, and which of several results.
+        read: whether a later call gets what this one makes. over: turns whose results nobody reads after this call.
+    """
+
+    operator: Any
+    arguments: list[Any]
+    named: dict[str, Any]
+    sources: list[tuple[int, int, int]] = field(default_factory=list)
+    read: bool = False
+    over: list[int] = field(default_factory=list)
 
 
-class _Timing:
+class OperatorTiming:
+    """The operators of an order.
+
+    Attributes:
+        known: those that can be made, by call.
+    """
+
     def __init__(self, torch: Any, order: Order) -> None:
+        self.known: dict[int, Any] = {}
         self._torch = torch
         self._order = order
         self._on_device = order.device != "cpu"
         self._growth = [Growth(order.batch, size, frozenset(order.parameters)) for size in order.sizes]
-        self._known: dict[bytes, tuple[Any, list[float]] | None] = {}
+        self._tried: dict[bytes, tuple[Any, list[float]] | None] = {}
         self._buffers: dict[Any, Any] = {}
+        self._parameters = set(order.parameters)
+        given = [given for call in order.calls for given in call.arguments or []]
+        types = Counter(one.dtype for each in given for one in each.tensors if one.dtype)
+        self._usual = types.most_common(1)[0][0] if types else ""
         # One thread's CPU time is what its operators take, whoever else uses the machine meanwhile.
         self._now = time.thread_time if order.threads == 1 else time.perf_counter
 
-    def run(self) -> Iterator[Timed]:
-        """Each call that has a kernel of its own, from the outermost in, as those inside of one are part of it; on a CPU
-        then all of them one after another."""
+    def one_by_one(self) -> Iterator[Timed]:
+        """Each call that has a kernel of its own, from the outermost in, as those inside of one are part of it."""
         part: set[int] = set()
-        found: dict[int, Any] = {}
         for place, call in enumerate(self._order.calls):
             if call.parent in part:
                 part.add(place)
             elif place not in self._order.skip and call.arguments is not None:
                 key = msgspec.json.encode((call.name, call.arguments))
-                if key not in self._known:
+                if key not in self._tried:
                     yield Timed(place, [])
-                    self._known[key] = None
+                    self._tried[key] = None
                     with suppress(Exception):
-                        self._known[key] = self._tried(call.name, call.arguments)
-                if (known := self._known[key]) is not None:
+                        self._tried[key] = self._try(call.name, call.arguments)
+                if (tried := self._tried[key]) is not None:
                     part.add(place)
-                    found[place] = known[0]
-                    yield Timed(place, known[1])
-        if found and not self._on_device:
-            yield Timed(WHOLE, self._in_turns(found))
+                    self.known[place] = tried[0]
+                    yield Timed(place, tried[1])
 
-    def _tried(self, name: str, arguments: list[Given]) -> tuple[Any, list[float]] | None:
+    def in_turns(self) -> list[float]:
+        """Seconds that all calls take one after another, as in a step, at each size.
+
+        Each size has a turn, again and again, so that a machine that others slow down for a second does so to all of them.
+        """
+        rounds: list[list[float]] = []
+        begun = time.perf_counter()
+        turns = self.turns()
+        while len(rounds) < _LEAST_ROUNDS or (len(rounds) < _MOST_ROUNDS and time.perf_counter() - begun < _ROUNDS_S):
+            rounds.append([turn() for turn in turns])
+        return [statistics.quantiles(times, n=4)[0] for times in zip(*rounds, strict=True)]
+
+    def turns(self) -> list[Callable[[], float]]:
+        """For each size what takes the seconds of a step of all calls, as a mean."""
+        return [partial(self._turn, self._step(growth)) for growth in self._growth]
+
+    def _try(self, name: str, arguments: list[Given]) -> tuple[Any, list[float]] | None:
         """The operator of a call, and its seconds at each size; None where the call cannot be made."""
         operator = self._operator(name, arguments)
         if operator is None:
@@ -166,19 +208,7 @@ class _Timing:
                 found.append(time.perf_counter() - begun)
         return operator, found
 
-    def _in_turns(self, found: dict[int, Any]) -> list[float]:
-        """Seconds that all calls take one after another, as in a step, at each size.
-
-        Each size has a turn, again and again, so that a machine that others slow down for a second does so to all of them.
-        """
-        steps = [self._made(found, growth) for growth in self._growth]
-        rounds: list[list[float]] = []
-        begun = time.perf_counter()
-        while len(rounds) < _LEAST_ROUNDS or (len(rounds) < _MOST_ROUNDS and time.perf_counter() - begun < _ROUNDS_S):
-            rounds.append([self._turn(calls) for calls in steps])
-        return [statistics.quantiles(times, n=4)[0] for times in zip(*rounds, strict=True)]
-
-    def _turn(self, calls: list[tuple[_Made, bool]]) -> float:
+    def _turn(self, calls: list[_Made]) -> float:
         """Mean seconds of a step, after one that is not timed: what another size left in the caches is gone."""
         _run(calls)
         count, begun = 0, self._now()
@@ -187,15 +217,56 @@ class _Timing:
             count += 1
         return took / count
 
-    def _made(self, found: dict[int, Any], growth: Growth) -> list[tuple[_Made, bool]]:
-        """The calls of a step in their order, with arguments, and whether what each makes is kept."""
-        made: list[tuple[_Made, bool]] = []
-        for place in sorted(found, key=lambda place: self._order.calls[place].turn):
-            call = self._order.calls[place]
-            args, named = self._arguments(found[place], call.arguments or [], growth)
-            made.append(((found[place], args, named), call.kept))
+    def _step(self, growth: Growth) -> list[_Made]:
+        """The calls of a step in their order, with arguments."""
+        places = sorted(self.known, key=lambda place: self._order.calls[place].turn)
+        made: list[_Made] = []
+        for place in places:
+            args, named = self._arguments(self.known[place], self._order.calls[place].arguments or [], growth)
+            made.append(_Made(self.known[place], args, named))
         self._buffers.clear()
+        self._pass_on(made, [self._order.calls[place].kept for place in places])
         return made
+
+    def _pass_on(self, calls: list[_Made], kept: Sequence[bool]) -> None:
+        """Let calls read what others made, as in the program: what was just made is still in the caches, and what the
+        forward pass kept for the backward pass has left them.
+
+        Which call reads what is not recorded. What is as large as the last result of that size is taken for it. Of a
+        backward call that is so of the first argument, mostly the gradient; the others get what was kept, the last first.
+        """
+        last: dict[tuple[Any, int], tuple[int, int]] = {}
+        saved: dict[tuple[Any, int], list[tuple[int, int]]] = {}
+        reader: dict[int, int] = {}
+        for turn, (call, keep) in enumerate(zip(calls, kept, strict=True)):
+            given = [place for place, one in enumerate(call.arguments) if self._is_passed_on(one)]
+            for place in given:
+                key = _size(call.arguments[place])
+                stack = saved.get(key) if not keep and place != given[0] else None
+                if stack:
+                    stack.insert(0, stack.pop())
+                if source := stack[0] if stack else last.get(key):
+                    call.sources.append((place, *source))
+                    reader[source[0]] = turn
+            for part, one in enumerate(_results(call.operator(*call.arguments, **call.named))):
+                if self._is_passed_on(one) and one.is_contiguous():
+                    last[_size(one)] = turn, part
+                    if keep:
+                        saved.setdefault(_size(one), []).append((turn, part))
+        for turn, at in reader.items():
+            calls[turn].read = True
+            calls[at].over.append(turn)
+
+    def _is_passed_on(self, value: Any) -> bool:
+        """Parameters are not, nor are indices: one of another tensor may be out of bounds."""
+        if not isinstance(value, self._torch.Tensor) or not (
+            value.is_floating_point() or value.dtype == self._torch.bool
+        ):
+            return False
+        return not self._is_parameter(tuple(value.shape))
+
+    def _is_parameter(self, shape: tuple[int, ...]) -> bool:
+        return shape in self._parameters or shape[::-1] in self._parameters
 
     def _operator(self, name: str, arguments: list[Given]) -> Any:
         """The overload that was called, if it has a kernel of its own."""
@@ -236,6 +307,10 @@ class _Timing:
             return made if given.several else made[0]
         if "Tensor" in str(argument.type):
             return None
+        if argument.name == "device":
+            return (
+                self._order.device
+            )  # recorded as nothing that could be read: what makes a tensor would make it on the host
         value = _parsed(given.text) if given.text else None
         if value is None:
             if argument.has_default_value():
@@ -250,17 +325,24 @@ class _Timing:
 
     def _tensor(self, recorded: Tensor, shape: tuple[int, ...], place: tuple[int, int]) -> Any:
         torch = self._torch
-        if recorded.dtype not in _DTYPES:
-            raise _CannotTellError(recorded.dtype)
-        dtype = getattr(torch, _DTYPES[recorded.dtype])
+        name = recorded.dtype or self._usual  # of the tensors of a list no type is recorded
+        if name not in _DTYPES:
+            raise _CannotTellError(name)
+        dtype = getattr(torch, _DTYPES[name])
         strides = recorded.strides if recorded.strides and len(recorded.strides) == len(shape) else None
         order = sorted(range(len(shape)), key=lambda at: -strides[at]) if strides else list(range(len(shape)))
         stored = [1 if strides and strides[at] == 0 and shape[at] > 1 else shape[at] for at in order]
         key = (dtype, tuple(stored), place)
         if key in self._buffers:
             made = self._buffers[key]
+        elif dtype.is_floating_point and len(shape) > 1 and self._is_parameter(recorded.shape):
+            # What a layer makes is about as large as what it gets, as in a network.
+            made = torch.randn(stored, device=self._order.device).mul_(math.prod(shape) ** -0.25).to(dtype)
         elif dtype.is_floating_point:
             made = torch.rand(stored, device=self._order.device).add_(0.5).to(dtype)
+        elif dtype == torch.bool:
+            # Half of each, at random: what is all the same is guessed right by every branch of a processor.
+            made = torch.rand(stored, device=self._order.device) < 0.5
         else:
             made = torch.zeros(stored, dtype=dtype, device=self._order.device)
         # Calls of one step pass memory on: tensors of its own for each would be more than a cache holds.
@@ -281,6 +363,14 @@ class _Timing:
             args[place] = self._torch.randint(0, max(1, bound), args[place].shape, device=self._order.device)
 
 
+def _set_up(torch: Any, threads: int) -> None:
+    """Make this process, which does nothing else, one to time in; of no threads torch chooses how many."""
+    _keep_memory()
+    torch.set_flush_denormal(True)  # processors are slow with them: no network has such numbers, what is made here may
+    if threads:
+        torch.set_num_threads(threads)
+
+
 def _keep_memory() -> None:
     """Keep what a step frees, as a program does.
 
@@ -296,13 +386,26 @@ def _keep_memory() -> None:
         adjust(_M_MMAP_THRESHOLD, _KEPT_BYTES)
 
 
-def _run(calls: list[tuple[_Made, bool]]) -> None:
-    """One step: what a backward pass needs is kept until the end."""
-    kept: list[Any] = []
-    for (operator, args, named), keep in calls:
-        made = operator(*args, **named)
-        if keep:
-            kept.append(made)
+def _run(calls: list[_Made]) -> None:
+    """One step."""
+    made: dict[int, Sequence[Any]] = {}
+    for turn, call in enumerate(calls):
+        arguments = list(call.arguments)
+        for place, source, part in call.sources:
+            arguments[place] = made[source][part].as_strided(arguments[place].shape, arguments[place].stride())
+        result = call.operator(*arguments, **call.named)
+        if call.read:
+            made[turn] = _results(result)
+        for source in call.over:
+            del made[source]
+
+
+def _size(tensor: Any) -> tuple[Any, int]:
+    return tensor.dtype, tensor.numel()
+
+
+def _results(made: Any) -> Sequence[Any]:
+    return made if isinstance(made, (tuple, list)) else (made,)
 
 
 def _fits(arguments: Any, recorded: list[Given]) -> bool:
@@ -357,7 +460,7 @@ def _on_device(torch: Any, call: Callable[[], Any]) -> float:
     graph.replay()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     found: list[float] = []
-    for _ in range(_REPLAYS):
+    while len(found) < _LEAST_REPLAYS or (len(found) < _MOST_REPLAYS and sum(found) * _GRAPH_CALLS < _REPLAYS_S):
         begin.record()
         graph.replay()
         end.record()

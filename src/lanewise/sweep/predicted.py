@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from lanewise.search import installed_first
 from lanewise.sweep.operator_timing import WHOLE, Order, Timed
 from lanewise.sweep.recorded_step import FirstStep, first_step, threads_of
 
-__all__ = ["Predicted", "alone", "predicted_sizes"]
+__all__ = ["Predicted", "alone", "order_of", "predicted_sizes", "timed_share"]
 
 _MAIN = "import sys; sys.path[:] = {search!r}; from lanewise.sweep.operator_timing import main; main()"
 _ATTEMPTS, _LIMIT_S = 5, 300.0
@@ -56,11 +56,11 @@ def predicted_sizes(facts: Facts, sizes: Sequence[int]) -> tuple[list[Predicted]
     """The step at each of some batch sizes, the first of which is that of the recording, and which share of the operators'
     time it is known of how it grows. None where no operator could be timed."""
     step = first_step(facts)
-    found = _timed(facts, step, sizes)
+    found = _timed(order_of(facts, step, sizes))
     if not found:
         return None
     whole = found.pop(WHOLE, None)
-    share = _timed_share(facts, step, found)
+    share = timed_share(facts, step, found)
     if facts.on_cpu:
         if whole is None:
             return None
@@ -70,9 +70,9 @@ def predicted_sizes(facts: Facts, sizes: Sequence[int]) -> tuple[list[Predicted]
     return [_with_device(facts, step, found, place, size / sizes[0]) for place, size in enumerate(sizes)], share
 
 
-def _timed(facts: Facts, step: FirstStep, sizes: Sequence[int]) -> dict[int, list[float]]:
-    """Seconds at each size by call; of what can be timed."""
-    order = Order(
+def order_of(facts: Facts, step: FirstStep, sizes: Sequence[int]) -> Order:
+    """What is to be timed to know how a step grows."""
+    return Order(
         calls=step.calls,
         skip=step.skip,
         batch=sizes[0],
@@ -81,6 +81,10 @@ def _timed(facts: Facts, step: FirstStep, sizes: Sequence[int]) -> dict[int, lis
         device="cpu" if facts.on_cpu else "cuda",
         threads=threads_of(facts) if facts.on_cpu else 0,
     )
+
+
+def _timed(order: Order) -> dict[int, list[float]]:
+    """Seconds at each size by call; of what can be timed."""
     search = [str(Path(__file__).resolve().parents[2]), *installed_first()]
     found: dict[int, list[float]] = {}
     for _ in range(_ATTEMPTS):
@@ -104,7 +108,8 @@ def _timed(facts: Facts, step: FirstStep, sizes: Sequence[int]) -> dict[int, lis
     return found
 
 
-def _timed_share(facts: Facts, step: FirstStep, found: dict[int, list[float]]) -> float:
+def timed_share(facts: Facts, step: FirstStep, found: Collection[int]) -> float:
+    """Share of the operators' time that is of calls that were timed, or of which it is known that they do not grow."""
     known = set(found) | set(step.skip)
     for place, call in enumerate(step.calls):
         if call.parent in known:

@@ -111,6 +111,40 @@ def test_a_timed_step_says_what_recording_cost_the_host(plant: Callable[[TraceBu
     assert delay.gain_ns == pytest.approx(computed.gain_ns * (delay.host_scale if scales else 1.0), rel=0.05)
 
 
+def at_speeds(number: int, calls: int, *speeds: tuple[float, float]) -> Core:
+    """Steps with so many short calls; for these and for the rest the host takes so many times as long in each in turn."""
+    b = TraceBuilder(metadata={"distributedInfo": {"rank": number, "world_size": 2}})
+    for loop, rest in speeds * (12 // len(speeds)):
+        with b.step():
+            b.synchronize("cudaDeviceSynchronize")
+            for _ in range(calls):
+                with b.op("aten::add_", head=2.0 * loop, tail=2.0 * loop), b.op("aten::to", head=loop):
+                    pass
+            for _ in range(40):
+                b.wait(10.0 * rest)
+                with b.op("aten::mm", head=40.0 * rest, tail=40.0 * rest):
+                    b.launch("gemm", duration=20.0)
+            b.collective(elements=1_000_000, duration=20.0, rank=number)
+    return Core(b.build())
+
+
+@pytest.mark.parametrize(("slow_steps", "longer"), [(0, 1.0), (5, 1.0), (12, 1.7)])
+def test_a_loop_of_short_calls_is_as_long_as_in_most_timed_steps(slow_steps: int, longer: float) -> None:
+    """A host that is slow for a while makes the loop 1.7 times as long, and the rest 1.2 times."""
+    quick, slow = (1.0, 1.0), (1.7, 1.2)
+    alone = at_speeds(1, 800, quick)
+    job = compare_ranks([summarise(at_speeds(0, 0, quick)), summarise(alone)])
+    computed = delay_of(alone, job.late[0], 1.0)
+    loop_ns, rest_ns = computed.gain_ns, computed.step_ns - computed.gain_ns
+
+    cores = [at_speeds(0, 0, quick, slow), at_speeds(1, 800, quick, slow)]
+    own = [rest_ns + loop_ns] * (20 - slow_steps) + [1.2 * rest_ns + 1.7 * loop_ns] * slow_steps
+    as_timed_in_20 = {"timed_ns": sum(own) / len(own), "own_timed_ns": own, "behind_ns": [0.0] * len(own)}
+    ranks = [msgspec.structs.replace(summarise(core), **as_timed_in_20) for core in cores]
+    job, _ = delays_of(compare_ranks(ranks), match(ranks), lambda row: cores[row])
+    assert job.late[0].more_ns == pytest.approx(longer * loop_ns, rel=0.1)
+
+
 @pytest.mark.parametrize(("kind", "rows", "scale"), [("loader", 64, 1.0), ("loader", 128, 1.3), ("operator", 64, 1.3)])
 def test_code_without_rows_of_its_own_takes_as_long(kind: str, rows: int, scale: float) -> None:
     """A loader that waits for 4 ms among the 64 rows that it has on the other ranks, too."""

@@ -84,7 +84,7 @@ class Excess:
     """What a rank does more in one context than the others, ns per step without the profiler.
 
     `members` are the contexts that count together, of which `context` is the largest on this rank. `called_in` is the
-    operator that it is mostly called in, "" if in none.
+    operator that it is mostly called in, "" if in none. `is_loop` says that it is a loop of short calls.
     """
 
     context: Context
@@ -95,6 +95,7 @@ class Excess:
     mine_count: float
     others_count: float
     called_in: str = ""
+    is_loop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +222,7 @@ def _loops(excess: Sequence[Excess]) -> list[Excess]:
                 mine_ns=sum(one.mine_ns for one in together),
                 others_ns=sum(one.others_ns for one in together),
                 more_ns=sum(one.more_ns for one in together),
+                is_loop=True,
             )
         )
     return found
