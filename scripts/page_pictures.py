@@ -34,7 +34,8 @@ def main() -> int:
         before, after = report_of(small), report_of(large)
         comparison = diff_explained([("size 64", small, before), ("size 4096", large, after)])
         diff_path.write_text(diff_html(large, after, Base(small, before, comparison)), encoding="utf-8")
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        program = shutil.which("chromium") or shutil.which("chromium-headless-shell")
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
 
         def picture(
             name: str, path: Path, hash_: str, *, scheme: str = "light", keys: str = "", click: str = ""

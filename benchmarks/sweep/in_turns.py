@@ -35,6 +35,7 @@ _RESAMPLED = 400
 
 _ROUNDS, _TURN_S = 12, 0.02
 _CARD_ROUNDS, _LAUNCHES, _QUEUED = 5, 5, 2
+_FAR = 4.0
 _SLEEP_CYCLES, _LONGEST_SLEEP = 10_000_000, 1_000_000_000
 """Of the device's clock: some 6 ms, and 0.6 s."""
 
@@ -90,6 +91,7 @@ def _on_cpu(name: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
 def _on_card(name: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
     """Operators are timed by a process of their own, as no other uses the device meanwhile."""
     host, device = _device_rounds(name, sizes)
+    sizes = sizes[: len(host[0])]
     facts = _recorded(name, PROGRAMS[name](sizes[0], "cuda"), out)
     found = predicted_sizes(facts, sizes)
     if found is None:
@@ -159,12 +161,16 @@ def _between(sizes: Sequence[int], timed: list[Rounds]) -> list[float]:
 
 
 def _device_rounds(program: str, sizes: Sequence[int]) -> tuple[Rounds, Rounds]:
-    """What the host needs to launch a step, and what the device needs to do it, neither waiting for the other."""
-    steps = [PROGRAMS[program](size, "cuda") for size in sizes]
-    for step in steps:
+    """What the host needs to launch a step, and what the device needs to do it, neither waiting for the other; up to
+    the first size at which the device needs far longer."""
+    steps: list[Callable[[], Any]] = []
+    for size in sizes:
+        steps.append(step := PROGRAMS[program](size, "cuda"))
         for _ in range(3):
             step()
-    torch.cuda.synchronize()
+        torch.cuda.synchronize()
+        if _device_us(step) > _FAR * _launch_us(step):
+            break
     host = [[_launch_us(step) for step in steps] for _ in range(_CARD_ROUNDS)]
     device = [[_device_us(step) for step in steps] for _ in range(_CARD_ROUNDS)]
     torch.cuda.empty_cache()  # another process times the operators

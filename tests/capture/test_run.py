@@ -336,6 +336,28 @@ def test_ranks_write_their_own_files_and_one_reports(shell: Shell) -> None:
     assert ["evidence and tables" in error for error in errors] == [True, False]
 
 
+def test_after_an_exception_the_first_rank_hardly_waits_for_the_others(shell: Shell) -> None:
+    """They may wait for it in a collective, and the launcher ends them only once it has ended."""
+    name = shell.script("""
+        import os, time
+        if os.environ["RANK"] == "1":
+            print("begun", flush=True)
+            time.sleep(100)
+        raise ValueError("a bug of the program")
+    """)
+    shell.environment |= {"WORLD_SIZE": "2", "RANK": "1"}
+    other = shell.start(name)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "begun\n"
+    shell.environment["RANK"] = "0"
+    begun = time.monotonic()
+    ran = shell.run(name)
+    assert time.monotonic() - begun < 40
+    assert ran.code == 1
+    assert "a bug of the program" in ran.err
+    assert "rank 1 is still running" in ran.err
+
+
 @pytest.mark.slow
 def test_torchrun_gives_every_rank_a_recording(shell: Shell) -> None:
     name = shell.script(TRAIN + "import os\ntrain(40)\nprint('rank', os.environ['RANK'], sys.argv[1:])\n")

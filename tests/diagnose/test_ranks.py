@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Sequence
@@ -180,6 +181,26 @@ def test_what_is_left_out_is_named_and_costs_only_that_rank(tmp_path: Path) -> N
     assert f"z_again.json.gz is left out: {first.name} is of the same rank." in said
     assert "Not traces, and passed over: report.json, report.md." in said
     assert second.name in run("ranks", str(folder), "--no-cache", "--no-findings")
+
+
+def test_a_file_that_is_cut_off_between_two_steps_is_named(tmp_path: Path) -> None:
+    """What is left of it is a rank like any other, but with fewer steps."""
+    folder = folder_of(PIPELINE, tmp_path)
+    last = sorted(folder.glob("*.json.gz"))[-1]
+    whole = gzip.decompress(last.read_bytes())
+    last.write_bytes(gzip.compress(whole[: len(whole) * 7 // 8]))
+    said = told("ranks", str(folder), "--no-cache", "--no-findings")
+    assert f"{last.name}: the file is cut off, and its last steps are missing." in said
+    assert said.count("cut off") == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"no trace"])
+def test_beside_a_single_trace_a_file_that_holds_none_is_named(content: bytes, tmp_path: Path) -> None:
+    shutil.copy(job_paths(PIPELINE)[0], tmp_path / "job-rank0.json.gz")
+    (tmp_path / "job-rank1.json.gz").write_bytes(content)
+    answer = CliRunner().invoke(cli, ["ranks", str(tmp_path), "--no-cache"])
+    assert isinstance(answer.exception, UsageError)
+    assert str(answer.exception).endswith("or their folder; job-rank1.json.gz holds none")
 
 
 def test_a_rank_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -112,21 +112,22 @@ def test_a_backward_call_reads_what_the_forward_pass_made_the_last_first() -> No
     found = timing(calls)
     for growth in found._growth:
         step = found._step(growth)
-        read = [[(place, turn) for place, turn, _ in call.sources] for call in step]
-        # The weight, second of `mm`, is nobody's result.
-        assert read == [[], [(0, 0)], [(0, 1)], [(0, 2), (1, 2)], [(0, 3)], [(0, 4), (1, 1)]]
+        read = [[(place, turn) for place, turn, *_ in call.sources] for call in step]
+        # The weight, second of `mm`, is nobody's result; and nothing is read twice by one call.
+        assert read == [[], [(0, 0)], [(0, 1)], [(0, 2)], [(0, 3)], [(0, 4), (1, 1)]]
         assert [sorted(call.over) for call in step] == [[], [0], [], [2], [3], [1, 4]]
     assert all(turn() > 0 for turn in found.turns())
 
 
-def test_what_is_read_need_not_have_its_shape() -> None:
+def test_what_is_read_need_not_have_its_shape_and_is_read_once() -> None:
     calls = [
         Call("aten::tanh", [given(4, 8)], -1, turn=0),
-        Call("aten::mul", [given(8, 4, strides=(1, 8)), given(8, 4, strides=(1, 8))], -1, turn=1),
+        Call("aten::mul_", [given(8, 4, strides=(1, 8)), given(8, 4)], -1, turn=1),
     ]
     found = timing(calls)
     assert [turn() > 0 for turn in found.turns()] == [True, True]
-    assert [call.sources for call in found._step(found._growth[0])] == [[], [(0, 0, 0), (1, 0, 0)]]
+    other = ((8, 4), (1, 8))
+    assert [call.sources for call in found._step(found._growth[0])] == [[], [(0, 0, 0, other)]]
 
 
 def test_masks_are_half_true_and_no_branch_guesses_them() -> None:
@@ -153,3 +154,13 @@ def test_tensors_of_a_list_are_of_the_type_of_most_others() -> None:
     found = timing([cat, Call("aten::tanh", [given(4, 8, dtype="c10::BFloat16")], -1, turn=1)])
     (parts, _), _ = found._arguments(found.known[0], cat.arguments or [], found._growth[1])
     assert [(str(part.dtype), tuple(part.shape)) for part in parts] == [("torch.bfloat16", (64, 8))] * 2
+
+
+def test_gaps_between_rows_stay() -> None:
+    part = given(4, 16, strides=(128, 1))
+    found = timing([Call("aten::tanh", [part], -1)])
+    (made,), _ = found._arguments(found.known[0], [part], found._growth[1])
+    assert (tuple(made.shape), made.stride()) == ((64, 16), (128, 1))
+    column = given(4, strides=(8,))
+    (made,), _ = found._arguments(found.known[0], [column], found._growth[1])
+    assert (tuple(made.shape), made.stride()) == ((64,), (8,))

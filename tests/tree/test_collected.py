@@ -139,6 +139,32 @@ def test_what_is_known_of_the_collection_is_in_the_file() -> None:
     assert dumps(again) == dumps(made)
 
 
+def test_what_watching_cost_in_several_collections_is_known_of_their_sum() -> None:
+    parts = [
+        tree(program(), watched=Watched(seconds=seconds, distortion=Distortion(ratio, low, high, 20, 20, step_ns=ns)))
+        for seconds, ratio, low, high, ns in (
+            (6.0, 1.2, 1.1, 1.3, 1e6),
+            (3.0, 1.5, 1.4, 1.6, 3e6),
+            (1.0, 1.0, 0.9, 1.1, 2e6),
+        )
+    ]
+    watched = merge(parts).info.watched
+    assert watched is not None
+    assert watched.distortion is not None
+    # Ten seconds of watching are 6 / 1.2 + 3 / 1.5 + 1 / 1 without.
+    assert watched.distortion.ratio == pytest.approx(10 / 8)
+    assert watched.distortion.low < watched.distortion.ratio < watched.distortion.high
+    assert (watched.distortion.on, watched.distortion.step_ns) == (60, pytest.approx(2e6))
+    grouped = merge([merge(parts[:2]), parts[2]]).info.watched
+    assert grouped is not None
+    assert grouped.distortion is not None
+    assert grouped.distortion.ratio == pytest.approx(watched.distortion.ratio)
+    for unknown in (None, Distortion(1.0, 0.0, 2.0, 5, 5)):
+        other = merge([parts[0], tree(program(), watched=Watched(seconds=1.0, distortion=unknown))]).info.watched
+        assert other is not None
+        assert other.distortion is None
+
+
 def test_collections_add_up_and_divide_by_their_steps() -> None:
     watched = Watched(steps_seen=10, steps_watched=5, losses={"truncated": 2})
     both = merge([tree(program(), watched=watched), tree(program(), watched=watched)])

@@ -23,7 +23,7 @@ import msgspec
 
 from lanewise.capture.lazy_torch import torch_part
 from lanewise.measure.signatures import Tensor
-from lanewise.sweep.growth import Growth
+from lanewise.sweep.growth import Growth, Shape
 
 __all__ = ["WHOLE", "Call", "Given", "OperatorTiming", "Order", "Timed", "main"]
 
@@ -122,15 +122,17 @@ class _Made:
     """A call that can be made again and again.
 
     Attributes:
-        operator, arguments, named: what is called with what.
-        sources: places among `arguments` that get what an earlier call made: its turn, and which of several results.
+        operator, arguments, named: what is called with what. growing: places among `arguments` that grow with the batch.
+        sources: places that get what an earlier call made: its turn, which of several results, and the shape and strides
+            to read it with, where those are others.
         read: whether a later call gets what this one makes. over: turns whose results nobody reads after this call.
     """
 
     operator: Any
     arguments: list[Any]
     named: dict[str, Any]
-    sources: list[tuple[int, int, int]] = field(default_factory=list)
+    growing: list[int]
+    sources: list[tuple[int, int, int, Any]] = field(default_factory=list)
     read: bool = False
     over: list[int] = field(default_factory=list)
 
@@ -150,7 +152,6 @@ class OperatorTiming:
         self._growth = [Growth(order.batch, size, frozenset(order.parameters)) for size in order.sizes]
         self._tried: dict[bytes, tuple[Any, list[float]] | None] = {}
         self._buffers: dict[Any, Any] = {}
-        self._parameters = set(order.parameters)
         given = [given for call in order.calls for given in call.arguments or []]
         types = Counter(one.dtype for each in given for one in each.tensors if one.dtype)
         self._usual = types.most_common(1)[0][0] if types else ""
@@ -210,11 +211,14 @@ class OperatorTiming:
 
     def _turn(self, calls: list[_Made]) -> float:
         """Mean seconds of a step, after one that is not timed: what another size left in the caches is gone."""
+        # Processors are slow with the least numbers: few programs have such, what is made here may.
+        self._torch.set_flush_denormal(True)
         _run(calls)
         count, begun = 0, self._now()
         while (took := self._now() - begun) < _TURN_S or count < _TURN_STEPS:
             _run(calls)
             count += 1
+        self._torch.set_flush_denormal(False)
         return took / count
 
     def _step(self, growth: Growth) -> list[_Made]:
@@ -222,8 +226,9 @@ class OperatorTiming:
         places = sorted(self.known, key=lambda place: self._order.calls[place].turn)
         made: list[_Made] = []
         for place in places:
-            args, named = self._arguments(self.known[place], self._order.calls[place].arguments or [], growth)
-            made.append(_Made(self.known[place], args, named))
+            operator, recorded = self.known[place], self._order.calls[place].arguments or []
+            args, named = self._arguments(operator, recorded, growth)
+            made.append(_Made(operator, args, named, self._growing(operator, recorded)))
         self._buffers.clear()
         self._pass_on(made, [self._order.calls[place].kept for place in places])
         return made
@@ -235,38 +240,50 @@ class OperatorTiming:
         Which call reads what is not recorded. What is as large as the last result of that size is taken for it. Of a
         backward call that is so of the first argument, mostly the gradient; the others get what was kept, the last first.
         """
-        last: dict[tuple[Any, int], tuple[int, int]] = {}
-        saved: dict[tuple[Any, int], list[tuple[int, int]]] = {}
+        last: dict[tuple[Any, int], tuple[int, int, Any]] = {}
+        saved: dict[tuple[Any, int], list[tuple[int, int, Any]]] = {}
         reader: dict[int, int] = {}
         for turn, (call, keep) in enumerate(zip(calls, kept, strict=True)):
-            given = [place for place, one in enumerate(call.arguments) if self._is_passed_on(one)]
+            given = [place for place in call.growing if self._is_passed_on(call.arguments[place])]
             for place in given:
-                key = _size(call.arguments[place])
+                one = call.arguments[place]
+                key = _size(one)
                 stack = saved.get(key) if not keep and place != given[0] else None
                 if stack:
                     stack.insert(0, stack.pop())
-                if source := stack[0] if stack else last.get(key):
-                    call.sources.append((place, *source))
-                    reader[source[0]] = turn
+                found = stack[0] if stack else last.get(key)
+                # One result in two places would be read once; and not be written to, where its shape is another.
+                if found and found[:2] not in [source[1:3] for source in call.sources]:
+                    source, part, made = found
+                    same = made.shape == one.shape and made.stride() == one.stride()
+                    call.sources.append((place, source, part, None if same else (one.shape, one.stride())))
+                    reader[source] = turn
             for part, one in enumerate(_results(call.operator(*call.arguments, **call.named))):
                 if self._is_passed_on(one) and one.is_contiguous():
-                    last[_size(one)] = turn, part
+                    last[_size(one)] = turn, part, one
                     if keep:
-                        saved.setdefault(_size(one), []).append((turn, part))
+                        saved.setdefault(_size(one), []).append((turn, part, one))
         for turn, at in reader.items():
             calls[turn].read = True
             calls[at].over.append(turn)
 
     def _is_passed_on(self, value: Any) -> bool:
-        """Parameters are not, nor are indices: one of another tensor may be out of bounds."""
+        """Indices are not, as one of another tensor may be out of bounds; nor is what has gaps."""
         if not isinstance(value, self._torch.Tensor) or not (
             value.is_floating_point() or value.dtype == self._torch.bool
         ):
             return False
-        return not self._is_parameter(tuple(value.shape))
+        reach = sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
+        return reach < value.numel()
 
-    def _is_parameter(self, shape: tuple[int, ...]) -> bool:
-        return shape in self._parameters or shape[::-1] in self._parameters
+    def _growing(self, operator: Any, recorded: list[Given]) -> list[int]:
+        """Places of single tensors that grow with the batch: what does not is a parameter."""
+        shapes = self._shapes(operator, recorded, self._growth[-1])
+        return [
+            place
+            for place, given in enumerate(recorded)
+            if given.tensors and not given.several and shapes[place][0] != given.tensors[0].shape
+        ]
 
     def _operator(self, name: str, arguments: list[Given]) -> Any:
         """The overload that was called, if it has a kernel of its own."""
@@ -286,9 +303,17 @@ class OperatorTiming:
     def _arguments(self, operator: Any, recorded: list[Given], growth: Growth) -> tuple[list[Any], dict[str, Any]]:
         positional: list[Any] = []
         named: dict[str, Any] = {}
-        shapes = _product_shapes(operator, recorded, growth)
+        shapes = self._shapes(operator, recorded, growth)
+        growing = self._growing(operator, recorded)
         for place, argument in enumerate(operator._schema.arguments):
-            value = self._value(argument, recorded, place, growth, shapes.get(place))
+            given = recorded[place]
+            if given.tensors:
+                both = zip(given.tensors, shapes[place], strict=True)
+                constant = not given.several and place not in growing
+                made = [self._tensor(one, shape, (place, at), constant) for at, (one, shape) in enumerate(both)]
+                value = made if given.several else made[0]
+            else:
+                value = self._value(argument, given, growth)
             if argument.kwarg_only:
                 named[argument.name] = value
             else:
@@ -296,15 +321,16 @@ class OperatorTiming:
         self._make_indices(operator, positional)
         return positional, named
 
-    def _value(
-        self, argument: Any, recorded: list[Given], place: int, growth: Growth, shape: tuple[int, ...] | None
-    ) -> Any:
-        given = recorded[place]
-        if given.tensors:
-            beside = [one.shape for other in recorded for one in other.tensors]
-            shapes = [shape or growth.argument(argument.name, one.shape, beside) for one in given.tensors]
-            made = [self._tensor(*each, (place, at)) for at, each in enumerate(zip(given.tensors, shapes, strict=True))]
-            return made if given.several else made[0]
+    def _shapes(self, operator: Any, recorded: list[Given], growth: Growth) -> list[list[Shape]]:
+        """Of the tensors of each argument, at another batch size."""
+        products = _product_shapes(operator, recorded, growth)
+        beside = [one.shape for other in recorded for one in other.tensors]
+        return [
+            [products.get(place) or growth.argument(argument.name, one.shape, beside) for one in given.tensors]
+            for place, (argument, given) in enumerate(zip(operator._schema.arguments, recorded, strict=True))
+        ]
+
+    def _value(self, argument: Any, given: Given, growth: Growth) -> Any:
         if "Tensor" in str(argument.type):
             return None
         if argument.name == "device":
@@ -323,7 +349,7 @@ class OperatorTiming:
             return argument.default_value
         return value
 
-    def _tensor(self, recorded: Tensor, shape: tuple[int, ...], place: tuple[int, int]) -> Any:
+    def _tensor(self, recorded: Tensor, shape: Shape, place: tuple[int, int], constant: bool) -> Any:
         torch = self._torch
         name = recorded.dtype or self._usual  # of the tensors of a list no type is recorded
         if name not in _DTYPES:
@@ -332,22 +358,30 @@ class OperatorTiming:
         strides = recorded.strides if recorded.strides and len(recorded.strides) == len(shape) else None
         order = sorted(range(len(shape)), key=lambda at: -strides[at]) if strides else list(range(len(shape)))
         stored = [1 if strides and strides[at] == 0 and shape[at] > 1 else shape[at] for at in order]
-        key = (dtype, tuple(stored), place)
-        if key in self._buffers:
-            made = self._buffers[key]
-        elif dtype.is_floating_point and len(shape) > 1 and self._is_parameter(recorded.shape):
-            # What a layer makes is about as large as what it gets, as in a network.
-            made = torch.randn(stored, device=self._order.device).mul_(math.prod(shape) ** -0.25).to(dtype)
-        elif dtype.is_floating_point:
-            made = torch.rand(stored, device=self._order.device).add_(0.5).to(dtype)
-        elif dtype == torch.bool:
-            # Half of each, at random: what is all the same is guessed right by every branch of a processor.
-            made = torch.rand(stored, device=self._order.device) < 0.5
-        else:
-            made = torch.zeros(stored, dtype=dtype, device=self._order.device)
-        # Calls of one step pass memory on: tensors of its own for each would be more than a cache holds.
-        self._buffers[key] = made
+        gaps = _gaps(recorded.shape, strides, order) if strides else [1] * len(shape)
+        key = (dtype, tuple(stored), tuple(gaps), place)
+        if key not in self._buffers:
+            # Calls of one step pass memory on: tensors of its own for each would be more than a cache holds.
+            room = [size * gap for size, gap in zip(stored, [1, *gaps], strict=False)] + gaps[-1:]
+            self._buffers[key] = self._filled(room, dtype, constant)
+        made = self._buffers[key]
+        if stored:
+            made = made.select(-1, 0)
+        for at, size in enumerate(stored):
+            made = made.narrow(at, 0, size)
         return made.permute([order.index(at) for at in range(len(shape))]).expand(shape)
+
+    def _filled(self, room: list[int], dtype: Any, constant: bool) -> Any:
+        torch, device = self._torch, self._order.device
+        if dtype == torch.bool:
+            # Half of each, at random: what is all the same is guessed right by every branch of a processor.
+            return torch.rand(room, device=device) < 0.5
+        if not dtype.is_floating_point:
+            return torch.zeros(room, dtype=dtype, device=device)
+        if constant and len(room) > 2:
+            # What a layer makes is about as large as what it gets, as in a network.
+            return torch.randn(room, device=device).mul_(math.prod(room) ** -0.25).to(dtype)
+        return torch.rand(room, device=device).add_(0.5).to(dtype)
 
     def _make_indices(self, operator: Any, args: list[Any]) -> None:
         """Indices that point to different rows: all of them at one would be quicker than any program's."""
@@ -366,7 +400,6 @@ class OperatorTiming:
 def _set_up(torch: Any, threads: int) -> None:
     """Make this process, which does nothing else, one to time in; of no threads torch chooses how many."""
     _keep_memory()
-    torch.set_flush_denormal(True)  # processors are slow with them: no network has such numbers, what is made here may
     if threads:
         torch.set_num_threads(threads)
 
@@ -390,14 +423,26 @@ def _run(calls: list[_Made]) -> None:
     """One step."""
     made: dict[int, Sequence[Any]] = {}
     for turn, call in enumerate(calls):
-        arguments = list(call.arguments)
-        for place, source, part in call.sources:
-            arguments[place] = made[source][part].as_strided(arguments[place].shape, arguments[place].stride())
+        arguments = call.arguments
+        if call.sources:
+            arguments = list(arguments)
+            for place, source, part, other in call.sources:
+                one = made[source][part]
+                arguments[place] = one if other is None else one.as_strided(*other)
         result = call.operator(*arguments, **call.named)
         if call.read:
             made[turn] = _results(result)
         for source in call.over:
             del made[source]
+
+
+def _gaps(shape: Shape, strides: Shape, order: Sequence[int]) -> list[int]:
+    """How many times as far as need be each dimension's items are from each other, in an order from outer to inner."""
+    found: list[int] = []
+    for at, inner in zip(order, [*order[1:], None], strict=True):
+        dense = 1 if inner is None else strides[inner] * shape[inner]
+        found.append(strides[at] // dense if dense and strides[at] % dense == 0 and strides[at] else 1)
+    return found
 
 
 def _size(tensor: Any) -> tuple[Any, int]:

@@ -28,6 +28,8 @@ __all__ = ["Predicted", "alone", "order_of", "predicted_sizes", "timed_share"]
 
 _MAIN = "import sys; sys.path[:] = {search!r}; from lanewise.sweep.operator_timing import main; main()"
 _ATTEMPTS, _LIMIT_S = 5, 300.0
+_LEAST = 0.1
+"""No kernel becomes shorter than this share of what it took, however the clock trembled."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,17 @@ def _grown(facts: Facts, step: FirstStep, found: dict[int, list[float]], place: 
     every = facts.steady_events(np.flatnonzero(np.isin(trace.name, np.unique(trace.name[step.events]))))
     _, group = facts.signatures.groups(every)
     group_of = dict(zip(every.tolist(), group.tolist(), strict=True))
-    ratio = {group_of[int(step.events[call])]: seconds[place] / seconds[0] for call, seconds in found.items()}
-    ratio |= {group_of[int(step.events[call])]: 1.0 for call in step.skip}
+    more = {group_of[int(step.events[call])]: seconds[place] - seconds[0] for call, seconds in found.items()}
+    more |= {group_of[int(step.events[call])]: 0.0 for call in step.skip}
+    calls: dict[int, tuple[int, list[int]]] = {}
     for event, launch in zip(events.tolist(), trace.links.launch.tolist(), strict=True):
         at = int(parent[launch]) if launch >= 0 else -1
-        while at >= 0:
-            if (known := ratio.get(group_of.get(at, -1))) is not None:
-                by[event] = known
-                break
+        while at >= 0 and group_of.get(at, -1) not in more:
             at = int(parent[at])
+        if at >= 0:
+            calls.setdefault(at, (group_of[at], []))[1].append(event)
+    # By so much more as was timed, and not by so many times: a graph's time for a small call is mostly between its kernels.
+    took = trace.end - trace.start
+    for group, work in calls.values():
+        by[work] = max(_LEAST, 1.0 + more[group] * 1e9 / max(1, int(took[work].sum())))
     return scale(events, by[events])

@@ -77,6 +77,17 @@ def test_a_place_that_goes_beyond_what_the_machine_does_to_others_is_still_named
     assert found.path[-2:] == NAMED
 
 
+@pytest.mark.parametrize(("more", "named"), [(1.15, False), (1.3, True)])
+def test_what_the_step_does_not_feel_is_not_said(more: float, named: bool) -> None:
+    random = np.random.default_rng(10)
+    times = NOISES["quiet"](random, BEGIN + 400, 50)
+    times[BEGIN:, PLACE] *= more
+    share = shares(random)
+    share[PLACE] = 0.022 * share.sum()
+    found = followed(Program(), times * share)
+    assert [one.path[-2:] for one in found] == [NAMED] * named
+
+
 def test_what_a_place_waited_for_a_processor_is_not_its_own() -> None:
     random = np.random.default_rng(9)
     times = NOISES["quiet"](random, BEGIN + 400, 50) * shares(random)

@@ -48,6 +48,10 @@ main(sys.argv[1])
 _PATIENCE_S = 60.0
 """The first rank waits so long for the others to end."""
 
+_PATIENCE_AFTER_ERROR_S = 3.0
+"""And so long after an exception of its own: they may wait for it in a collective, and the launcher ends them only once
+this process has ended."""
+
 _HURRIED_S = 20.0
 """What the report of a job may take once the launcher wants its rank to end."""
 
@@ -162,7 +166,9 @@ class Afterwards:
                 self._log(f"next: lanewise ranks {shlex.quote(os.path.dirname(self._recording.shown) or '.')}")
             return
         with HeldSignal(signal.SIGTERM) as held:
-            others, lost = roll.wait(_PATIENCE_S, self._log, lambda: held.asked)
+            failed = how_it_ended() == "exception"
+            patience_s = _PATIENCE_AFTER_ERROR_S if failed else _PATIENCE_S
+            others, lost = roll.wait(patience_s, self._log, lambda: held.asked)
             roll.close()
             traces = [str(path) for path in ([mine] if mine is not None else []) + others]
             if len(traces) > 1:

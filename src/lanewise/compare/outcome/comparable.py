@@ -47,14 +47,17 @@ def incomparable(a: Arm, b: Arm, environment: Sequence[EnvironmentDifference]) -
 def warnings(a: Arm, b: Arm, environment: Sequence[EnvironmentDifference]) -> list[str]:
     """What the reader must know before believing the numbers, in sentences."""
     found: list[str] = []
+    watched = all(arm.typical.partial and arm.typical.tree is not None for arm in (a, b))
+    recorder = "watching" if watched else "the profiler"
     if a.unprofiled != b.unprofiled:
         which = a.label if a.unprofiled else b.label
         found.append(
-            f"Only {which} has a step time without the profiler: both sides are compared as recorded, which "
+            f"Only {which} has a step time without {recorder}: both sides are compared as recorded, which "
             "inflates host time."
         )
     elif not a.unprofiled:
-        found.append("Step times are as recorded: the profiler inflates host time (--step-time gives the real ones).")
+        why = "by how much was not measured well enough" if watched else "--step-time gives the real ones"
+        found.append(f"Step times are as recorded: {recorder} inflates host time ({why}).")
     for arm in (a, b):
         run = arm.typical
         if run.partial:

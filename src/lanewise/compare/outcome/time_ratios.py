@@ -131,8 +131,10 @@ def to_ratio(
         tests: number of tests that its p value is adjusted for.
         several: runs per side that a single run per side would have to become, 0 if that is not what is missing.
     """
-    unit = "runs" if min(len(a), len(b)) > 1 else "steps"
-    counts = (len(a), len(b)) if unit == "runs" else (len(a[0]) if a else 0, len(b[0]) if b else 0)
+    # A round with one sample stands for a run, whose steps are not known.
+    each = min(len(a), len(b)) > 1 or all(len(steps) == 1 for steps in (*a, *b))
+    unit = "runs" if each else "steps"
+    counts = (len(a), len(b)) if each else (sum(map(len, a)), sum(map(len, b)))
     verdict = judge(found, within=within)
     further = 0
     if verdict == "not enough samples":

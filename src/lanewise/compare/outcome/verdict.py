@@ -285,8 +285,11 @@ def step_sentence(step: Ratio) -> str:
     if low is not None and high is not None:
         interval += f", 95 % interval {low:.3g} to {high:.3g}"
     basis = f"{step.a_count} and {step.b_count} {step.unit}"
-    if step.low is None:
-        basis = "one value per side" if step.a_count == step.b_count == 1 else f"only {basis}"
+    if step.a_count == step.b_count == 1:
+        # An interval of single values rests on how much such runs differ on our hosts.
+        basis = "one value per side" + (", and the spread to expect between runs" if step.low is not None else "")
+    elif step.low is None:
+        basis = f"only {basis}"
     text = f"Step time: {step.verdict} ({interval}; {basis}"
     if step.mde is not None:
         text += f"; differences of {format_quantity('share', step.mde)} or more would show"

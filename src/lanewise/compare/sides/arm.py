@@ -100,7 +100,8 @@ class Arm:
         total = sum(self.classes.values())
         host = self.classes.get("host", 0.0) / total if total else 1.0
         known = host * _HOST_NOISE + (1 - host) * _DEVICE_NOISE
-        return max(known, log_spread(self.step_rounds(unprofiled=self.unprofiled)))
+        steps = log_spread(self.step_rounds(unprofiled=self.unprofiled))
+        return max(known, steps, *(run.spread for run in self.runs))
 
     @property
     def device_between(self) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from lanewise.compare.sides.arm import Arm
 from lanewise.compare.sides.run import Run
 from lanewise.compare.sides.step_work import Work
+from lanewise.compare.statistics import log_spread
 from lanewise.diagnose.of_tree.ranked_contexts import diagnose_tree
 from lanewise.diagnose.of_tree.tree_facts import Contexts
 from lanewise.tree.fleet import as_runs, collected, merge_fleet, trees_below
@@ -51,9 +52,10 @@ def _run(whole: Tree, name: str) -> Run:
         steps=tree.info.step_count,
         steady=steps if contexts.marked else 0,
         step_ns=step.ns if step else 0.0,
-        unprofiled=step is not None and tree.info.watched is not None,
+        unprofiled=step is not None and contexts.unwatched,
         samples=nothing,
         sample_ns=np.array([step.recorded], dtype=np.int64) if step else nothing,
+        spread=_spread(tree),
         classes={name: part * step.ns for name, part in contexts.shares.items()} if step else {},
         regime=contexts.regime,
         busy_share=1.0 - contexts.shares.get("host", 1.0) if step else 0.0,
@@ -67,3 +69,9 @@ def _run(whole: Tree, name: str) -> Run:
         partial=True,
         tree=tree,
     )
+
+
+def _spread(tree: Tree) -> float:
+    """How far stretches of the run differ in time per step, as the standard deviation of the log; 0 if unknown."""
+    history = tree.info.watched.history if tree.info.watched is not None else ()
+    return log_spread([np.array([one.ns / one.steps for one in history if one.steps > 0 and one.ns > 0])])

@@ -58,6 +58,7 @@ class Run:
         step_ns: step time, without the profiler if `unprofiled`; ns.
         samples: step times of which `step_ns` is the median, ns; empty where only the median is known.
         sample_ns: recorded periods of the steady steps, ns, shape (steady,).
+        spread: of the steps, where single ones are not known, as the standard deviation of the log; 0 if unknown.
         classes: ns per class of time (`measure.idle.CLASSES`), summing to the step; empty without device work.
         regime: key of `measure.regime.REGIMES`. busy_share: of the step.
         host_scale: host time without the profiler over host time as recorded.
@@ -96,6 +97,7 @@ class Run:
     trains: bool = False
     partial: bool = False
     tree: Tree | None = None
+    spread: float = 0.0
 
     @property
     def device_ns(self) -> float:

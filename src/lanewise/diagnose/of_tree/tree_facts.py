@@ -24,13 +24,12 @@ from lanewise.tree.forest import climb, nearest_marked, subtree_sums
 from lanewise.tree.model import NodeKind, Phase, Tree
 from lanewise.tree.views import user_frames
 from lanewise.tree.watching.start_up import with_start_up
+from lanewise.tree.watching.watched import Distortion
 
 __all__ = ["Contexts", "StepOf"]
 
 
 _MAIN = "main thread"
-_UNTOLD_SPREAD = 0.2
-"""A 95 % interval around 1 that is wider than this says nothing of what watching costs."""
 
 
 class StepOf(NamedTuple):
@@ -64,14 +63,20 @@ class Contexts:
 
     @cached_property
     def _ratio(self) -> tuple[float, float, float]:
-        """What watching multiplies host times with, and the interval of that."""
-        watched = self.tree.info.watched
-        found = watched.distortion if watched is not None else None
+        """What watching multiplies host times with, and the interval of that; where that is wide, what is certain of it."""
+        found = self._distortion
         if found is None or not 0 < found.low <= found.high:
             return 1.0, 1.0, 1.0
-        if found.low <= 1 <= found.high and found.high - found.low > _UNTOLD_SPREAD:
-            return 1.0, 1.0, max(1.0, found.high)
-        return max(1.0, found.ratio), max(1.0, found.low), max(1.0, found.high)
+        return max(1.0, found.ratio if found.telling else found.low), max(1.0, found.low), max(1.0, found.high)
+
+    @property
+    def _distortion(self) -> Distortion | None:
+        return self.tree.info.watched.distortion if self.tree.info.watched is not None else None
+
+    @property
+    def unwatched(self) -> bool:
+        """Whether it is known how long a step takes without watching."""
+        return self._distortion is not None and self._distortion.telling
 
     @property
     def slowed(self) -> float:

@@ -243,6 +243,9 @@ def _apart(job: Job, together: Matched) -> list[TextBlock]:
 
 def _doubts(job: Job, together: Matched) -> list[TextBlock]:
     said: list[TextBlock] = []
+    for note in sorted({note for one in job.ranks for note in one.notes}):
+        names = [one.file for one in job.ranks if note in one.notes]
+        said.append(TextBlock(f"{{names}}: the file {note}.", {"names": text(_listed(names))}))
     exchanged = sum(len(one.communications) for one in job.ranks)
     if together.unmatched > _FEW_IN_COMMON * exchanged:
         nothing = together.unmatched == exchanged

@@ -19,12 +19,17 @@ from lanewise.measure.distributed.ranks import rank_of, world_in
 from lanewise.replay.simulate import simulate
 from lanewise.replay.undistort import TYPICAL
 from lanewise.trace.metadata import Recorded, from_metadata
+from lanewise.trace.reading_losses import Reading
 
 __all__ = ["ContextTime", "RankSummary", "summarise", "with_shared"]
 
 
 _AHEAD = ("device", "mean")
 """Methods by which a step is timed where the host runs ahead (`StepTimes`)."""
+
+
+_MANY_LOST = 0.01
+"""From this share on, rows that could not be read make totals too low."""
 
 
 class ContextTime(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -78,7 +83,7 @@ class RankSummary(msgspec.Struct, frozen=True):
         alone_ns: the step without profiler if no collective took any time: what this rank needs by itself.
         contexts: its own work.
         communications: what it exchanged with others, as recorded.
-        notes: what is wrong with the trace, in sentences.
+        notes: what is wrong with the file, as what follows "the file".
     """
 
     rank: int
@@ -157,8 +162,17 @@ def summarise(core: Core) -> RankSummary:
         began_ns=trace.base_ns + int(trace.steps.start[0]) if trace.base_ns else 0,
         own_timed_ns=own_timed,
         behind_ns=behind,
+        notes=_notes(core.trace.reading),
         ahead=recorded is not None and recorded.unprofiled is not None and recorded.unprofiled.method in _AHEAD,
     )
+
+
+def _notes(reading: Reading) -> list[str]:
+    if reading.truncated:
+        return ["is cut off, and its last steps are missing"]
+    if reading.rows_lost > _MANY_LOST * (reading.rows + reading.rows_lost):
+        return ["has rows that cannot be read, and what it does seems too short"]
+    return []
 
 
 def _timed(recorded: Recorded | None) -> tuple[list[float], list[float]]:

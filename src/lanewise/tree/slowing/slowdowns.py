@@ -4,7 +4,8 @@ Costs of contexts come as sums over a block. What the machine's speed does to ea
 first (`machine_speed`). Then every place that matters, with what it calls and by itself, is a series of its own
 (`sequential`). A machine that is busier than in the reference, in a new way, makes no two places slower by the same:
 what is certain to have gone up is only said if it stands out from what the other places have done meanwhile, beyond
-what they always differ by. What explains a change is looked for below the place that it is seen at.
+what they always differ by, and if the step feels it. What explains a change is looked for below the place that it is
+seen at.
 """
 
 from __future__ import annotations
@@ -47,8 +48,11 @@ _FOLLOWS = 1.25
 _INTERRUPTED = 1.15
 """A block in which interruptions are so much more of the time than they were in the reference says nothing."""
 _RECENT = 32
-_STANDS_OUT = 6.0
+_STANDS_OUT = 7.0
 """Times the spread of the other places' changes, beyond that of the reference, that a place must have changed by."""
+_NOTICED = 0.004
+"""Of the step: a place that takes so much longer, or less, is not worth an alert. Places of some microseconds move by that
+much, and stay there, where nothing has changed but what else is in the caches and where memory lies."""
 _SPAN = 16
 """Blocks over which places' changes are taken, in the reference."""
 _LOOK_AGAIN = 4
@@ -275,7 +279,8 @@ class _Series:
         return sorted(found.values(), key=lambda one: one.before - one.after)
 
     def _stands_out(self, row: int, blocks: np.ndarray) -> bool:
-        """Whether a series has gone up by clearly more than the places outside of it, in some blocks and in both halves."""
+        """Whether a series has gone up by clearly more than the places outside of it, in some blocks and in both halves,
+        and by a part of the step that matters."""
         node, alone = int(self._node[row]), bool(self._alone[row])
         inside = self._forest.inside(node)[self._steady] if not alone else self._steady == node
         others = ~inside if int((~inside).sum()) >= FEW else np.ones(len(inside), dtype=bool)
@@ -288,8 +293,11 @@ class _Series:
 
         by, spread = beyond(blocks)
         new = math.sqrt(max(0.0, spread**2 - self._usually_apart**2))
-        return by > max(LEAST, _STANDS_OUT * new) and all(
-            beyond(half)[0] > LEAST / 2 for half in np.array_split(blocks, 2)
+        of_step = by * float(self._reference[row]) / float(self._own.sum())
+        return (
+            by > max(LEAST, _STANDS_OUT * new)
+            and of_step > _NOTICED
+            and all(beyond(half)[0] > LEAST / 2 for half in np.array_split(blocks, 2))
         )
 
     def _explaining(self, node: int, whole: np.ndarray, own: np.ndarray) -> tuple[int, bool, bool]:

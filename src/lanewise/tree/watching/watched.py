@@ -30,6 +30,21 @@ class Distortion:
     step_ns: float = 0.0
     notice_ns: float = 0.0
 
+    @property
+    def noisy(self) -> bool:
+        """Whether the interval says nothing: wide, and around 1."""
+        return self.low <= 1 <= self.high and self.high - self.low > _NOISY
+
+    @property
+    def telling(self) -> bool:
+        """Whether the interval supports a single number."""
+        return 0 < self.low <= self.high <= _RANGE * self.low and not self.noisy
+
+
+_NOISY = 0.2
+_RANGE = 1.5
+"""From this ratio of its ends on an interval supports no single number."""
+
 
 @dataclass(frozen=True)
 class Watched:
@@ -91,6 +106,31 @@ def _mean_error(parts: Sequence[Watched]) -> float:
     return round(sum(square**2 for square in squares) ** 0.5, 5)
 
 
+def _joined_distortion(parts: Sequence[Watched]) -> Distortion | None:
+    """Of several collections: all that was watched over what it takes without. None unless all have measured it.
+
+    The ends of the interval are those of all at once: what makes watching dear is often the same for all.
+    """
+    found = [part.distortion for part in parts if part.distortion is not None and part.distortion.low > 0]
+    seconds = [part.seconds for part in parts]
+    if len(parts) == 1 or len(found) < len(parts) or not sum(seconds) > 0:
+        return parts[0].distortion if len(parts) == 1 else None
+
+    def over(ratios: Sequence[float]) -> float:
+        return sum(seconds) / sum(took / ratio for took, ratio in zip(seconds, ratios, strict=True))
+
+    on, off = sum(one.on for one in found), sum(one.off for one in found)
+    return Distortion(
+        ratio=over([one.ratio for one in found]),
+        low=over([one.low for one in found]),
+        high=over([one.high for one in found]),
+        on=on,
+        off=off,
+        step_ns=sum(one.off * one.step_ns for one in found) / max(1, off),
+        notice_ns=sum(one.off * one.notice_ns for one in found) / max(1, off),
+    )
+
+
 _MOST_SLOWDOWNS = 64
 """Of several collections together: a sum is as small as one of them."""
 
@@ -118,7 +158,7 @@ def joined(parts: Sequence[Watched | None]) -> Watched | None:
         joules=sum(part.joules for part in known),
         joule_steps=sum(part.joule_steps for part in known),
         joule_seconds=sum(part.joule_seconds for part in known),
-        distortion=known[0].distortion if len(known) == 1 else None,
+        distortion=_joined_distortion(known),
         # Independent samples: what each is off by adds up as squares do.
         sampling_error=_mean_error(known),
         slowdowns=tuple(found for part in known for found in part.slowdowns)[:_MOST_SLOWDOWNS],

@@ -26,11 +26,6 @@ _LOSSES = {
     "records_dropped": "device records that the driver dropped",
 }
 
-_NOISY = 0.2
-"""Width of an interval around 1 that says nothing."""
-_RANGE = 1.5
-"""From this ratio of its ends on an interval supports no single number."""
-
 _NOTICED = 0.02
 """Share of a step from which noticing it is worth a word."""
 
@@ -62,9 +57,9 @@ def cost_lines(watched: Watched) -> list[str]:
     ratio = f"{found.ratio:.3f}x the time of {other}"
     interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, {found.on} and {found.off} steps of this run"
     lines: list[str] = []
-    if found.low <= 1 <= found.high and found.high - found.low > _NOISY:
+    if found.noisy:
         lines.append(f"steps differ too much to tell what watching costs ({interval})")
-    elif found.high > _RANGE * found.low:
+    elif not found.telling:
         lines.append(f"a watched step takes {found.low:.2f}x to {found.high:.2f}x the time of {other} ({interval})")
     else:
         lines.append(f"a watched step takes {ratio} ({interval})")

@@ -73,7 +73,8 @@ def read_ranks(
     """
     names, passed = traces_of(sources)
     if len(names) < 2:
-        raise UsageError("ranks are compared with each other: give the traces of two or more, or their folder")
+        none = f"; {' and '.join(passed[:3])} hold{'s' * (len(passed) == 1)} none" if passed else ""
+        raise UsageError(f"ranks are compared with each other: give the traces of two or more, or their folder{none}")
     found: list[tuple[str, RankSummary]] = []
     unreadable: list[tuple[str, str]] = []
     contexts: dict[Context, Context] = {}
