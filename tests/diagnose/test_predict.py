@@ -162,7 +162,7 @@ def test_all_is_what_the_report_says() -> None:
         assert one.now.step_us == report.regime.step_us
         assert one.now.regime == report.regime.name
         assert one.recorded_us == report.regime.recorded_step_us
-        assert one.predicted.step_us == pytest.approx(min(f.leaves_us_per_step for f in said.values()))
+        assert one.predicted.step_us == pytest.approx(min(f.leaves_us_per_step for f in said.values()), abs=0.01)
 
 
 def test_lines_functions_and_modules_come_with_their_backward() -> None:

@@ -134,6 +134,17 @@ def test_recorded_rows_are_taken_off_the_host_and_nothing_off_the_device() -> No
     )
 
 
+def test_the_end_of_a_step_is_mostly_the_profilers() -> None:
+    def left_us(end: float) -> float:
+        b = TraceBuilder()
+        for _ in range(6):
+            with b.step(head=0, tail=end), b.op("aten::add", head=100):
+                b.launch("add", call=5, duration=1)
+        return simulate(undistort(Facts(b.build()).graph)).step_ns / 1e3
+
+    assert left_us(18) - left_us(2) < 0.25 * 16
+
+
 def test_a_slow_step_among_quick_ones_does_not_count() -> None:
     def program(slow: float) -> Trace:
         b = TraceBuilder()
@@ -181,6 +192,31 @@ def test_operators_that_go_leave_the_code_between_them() -> None:
     gone = (simulate(graph).step_ns - simulate(apply(graph, remove(facts, operators(facts)))).step_ns) / 1e3
     # 20 us of Python before each may be its call; half of it and of the operator is the cost of recording.
     assert 4 * 10 < gone < 4 * (10 + 15)
+
+
+def paused(us: float, *, cold: float) -> Facts:
+    """Steps of six operators behind a pause, of which the first two take `cold` us more."""
+    b = TraceBuilder()
+    for _ in range(4):
+        with b.step(head=0, tail=0):
+            b.wait(us)
+            for number in range(6):
+                with b.op("aten::add", head=20 + (cold if number < 2 else 0), tail=0):
+                    b.launch("add", call=5, duration=1)
+    return Facts(b.build())
+
+
+def without_pauses_us(facts: Facts, us: float) -> float:
+    start = facts.trace.steps.start
+    return step_us(facts, cut(start, start + round(us * 1e3)))
+
+
+def test_code_behind_a_long_pause_is_no_longer_cold_when_that_goes() -> None:
+    assert without_pauses_us(paused(2_000, cold=200), 2_000) == pytest.approx(6 * 25, rel=0.05)
+    # What follows a short one is slow for a reason of its own.
+    assert without_pauses_us(paused(100, cold=200), 100) == pytest.approx(6 * 25 + 400, rel=0.05)
+    # And where the pause stays, the code behind it stays as it is.
+    assert step_us(paused(2_000, cold=200)) == pytest.approx(2_000 + 6 * 25 + 400, rel=0.05)
 
 
 def test_what_was_timed_is_the_step() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from lanewise.replay.change import Change
+from lanewise.replay.cold_code import warm
 from lanewise.replay.graph import StepGraph
 from lanewise.trace.intervals import Union, covered, intersect, merge, subtract, union
 from lanewise.trace.schema import Kind
@@ -39,7 +40,9 @@ def apply(graph: StepGraph, change: Change) -> StepGraph:
     left = idle.left()
     unwaited = host & _is_one_of(graph.event, change.unwaited)
     own = np.where(silent, 0.0, np.where(unwaited, np.minimum(graph.own, _CALL_NS), graph.own))
-    gap[host] = ((np.maximum(gap - graph.own, 0.0) * left + own) * change.host_share)[host]
+    gap[host] = (np.maximum(gap - graph.own, 0.0) * left)[host]
+    gap = warm(graph, gap, own)
+    gap[host] = ((gap + own) * change.host_share)[host]
     quiet = silent | unwaited
     dependency[quiet & host] = -1
 

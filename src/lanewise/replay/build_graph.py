@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.replay.device_order import NEVER, DeviceOrder
 from lanewise.replay.graph import StepGraph
+from lanewise.replay.inferred.device_order import NEVER, DeviceOrder
+from lanewise.replay.inferred.stream_waits import stream_waits
 from lanewise.replay.lines import Lines
 from lanewise.replay.points import Points
 from lanewise.replay.steady_run import SteadyRun
-from lanewise.replay.stream_waits import stream_waits
 from lanewise.trace.intervals import covered
 
 if TYPE_CHECKING:

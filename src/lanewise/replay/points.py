@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.replay.waits import Waits
+from lanewise.replay.inferred.waits import Waits
 from lanewise.trace.intervals import merge, union
 from lanewise.trace.schema import Kind
 

@@ -48,7 +48,7 @@ _CLOCKS, USUAL_CLOCKS = 1.3, 1.1
 _REACHED, _TRIES = 1e-7, 40
 # What a launch takes that loads its kernel: so long, and so many times as long as in other steps.
 _LOADS_NS, _LOADS_RATIO = 1_000_000.0, 10.0
-# Of a stretch full of Python frames at least this share is left.
+# Of a stretch full of Python frames, or that ends a step, at least this share is left.
 LEFT_OF_FRAMES = 0.15
 
 
@@ -59,7 +59,7 @@ class Costs:
     Attributes:
         operator, call, frame: per recorded row: operators, API calls, Python frames.
         step: per step, besides what lies between the steps.
-        left: share of a stretch that is left at least.
+        left: share of a stretch that is left at least; less at the end of a step, as the profiler's `step()` begins there.
         latency: share of the time from launch to start on an idle device, and of the return from a wait, that is left.
         spread: the host's work without the profiler lies within this factor of what is computed in 80 % of recordings.
     """
@@ -92,8 +92,9 @@ def undistort(graph: StepGraph, costs: Costs = COSTS, *, unusual: np.ndarray | N
     # A frame's row is nearly all that a small Python function costs while it is recorded; an operator does more.
     work = np.where(host, np.maximum(work - graph.rows[:, 2] * costs.frame, LEFT_OF_FRAMES * work), work)
     price = graph.rows[:, 0] * costs.operator + graph.rows[:, 1] * costs.call
-    price = price + np.where(host & (graph.event < 0), costs.step, 0.0)
-    work = np.maximum(work - price, costs.left * work)
+    ends_step = host & (graph.event < 0)
+    price = price + np.where(ends_step, costs.step, 0.0)
+    work = np.maximum(work - price, np.where(ends_step, LEFT_OF_FRAMES, costs.left) * work)
     gap = np.where(host, unrecorded + work, graph.gap)
     rows_left = np.where(host, work / np.maximum(recorded, 1.0), 1.0)
     # A lag behind a launch or a wait is the driver's work and the device's; one behind another stream is the device's.

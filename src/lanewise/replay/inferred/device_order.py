@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.replay.waits import CLOCK, LATENCY, LONG
+from lanewise.replay.inferred.waits import CLOCK, LATENCY, LONG
 
 if TYPE_CHECKING:
     from lanewise.replay.steady_run import SteadyRun

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lanewise.replay.waits import CLOCK
+from lanewise.replay.inferred.waits import CLOCK
 from lanewise.trace.groups import mask_of
 from lanewise.trace.schema import Kind
 
 if TYPE_CHECKING:
-    from lanewise.replay.device_order import DeviceOrder
+    from lanewise.replay.inferred.device_order import DeviceOrder
     from lanewise.trace.model import Trace
 
 __all__ = ["stream_waits"]
