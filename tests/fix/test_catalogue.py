@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -86,6 +87,33 @@ def test_what_a_program_on_a_card_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {name for name, one in found.items() if one.alternative} == {
         "cuda-graph", "compile", "compile-reduce-overhead", "compile-max-autotune",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("counts", "half", "rewritten"),
+    [
+        ({"addmm": 2}, False, True),
+        ({"convolution": 1}, False, True),
+        ({"addmm": 2}, True, False),
+        ({"_scaled_dot_product_flash_attention": 1}, True, True),
+        ({"add": 9}, False, False),
+    ],
+)
+def test_the_compilers_graph_is_rewritten_where_the_rewrites_have_something_to_look_at(
+    monkeypatch: pytest.MonkeyPatch, counts: dict[str, int], half: bool, rewritten: bool
+) -> None:
+    model, x = nn.Linear(8, 8).eval().requires_grad_(False), torch.randn(4, 8)
+    subject = make_subject(*((model.half(), x.half()) if half else (model, x)))
+    subject.device = SimpleNamespace(type="cuda", index=0)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(multi_processor_count=132))
+    monkeypatch.setattr(fused.importlib.util, "find_spec", lambda name: None if name == "liger_kernel" else object())
+    found = {candidate.name: candidate for candidate in catalogue(subject, WorkList(counts=Counter(counts)))}
+    assert ("compile-rewritten" in found, "compile-rewritten-cuda-graph" in found) == (rewritten, rewritten)
+    assert {name for name, one in found.items() if one.owed} == {"compile", "compile-cuda-graph"}
+    if rewritten:
+        single = WorkList(counts=Counter(counts), operators=1)
+        assert bound_of(found["compile-rewritten"], single) == float("inf"), "it replaces single operators, too"
 
 
 @pytest.mark.parametrize(("rows", "pays"), [(32, False), (4096, False), (8192, True), (65536, True)])

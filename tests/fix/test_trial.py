@@ -293,10 +293,11 @@ def test_in_a_short_time_the_likeliest_is_tried_first() -> None:
     fused, layout = replace(candidate("fused"), family="optimizer"), replace(candidate("layout"), family="layout")
     compiler = replace(candidate("compile"), compiles=True, alternative=True)
     after = replace(candidate("compile-cuda-graph"), follows="compile")
-    every = [fused, layout, candidate("threads"), compiler, after]
+    rewritten = replace(candidate("compile-rewritten"), compiles=True, replaces=True)
+    every = [fused, layout, candidate("threads"), compiler, after, rewritten]
     assert likeliest_first(every, 80.0) == every
     short = [one.name for one in likeliest_first(every, 20.0)]
-    assert short == ["fused", "compile", "compile-cuda-graph", "layout", "threads"]
+    assert short == ["fused", "compile", "compile-cuda-graph", "compile-rewritten", "layout", "threads"]
 
 
 def test_with_time_for_one_compilation_its_graph_comes_first() -> None:

@@ -63,7 +63,7 @@ def candidates(subject: Subject, work: WorkList) -> list[Candidate]:
                 predictions=(compiled_regions(), fewer_operators()),
                 compiles=True,
                 engine=True,
-                alternative=True,
+                alternative=mode != _REWRITTEN,
                 hopeless=hopeless,
                 owed=mode == "default",
                 again=_SAME_KERNELS if mode in (_REWRITTEN, "reduce-overhead") else 1.0,

@@ -66,7 +66,9 @@ def likeliest_first(candidates: Sequence[Candidate], left: float) -> list[Candid
         return list(candidates)
 
     def rank(one: Candidate) -> int:
-        return 0 if one.family in ("program", "optimizer") else 1 if one.alternative or one.follows else 2
+        if one.family in ("program", "optimizer"):
+            return 0
+        return 1 if one.alternative or one.replaces or one.follows else 2
 
     return sorted(candidates, key=rank)
 
