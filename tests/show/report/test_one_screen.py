@@ -65,7 +65,7 @@ def test_it_says_what_binds_what_is_doubtful_what_to_do_and_where_to_go_on() -> 
         "Host-bound: the GPU works",
         "! Recording made the step",
         "1  The host asks the GPU for 50 values",
-        "leaving 75.6 us",
+        "leaving 70.6 us",
         "[SYN101]",
         "Fix: keep the value on the device",
         "lanewise explain",
