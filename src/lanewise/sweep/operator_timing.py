@@ -334,9 +334,8 @@ class OperatorTiming:
         if "Tensor" in str(argument.type):
             return None
         if argument.name == "device":
-            return (
-                self._order.device
-            )  # recorded as nothing that could be read: what makes a tensor would make it on the host
+            # No text is recorded for it; without one, what makes a tensor would make it on the host.
+            return self._order.device
         value = _parsed(given.text) if given.text else None
         if value is None:
             if argument.has_default_value():
