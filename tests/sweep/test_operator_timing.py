@@ -16,7 +16,8 @@ pytest.importorskip("torch")
 
 from lanewise.measure.signatures import Tensor
 from lanewise.sweep import operator_timing
-from lanewise.sweep.operator_timing import WHOLE, Call, Given, OperatorTiming, Order, main
+from lanewise.sweep.operator_arguments import Given
+from lanewise.sweep.operator_timing import WHOLE, Call, OperatorTiming, Order, main
 
 
 def given(*shape: int, strides: tuple[int, ...] | None = None, dtype: str = "float") -> Given:
@@ -134,7 +135,7 @@ def test_masks_are_half_true_and_no_branch_guesses_them() -> None:
     mask, values = given(256, 256, dtype="bool"), given(256, 256)
     where = Call("aten::where", [mask, values, values], -1)
     found = timing([where])
-    (made, *_), _ = found._arguments(found.known[0], where.arguments or [], found._growth[0])
+    (made, *_), _ = found._arguments.make(found.known[0], where.arguments or [], found._growth[0])
     assert 0.45 < made.float().mean().item() < 0.55
     assert 0.4 < (made[:, 1:] != made[:, :-1]).float().mean().item() < 0.6
 
@@ -142,7 +143,7 @@ def test_masks_are_half_true_and_no_branch_guesses_them() -> None:
 def test_what_makes_a_tensor_makes_it_on_the_device() -> None:
     zeros = Call("aten::zeros", [value("[4, 8]"), NONE, NONE, NONE, NONE], -1)
     found = timing([zeros], device="meta")
-    args, named = found._arguments(found.known[0], zeros.arguments or [], found._growth[1])
+    args, named = found._arguments.make(found.known[0], zeros.arguments or [], found._growth[1])
     made = found.known[0](*args, **named)
     assert made.device.type == "meta"
     assert tuple(made.shape) == (64, 8)
@@ -152,15 +153,15 @@ def test_tensors_of_a_list_are_of_the_type_of_most_others() -> None:
     listed = Given([Tensor((4, 8), "", (8, 1)), Tensor((4, 8), "", (8, 1))], True, "")
     cat = Call("aten::cat", [listed, value("1")], -1)
     found = timing([cat, Call("aten::tanh", [given(4, 8, dtype="c10::BFloat16")], -1, turn=1)])
-    (parts, _), _ = found._arguments(found.known[0], cat.arguments or [], found._growth[1])
+    (parts, _), _ = found._arguments.make(found.known[0], cat.arguments or [], found._growth[1])
     assert [(str(part.dtype), tuple(part.shape)) for part in parts] == [("torch.bfloat16", (64, 8))] * 2
 
 
 def test_gaps_between_rows_stay() -> None:
     part = given(4, 16, strides=(128, 1))
     found = timing([Call("aten::tanh", [part], -1)])
-    (made,), _ = found._arguments(found.known[0], [part], found._growth[1])
+    (made,), _ = found._arguments.make(found.known[0], [part], found._growth[1])
     assert (tuple(made.shape), made.stride()) == ((64, 16), (128, 1))
     column = given(4, strides=(8,))
-    (made,), _ = found._arguments(found.known[0], [column], found._growth[1])
+    (made,), _ = found._arguments.make(found.known[0], [column], found._growth[1])
     assert (tuple(made.shape), made.stride()) == ((64,), (8,))

@@ -8,7 +8,8 @@ import numpy as np
 
 from lanewise.measure.facts import Facts
 from lanewise.measure.signatures import Signature, Tensor
-from lanewise.sweep.operator_timing import Call, Given
+from lanewise.sweep.operator_arguments import Given
+from lanewise.sweep.operator_timing import Call
 from lanewise.trace.metadata import from_metadata
 from lanewise.trace.schema import ENGINE_PREFIX, Kind
 
