@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import statistics
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -88,15 +87,17 @@ def test_what_a_step_frees_is_kept_for_the_next() -> None:
         run = [sys.executable, "-c", _FAULTS.format(kept=kept)]
         return json.loads(subprocess.run(run, capture_output=True, text=True, check=True, timeout=120).stdout)
 
-    assert statistics.median(faults(kept=False)) > 500
-    assert statistics.median(faults(kept=True)) < 50
+    # Of five steps; without it, memory may come to be kept after the first two.
+    given_back, kept = (sum(faults(kept=kept)) for kept in (False, True))
+    assert given_back > 2_500
+    assert kept < 0.1 * given_back
 
 
 def timing(calls: list[Call], *, device: str = "cpu") -> OperatorTiming:
     import torch
 
     found = OperatorTiming(torch, Order(calls, [], 4, [4, 64], [(8, 8)], device, 1))
-    found.known = {place: found._operator(call.name, call.arguments or []) for place, call in enumerate(calls)}
+    found.known = {place: found._arguments.find(call.name, call.arguments or []) for place, call in enumerate(calls)}
     return found
 
 
