@@ -24,6 +24,7 @@ from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject
 from lanewise.fix.tensors import copy_call, map_tensors, tensors_of
+from lanewise.fix.work.worklist import WorkList
 from tests.fix.programs import planted
 
 
@@ -245,5 +246,7 @@ def test_what_is_compiled_already_is_not_compiled_again() -> None:
     in_place = nn.Linear(8, 8)
     in_place.compile()
     for compiled in (torch.compile(nn.Linear(8, 8)), torch.compile(torch.relu), in_place):
-        assert {one.hopeless for one in candidates(make_subject(compiled, x))} == {"the program is compiled already"}
+        assert {one.hopeless for one in candidates(make_subject(compiled, x), WorkList())} == {
+            "the program is compiled already"
+        }
     assert {one.hopeless for one in candidates(make_subject(nn.Linear(8, 8), x))} == {""}
