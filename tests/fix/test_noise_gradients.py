@@ -21,7 +21,7 @@ from lanewise.fix.gate.correctness import Correctness, Result
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.state import State
 from lanewise.fix.subject import make_subject
-from lanewise.fix.work.worklist import work_of
+from lanewise.fix.work.worklist import WorkList, work_of
 from tests.fix.programs import planted
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -166,7 +166,7 @@ def test_the_compiler_passes_also_when_it_compiles_while_it_is_checked(
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     model, given, limit = Encoder().train(), tokens(), sys.getrecursionlimit()
-    (candidate,) = [one for one in compiled.candidates(make_subject(model, given)) if one.name == "compile"]
+    (candidate,) = [one for one in compiled.candidates(make_subject(model, given), WorkList()) if one.name == "compile"]
     found = checked(model, given, candidate)
     assert found.passed, found.reason
     assert sys.getrecursionlimit() == limit, "the compiler raises it"

@@ -249,4 +249,4 @@ def test_what_is_compiled_already_is_not_compiled_again() -> None:
         assert {one.hopeless for one in candidates(make_subject(compiled, x), WorkList())} == {
             "the program is compiled already"
         }
-    assert {one.hopeless for one in candidates(make_subject(nn.Linear(8, 8), x))} == {""}
+    assert {one.hopeless for one in candidates(make_subject(nn.Linear(8, 8), x), WorkList())} == {""}
