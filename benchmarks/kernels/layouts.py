@@ -8,16 +8,14 @@ layouts"), and with ours ("lanewise"). Device time, cold inputs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from benchmarks.kernels.cases.case import error, randn
-from benchmarks.kernels.measuring import device_times, machine
+from benchmarks.kernels.measuring import device_options, device_times, machine
 
 from lanewise.kernels import convolution_channels_last, cost, from_channels_last, to_channels_last
 from lanewise.kernels.layouts import convolution, memory_format
@@ -110,11 +108,7 @@ def _convolutions() -> Iterator[Measured]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=60, help="start nothing after this many seconds")
-    options = parser.parse_args()
+    options = device_options(__doc__)
     start = time.perf_counter()
     document: dict[str, Any] = {"machine": machine(), "clock": "device: CUDA graph over rotated inputs", "cases": []}
     shipped = memory_format.least_bytes

@@ -8,11 +8,13 @@ back-to-back calls on one set, synchronised at the end. Arms take turns in rando
 
 from __future__ import annotations
 
+import argparse
 import gc
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ import torch
 
 from lanewise import nvml
 
-__all__ = ["Arm", "Samples", "calibrate", "device_times", "host_times", "machine", "ratio_interval"]
+__all__ = ["Arm", "Samples", "calibrate", "device_options", "device_times", "host_times", "machine", "ratio_interval"]
 
 Arm = Callable[..., Any]
 
@@ -185,6 +187,15 @@ def calibrate(gib: float = 1.0) -> dict[str, float]:
         "memcpy_gb_per_s": round(4 * n / ways["copy"].median / 1e3, 1),
         "bf16_tflop_per_s": round(2 * 8192**3 / product.median / 1e6, 1),
     }
+
+
+def device_options(description: str | None) -> argparse.Namespace:
+    """Command line of a benchmark that takes device times: `out`, `rounds` and `seconds`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=60, help="start nothing after this many seconds")
+    return parser.parse_args()
 
 
 def machine() -> dict[str, Any]:

@@ -6,15 +6,13 @@ from double precision. Device time, inputs in rotation.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 from benchmarks.kernels.cases.case import error, randn
-from benchmarks.kernels.measuring import device_times, machine
+from benchmarks.kernels.measuring import device_options, device_times, machine
 
 from lanewise.kernels import split_product
 from lanewise.kernels.gemm.split_product import reference
@@ -39,11 +37,7 @@ SHAPES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=60, help="start nothing after this many seconds")
-    options = parser.parse_args()
+    options = device_options(__doc__)
     start = time.perf_counter()
     document: dict[str, Any] = {"machine": machine(), "clock": "device: CUDA graph over rotated inputs", "cases": []}
     for m, n, k in SHAPES:

@@ -109,6 +109,10 @@ class Subject:
         """All parameters, each once."""
         return [tensor for _, tensor in self._held("parameters")]
 
+    def single_precision(self) -> bool:
+        """Whether its first parameters or its calls hold tensors of single precision."""
+        return any(t.dtype is torch.float32 for t in (*self.parameters()[:50], *tensors_of(self.calls)))
+
     def buffers(self) -> list[Any]:
         """All buffers, each once."""
         return [tensor for _, tensor in self._held("buffers")]

@@ -27,6 +27,11 @@ from lanewise.kernels.rows.softmax import softmax_backward_into, softmax_into
 
 __all__ = ["register"]
 
+_CONVOLUTION = (
+    "Tensor x, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, "
+    "SymInt[] output_padding, SymInt groups"
+)
+
 # Torch reads the parameter types to build the schemas: they must be real objects, so annotations are not postponed here.
 
 
@@ -97,26 +102,8 @@ def _mlp(
     return y
 
 
-def _split_product(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    return split_product(a, b, bias)
-
-
 def _split_product_shape(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     return a.new_empty(a.shape[0], b.shape[1])
-
-
-def _convolution_channels_last(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> torch.Tensor:
-    return convolved(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
 def _rows_cols(shape: Sequence[int]) -> tuple[int, int]:
@@ -203,12 +190,12 @@ def register() -> None:
     defined["layer_norm"].register_autograd(_grad_layer, setup_context=_save_layer)
     defined["add_layer_norm"].register_autograd(_grad_add_layer, setup_context=_save_add_layer)
 
-    opaque: dict[str, Any] = {
-        "split_product": (_split_product, _split_product_shape),
-        "convolution_channels_last": (_convolution_channels_last, convolved_shape),
-    }
-    for name, (body, shape) in opaque.items():
-        operator: Any = custom_op(f"lanewise::{name}", body, mutates_args=())
+    # With a schema of their own, as what computes them has its annotations postponed.
+    for name, takes, body, shape in (
+        ("split_product", "Tensor a, Tensor b, Tensor? bias", split_product, _split_product_shape),
+        ("convolution_channels_last", _CONVOLUTION, convolved, convolved_shape),
+    ):
+        operator: Any = custom_op(f"lanewise::{name}", body, mutates_args=(), schema=f"({takes}) -> Tensor")
         operator.register_fake(shape)
 
     ops = torch.ops.lanewise

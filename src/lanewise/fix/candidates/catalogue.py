@@ -83,7 +83,7 @@ def _together(kernels: list[Candidate]) -> list[Candidate]:
 def _engines(subject: Subject, work: WorkList) -> list[Candidate]:
     """The compiler's modes, each followed by a graph of what it makes: that is compiled by then."""
     made = compiled.candidates(subject, work)
-    captured = graphs.of_compiled(subject, compiled.modes_for(subject, work))
+    captured = graphs.of_compiled(subject, [one.name for one in made])
     blocks = [one for one in made if one.name == "compile-blocks"]
     found: list[Candidate] = []
     for one in made:

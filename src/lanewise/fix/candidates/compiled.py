@@ -11,11 +11,11 @@ from lanewise.fix.candidates.candidate import Candidate, Several, Variant
 from lanewise.fix.candidates.predictions import compiled_regions, fewer_operators
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import map_tensors, tensors_of
+from lanewise.fix.tensors import map_tensors
 from lanewise.fix.typed_torch import torch
 from lanewise.fix.work.worklist import WorkList
 
-__all__ = ["MODES", "candidates", "compiler", "modes_for"]
+__all__ = ["MODES", "candidates", "compiler"]
 
 _REWRITTEN = "rewritten"
 """In the place of a mode: the compiler's default, with the passes of `lanewise.fix.rewrites`."""
@@ -48,7 +48,7 @@ _REFUSES = ("backward twice",)
 def candidates(subject: Subject, work: WorkList) -> list[Candidate]:
     """The modes that make sense for the subject's device and its operators."""
     made: list[Candidate] = []
-    usable = modes_for(subject, work)
+    usable = _modes_for(subject, work)
     hopeless = "the program is compiled already" if _is_compiled(subject) else ""
     for name, (mode, what) in MODES.items():
         if mode not in usable:
@@ -90,7 +90,7 @@ def candidates(subject: Subject, work: WorkList) -> list[Candidate]:
     return made
 
 
-def modes_for(subject: Subject, work: WorkList) -> list[str]:
+def _modes_for(subject: Subject, work: WorkList) -> list[str]:
     """The compiler's modes that make sense for the subject's device and its operators."""
     modes = ["default"]
     if subject.cuda:
@@ -106,8 +106,7 @@ def _may_be_rewritten(subject: Subject, work: WorkList) -> bool:
         return False
     if any("attention" in name or "softmax" in name for name in work.counts):
         return True
-    single = any(t.dtype is torch.float32 for t in (*subject.parameters()[:50], *tensors_of(subject.calls)))
-    return single and any(work.counts[name] for name in ("mm", "addmm", "convolution"))
+    return subject.single_precision() and any(work.counts[name] for name in ("mm", "addmm", "convolution"))
 
 
 def _is_compiled(subject: Subject) -> bool:

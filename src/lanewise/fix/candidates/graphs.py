@@ -64,9 +64,9 @@ def with_parts(subject: Subject, parts: Sequence[Candidate]) -> list[Candidate]:
     return [_with_part(part) for part in parts] if _capturable(subject) else []
 
 
-def of_compiled(subject: Subject, modes: Sequence[str]) -> dict[str, Candidate]:
-    """A CUDA graph of what the compiler makes of the program, for those of its modes that are tried before it; by the name
-    of the candidate that compiles it."""
+def of_compiled(subject: Subject, compiling: Sequence[str]) -> dict[str, Candidate]:
+    """A CUDA graph of what the compiler makes of the program, by the name of the candidate that compiles it: for those of
+    these that have one."""
     if not _capturable(subject):
         return {}
     return {
@@ -75,7 +75,9 @@ def of_compiled(subject: Subject, modes: Sequence[str]) -> dict[str, Candidate]:
             "compile",
             "whole",
             f"a CUDA graph of what {after} makes: fused kernels, and one launch per call",
-            lambda subject, mode=mode: ForwardPatch(subject.entry, _captured(subject, compiler(subject, mode))),
+            lambda subject, mode=MODES[after][0]: ForwardPatch(
+                subject.entry, _captured(subject, compiler(subject, mode))
+            ),
             predictions=(graph_replays(),),
             engine=True,
             follows=after,
@@ -83,7 +85,7 @@ def of_compiled(subject: Subject, modes: Sequence[str]) -> dict[str, Candidate]:
             owed=after == "compile",
         )
         for name, after in _COMPILED.items()
-        if (mode := MODES[after][0]) in modes
+        if after in compiling
     }
 
 

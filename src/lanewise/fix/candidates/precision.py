@@ -10,7 +10,7 @@ from lanewise.fix.candidates.predictions import kernel_named, operator_appears
 from lanewise.fix.gate.declared_precision import TF32
 from lanewise.fix.patch import ForwardPatch
 from lanewise.fix.subject import Subject
-from lanewise.fix.tensors import map_tensors, tensors_of
+from lanewise.fix.tensors import map_tensors
 from lanewise.fix.typed_torch import torch
 
 __all__ = ["candidates"]
@@ -22,8 +22,7 @@ _BF16 = 2.0**-8 * 8.0
 
 def candidates(subject: Subject) -> list[Candidate]:
     """TF32 on CUDA cards that have it, autocast everywhere; both for single precision only."""
-    single = any(t.dtype is torch.float32 for t in (*subject.parameters()[:50], *tensors_of(subject.calls)))
-    if not single:
+    if not subject.single_precision():
         return []
     made: list[Candidate] = []
     if subject.cuda and torch.cuda.get_device_capability(subject.device)[0] >= 8:

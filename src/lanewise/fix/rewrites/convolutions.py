@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lanewise.fix.rewrites.replaced import of_one_size, replace
 from lanewise.fix.rewrites.which_is_faster import Faster
 from lanewise.fix.typed_torch import torch
 
@@ -28,17 +29,13 @@ def replace_convolutions(graph: Any, faster: Faster) -> None:
             continue
         x, weight, bias, *options = node.args
         likes = [one.meta.get("val") for one in (x, weight, bias) if one is not None]
-        if len(options) != _OPTIONS or not all(map(_fits, likes)) or not _contiguous_volume(likes[0]):
+        if len(options) != _OPTIONS or not all(map(of_one_size, likes)) or not _contiguous_volume(likes[0]):
             continue
 
         mine, others = (_with_options(way, bias is not None, options) for way in (ours, aten))
         if not faster(f"{node.target} {options}", mine, others, likes):
             continue
-        with graph.inserting_before(node):
-            new = graph.call_function(ours, tuple(node.args))
-        new.meta.update(node.meta)
-        node.replace_all_uses_with(new)
-        graph.erase_node(node)
+        replace(graph, node, ours, tuple(node.args))
 
 
 def _with_options(way: Any, has_bias: bool, options: list[Any]) -> Callable[..., Any]:
@@ -46,10 +43,6 @@ def _with_options(way: Any, has_bias: bool, options: list[Any]) -> Callable[...,
         return way(*tensors, *([] if has_bias else [None]), *options)
 
     return call
-
-
-def _fits(like: Any) -> bool:
-    return like is not None and all(isinstance(size, int) for size in like.shape)
 
 
 def _contiguous_volume(x: Any) -> bool:

@@ -5,19 +5,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch._inductor.custom_graph_pass import CustomGraphPass  # pyright: ignore[reportPrivateUsage]
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files  # pyright: ignore[reportPrivateUsage]
 
 from lanewise.fix.rewrites.convolutions import replace_convolutions
 from lanewise.fix.rewrites.masks import lay_out_masks
 from lanewise.fix.rewrites.products import replace_products
 from lanewise.fix.rewrites.which_is_faster import Faster
+from lanewise.kernels.dispatch.tuning import source_hash
 
 __all__ = ["passes"]
 
@@ -38,11 +38,8 @@ class _Pass(CustomGraphPass):
 
 @cache
 def _sources() -> str:
-    digest = hashlib.sha256()
-    package = Path(__file__).parents[2]
-    for path in sorted([*package.joinpath("kernels").rglob("*.py"), *Path(__file__).parent.glob("*.py")]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    mine = sorted(map(str, Path(__file__).parent.glob("*.py")))
+    return get_hash_for_files(tuple(mine), source_hash()).hex()
 
 
 def passes() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lanewise.fix.rewrites.replaced import of_one_size, replace
 from lanewise.fix.rewrites.which_is_faster import Faster
 from lanewise.fix.typed_torch import torch
 
@@ -36,11 +37,7 @@ def replace_products(graph: Any, faster: Faster) -> None:
             continue
         if not faster(str(node.target), _ours, _theirs, likes):
             continue
-        with graph.inserting_before(node):
-            new = graph.call_function(ours, (a, b, bias))
-        new.meta.update(node.meta)
-        node.replace_all_uses_with(new)
-        graph.erase_node(node)
+        replace(graph, node, ours, (a, b, bias))
 
 
 def _ours(a: Any, b: Any, bias: Any = None) -> Any:
@@ -52,5 +49,4 @@ def _theirs(a: Any, b: Any, bias: Any = None) -> Any:
 
 
 def _fits(like: Any) -> bool:
-    """Whether a tensor is of single precision, and of one size for all calls."""
-    return like is not None and like.dtype is torch.float32 and all(isinstance(size, int) for size in like.shape)
+    return of_one_size(like) and like.dtype is torch.float32

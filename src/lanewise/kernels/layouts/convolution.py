@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 
@@ -21,19 +22,9 @@ from lanewise.kernels.layouts.memory_format import from_channels_last, to_channe
 __all__ = ["convolution_channels_last", "convolved", "convolved_shape", "reference"]
 
 
-def reference(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> torch.Tensor:
-    """The plain PyTorch expression (and the fallback)."""
-    out = torch.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *rest: Any) -> torch.Tensor:
+    """The plain PyTorch expression (and the fallback); `rest` is what `torch.convolution` takes after the bias."""
+    out = torch.convolution(x, weight, bias, *rest)
     return out.contiguous()
 
 
@@ -60,20 +51,9 @@ def convolution_channels_last(
     return convolved(x, weight, bias, *rest)
 
 
-def convolved(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> torch.Tensor:
+def convolved(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *rest: Any) -> torch.Tensor:
     """The convolution on real tensors, in the type of its inputs; what has no channels-last memory is computed as it is."""
-    images = x.dim() in (4, 5) and weight.dim() == x.dim()
-    rest = (stride, padding, dilation, transposed, output_padding, groups)
+    images = _has_channels_last(x, weight)
     with _own_type(x), _measured_algorithm(x):
         if images:
             out = torch.convolution(to_channels_last(x), to_channels_last(weight), bias, *rest)
@@ -84,20 +64,10 @@ def convolved(
     return out.view(-1).view(out.shape)
 
 
-def convolved_shape(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> torch.Tensor:
+def convolved_shape(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *rest: Any) -> torch.Tensor:
     """The result of `convolved` on fake tensors."""
     with _own_type(x):
-        out = torch.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+        out = torch.convolution(x, weight, bias, *rest)
     return torch.empty_like(out, memory_format=torch.contiguous_format)
 
 
@@ -125,11 +95,15 @@ def _own_type(x: torch.Tensor) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def _has_channels_last(x: torch.Tensor, weight: torch.Tensor) -> bool:
+    return x.dim() in (4, 5) and weight.dim() == x.dim()
+
+
 def _refuse(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> str | None:
     refused = refuse_tensor(x, weight, bias)
     if refused is not None:
         return refused
-    if x.dim() not in (4, 5) or weight.dim() != x.dim():
+    if not _has_channels_last(x, weight):
         return "neither images nor volumes"
     if wants_grad(x, weight, bias):
         return "needs gradients"
