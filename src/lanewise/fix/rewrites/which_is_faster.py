@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
@@ -31,7 +32,7 @@ class Faster:
     """Asks the device, and remembers: `faster(name, ours, theirs, likes)` says whether ours is.
 
     Both are called with tensors of the shapes, strides, types and devices of `likes`, in turns. False where there is no
-    CUDA device, no memory for it, or one of them fails.
+    CUDA device, no memory for it, or one of them fails, which is warned of.
     """
 
     def __init__(self) -> None:
@@ -40,11 +41,11 @@ class Faster:
     def __call__(self, name: str, ours: Callable[..., Any], theirs: Callable[..., Any], likes: Sequence[Any]) -> bool:
         key = (name, *[(tuple(t.shape), tuple(t.stride()), t.dtype, str(t.device)) for t in likes])
         if key not in self._known:
-            self._known[key] = _asked(ours, theirs, likes)
+            self._known[key] = _asked(name, ours, theirs, likes)
         return self._known[key]
 
 
-def _asked(ours: Callable[..., Any], theirs: Callable[..., Any], likes: Sequence[Any]) -> bool:
+def _asked(name: str, ours: Callable[..., Any], theirs: Callable[..., Any], likes: Sequence[Any]) -> bool:
     device = likes[0].device
     if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
         return False
@@ -56,7 +57,11 @@ def _asked(ours: Callable[..., Any], theirs: Callable[..., Any], likes: Sequence
         tensors = [_like(one) for one in likes]
         try:
             ours_us, theirs_us = _times(lambda: ours(*tensors), lambda: theirs(*tensors))
-        except RuntimeError:  # no kernel for it, or no memory
+        except torch.cuda.OutOfMemoryError:
+            return False
+        except RuntimeError as error:
+            why = str(error).partition("\n")[0]
+            warnings.warn(f"{name} is left as it is: timing another way for it failed: {why}", stacklevel=1)
             return False
     return theirs_us > _GAIN * ours_us
 
