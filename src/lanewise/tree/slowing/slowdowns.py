@@ -300,12 +300,14 @@ class _Series:
             return float(value) / float(self._reference[row]) - middle, spread
 
         by, spread = beyond(blocks)
-        new = math.sqrt(max(0.0, spread**2 - self._usually_apart**2)) if not self._calls_more[row] else 0.0
+        least, new = LEAST, math.sqrt(max(0.0, spread**2 - self._usually_apart**2))
+        if self._calls_more[row]:
+            least, new = LEAST / 2, 0.0
         of_step = by * float(self._reference[row]) / float(self._own.sum())
         return (
-            by > max(LEAST, _STANDS_OUT * new)
+            by > max(least, _STANDS_OUT * new)
             and of_step > _NOTICED
-            and all(beyond(half)[0] > LEAST / 2 for half in np.array_split(blocks, 2))
+            and all(beyond(half)[0] > least / 2 for half in np.array_split(blocks, 2))
         )
 
     def _explaining(self, node: int, whole: np.ndarray, own: np.ndarray) -> tuple[int, bool, bool]:
