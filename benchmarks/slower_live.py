@@ -214,9 +214,9 @@ class _Kept(Slowdowns):
         super().__init__(forest)
         self._kept = kept
 
-    def block(self, sums: Block) -> list[Grown]:
+    def block(self, sums: Block, calls: np.ndarray) -> list[Grown]:
         self._kept.append(sums["host"])
-        return super().block(sums)
+        return super().block(sums, calls)
 
 
 def _spread(blocks: list[np.ndarray], follows: Any, place: str) -> dict[str, Any]:

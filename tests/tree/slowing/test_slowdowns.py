@@ -8,6 +8,7 @@ import pytest
 from lanewise.tree.slowing import lookout
 from lanewise.tree.slowing.lookout import Lookout
 from lanewise.tree.slowing.machine_speed import MachineSpeed
+from lanewise.tree.slowing.more_calls import MoreCalls
 from lanewise.tree.slowing.processor_wait import ProcessorWait
 from lanewise.tree.slowing.sequential import CERTAIN, LEAST, REFERENCE, Evidence, Usual, usual_of
 from tests.tree.slowing.simulated import NOISES, Program, followed
@@ -114,6 +115,34 @@ def test_what_is_called_more_often_says_so() -> None:
     calls[BEGIN:, PLACE] = 2
     (found,) = followed(Program(), times * shares(random), calls)
     assert (found.calls_before, found.calls_after) == (1.0, pytest.approx(2.0, abs=0.3))
+
+
+@pytest.mark.parametrize("noise", ["moody", "uneven", "contended", "wandering", "noisy"])
+def test_a_place_that_calls_more_is_named_on_a_busy_machine_too(noise: str) -> None:
+    random = np.random.default_rng(7)
+    times, calls = NOISES[noise](random, 1_300, 50), np.ones((1_300, 50), np.int64) * 10
+    times[1_100:, PLACE] *= 1.1
+    calls[1_100:, PLACE] = 11
+    found = followed(Program(), times * shares(random), calls)
+    assert [one.path[-2:] for one in found] == [NAMED]
+    assert 1_100 < found[0].at <= 1_200
+
+
+def test_more_calls_that_take_no_longer_are_no_slowdown() -> None:
+    random = np.random.default_rng(6)
+    times, calls = NOISES["noisy"](random, 1_300, 50), np.ones((1_300, 50), np.int64) * 10
+    calls[1_100:, PLACE] = 11
+    assert followed(Program(), times * shares(random), calls) == []
+
+
+def test_more_calls_for_a_few_steps_or_as_in_the_reference_are_no_change() -> None:
+    more = MoreCalls(np.array([[10.0, 10.0]] * 79 + [[10.0, 12.0]]))
+    for block in range(41):
+        assert not more.block(np.array([20.0 if block % 8 else 10.0, 12.4])).any()
+    for block in range(8):
+        assert more.block(np.array([10.5, 10.0])).tolist() == [block == 7, False]
+    more.forget(np.array([True, True]))
+    assert not any(more.block(np.array([10.5, 10.0])).any() for _ in range(20))
 
 
 def test_a_new_operator_is_named_and_not_the_module_around_it() -> None:

@@ -47,6 +47,8 @@ class Regime:
         as_recorded: the same for the trace's own period; differs from `name` where the profiler distorts the regime.
         reason: why it is undetermined, as a sentence without its beginning and end; "" otherwise.
         why: the same as a key: `no device work`, or one of `TimeClasses.untold`.
+        at_low, at_high: what it would be if the step took as little, or as long, as the interval of its computed time
+            says; "" where that is the same, or was measured.
         queued_ns: how long work from before the recording kept the first operation waiting, ns, where that alone says that
             the device is behind; 0 elsewhere.
         queue_delay_ns: median launch-to-start delay of the steady steps; about 10 us where the host cannot keep up.
@@ -61,6 +63,8 @@ class Regime:
     queue_delay_ns: float
     queued_ns: float = 0.0
     why: str = ""
+    at_low: str = ""
+    at_high: str = ""
 
     @property
     def measures_the_program(self) -> bool:
@@ -79,6 +83,16 @@ def regime_of(shares: dict[str, float]) -> str:
     )
     (best, name), (second, _) = candidates[0], candidates[1]
     return name if best >= _WINS_FROM and best - second >= _LEAD else "mixed"
+
+
+def regime_at(class_ns: dict[str, float], step_ns: float) -> str:
+    """What a step of these classes would be if it took `step_ns`: what the device does is as recorded, and unknown is for
+    how long it waits for the host."""
+    others = sum(ns for name, ns in class_ns.items() if name != "host")
+    whole = max(step_ns, others)
+    return (
+        regime_of({**{name: ns / whole for name, ns in class_ns.items()}, "host": 1 - others / whole}) if whole else ""
+    )
 
 
 def judge(facts: Core) -> Regime:
@@ -109,7 +123,21 @@ def judge(facts: Core) -> Regime:
     busy = float(np.median(table.table["busy"][table.steady])) if table.steady.any() else 0.0
     delay = _queue_delay(facts)
     share = min(1.0, busy / table.step_ns) if table.step_ns else 0.0
-    return Regime(name, shares, share, per_step, recorded, reason, delay, queued, why)
+    ends = (facts.unprofiled.low_ns, facts.unprofiled.high_ns) if not why and not queued else ()
+    low, high = (regime_at(table.class_ns, ns) for ns in ends) if ends else ("", "")
+    return Regime(
+        name,
+        shares,
+        share,
+        per_step,
+        recorded,
+        reason,
+        delay,
+        queued,
+        why,
+        at_low=low if low != name else "",
+        at_high=high if high != name else "",
+    )
 
 
 def _queued(facts: Core) -> float:

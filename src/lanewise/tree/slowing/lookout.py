@@ -99,7 +99,6 @@ class Lookout:
         self._last: _Look | None = None
         self._ends: deque[_End] = deque(maxlen=_ENDS)
         self._reference: list[_End] = []
-        self._calls = 0
         self._periods: list[Period] = []
         self._joined = self._open = 1
 
@@ -145,19 +144,17 @@ class Lookout:
         return watched + self._length
 
     def _take(self, look: _Look, now: int) -> None:
-        costs, waits = self._costs(look.sums)
+        costs, waits, calls = self._since_last(look.sums)
         last, self._last = self._last, look
-        calls = sum(int(np.frombuffer(calls, np.int64).sum()) for _, calls, _, _ in look.sums.threads)
-        calls, self._calls = calls - self._calls, calls
         if last is None or look.watched <= last.watched:
             return
         steps = look.watched - last.watched
-        self._remember(Period(look.seen - last.seen, look.time - last.time, steps, max(0, calls)))
+        self._remember(Period(look.seen - last.seen, look.time - last.time, steps, int(calls.sum())))
         self._sampling.add(costs["host"])
         if self._follow and self._batches >= _WARM and not self._crowded(last, look, float(waits.sum())):
             end = _End(look.seen, look.watched, {index: calls for index, calls, _, _ in look.sums.threads})
             costs["host"] = np.maximum(costs["host"] - waits, 0.0)
-            self._block({name: values / steps for name, values in costs.items()}, end, now)
+            self._block({name: values / steps for name, values in costs.items()}, calls / steps, end, now)
 
     def _crowded(self, last: _Look, look: _Look, known: float) -> bool:
         """Whether other programs took the processor away, by more than it is known in which places: what a place took
@@ -194,31 +191,33 @@ class Lookout:
 
     # -- sums --------------------------------------------------------------------------------------------------------
 
-    def _costs(self, sums: Sums) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """What came since the last look, by node, ns; and what of the host's was waiting for a processor."""
-        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    def _since_last(self, sums: Sums) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+        """What came since the last look, by node: ns, what of the host's was waiting for a processor, and calls."""
+        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         if any(self._forest.nodes_of(index, len(ticks) // 8) is None for index, _, ticks, _ in sums.threads):
             self._learn()
-        for index, _, ticks, waits in sums.threads:
+        for index, calls, ticks, waits in sums.threads:
             since, waited = self._since(index, "ticks", ticks), self._since(index, "waits", waits)
+            entered = self._since(index, "calls", calls)
             nodes = self._forest.nodes_of(index, len(since))
             if nodes is not None:  # else contexts that were made while we learned
-                parts.append((nodes, since, waited))
+                parts.append((nodes, since, waited, entered))
         device = [
             (node, ns)
             for leaf in sums.leaves
             if (ns := self._device_since(leaf)) > 0 and (node := self._forest.below(*leaf[:4])) >= 0
         ]
-        host, waiting = np.zeros(len(self._forest)), np.zeros(len(self._forest))
-        for nodes, ticks, waits in parts:
+        host, waiting, entries = (np.zeros(len(self._forest)) for _ in range(3))
+        for nodes, ticks, waits, entered in parts:
             host[nodes] += ticks
             waiting[nodes] += waits
+            entries[nodes] += entered
         costs = {"host": host * sums.ns_per_tick}
         if sums.leaves:
             costs["device"] = np.zeros(len(self._forest))
             for node, ns in device:
                 costs["device"][node] += ns
-        return costs, waiting * sums.ns_per_tick
+        return costs, waiting * sums.ns_per_tick, entries
 
     def _since(self, index: int, what: str, raw: bytes) -> np.ndarray:
         """What has been added to a thread's sums since the last look; all of it where another thread took its number."""
@@ -245,11 +244,11 @@ class Lookout:
 
     # -- what was found ------------------------------------------------------------------------------------------------
 
-    def _block(self, costs: Mapping[str, np.ndarray], end: _End, now: int) -> None:
+    def _block(self, costs: Mapping[str, np.ndarray], calls: np.ndarray, end: _End, now: int) -> None:
         self._ends.append(end)
         if self._slowdowns.blocks in (0, REFERENCE - 1):
             self._reference.append(end)
-        for grown in self._slowdowns.block(costs):
+        for grown in self._slowdowns.block(costs, calls):
             back = self._slowdowns.blocks - grown.since
             begin = self._ends[max(0, len(self._ends) - 1 - back)]
             found = self._named(grown, begin, end, now)

@@ -4,8 +4,9 @@ Costs of contexts come as sums over a block. What the machine's speed does to ea
 first (`machine_speed`). Then every place that matters, with what it calls and by itself, is a series of its own
 (`sequential`). A machine that is busier than in the reference, in a new way, makes no two places slower by the same:
 what is certain to have gone up is only said if it stands out from what the other places have done meanwhile, beyond
-what they always differ by, and if the step feels it. What explains a change is looked for below the place that it is
-seen at.
+what they always differ by, and if the step feels it. Where a place also calls more than it did (`more_calls`), no
+machine is the cause: then it is enough that it takes longer than the others do. What explains a change is looked for
+below the place that it is seen at.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from lanewise.trace.groups import mask_of, weighted_median
 from lanewise.tree.slowing.growing_forest import GrowingForest
 from lanewise.tree.slowing.machine_speed import FEW, MachineSpeed
+from lanewise.tree.slowing.more_calls import MoreCalls
 from lanewise.tree.slowing.sequential import LEAST, REFERENCE, SIGMA, Evidence, usual_of
 
 __all__ = ["METRICS", "Grown", "Slowdowns"]
@@ -92,13 +94,13 @@ class Slowdowns:
 
     def _begin(self) -> None:
         """A reference is taken from here on."""
-        self._first: list[Block] = []
+        self._first: list[tuple[Block, np.ndarray]] = []
         self._series: list[_Series] = []
         self._busy = 0
         self._uneven = 0
 
-    def block(self, sums: Block) -> list[Grown]:
-        """One more block: ns per step of each node by itself, in some metrics.
+    def block(self, sums: Block, calls: np.ndarray) -> list[Grown]:
+        """One more block: ns per step of each node by itself, in some metrics, and how often it was entered per step.
 
         Returns:
             What is certain now and was not before; a place that is reported is followed from its new level on.
@@ -107,14 +109,14 @@ class Slowdowns:
         if self.found >= _MOST:
             return []
         if len(self._first) < REFERENCE:
-            self._first.append(sums)
+            self._first.append((sums, calls))
             if len(self._first) == REFERENCE:
                 self._follow()
             return []
         found: list[Grown] = []
         busy = certain = False
         for series in self._series:
-            if series.block(sums, self.blocks):
+            if series.block(sums, calls, self.blocks):
                 certain = True
                 if self._uneven % _LOOK_AGAIN == 0:
                     found += series.grown()
@@ -129,7 +131,7 @@ class Slowdowns:
 
     def _follow(self) -> None:
         self._series = [
-            series for metric in self._first[0] if (series := _Series(self._forest, metric, self._first)).count
+            series for metric in self._first[0][0] if (series := _Series(self._forest, metric, self._first)).count
         ]
         self._first = self._first[:1] * REFERENCE  # only its length is looked at from now on
 
@@ -150,11 +152,11 @@ class _Series:
         count: how many. busy: whether the last block said nothing.
     """
 
-    def __init__(self, forest: GrowingForest, metric: str, first: list[Block]) -> None:
+    def __init__(self, forest: GrowingForest, metric: str, first: list[tuple[Block, np.ndarray]]) -> None:
         self.busy = False
         self._forest, self._metric = forest, metric
         size = len(forest)
-        own = np.stack([_padded(block[metric], size) for block in first])
+        own = np.stack([_padded(block[metric], size) for block, _ in first])
         self._steady = np.empty(0, np.int64)
         self._own = self._usual = np.median(own, axis=0)
         cut = np.minimum(own, _SPIKE * self._usual)
@@ -179,8 +181,10 @@ class _Series:
             values = np.where(self._alone, own[:, self._node], whole[:, self._node])
             self._reference = np.median(values, axis=0)
             self._evidence = Evidence(usual_of(_log(values / self._reference)))
+            calls = np.stack([_padded(calls, size) for _, calls in first])
+            self._more_calls = MoreCalls(forest.inclusive(calls, self._node))
         self._recent: deque[tuple[int, np.ndarray]] = deque(maxlen=_RECENT)
-        self._certain = np.zeros(self.count, dtype=bool)
+        self._certain = self._calls_more = np.zeros(self.count, dtype=bool)
         self._begun = len(first)
 
     def _worth(self) -> tuple[np.ndarray, np.ndarray]:
@@ -238,8 +242,8 @@ class _Series:
         self._usual = np.where(own > self._usual, self._usual * _FOLLOWS, self._usual / _FOLLOWS)
         return cut, float(own.sum()) > _INTERRUPTED * self._interrupted * float(cut.sum())
 
-    def block(self, sums: Block, number: int) -> bool:
-        """Whether anything is certain after one more block."""
+    def block(self, sums: Block, calls: np.ndarray, number: int) -> bool:
+        """Whether anything is certain, or calls more than it did, after one more block."""
         own, interrupted = self._uninterrupted(sums[self._metric])
         speed = self._speed.of(own[self._steady])
         self.busy = interrupted or abs(speed) > _BUSY
@@ -249,16 +253,20 @@ class _Series:
         self._recent.append((number, own))
         values = np.where(self._alone, own[self._node], self._forest.inclusive(own, self._node))
         self._certain = self._evidence.block(_log(values / self._reference))
-        return bool(self._certain.any())
+        self._calls_more = self._more_calls.block(self._forest.inclusive(calls, self._node))
+        return bool(self._certain.any() or self._calls_more.any())
 
     def grown(self) -> list[Grown]:
-        """What explains that which is certain, dearest first; followed from its new level on."""
+        """What explains that which takes longer, dearest first; followed from its new level on."""
         size = len(self._forest)
         own_before, whole_before = _padded(self._own, size), _padded(self._whole, size)
         found: dict[tuple[int, bool], Grown] = {}
-        for row in np.flatnonzero(self._certain).tolist():
+        for row in np.flatnonzero(self._certain | self._calls_more).tolist():
             # Blocks of this metric: some were left out, so that the latest are counted from the end.
-            streak = self._evidence.blocks - int(self._evidence.since[row])
+            if self._calls_more[row]:
+                streak = int(self._more_calls.streak[row])
+            else:
+                streak = self._evidence.blocks - int(self._evidence.since[row])
             latest = list(self._recent)[-max(4, min(streak, _RECENT)) :]
             stacked = np.stack([_padded(block, size) for _, block in latest])
             if not self._stands_out(row, stacked):
@@ -280,7 +288,7 @@ class _Series:
 
     def _stands_out(self, row: int, blocks: np.ndarray) -> bool:
         """Whether a series has gone up by clearly more than the places outside of it, in some blocks and in both halves,
-        and by a part of the step that matters."""
+        and by a part of the step that matters. Clearly is less where it calls more than it did."""
         node, alone = int(self._node[row]), bool(self._alone[row])
         inside = self._forest.inside(node)[self._steady] if not alone else self._steady == node
         others = ~inside if int((~inside).sum()) >= FEW else np.ones(len(inside), dtype=bool)
@@ -292,12 +300,14 @@ class _Series:
             return float(value) / float(self._reference[row]) - middle, spread
 
         by, spread = beyond(blocks)
-        new = math.sqrt(max(0.0, spread**2 - self._usually_apart**2))
+        least, new = LEAST, math.sqrt(max(0.0, spread**2 - self._usually_apart**2))
+        if self._calls_more[row]:
+            least, new = LEAST / 2, 0.0
         of_step = by * float(self._reference[row]) / float(self._own.sum())
         return (
-            by > max(LEAST, _STANDS_OUT * new)
+            by > max(least, _STANDS_OUT * new)
             and of_step > _NOTICED
-            and all(beyond(half)[0] > LEAST / 2 for half in np.array_split(blocks, 2))
+            and all(beyond(half)[0] > least / 2 for half in np.array_split(blocks, 2))
         )
 
     def _explaining(self, node: int, whole: np.ndarray, own: np.ndarray) -> tuple[int, bool, bool]:
@@ -323,3 +333,4 @@ class _Series:
         level = np.where(self._alone, own[self._node], whole[self._node])
         self._reference = np.where(related & (level > 0), np.maximum(level, self._reference), self._reference)
         self._evidence.forget(related)
+        self._more_calls.forget(related)

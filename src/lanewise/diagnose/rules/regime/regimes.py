@@ -13,7 +13,7 @@ from lanewise.measure.facts import Facts
 from lanewise.measure.regime.regime import REGIMES
 from lanewise.measure.regime.time_classes import CLASSES
 from lanewise.report.evidence_columns import DEVICE, HOST, LAUNCHES, SHARE, TIME, WHAT, headed
-from lanewise.report.quantity import share, text, time
+from lanewise.report.quantity import format_quantity, share, text, time
 from lanewise.trace.schema import Kind
 
 _LABELS = {
@@ -56,6 +56,7 @@ _COPIES_TOO = (
     "Device-bound: the GPU computes {share} of every {step} and the host runs ahead; copies or collectives that overlap "
     "with nothing take another {other_share}."
 )
+_OPEN = " The step's time is computed: at {ends}."
 _AT_LEAST = " The GPU works at least that much: {lost} of the launches have no record of their work."
 _AT_LEAST_FROM = 0.02
 _QUEUED = (
@@ -80,6 +81,10 @@ _BY_LINE = [headed(HOST, "host time in operators"), DEVICE, LAUNCHES]
 def _largest(top: list[tuple[str, float]]) -> str:
     """ "41 % waiting for the host and 37 % computing"."""
     return " and ".join(f"{100 * part:.0f} % {_SPENT[name]}" for name, part in top)
+
+
+def _usual_title(name: str) -> str:
+    return next(one.title for one in ALL if one.code == REGIMES[name][0])
 
 
 def _judge(facts: Facts, name: str) -> Outcome:
@@ -128,10 +133,18 @@ def _judge(facts: Facts, name: str) -> Outcome:
         title = _WAITS_TOO
     elif name == "compute" and other >= _ALSO_FROM:
         title = _COPIES_TOO
+    ends = [
+        f"{format_quantity('time', ns)} it would be {REGIMES[other][1]}"
+        for ns, other in ((facts.unprofiled.low_ns, regime.at_low), (facts.unprofiled.high_ns, regime.at_high))
+        if other
+    ]
+    if ends:
+        values["ends"] = text(", at ".join(ends))
+        title = (title or _usual_title(name)) + _OPEN
     lost = facts.health.lost_work_share
     if lost > _AT_LEAST_FROM and name != "undetermined":
         values["lost"] = share(lost)
-        title = (title or next(one.title for one in ALL if one.code == REGIMES[name][0])) + _AT_LEAST
+        title = (title or _usual_title(name)) + _AT_LEAST
     evidence = [table("Time per step", headings, rows)] if rows else []
     if name in {"host", "mixed"}:
         evidence += by_line(facts, "Who keeps the host busy, per step", _BY_LINE, by="host")
