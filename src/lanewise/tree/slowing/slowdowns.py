@@ -55,6 +55,8 @@ _STANDS_OUT = 7.0
 _NOTICED = 0.004
 """Of the step: a place that takes so much longer, or less, is not worth an alert. Places of some microseconds move by that
 much, and stay there, where nothing has changed but what else is in the caches and where memory lies."""
+_NOTICED_WITH_CALLS = 0.001
+"""The same of a place that calls more than it did, which is no doubt."""
 _SPAN = 16
 """Blocks over which places' changes are taken, in the reference."""
 _LOOK_AGAIN = 4
@@ -300,13 +302,14 @@ class _Series:
             return float(value) / float(self._reference[row]) - middle, spread
 
         by, spread = beyond(blocks)
-        least, new = LEAST, math.sqrt(max(0.0, spread**2 - self._usually_apart**2))
+        least, noticed = LEAST, _NOTICED
+        new = math.sqrt(max(0.0, spread**2 - self._usually_apart**2))
         if self._calls_more[row]:
-            least, new = LEAST / 2, 0.0
+            least, noticed, new = LEAST / 2, _NOTICED_WITH_CALLS, 0.0
         of_step = by * float(self._reference[row]) / float(self._own.sum())
         return (
             by > max(least, _STANDS_OUT * new)
-            and of_step > _NOTICED
+            and of_step > noticed
             and all(beyond(half)[0] > least / 2 for half in np.array_split(blocks, 2))
         )
 
