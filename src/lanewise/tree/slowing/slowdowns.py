@@ -263,7 +263,10 @@ class _Series:
         size = len(self._forest)
         own_before, whole_before = _padded(self._own, size), _padded(self._whole, size)
         found: dict[tuple[int, bool], Grown] = {}
+        settled = np.zeros(self.count, dtype=bool)
         for row in np.flatnonzero(self._certain | self._calls_more).tolist():
+            if settled[row]:
+                continue
             # Blocks of this metric: some were left out, so that the latest are counted from the end.
             if self._calls_more[row]:
                 streak = int(self._more_calls.streak[row])
@@ -278,7 +281,7 @@ class _Series:
             if not alone:
                 node, alone, diffuse = self._explaining(node, whole - whole_before, own - own_before)
             before, after = (own_before, own) if alone else (whole_before, whole)
-            self._settle(node, own, whole, row)
+            settled |= self._settle(node, own, whole, row)
             if diffuse and before[node] > _DIFFUSE * own_before.sum():
                 continue
             since = latest[0][0] - 1 - max(0, streak - len(latest))
@@ -325,8 +328,8 @@ class _Series:
                 return node, False, True
             node = inner[0]
 
-    def _settle(self, node: int, own: np.ndarray, whole: np.ndarray, row: int) -> None:
-        """What has been reported, and what shows it as well, is followed from its new level on."""
+    def _settle(self, node: int, own: np.ndarray, whole: np.ndarray, row: int) -> np.ndarray:
+        """What has been reported, and what shows it as well, is followed from its new level on: which series those are."""
         related = mask_of(self.count, [row])
         above = {node}
         at = node
@@ -337,3 +340,4 @@ class _Series:
         self._reference = np.where(related & (level > 0), np.maximum(level, self._reference), self._reference)
         self._evidence.forget(related)
         self._more_calls.forget(related)
+        return related
